@@ -10,7 +10,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.aggregation import LossCounts
 from rlinf.estimation import Estimation
 from rlinf.row_records import RecordLayout
 from rlinf.types import Batch, BatchError, Costs, Inputs, TextInputs
@@ -52,14 +51,8 @@ class RowFacts:
         small_costs = Costs(costs.lengths.int(), small(costs.shared), small(costs.owners))
         return cls(small_costs, tokens, answered, moving, rewards)
 
-    def counts(self, rows: Tensor) -> LossCounts:
-        """The denominators of an optimiser step over ``rows``."""
-        if self._length:
-            return LossCounts(max(float(len(rows) * self._length), 1.0), max(float(len(rows)), 1.0))
-        return LossCounts.of(self.tokens[rows])
-
     @functools.cached_property
-    def _length(self) -> int:
+    def common_length(self) -> int:
         """The valid positions that every row has; 0 where they differ."""
         least, most = self.tokens.aminmax() if len(self.tokens) else (0, 0)
         return int(least) if int(least) == int(most) else 0

@@ -34,7 +34,7 @@ class Minibatch:
         """``rows`` of ``batch``, of which this rank may have a share. Raises ValueError for one without advantages."""
         _given(batch.held.advantages)
         self.stage, self.batch, self.rows = stage, batch, rows
-        self.counts = batch.facts.counts(rows)
+        self.counts = loss_counts(batch.facts, rows)
         rewards = batch.facts.rewards
         self.reward_counts = None if rewards is None else LossCounts.of(rewards[rows])
         """Of the critic's error, where several positions have their value in common."""
@@ -97,6 +97,13 @@ class Minibatch:
         if limit is not None and early_stop(ratio, count, limit):
             return metrics, True
         return {**metrics, "grad_norm": step(merged["loss"][0])}, False
+
+
+def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
+    """The denominators of an optimiser step over ``rows``."""
+    if facts.common_length:  # always where decisions are rows: nothing to look up, nothing to add
+        return LossCounts(max(float(len(rows) * facts.common_length), 1.0), max(float(len(rows)), 1.0))
+    return LossCounts.of(facts.tokens[rows])
 
 
 def moving_rows(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from rlinf.algorithms.aggregation import LossCounts
 from rlinf.batch_share import RowFacts
+from rlinf.learners.minibatch import loss_counts
 from rlinf.learners.partition import micro_batches, minibatches, share
 from rlinf.types import Costs
 
@@ -57,4 +58,4 @@ def test_the_denominators_of_a_step_are_those_of_its_rows(tokens: list[int]) -> 
     lengths = torch.tensor(tokens, dtype=torch.int32)
     facts = RowFacts(Costs(lengths.clamp(min=1)), tokens=lengths, answered=lengths > 0, moving=lengths > 0)
     for rows in (torch.arange(len(tokens)), torch.arange(len(tokens))[1:3]):
-        assert facts.counts(rows) == LossCounts.of(lengths[rows])
+        assert loss_counts(facts, rows) == LossCounts.of(lengths[rows])
