@@ -176,7 +176,7 @@ def test_a_continued_response_may_keep_the_keys_and_values_of_older_weights(
         logits = new(ids[:, at:-1], past_key_values=states, use_cache=True).logits[0]
     expected = logits.log_softmax(-1).gather(1, ids[0, at + 1 :, None])[:, 0]
     torch.testing.assert_close(torch.tensor(rest.logprobs), expected, atol=1e-5, rtol=0)
-    # Without it all is computed again, and a prompt that begins anew never keeps anything.
+    # Without it all is computed again, and a prompt that begins again never keeps anything.
     (fresh,) = answered(make_sampler(tiny_qwen2(seed=1)), [replace(request, prefix=begun.token_ids)])
     assert fresh.logprobs != rest.logprobs
     (again,) = answered(sampler, [request])
