@@ -1,6 +1,6 @@
 """Adam and the clipping before it as bare kernels, for networks so small that their bookkeeping costs more.
 
-Both give torch's own numbers, bit for bit. What is spared is sorting tensors by device and dtype, which torch does again
+Both give torch's own numbers, bit for bit. What is spared is sorting tensors by device and dtype, which torch does
 in every step: of a network with ten layers it takes five times as long as the arithmetic.
 """
 
