@@ -111,7 +111,7 @@ def test_an_evaluation_of_an_earlier_version_says_what_to_do(trained: Path, tmp_
     path = saved(trained, 20)
     older = tmp_path / "older.json"
     older.write_text(json.dumps({**json.loads(path.read_text()), "outcomes": []}))
-    with pytest.raises(UserError, match="has no outcomes: an earlier version wrote it"):
+    with pytest.raises(UserError, match=r"earlier version, without outcomes: make it again"):
         compare([str(older), str(path)])
 
 
