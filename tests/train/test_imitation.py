@@ -129,8 +129,8 @@ class SameWords(gymnasium.Env):
     action_space = gymnasium.spaces.Discrete(2)
     resets = 0
 
-    def __init__(self, other: int = -1) -> None:
-        self.other = other
+    def __init__(self, **settings: Any) -> None:
+        self.other = settings.get("other", -1)
         SameWords.resets = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
