@@ -6,6 +6,7 @@ import itertools
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -136,6 +137,7 @@ class RayGroup(WorkerGroup):
         self._raylet = raylet
         self._budget = RestartBudget(config.max_restarts, config.restart_window_s)
         self._pings: dict[int, _Ping] = {}
+        self._watching = threading.Lock()
         self._closed = False
         self._places: list[Place] = []
         self._infos: list[RankInfo] = []
@@ -266,6 +268,12 @@ class RayGroup(WorkerGroup):
             raylet = self._raylet_of(rank)
             if raylet is not None and not is_alive(raylet):
                 raise self._ray_lost(rank, raylet, "a call")
+        # A thread may wait for a rollout while another waits for the images of the one before.
+        with self._watching:
+            self._watch(waited_for)
+
+    def _watch(self, waited_for: Sequence[int]) -> None:
+        """Pings workers, and looks at the answers."""
         for rank in range(self.size) if self._rendezvous else set(waited_for):
             if rank not in self._pings and rank < len(self._infos):
                 self._pings[rank] = _Ping(self._control(rank, "ping"), time.monotonic())
@@ -275,7 +283,7 @@ class RayGroup(WorkerGroup):
         answered = set(ray.wait(refs, num_returns=len(refs), timeout=0)[0])
         for rank, ping in list(self._pings.items()):
             if ping.ref in answered:
-                del self._pings[rank]
+                self._pings.pop(rank, None)
                 self._last_observation(rank, ping.ref)
             elif ping.silent_s(self._places[rank]) > self.config.heartbeat_timeout_s:
                 raise self._stalled(rank)
@@ -294,7 +302,7 @@ class RayGroup(WorkerGroup):
             f"{self.name} rank {rank} of {self.size} (pid {place.pid} on {place.address}) has stood still for "
             f"{self.config.heartbeat_timeout_s:g} s (cluster.heartbeat_timeout_s): its process is stopped or frozen"
         )
-        del self._pings[rank]
+        self._pings.pop(rank, None)
         return WorkerTimeout(message, group=self.name, rank=rank, method="ping")
 
     def stacks(self, ranks: Sequence[int]) -> list[str]:
