@@ -178,6 +178,11 @@ class Batch:
     def num_positions(self) -> int:
         return self.mask.shape[1]
 
+    @property
+    def decided(self) -> Tensor:
+        """[B, T / positions_per_decision] bool: the decisions of which a position is true."""
+        return self.mask.unflatten(1, (-1, self.positions_per_decision)).any(dim=2)
+
     def replace(self, **columns: Any) -> Self:
         """A copy with some columns exchanged (checked again)."""
         return replace(self, **columns)
@@ -209,14 +214,13 @@ class Batch:
 
     def decisions_as_rows(self) -> Self:
         """Every true decision as a row of its own, for policies without memory. Outcome rewards stay behind."""
-        by_decision = self.mask.unflatten(1, (-1, self.positions_per_decision))
-        rows, decisions = by_decision.any(dim=2).nonzero(as_tuple=True)
+        rows, decisions = self.decided.nonzero(as_tuple=True)
         columns: dict[str, Any] = {"actions": picked(self.actions, rows, decisions)[:, None]}
         for name in _POSITION_FILL:
             column = getattr(self, name)
-            columns[name] = (
-                None if column is None else picked(column.unflatten(1, by_decision.shape[1:]), rows, decisions)
-            )
+            if column is not None:
+                column = picked(column.unflatten(1, (-1, self.positions_per_decision)), rows, decisions)
+            columns[name] = column
         inputs = self.inputs.decisions_as_rows(rows, decisions)
         for name in _PER_ROW:
             column = getattr(self, name)

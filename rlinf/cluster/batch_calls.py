@@ -60,7 +60,8 @@ class BatchCalls:
             return [(self._whole(batch),)] * self._group.size
         if isinstance(batch.inputs, ObservationInputs):
             common = self._cluster.share(CommonFacts(facts.narrow(), None, batch.estimation, observed))
-            held = self._with_leaves(batch.inputs, [_slim(batch, columns).select(own) for own in rows], common, rows)
+            slim = _slim(batch, columns)
+            held = self._with_leaves(batch.inputs, [slim.select(own) for own in rows], common, rows)
         else:
             layout = RecordLayout.of(batch, columns)
             common = self._cluster.share(CommonFacts(facts.narrow(), layout, batch.estimation))
@@ -85,11 +86,11 @@ class BatchCalls:
         bare = [part.replace(inputs=replace(ObservationInputs.of(part.inputs), sources=())) for part in parts]
         wanted = [ObservationInputs.of(part.inputs).wanted() for part in bare]
         # The pieces of a source are cut together, and all sources side by side.
-        cut: dict[int, Callable[[], list[Any]]] = {}
-        for number, source in enumerate(inputs.sources):
-            own = [asked for share in wanted for asked_of, asked in share if asked_of == number]
-            if own:
-                cut[number] = source.pieces(own)
+        asked: dict[int, list[Tensor]] = {}
+        for share in wanted:
+            for number, own in share:
+                asked.setdefault(number, []).append(own)
+        cut = {number: inputs.sources[number].pieces(own) for number, own in asked.items()}
         pieces = {number: iter(wait()) for number, wait in cut.items()}
         leaves = [[next(pieces[number]) for number, _ in share] for share in wanted]
         return [

@@ -27,7 +27,7 @@ def images_apart(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
     images = {name: leaf for name, leaf in inputs.named().items() if _is_image(leaf)}
     if not images:
         return part, {}
-    decided = batch.mask.unflatten(1, (-1, batch.positions_per_decision)).any(dim=2)
+    decided = batch.decided
     leaves = {name: _rows(leaf, decided) for name, leaf in images.items()}
     places = torch.where(decided, decided.flatten().cumsum(0).view(decided.shape) - 1, -1)
     return replace(part, batch=batch.replace(inputs=inputs.with_places(images, places))), leaves

@@ -108,8 +108,7 @@ class DecisionPlan(RowPlan):
     rule: DecisionRule
 
     def facts(self, batch: Batch) -> RowFacts:
-        decided = batch.mask.unflatten(1, (-1, batch.positions_per_decision)).any(dim=2)
-        return RowFacts.of(batch, self.rule.costs(decided))
+        return RowFacts.of(batch, self.rule.costs(batch.decided))
 
     def learned(self, batch: Batch, *, stage: str) -> Batch:
         return learned_rows(batch, self.stage(stage), independent=self.rule.independent)
