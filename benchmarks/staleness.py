@@ -1,14 +1,16 @@
 """What `rollout.staleness: 2` gains over synchronous training where some responses are far longer than others.
 
-    python benchmarks/staleness.py [--workload long_tail] [--steps 12] [--staleness 2] [--rows 64]
-        [--synchronous-rows 64] [--seeds 5] [--reward-steps 12] [--keep-cache] [--folder F]
+    python benchmarks/staleness.py [--workload long_tail] [--steps 16] [--staleness 2] [--rows 64]
+        [--synchronous-rows 64] [--seeds 5] [--reward-steps 12] [--keep-cache] [--in-order] [--folder F]
     python benchmarks/staleness.py --decoding [--workload long_tail]
 
 Samples per second: two runs on Ray, the sampler and the learner in processes of their own (the sampler on a core of its
 own where there are several). The lengths of responses are drawn, lognormal, by task and sample, the same in both runs:
 the sampler takes its usual steps and stops a response at the length that was drawn for it. The synchronous run
 generates whole batches, ``--synchronous-rows`` responses side by side; the other one has ``--rows`` responses side by
-side. The first quarter of the steps, in which workers warm up and batches are begun ahead, does not count.
+side, and its batches take the groups that are complete first, as in AReaL (``rollout.over_sampling`` as large as the
+bound), or with ``--in-order`` one after another as they were begun. Of both runs neither the first quarter of the steps
+counts, in which workers warm up and batches are begun ahead, nor the last ones, before which nothing is begun ahead.
 
 What asynchronous generation can gain depends on three things, of which ``--workload`` sets two:
 
@@ -21,7 +23,9 @@ What asynchronous generation can gain depends on three things, of which ``--work
   narrow, deep model does, since every call of a kernel costs something: ``long_tail`` has a model whose step costs as
   much as about half of the rows of a batch (``--decoding`` measures it). In ``even``, wider, it is an eighth.
 - How long an update takes beside generation: either run is as slow as both after each other, or as the slower one.
-  Nothing is set here: it is one epoch over the batch, and the table says what it took.
+  Nothing is set here: it is one epoch over the batch, and the table says what it took. Its reward is graded (the share
+  of vowels), so that no group's rewards are all equal: such groups cost an update nothing, and how many there are is a
+  matter of luck.
 
 Final reward: ``--seeds`` runs of each kind in one process, which take turns there: what is compared is what is learned
 from tokens of older weights. Paired by seed, with a 95% interval of the difference.
@@ -149,21 +153,31 @@ def drawn_lengths(config: RolloutConfig, spec: SamplerSpec, *, workload: str, al
     """`rollout.sampler: staleness:drawn_lengths`. ``alone``: takes the last of this process's cores for itself."""
     cores = sorted(os.sched_getaffinity(0))
     if alone and len(cores) > 1:
-        os.sched_setaffinity(0, cores[-1:])
+        for thread in os.listdir("/proc/self/task"):  # calls are made in another thread than this one
+            os.sched_setaffinity(int(thread), cores[-1:])
     sampler: Any = SAMPLERS["hf"](config, spec)
     sampler.__class__, sampler.workload = DrawnLengths, WORKLOADS[workload]
     return sampler
 
 
 def settings(
-    folder: Path, *, workload: str, staleness: int, rows: int, seed: int, steps: int, backend: str, keep_cache: bool
+    folder: Path,
+    *,
+    workload: str,
+    staleness: int,
+    rows: int,
+    seed: int,
+    steps: int,
+    backend: str,
+    keep_cache: bool,
+    reward: Mapping[str, Any],
+    in_order: bool,
 ) -> dict[str, Any]:
-    """A response is right when it begins with a vowel, which a new model learns within a few steps."""
+    """Settings of a run of either kind of measurement."""
     task = {"task": "chain_sum", "size": 500, "params": {"min_terms": 2, "max_terms": 2}, "answer_format": "plain"}
-    reward = {"correctness": 0.0, "format": {"weight": 1.0, "pattern": "^[aeiouAEIOU]"}}
     return {
         "run": {"name": "staleness", "dir": str(folder), "max_steps": steps, "seed": seed},
-        "env": {"id": "rlinf_envs:rlinf/ReasoningGym-v0", "kwargs": {**task, "reward": reward}},
+        "env": {"id": "rlinf_envs:rlinf/ReasoningGym-v0", "kwargs": {**task, "reward": {"correctness": 0.0, **reward}}},
         "data": {"max_prompt_length": 64},
         "policy": {
             "tokenizer": {"vocab_size": 300},
@@ -182,6 +196,7 @@ def settings(
             "max_new_tokens": WORKLOADS[workload].longest,
             "generation_batch_size": rows,
             "staleness": staleness,
+            "over_sampling": 0.0 if in_order else float(staleness),
             "keep_cache": keep_cache,
         },
         "algorithm": {"group_size": GROUP, "loss_type": "decoupled"},
@@ -200,9 +215,19 @@ def trained(folder: Path, **options: Any) -> list[dict[str, float]]:
     return [line for line in lines if line["step"] > 0]
 
 
-def speed(lines: Sequence[dict[str, float]], responses: int) -> dict[str, float]:
-    """Samples per second after the first quarter, and means of a step."""
-    late = lines[len(lines) // 4 :]
+def vowel_share(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+    """The reward of the runs whose speed is compared: of a response's characters, how many are vowels."""
+    return sum(letter in "aeiouAEIOU" for letter in response) / max(1, len(response))
+
+
+GRADED: Mapping[str, Any] = {"custom": {"staleness:vowel_share": 1.0}}
+BEGINS_WITH_A_VOWEL: Mapping[str, Any] = {"format": {"weight": 1.0, "pattern": "^[aeiouAEIOU]"}}
+"""Of those whose rewards are compared: a new model learns it within a few steps."""
+
+
+def speed(lines: Sequence[dict[str, float]], responses: int, last: int) -> dict[str, float]:
+    """Samples per second without the first quarter and the ``last`` steps, and means of a step."""
+    late = lines[len(lines) // 4 : len(lines) - last]
     seconds = sum(line["time/step_s"] for line in late)
     names = (
         "time/step_s",
@@ -292,7 +317,14 @@ def _timed(call: Callable[[], object]) -> list[float]:
 
 
 def compare_speed(
-    folder: Path, workload: str, staleness: int, rows: Mapping[int, int], steps: int, *, keep_cache: bool
+    folder: Path,
+    workload: str,
+    staleness: int,
+    rows: Mapping[int, int],
+    steps: int,
+    *,
+    keep_cache: bool,
+    in_order: bool,
 ) -> None:
     """``rows``: responses side by side, synchronous (0) and with ``staleness``."""
     rates = []
@@ -306,14 +338,16 @@ def compare_speed(
             steps=steps,
             backend="ray",
             keep_cache=keep_cache and bound > 0,
+            reward=GRADED,
+            in_order=in_order or bound == 0,
         )
-        found = speed(lines, WORKLOADS[workload].responses)
+        found = speed(lines, WORKLOADS[workload].responses, staleness)
         rates.append(found["samples_per_s"])
         print(f"staleness {bound}:", json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
     print(f"samples per second: {rates[1] / rates[0]:.2f} times the synchronous run's")
 
 
-def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int, *, keep_cache: bool) -> None:
+def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int, *, keep_cache: bool, in_order: bool) -> None:
     pairs = []
     for seed in range(seeds):
         pair = [
@@ -327,6 +361,8 @@ def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int, *, kee
                     steps=steps,
                     backend="local",
                     keep_cache=keep_cache and bound > 0,
+                    reward=BEGINS_WITH_A_VOWEL,
+                    in_order=in_order or bound == 0,
                 )
             )
             for bound in (0, staleness)
@@ -343,13 +379,14 @@ def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int, *, kee
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=WORKLOADS, default="long_tail", help="of the two runs on Ray")
-    parser.add_argument("--steps", type=int, default=12, help="of the two runs on Ray; 0 leaves them out")
+    parser.add_argument("--steps", type=int, default=16, help="of the two runs on Ray; 0 leaves them out")
     parser.add_argument("--staleness", type=int, default=2)
     parser.add_argument("--rows", type=int, default=64, help="responses side by side in the run with staleness")
     parser.add_argument("--synchronous-rows", type=int, help="side by side in the other one; a whole batch")
     parser.add_argument("--seeds", type=int, default=5, help="of the runs in one process; 0 leaves them out")
     parser.add_argument("--reward-steps", type=int, default=12)
     parser.add_argument("--keep-cache", action="store_true", help="rollout.keep_cache in the run with staleness")
+    parser.add_argument("--in-order", action="store_true", help="batches one after another, as they were begun")
     parser.add_argument("--folder", type=Path, help="keeps the runs there")
     parser.add_argument("--decoding", action="store_true", help="what a step of decoding costs, and nothing else")
     options = parser.parse_args()
@@ -360,13 +397,24 @@ def main() -> None:
         folder = options.folder or Path(scratch)
         if options.seeds:
             compare_rewards(
-                folder, options.staleness, options.reward_steps, options.seeds, keep_cache=options.keep_cache
+                folder,
+                options.staleness,
+                options.reward_steps,
+                options.seeds,
+                keep_cache=options.keep_cache,
+                in_order=options.in_order,
             )
         if options.steps:
             together = options.synchronous_rows or WORKLOADS[options.workload].responses
             rows = {0: together, options.staleness: options.rows}
             compare_speed(
-                folder, options.workload, options.staleness, rows, options.steps, keep_cache=options.keep_cache
+                folder,
+                options.workload,
+                options.staleness,
+                rows,
+                options.steps,
+                keep_cache=options.keep_cache,
+                in_order=options.in_order,
             )
 
 

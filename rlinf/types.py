@@ -61,6 +61,7 @@ _POSITION_FILL: dict[str, float] = {
     "advantages": 0.0,
     "returns": 0.0,
     "policy_version": 0,
+    "fresh": False,
     "anchor_ids": -1,
     "turn_ids": -1,
 }
@@ -89,6 +90,8 @@ class Batch:
     """[B] int64; rows with the same prompt or start state share one. Order and equal sizes are never assumed."""
     policy_version: Tensor
     """[B, T] int32: the version of the weights that chose each position."""
+    fresh: Tensor | None = None
+    """[B, T] bool: the weights that are trained chose the position. Left out where they chose all."""
     terminated: Tensor | None = None
     """[B, T] bool: the episode ended in this position by the task's own rules."""
     truncated: Tensor | None = None
@@ -101,7 +104,8 @@ class Batch:
     step_rewards: Tensor | None = None
     """[B, T] float32: process rewards at the position a step ends in, NaN elsewhere."""
     old_logprobs: Tensor | None = None
-    """[B, T] float32: the proximal policy's, recomputed by the learner before the update."""
+    """[B, T] float32: the proximal policy's, recomputed by the learner before the update. Left out where that is a
+    single optimiser step, which computes them anyway."""
     ref_logprobs: Tensor | None = None
     """[B, T] float32: the reference policy's."""
     teacher_logprobs: Tensor | None = None

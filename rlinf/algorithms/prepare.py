@@ -94,7 +94,10 @@ class OnPolicy(Preparation):
         self._facts, self._learner, self._teacher, self._bound = facts, learner, teacher, staleness
         # One optimiser step per batch: it is taken from the policy that the batch is evaluated under.
         self._old_is_current = options.update_epochs * options.num_minibatches == 1
-        self._corrected = "rollout_logprobs" in Objective(options).needs
+        needs = Objective(options).needs
+        self._corrected = "rollout_logprobs" in needs
+        # Read before that step: by a selection among all rows, by a KL in the reward, by a teacher's term.
+        self._read_before = "selected" in needs or _penalises_tokens(options) or teacher is not None
         self._options, self._state = options, AlgorithmState.of(options)
 
     def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
@@ -114,6 +117,7 @@ class OnPolicy(Preparation):
         ``ages`` [B, T] are versions of the weights since a position was sampled: more than 0 one batch ahead, or where
         responses were continued from an earlier iteration.
         """
+        fresh = batch.mask & (ages == 0)
         stale = bool((ages > 0)[batch.mask].any())
         metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask)}
         if self._bound:
@@ -121,9 +125,11 @@ class OnPolicy(Preparation):
         if not (self._facts.recomputes_logprobs or self._corrected):
             # They came with the actions, of the same weights and the same arithmetic.
             stale = stale or not self._old_is_current
+        elif self._corrected and self._old_is_current and not (self._facts.needs_values or self._read_before):
+            # The update has them, when it takes its one step.
+            return (batch.replace(fresh=fresh) if stale else batch), metrics
         elif self._facts.needs_values or self._corrected or not (stale or self._old_is_current):
             current = self._learner.evaluate(batch)
-            fresh = batch.mask & (ages == 0)
             if fresh.any():
                 gap = (current.logprobs - batch.rollout_logprobs).abs()
                 metrics["train/sampler_logprob_gap"] = masked_mean(gap, fresh)
@@ -189,8 +195,7 @@ def _prepared(
     mask = batch.mask if bool(kept.all()) else batch.mask & kept[:, None]
     now = dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef)
     metrics = _report(batch, outcomes, processed, kept)
-    penalised = algorithm.add_token_level_kl or catalog.estimator(algorithm.adv_type).token_kl
-    if penalised and batch.ref_logprobs is not None:
+    if _penalises_tokens(algorithm) and batch.ref_logprobs is not None:
         kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
         metrics |= _follow(state.kl, masked_mean(kl, mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
@@ -220,6 +225,11 @@ def _prepared(
     metrics["advantage_mean"] = masked_mean(advantages, mask)
     metrics["advantage_abs_mean"] = masked_mean(advantages, mask, torch.abs)
     return whole.replace(mask=left, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
+
+
+def _penalises_tokens(algorithm: AlgorithmConfig) -> bool:
+    """Whether rewards of tokens are less by their KL from the reference."""
+    return algorithm.add_token_level_kl or catalog.estimator(algorithm.adv_type).token_kl
 
 
 def _processed(batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> Tensor:

@@ -22,6 +22,8 @@ from rlinf.learners.partition import minibatches
 from rlinf.learners.stage import Stage
 from rlinf.types import Batch, Metrics, PolicyOutput
 
+_GAP = "sampler_logprob_gap"
+
 
 class NonFiniteUpdate(RuntimeError):
     """A loss or gradient that is no number: the weights were left as they were."""
@@ -82,15 +84,18 @@ class Minibatch:
             selected=None if self._selected is None else self._selected[rows].to(device),
         )
         if on_policy:
-            gap = torch.where(part.mask, (output.logprobs.detach() - part.rollout_logprobs).abs(), 0.0)
-            metrics["sampler_logprob_gap"] = mean_over(gap, part.mask)
-            metrics["sampler_logprob_gap_max"] = gap.max().double(), part.mask.any().double()
+            fresh = part.mask if part.fresh is None else part.mask & part.fresh
+            gap = torch.where(fresh, (output.logprobs.detach() - part.rollout_logprobs).abs(), 0.0)
+            metrics[_GAP] = mean_over(gap, fresh)
+            metrics[f"{_GAP}_max"] = gap.max().double(), fresh.any().double()
         if device.type == "cpu":
             return loss, metrics
         return loss, {name: (value.cpu(), count.cpu()) for name, (value, count) in metrics.items()}
 
     def conclude(self, merged: ReducedMetrics, step: Callable[[float], float]) -> tuple[Metrics, bool]:
         """(metrics of the minibatch, whether it took no step); ``step(loss)`` applies the gradient, gives its norm."""
+        if _GAP in merged and merged[_GAP][1] == 0:  # older weights chose all
+            merged = {name: pair for name, pair in merged.items() if not name.startswith(_GAP)}
         metrics = finalise_metrics(merged)
         ratio, count = merged["ratio"]
         limit = self.stage.early_stop_imp_ratio

@@ -128,6 +128,28 @@ def test_row_order_does_not_change_the_gradient() -> None:
     assert_same(gradients(plain), gradients(shuffled))
 
 
+def test_a_single_step_needs_no_evaluation_before_it() -> None:
+    """Proximal log-probabilities of an earlier evaluation, and those of the step itself, correct stale tokens alike."""
+    decoupled = stage(objective=Objective.of("decoupled"))
+    before, within = learner(decoupled), learner(decoupled)
+    stale = batch().replace(old_logprobs=None, fresh=torch.arange(8) >= torch.full((12, 1), 3))
+    rows, output = before.evaluate(stale)
+    evaluated = output.logprobs[rows.argsort()]
+    numbers = before.update(stale.replace(old_logprobs=evaluated), step=0)
+    again = within.update(stale, step=0)
+    assert_same(gradients(before), gradients(within))
+    gap = (evaluated - stale.rollout_logprobs).abs()[stale.mask & stale.fresh]
+    assert again.pop("sampler_logprob_gap") == pytest.approx(float(gap.mean()), rel=1e-5)
+    assert again.pop("sampler_logprob_gap_max") == pytest.approx(float(gap.max()), rel=1e-5)
+    assert again == pytest.approx(numbers, rel=1e-4, abs=1e-6)
+
+
+def test_older_tokens_alone_say_nothing_of_the_gap() -> None:
+    stale = batch().replace(old_logprobs=None, fresh=torch.zeros(12, 8, dtype=torch.bool))
+    numbers = learner(stage(objective=Objective.of("decoupled"))).update(stale, step=0)
+    assert not [name for name in numbers if name.startswith("sampler_logprob_gap")]
+
+
 LINEAR = [name for name, entry in LOSSES.items() if entry.zero_without_advantage]
 
 

@@ -20,7 +20,7 @@ from rlinf.types import Batch, ObservationInputs, TextInputs
 
 EVALUATED = ("actions", "mask")
 """The columns that ranks read of a batch that they evaluate ..."""
-LEARNED = (*EVALUATED, "rollout_logprobs", "old_logprobs", "ref_logprobs", "advantages")
+LEARNED = (*EVALUATED, "rollout_logprobs", "old_logprobs", "ref_logprobs", "advantages", "fresh")
 """... of one that they learn from ..."""
 OF_A_CRITIC = ("old_values", "returns")
 """... and with a critic."""
