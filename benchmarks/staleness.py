@@ -11,6 +11,8 @@ generates whole batches, ``--synchronous-rows`` responses side by side; the othe
 side, and its batches take the groups that are complete first, as in AReaL (``rollout.over_sampling`` as large as the
 bound), or with ``--in-order`` one after another as they were begun. Of both runs neither the first quarter of the steps
 counts, in which workers warm up and batches are begun ahead, nor the last ones, before which nothing is begun ahead.
+Batches that take what is complete first may have shorter responses on average for a while, and then longer ones: tokens
+per second leave that out.
 
 What asynchronous generation can gain depends on three things, of which ``--workload`` sets two:
 
@@ -242,7 +244,9 @@ def speed(lines: Sequence[dict[str, float]], responses: int, last: int) -> dict[
     )
     means = {name: statistics.mean(line[name] for line in late) for name in names if name in late[-1]}
     oldest = max(line.get("rollout/staleness_max", 0.0) for line in lines)
-    return {"samples_per_s": responses * len(late) / seconds, "rollout/staleness_max": oldest, **means}
+    samples = responses * len(late) / seconds
+    tokens = samples * means["rollout/response_length"]
+    return {"samples_per_s": samples, "tokens_per_s": tokens, "rollout/staleness_max": oldest, **means}
 
 
 def final_reward(lines: Sequence[dict[str, float]]) -> float:
@@ -342,9 +346,10 @@ def compare_speed(
             in_order=in_order or bound == 0,
         )
         found = speed(lines, WORKLOADS[workload].responses, staleness)
-        rates.append(found["samples_per_s"])
+        rates.append((found["samples_per_s"], found["tokens_per_s"]))
         print(f"staleness {bound}:", json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
-    print(f"samples per second: {rates[1] / rates[0]:.2f} times the synchronous run's")
+    samples, tokens = (after / before for before, after in zip(*rates, strict=True))
+    print(f"{samples:.2f} times the synchronous run's samples per second, {tokens:.2f} times its tokens")
 
 
 def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int, *, keep_cache: bool, in_order: bool) -> None:

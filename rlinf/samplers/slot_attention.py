@@ -7,10 +7,11 @@ longest one times their number. The tokens of one context share its slot without
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -36,6 +37,22 @@ class Window:
     mask: Tensor
     """What each may attend to, additive, [n, 1, 1, columns]."""
     segments: Sequence[Segment]
+    """Of all tokens, in their order."""
+    _table_rows: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+
+    @functools.cached_property
+    def masks(self) -> list[Tensor]:
+        """Of each segment."""
+        return [self.mask[segment.tokens, ..., : segment.columns] for segment in self.segments]
+
+    def table_rows(self, heads: int, columns: int) -> Tensor:
+        """Where each token's keys stand, [n x heads], in a table [slots x heads x columns]: the same in every layer."""
+        shape = heads, columns
+        if shape not in self._table_rows:
+            head = torch.arange(heads, device=self.slots.device)
+            of_heads = (self.slots[:, None] * heads + head) * columns
+            self._table_rows[shape] = (of_heads + self.positions[:, None]).flatten()
+        return self._table_rows[shape]
 
 
 _running: ContextVar[Window | None] = ContextVar("window", default=None)
@@ -65,17 +82,22 @@ def slot_attention(window: Window, query: Tensor, keys: Tensor, values: Tensor, 
     kv_heads = keys.shape[1]
     # The heads that share keys stand in the place of query positions: the same arithmetic, no copy of the keys.
     grouped = query[0].transpose(0, 1).reshape(width, kv_heads, heads // kv_heads, size)
-    output = query.new_zeros(width, kv_heads, heads // kv_heads, values.shape[-1])
-    for segment in window.segments:
-        tokens, count = segment.tokens, segment.tokens.stop - segment.tokens.start
-        output[tokens] = torch.nn.functional.scaled_dot_product_attention(
-            grouped[tokens],
-            keys[segment.slots, :, : segment.columns].expand(count, -1, -1, -1),
-            values[segment.slots, :, : segment.columns].expand(count, -1, -1, -1),
-            attn_mask=window.mask[tokens, ..., : segment.columns],
-            scale=scaling,
+    outputs = []
+    done = 0
+    for segment, mask in zip(window.segments, window.masks, strict=True):
+        count = segment.tokens.stop - segment.tokens.start
+        own_keys, own_values = keys[segment.slots, :, : segment.columns], values[segment.slots, :, : segment.columns]
+        if count != len(own_keys):
+            own_keys, own_values = own_keys.expand(count, -1, -1, -1), own_values.expand(count, -1, -1, -1)
+        outputs.append(
+            torch.nn.functional.scaled_dot_product_attention(
+                grouped[segment.tokens], own_keys, own_values, attn_mask=mask, scale=scaling
+            )
         )
-    return output.reshape(1, width, heads, values.shape[-1])
+        done = segment.tokens.stop
+    if done < width:
+        outputs.append(grouped.new_zeros(width - done, *grouped.shape[1:3], values.shape[-1]))
+    return torch.cat(outputs).reshape(1, width, heads, values.shape[-1])
 
 
 def within(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:

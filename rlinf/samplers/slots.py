@@ -61,8 +61,7 @@ class _Slots(DynamicLayer):
             )
         # The columns of all heads are rows of one table: written faster than by an index into three dimensions.
         _, heads, columns, _ = self.states[0].shape
-        head = torch.arange(heads, device=key_states.device)
-        rows = ((window.slots[:, None] * heads + head) * columns + window.positions[:, None]).flatten()
+        rows = window.table_rows(heads, columns)
         for states, new in zip(self.states, given, strict=True):
             of_tokens = new[0, :, : len(window.slots)].transpose(0, 1)
             states.view(-1, states.shape[3]).index_copy_(0, rows, of_tokens.reshape(len(rows), -1))
