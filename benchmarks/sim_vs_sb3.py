@@ -218,6 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=sorted(RUNS), default="cartpole")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed; recipes were chosen on small ones")
     parser.add_argument("--only", choices=sorted(RUNS["pendulum"]))
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
@@ -225,7 +226,7 @@ def main() -> None:
         print(json.dumps(RUNS[wanted.task][wanted.only](wanted.one)))
         return
     rows: dict[str, list[dict[str, float]]] = {}
-    for seed in range(wanted.seeds):
+    for seed in range(wanted.first, wanted.first + wanted.seeds):
         for who in RUNS[wanted.task]:
             if wanted.only in (None, who):
                 command = [sys.executable, __file__, "--task", wanted.task, "--only", who, "--one", str(seed)]
