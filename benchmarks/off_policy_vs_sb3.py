@@ -118,7 +118,7 @@ TASKS = {
     "crossq": Task("pendulum_crossq", "Pendulum-v1", 4_000, _crossq),
     "discrete_sac": Task("cartpole_discrete_sac", "CartPole-v1", 20_000),
     "memory_sac": Task(
-        "pendulum_memory_sac", "Pendulum-v1", 16_000, _memoryless_sac, wrapped=_without_velocity, peer_envs=4
+        "pendulum_memory_sac", "Pendulum-v1", 24_000, _memoryless_sac, wrapped=_without_velocity, peer_envs=4
     ),
 }
 

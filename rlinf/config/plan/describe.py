@@ -154,7 +154,22 @@ def _text_batch(config: Config) -> Rows:
         ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches = {updates}"),
         ("rows of an optimiser step", f"{rows // cuts}, {-(-rows // cuts // config.learner.num_workers)} per rank"),
         ("micro-batch", f"at most {config.learner.micro_batch_tokens:,} tokens"),
+        *_ahead(config),
     ]
+
+
+def _ahead(config: Config) -> Rows:
+    """How far generation runs ahead, and which responses make a batch."""
+    rollout = config.rollout
+    if not rollout.staleness:
+        return []
+    bound = f"at most {rollout.staleness} iteration{'s' if rollout.staleness > 1 else ''} ahead"
+    if not config.facts.continues_responses:
+        return [("generation", f"{bound}, whole batches")]
+    if rollout.over_sampling:
+        return [("generation", f"{bound}; batches take what is complete first")]
+    faster = f"rollout.over_sampling: {rollout.staleness} takes what is complete first"
+    return [("generation", f"{bound}; batches in the order in which they were begun ({faster})")]
 
 
 def _simulator_batch(config: Config) -> Rows:
@@ -166,6 +181,7 @@ def _simulator_batch(config: Config) -> Rows:
             ("start states x episodes", f"{groups} x {size} = {rows_per_iteration(config)} rows"),
             ("envs side by side", f"{envs}, {-(-envs // config.env.num_workers)} per worker"),
             updates,
+            *_ahead(config),
         ]
     decisions = decisions_per_iteration(config)
     return [
@@ -174,6 +190,7 @@ def _simulator_batch(config: Config) -> Rows:
         updates,
         ("decisions of an optimiser step", f"{decisions // cuts:,}"),
         ("decisions of the run", f"{decisions * config.run.max_steps:,}"),
+        *_ahead(config),
     ]
 
 

@@ -88,6 +88,20 @@ def test_keys_and_values_that_are_set_aside_count() -> None:
     assert kept.sampler - whole.sampler == kept.kept_states
 
 
+def test_how_far_generation_runs_ahead_and_what_makes_a_batch() -> None:
+    def said(*settings: str) -> str | None:
+        return dict(dict(plan(load(QUICKSTART, settings)).sections)["Batch of a step"]).get("generation")
+
+    assert said() is None
+    in_order = said("rollout.staleness=2")
+    assert in_order is not None
+    assert "in the order in which they were begun (rollout.over_sampling: 2 takes" in in_order
+    complete_first = "at most 2 iterations ahead; batches take what is complete first"
+    assert said("rollout.staleness=2", "rollout.over_sampling=2") == complete_first
+    simulated = dict(dict(plan(load("cartpole_ppo", ["rollout.staleness=1"])).sections)["Batch of a step"])
+    assert simulated["generation"] == "at most 1 iteration ahead, whole batches"
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [
