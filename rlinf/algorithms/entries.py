@@ -83,6 +83,10 @@ class Estimator(Entry):
         """Whether a row alone in its group has nothing to be compared with."""
         return "singleton_group" in self.reads
 
+    def penalises_tokens(self, algorithm: AlgorithmConfig) -> bool:
+        """Whether each token pays for its KL from the reference, by the configuration or by the rule."""
+        return algorithm.add_token_level_kl or self.token_kl
+
 
 @dataclass(frozen=True)
 class Loss(Entry):

@@ -96,8 +96,10 @@ class OnPolicy(Preparation):
         self._old_is_current = options.update_epochs * options.num_minibatches == 1
         needs = Objective(options).needs
         self._corrected = "rollout_logprobs" in needs
-        # Read before that step: by a selection among all rows, by a KL in the reward, by a teacher's term.
-        self._read_before = "selected" in needs or _penalises_tokens(options) or teacher is not None
+        # A selection among all rows, a KL in the reward and a teacher's term read them before that step.
+        penalised = catalog.estimator(options.adv_type).penalises_tokens(options)
+        read_before = facts.needs_values or "selected" in needs or penalised or teacher is not None
+        self._left_to_step = self._corrected and self._old_is_current and not read_before
         self._options, self._state = options, AlgorithmState.of(options)
 
     def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
@@ -125,8 +127,7 @@ class OnPolicy(Preparation):
         if not (self._facts.recomputes_logprobs or self._corrected):
             # They came with the actions, of the same weights and the same arithmetic.
             stale = stale or not self._old_is_current
-        elif self._corrected and self._old_is_current and not (self._facts.needs_values or self._read_before):
-            # The update has them, when it takes its one step.
+        elif self._left_to_step:
             return (batch.replace(fresh=fresh) if stale else batch), metrics
         elif self._facts.needs_values or self._corrected or not (stale or self._old_is_current):
             current = self._learner.evaluate(batch)
@@ -195,7 +196,8 @@ def _prepared(
     mask = batch.mask if bool(kept.all()) else batch.mask & kept[:, None]
     now = dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef)
     metrics = _report(batch, outcomes, processed, kept)
-    if _penalises_tokens(algorithm) and batch.ref_logprobs is not None:
+    penalised = catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm)
+    if penalised and batch.ref_logprobs is not None:
         kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
         metrics |= _follow(state.kl, masked_mean(kl, mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
@@ -225,11 +227,6 @@ def _prepared(
     metrics["advantage_mean"] = masked_mean(advantages, mask)
     metrics["advantage_abs_mean"] = masked_mean(advantages, mask, torch.abs)
     return whole.replace(mask=left, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
-
-
-def _penalises_tokens(algorithm: AlgorithmConfig) -> bool:
-    """Whether rewards of tokens are less by their KL from the reference."""
-    return algorithm.add_token_level_kl or catalog.estimator(algorithm.adv_type).token_kl
 
 
 def _processed(batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> Tensor:

@@ -167,7 +167,7 @@ def needs_values(config: Config) -> bool:
 def needs_reference(config: Config) -> bool:
     """Whether a KL term asks for the reference policy."""
     algorithm = config.algorithm
-    in_reward = algorithm.add_token_level_kl or estimator(algorithm.adv_type).token_kl
+    in_reward = estimator(algorithm.adv_type).penalises_tokens(algorithm)
     return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
 
 

@@ -83,7 +83,6 @@ def slot_attention(window: Window, query: Tensor, keys: Tensor, values: Tensor, 
     # The heads that share keys stand in the place of query positions: the same arithmetic, no copy of the keys.
     grouped = query[0].transpose(0, 1).reshape(width, kv_heads, heads // kv_heads, size)
     outputs = []
-    done = 0
     for segment, mask in zip(window.segments, window.masks, strict=True):
         count = segment.tokens.stop - segment.tokens.start
         own_keys, own_values = keys[segment.slots, :, : segment.columns], values[segment.slots, :, : segment.columns]
@@ -94,9 +93,9 @@ def slot_attention(window: Window, query: Tensor, keys: Tensor, values: Tensor, 
                 grouped[segment.tokens], own_keys, own_values, attn_mask=mask, scale=scaling
             )
         )
-        done = segment.tokens.stop
-    if done < width:
-        outputs.append(grouped.new_zeros(width - done, *grouped.shape[1:3], values.shape[-1]))
+    unused = width - len(window.slots)
+    if unused:
+        outputs.append(grouped.new_zeros(unused, *grouped.shape[1:3], values.shape[-1]))
     return torch.cat(outputs).reshape(1, width, heads, values.shape[-1])
 
 

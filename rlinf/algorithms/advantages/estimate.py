@@ -361,8 +361,7 @@ def _clean(column: Tensor | None, mask: Tensor) -> Tensor | None:
 
 def _token_kl(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
     """[B, T]: the KL that each token pays for; None where none does."""
-    entry = catalog.estimator(algorithm.adv_type)
-    if not algorithm.kl_coef or not (algorithm.add_token_level_kl or entry.token_kl):
+    if not algorithm.kl_coef or not catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm):
         return None
     if x.logprobs is None or x.ref_logprobs is None:
         raise ValueError("the token-level KL (kl_coef) needs logprobs and ref_logprobs")

@@ -32,7 +32,7 @@ def check_agents(context: Context) -> None:
     if context.is_broken("algorithm.adv_type"):
         return
     entry = catalog.estimator(config.algorithm.adv_type)
-    if entry.token_kl or config.algorithm.add_token_level_kl or set(entry.needs) & set(_EPISODE_COLUMNS):
+    if entry.penalises_tokens(config.algorithm) or set(entry.needs) & set(_EPISODE_COLUMNS):
         message = (
             f"adv_type: {config.algorithm.adv_type} (with add_token_level_kl: {config.algorithm.add_token_level_kl}) "
             "judges single tokens or turns, and the branches of an agent's episode share one reward."

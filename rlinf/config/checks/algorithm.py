@@ -180,7 +180,7 @@ def _check_conditions(context: Context) -> None:
 
 def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
     estimator = catalog.estimator(algorithm.adv_type)
-    token_kl = algorithm.add_token_level_kl or estimator.token_kl
+    token_kl = estimator.penalises_tokens(algorithm)
     adaptive = algorithm.kl_controller == "adaptive"
     one_word = isinstance(algorithm.reward_norm, str)
     entropy = algorithm.entropy_bonus != 0 or algorithm.calculate_entropy
