@@ -5,8 +5,7 @@ way from samplers, what environments say to them, the batch, advantages, and wha
 update. Seconds are CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows
 (`--sample`), since all parts are linear in rows. Ranks are simulated: each is sent its rows, packed as for Ray, and
 `cut` is what one of them does at every optimiser step. Estimators of tokens are the ranks' work: what is given for them
-is what the driver has to do for the largest number of ranks, `of a rank` what the one with the first rows does. `gigpo`
-is left to the driver.
+is what the driver has to do for the largest number of ranks, `of a rank` what the one with the first rows does.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
         )
         if adv_type == "grpo":
             prepared = made
-        elif made.estimation is not None:
+        elif group.rows:
             own = made.select(group.rows[0])
             of_a_rank[f"{adv_type} of a rank"], _ = timed(lambda: by_row.row_facts(own, "advantages"))  # noqa: B023
     seconds = {name: value * scale for name, value in seconds.items()} | of_a_rank
@@ -130,7 +129,9 @@ def with_column(batch: Batch, adv_type: str) -> Batch:
     if adv_type == "grpo_process":
         return replace(batch, step_rewards=torch.where(ends, batch.rewards[:, None], torch.nan))
     if adv_type == "gigpo":
-        return replace(batch, anchor_ids=torch.where(ends, batch.group_ids[:, None], -1))
+        assert batch.terminated is not None
+        rewards = torch.where(batch.terminated, batch.rewards[:, None], 0.0)
+        return replace(batch, anchor_ids=torch.where(ends, batch.group_ids[:, None], -1), rewards=rewards)
     return batch
 
 

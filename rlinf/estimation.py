@@ -51,3 +51,6 @@ class Estimation:
     algorithm: AlgorithmConfig
     """With the ``kl_coef`` of this training iteration."""
     whole: WholeBatch = field(default_factory=WholeBatch)
+    known: bool = False
+    """`Batch.processed_rewards` are already what the estimator gives all tokens of a row or a turn: what follows it is
+    left."""

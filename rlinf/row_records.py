@@ -70,7 +70,8 @@ class RecordLayout:
         runs: list[Run] = []
         end = 0
         for name, column in _named(batch).items():
-            if name.startswith(_INPUT) or (name in columns and column.ndim == 1):
+            of_positions = tuple(column.shape[1:]) == (batch.num_positions,)
+            if name.startswith(_INPUT) or (name in columns and not of_positions):
                 size = column[0].numel() * column.element_size()
                 found.append(Field(name, column.dtype, tuple(column.shape[1:]), end, size))
                 end += -(-size // _ALIGNMENT) * _ALIGNMENT

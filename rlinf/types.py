@@ -117,7 +117,10 @@ class Batch:
     estimation: Estimation | None = None
     """How the ranks that learn from a row make its advantages and returns, which are not here then, but ..."""
     processed_rewards: Tensor | None = None
-    """... [B] or [B, T] float32: the rewards as the estimator sees them, and ..."""
+    """... [B] or [B, T] float32: the rewards as the estimator sees them (where it is ``known`` what that gives: the
+    advantages of rows or turns [B, U]), and ..."""
+    turn_starts: Tensor | None = None
+    """... [B, U] int32: the first position of each turn, T where a row has fewer, and ..."""
     moving: Tensor | None = None
     """... [B] bool: the rows that get an advantage other than 0."""
     greedy_rewards: Tensor | None = None

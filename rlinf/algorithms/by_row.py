@@ -8,22 +8,22 @@ bit however rows are divided.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
+from rlinf.algorithms.advantages.columns import AdvantageColumns, condensed, spread
 from rlinf.algorithms.advantages.estimate import (
-    AdvantageColumns,
     Advantages,
-    advantages_of_rows,
     estimate,
-    estimated_of_rows,
+    estimated,
     peers_of,
     reward_moments,
+    tokens_are_read_after,
     unwhitened_moments,
     whitens,
 )
@@ -38,9 +38,9 @@ or as they are at last."""
 LookAtRows = Callable[[Batch, Looked], Tensor]
 """Calls :func:`row_facts` for rows wherever they are: the results [B, 3] of all, in the order of the batch."""
 
-_READ = ("mask", "processed_rewards", "old_values", "bootstrap_values", "terminated", "truncated")
-_SPREAD = Estimation(AlgorithmConfig(adv_type="raw"))
-"""A row's advantage is known, and is that of all its tokens."""
+_READ = ("mask", "processed_rewards", "turn_starts", "old_values", "bootstrap_values", "terminated", "truncated")
+_SPREAD = Estimation(AlgorithmConfig(adv_type="raw"), known=True)
+"""Nothing follows the estimator."""
 _OTHERS = ("ref_logprobs", "teacher_logprobs")
 
 
@@ -48,7 +48,7 @@ def columns(batch: Batch) -> tuple[str, ...]:
     """The columns of ``batch`` that its estimator reads; log-probabilities only where there are others beside them."""
     assert batch.estimation is not None
     if batch.estimation is _SPREAD:
-        return _READ[:2]
+        return _READ[:3]
     read = list(_READ)
     if batch.estimation.whole.peers is not None:
         read.append("group_ids")
@@ -64,40 +64,46 @@ def left_to_ranks(
 ) -> tuple[Batch, Metrics] | None:
     """``batch`` with all that its ranks need to make advantages, and what to log of these; None where they can't.
 
-    ``x`` are its columns for the estimator. Where a row has one advantage for all its tokens it is made here, of [B]
-    outcomes, and ranks only spread it, or go on with it where what follows the estimator reads tokens.
+    ``x`` are its columns for the estimator. Where all tokens of a row or of a turn have one advantage it is made here,
+    of what rows or turns earned, and ranks only spread it, or go on with it where what follows the estimator reads
+    tokens.
     """
     if batch.positions_per_reward > 1:
         return None
-    rows = advantages_of_rows(algorithm, x)
-    if rows is not None:
-        tokens = batch.mask.sum(dim=1)
-        left = batch.replace(processed_rewards=rows, estimation=_SPREAD, moving=(rows != 0) & (tokens > 0))
-        of_rows = torch.stack([rows.double(), rows.double().abs()]) * tokens
-        return left, _figures(row_sums(of_rows), int(tokens.sum()))
+    few = condensed(algorithm, x)
+    if few is not None and few.starts is not None and x.values is not None:
+        return None  # a critic regresses on what follows each token
+    if few is not None and not tokens_are_read_after(algorithm, x):
+        known = estimate(algorithm, few.columns).advantages
+        moving = ((known != 0) & (few.tokens > 0)).any(dim=1)
+        left = batch.replace(processed_rewards=known, turn_starts=few.starts, estimation=_SPREAD, moving=moving)
+        numbers = torch.stack([known.double(), known.double().abs()]) * few.tokens
+        return left, _figures(row_sums(numbers.flatten(start_dim=1)), int(few.tokens.sum()))
     by_group = catalog.estimator(algorithm.adv_type).compares or (algorithm.keep_zero_groups and whitens(algorithm))
     peers = peers_of(algorithm, x) if by_group else None
-    rewards, rows = x.rewards, estimated_of_rows(algorithm, x)
-    if rows is not None:
+    rewards = x.rewards
+    if few is not None:
         # In float64, as the estimator gives it; what came before the estimator is done.
-        rewards, algorithm = rows, dataclasses.replace(algorithm, adv_type="raw", reward_clip=None)
+        rewards = estimated(algorithm, few.columns)
+        batch = batch.replace(turn_starts=few.starts)
+        algorithm = replace(algorithm, adv_type="raw", reward_clip=None)
     entry = catalog.estimator(algorithm.adv_type)
     if not (entry.by_row or entry.compares):
         return None
     if peers is not None and algorithm.singleton_group == "error" and entry.compares_groups:
         settle_singletons(x.mask, x.mask, x.group_ids, "error", present=x.mask.any(dim=1))
-    return _looked_at(batch.replace(processed_rewards=rewards), algorithm, WholeBatch(peers=peers), look)
+    how = Estimation(algorithm, WholeBatch(peers=peers), known=few is not None)
+    return _looked_at(batch.replace(processed_rewards=rewards, estimation=how), how, look)
 
 
-def _looked_at(batch: Batch, algorithm: AlgorithmConfig, whole: WholeBatch, look: LookAtRows) -> tuple[Batch, Metrics]:
-    """``batch``, whose advantages are left to others by ``algorithm``, with what these have to know of all rows."""
-    batch = batch.replace(estimation=Estimation(algorithm, whole))
-    if algorithm.whiten_rewards:
-        whole = dataclasses.replace(whole, rewards=moments_of(look(batch, "rewards")))
-        batch = batch.replace(estimation=Estimation(algorithm, whole))
-    if whitens(algorithm):
-        whole = dataclasses.replace(whole, advantages=moments_of(look(batch, "unwhitened")))
-        batch = batch.replace(estimation=Estimation(algorithm, whole))
+def _looked_at(batch: Batch, how: Estimation, look: LookAtRows) -> tuple[Batch, Metrics]:
+    """``batch``, whose advantages others make as ``how`` says, with what these have to know of all rows."""
+    if how.algorithm.whiten_rewards:
+        how = replace(how, whole=replace(how.whole, rewards=moments_of(look(batch, "rewards"))))
+        batch = batch.replace(estimation=how)
+    if whitens(how.algorithm):
+        how = replace(how, whole=replace(how.whole, advantages=moments_of(look(batch, "unwhitened"))))
+        batch = batch.replace(estimation=how)
     facts = look(batch, "advantages")
     return batch.replace(moving=facts[:, 2] > 0), _figures(row_sums(facts.T), int(batch.mask.sum()))
 
@@ -116,7 +122,7 @@ def row_facts(batch: Batch, looked: Looked) -> Tensor:
     if looked == "rewards":
         return reward_moments(algorithm, _columns(batch))
     if looked == "unwhitened":
-        return unwhitened_moments(algorithm, _columns(batch), whole)
+        return unwhitened_moments(algorithm, _columns(batch), whole, known=batch.estimation.known)
     advantages = _estimate(batch).advantages
     moves, numbers = (advantages != 0).any(dim=1), advantages.double()
     return torch.stack([row_sums(numbers), row_sums(numbers.abs()), moves.double()], dim=1)
@@ -127,18 +133,22 @@ def with_advantages(batch: Batch) -> Batch:
     if batch.estimation is None:
         return batch
     advantages, returns = _estimate(batch)
-    return batch.replace(advantages=advantages, returns=returns, estimation=None, processed_rewards=None, moving=None)
+    done = dict.fromkeys(("estimation", "processed_rewards", "turn_starts", "moving"))
+    return batch.replace(advantages=advantages, returns=returns, **done)
 
 
 def _estimate(batch: Batch) -> Advantages:
-    assert batch.estimation is not None
-    return estimate(batch.estimation.algorithm, _columns(batch), batch.estimation.whole)
+    left = batch.estimation
+    assert left is not None
+    return estimate(left.algorithm, _columns(batch), left.whole, known=left.known)
 
 
 def _columns(batch: Batch) -> AdvantageColumns:
-    assert batch.processed_rewards is not None
+    rewards = batch.processed_rewards
+    assert rewards is not None
+    assert batch.estimation is not None
     return AdvantageColumns(
-        rewards=batch.processed_rewards,
+        rewards=spread(rewards, batch.turn_starts, batch.num_positions) if batch.estimation.known else rewards,
         mask=batch.mask,
         group_ids=batch.group_ids,
         values=batch.old_values,

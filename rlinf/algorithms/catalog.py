@@ -41,14 +41,7 @@ ADVANTAGE_OPTIONS = (
 )
 """Read with every ``adv_type``."""
 
-REWARD_OPTIONS = (
-    "reward_norm",
-    "reward_shift",
-    "reward_scale",
-    "reward_clip",
-    "std_ddof",
-    "singleton_group",
-)
+REWARD_OPTIONS = ("reward_norm", "reward_shift", "reward_scale", "reward_clip", "std_ddof", "singleton_group")
 """Read by ``process_rewards``."""
 
 STEP_OPTIONS = (
@@ -187,6 +180,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "GiGPO, arXiv:2505.10978",
         (*_GRPO, "gamma", "step_weight"),
         ("anchor_ids",),
+        of_turns=True,
     ),
     "grpo_turn": Estimator(
         "rlinf.algorithms.advantages.grpo_turn:grpo_turn",
@@ -195,6 +189,7 @@ ADVANTAGES: dict[str, Estimator] = {
         "Zeng et al., arXiv:2505.11821",
         (*_GRPO, "gamma"),
         ("anchor_ids",),
+        of_turns=True,
     ),
     "opd": Estimator(
         "rlinf.algorithms.advantages.opd:opd",

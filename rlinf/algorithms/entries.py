@@ -68,6 +68,8 @@ class Estimator(Entry):
     """Gives one number for a row, its normalised outcome: clip and token KL may come before it or after."""
     of_outcomes: bool = False
     """Gives one number for a row, made of the rows' outcomes and lengths alone: no tokens are read."""
+    of_turns: bool = False
+    """Gives one number for a turn, made of what turns and rows earn: all tokens of a turn are alike to it."""
     by_row: bool = False
     """Reads the tokens of a row and no others, so that each rank of a learner can do it for its own rows."""
     compares: Literal["", "outcomes", "steps"] = ""

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import by_row, catalog, filters
-from rlinf.algorithms.advantages.estimate import AdvantageColumns, clips_after_norm, estimate
+from rlinf.algorithms.advantages.columns import AdvantageColumns
+from rlinf.algorithms.advantages.estimate import clips_after_norm, estimate
 from rlinf.algorithms.branches import over_episodes
 from rlinf.algorithms.by_row import LookAtRows
 from rlinf.algorithms.kl import KLController, kl_divergence

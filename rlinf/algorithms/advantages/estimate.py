@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
+from rlinf.algorithms.advantages.columns import AdvantageColumns, condensed, spread
 from rlinf.algorithms.kl import kl_divergence
 from rlinf.algorithms.rewards import clip_rewards, row_outcomes, token_rewards
 from rlinf.algorithms.scan import discounted_sum, last_true
@@ -35,34 +36,6 @@ class Advantages(NamedTuple):
 
     advantages: Tensor
     returns: Tensor
-
-
-@dataclass(frozen=True)
-class AdvantageColumns:
-    """The columns of whole rows that advantages are made of, as a batch has them: [B, T] unless noted otherwise."""
-
-    rewards: Tensor
-    """[B] (the outcome) or [B, T] (the outcome is the row's sum)."""
-    mask: Tensor
-    group_ids: Tensor
-    """[B] int64."""
-    values: Tensor | None = None
-    terminated: Tensor | None = None
-    truncated: Tensor | None = None
-    bootstrap_values: Tensor | None = None
-    step_rewards: Tensor | None = None
-    logprobs: Tensor | None = None
-    """Of the proximal policy (``Batch.old_logprobs``) where the learner recomputed them, otherwise of the policy that
-    acted (``Batch.rollout_logprobs``)."""
-    ref_logprobs: Tensor | None = None
-    teacher_logprobs: Tensor | None = None
-    greedy_rewards: Tensor | None = None
-    """[B]."""
-    anchor_ids: Tensor | None = None
-    acted: Tensor | None = None
-    """The mask before filters took rows out of it."""
-    lengths: Tensor | None = None
-    """[B] int64: valid positions, where the other columns have one for all of them."""
 
 
 @dataclass(frozen=True)
@@ -190,28 +163,34 @@ def compute_advantages(
     return estimate(replace(algorithm, adv_type=adv_type), columns)
 
 
-def estimate(algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch | None = None) -> Advantages:
+def estimate(
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch | None = None, *, known: bool = False
+) -> Advantages:
     """:func:`compute_advantages` by the configuration.
 
-    ``whole``: of the batch that these rows are part of; None: they are all of it.
+    ``whole``: of the batch that these rows are part of; None: they are all of it. ``known``: the estimator was asked
+    before, and ``x.rewards`` [B, T] are what it gave.
     """
     mask = x.mask
     if mask.dtype != torch.bool:
         # Weights between 0 and 1 would all count as true.
         raise TypeError(f"mask must be torch.bool, not {mask.dtype}: write mask.bool(), or mask > 0")
-    rows = advantages_of_rows(algorithm, x)
-    if rows is not None:
-        advantages = torch.where(mask, rows[:, None], 0.0)
-        return Advantages(advantages, advantages)
+    few = None if known or tokens_are_read_after(algorithm, x) else condensed(algorithm, x)
+    if few is not None:
+        found = estimate(algorithm, few.columns)
+        advantages, returns = (torch.where(mask, spread(one, few.starts, mask.shape[1]), 0.0) for one in found)
+        return Advantages(advantages, advantages if few.starts is None else returns)
     whole = whole or WholeBatch()
-    (advantages, returns), inputs = _estimated(algorithm, x, whole)
+    (advantages, returns), inputs = _estimated(algorithm, x, whole, known=known)
     advantages = _finished(advantages, inputs, algorithm, whole.advantages)
     return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
 
 
-def unwhitened_moments(algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch) -> Tensor:
-    """The :func:`row_moments` [B, 3] of advantages before they are whitened, by the configuration."""
-    (advantages, _), _ = _estimated(algorithm, x, whole)
+def unwhitened_moments(
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch, *, known: bool = False
+) -> Tensor:
+    """The :func:`row_moments` [B, 3] of advantages before they are whitened, as :func:`estimate` makes them."""
+    (advantages, _), _ = _estimated(algorithm, x, whole, known=known)
     return row_moments(advantages, x.mask)
 
 
@@ -257,7 +236,7 @@ def _position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, kl: Tenso
 
 
 def _estimated(
-    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch, *, known: bool = False
 ) -> tuple[Advantages, AdvantageInputs]:
     """The estimator's result, [B, T] float64, and what it was given."""
     mask = x.mask
@@ -284,6 +263,8 @@ def _estimated(
         greedy_rewards=None if x.greedy_rewards is None else x.greedy_rewards.double(),
         anchor_ids=x.anchor_ids,
     )
+    if known:
+        return Advantages(position_rewards, position_rewards), inputs
     found = Advantages(*catalog.estimator(algorithm.adv_type).bind(algorithm)(inputs))
     kl_after = _kl_after_norm(algorithm)
     if kl_after or clips_after_norm(algorithm):
@@ -292,7 +273,7 @@ def _estimated(
     return found, inputs
 
 
-def _tokens_are_read_after(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bool:
+def tokens_are_read_after(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bool:
     """Whether what follows an estimator looks at single tokens or counts them."""
     of_tokens = (
         algorithm.normalize_advantages,
@@ -302,37 +283,9 @@ def _tokens_are_read_after(algorithm: AlgorithmConfig, x: AdvantageColumns) -> b
     return any(of_tokens)
 
 
-def advantages_of_rows(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
-    """[B] float32: the advantage of all tokens of a row, where the configuration reads outcomes alone.
-
-    The same numbers as token by token: they are made of rows of one token."""
-    rows = None if _tokens_are_read_after(algorithm, x) else _rows_of_one_token(algorithm, x)
-    return None if rows is None else estimate(algorithm, rows).advantages[:, 0]
-
-
-def estimated_of_rows(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
-    """[B] float64: what the estimator alone gives all tokens of a row, where it and what comes before it read outcomes
-    alone."""
-    rows, alone = _rows_of_one_token(algorithm, x), replace(algorithm, opd_coef=0.0)
-    return None if rows is None else _estimated(alone, rows, WholeBatch())[0].advantages[:, 0]
-
-
-def _rows_of_one_token(algorithm: AlgorithmConfig, x: AdvantageColumns) -> AdvantageColumns | None:
-    """The rows with their outcomes alone; None where an estimator, or what comes before it, reads more."""
-    before = (
-        algorithm.kl_coef and algorithm.add_token_level_kl,
-        algorithm.whiten_rewards,
-        algorithm.reward_clip and x.rewards.ndim == 2,
-    )
-    if x.mask.shape[1] == 1 or any(before) or not catalog.estimator(algorithm.adv_type).of_outcomes:
-        return None
-    return AdvantageColumns(
-        rewards=row_outcomes(x.rewards, x.mask if x.acted is None else x.acted),
-        mask=x.mask.any(dim=1, keepdim=True),
-        group_ids=x.group_ids,
-        greedy_rewards=x.greedy_rewards,
-        lengths=x.mask.sum(dim=1),
-    )
+def estimated(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
+    """[B, T] float64: what the estimator alone gives, before all that follows it."""
+    return _estimated(replace(algorithm, opd_coef=0.0), x, WholeBatch())[0].advantages
 
 
 def clips_after_norm(algorithm: AlgorithmConfig) -> bool:

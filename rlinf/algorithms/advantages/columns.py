@@ -1,0 +1,188 @@
+"""The columns that advantages are made of: of tokens, or of rows or turns for estimators to which tokens are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlinf.algorithms import catalog
+from rlinf.algorithms.rewards import row_outcomes
+
+if TYPE_CHECKING:
+    from rlinf.config.schema.algorithm import AlgorithmConfig
+
+
+@dataclass(frozen=True)
+class AdvantageColumns:
+    """The columns of whole rows that advantages are made of, as a batch has them: [B, T] unless noted otherwise."""
+
+    rewards: Tensor
+    """[B] (the outcome) or [B, T] (the outcome is the row's sum)."""
+    mask: Tensor
+    group_ids: Tensor
+    """[B] int64."""
+    values: Tensor | None = None
+    terminated: Tensor | None = None
+    truncated: Tensor | None = None
+    bootstrap_values: Tensor | None = None
+    step_rewards: Tensor | None = None
+    logprobs: Tensor | None = None
+    """Of the proximal policy (``Batch.old_logprobs``) where the learner recomputed them, otherwise of the policy that
+    acted (``Batch.rollout_logprobs``)."""
+    ref_logprobs: Tensor | None = None
+    teacher_logprobs: Tensor | None = None
+    greedy_rewards: Tensor | None = None
+    """[B]."""
+    anchor_ids: Tensor | None = None
+    acted: Tensor | None = None
+    """The mask before filters took rows out of it."""
+    lengths: Tensor | None = None
+    """[B] int64: valid positions, where the other columns have one for all of them."""
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """Rows with U positions in the place of T: their advantages are those of all tokens that a position stands for."""
+
+    columns: AdvantageColumns
+    """[B, U]."""
+    tokens: Tensor
+    """int64 [B, U]: the valid tokens of each position."""
+    starts: Tensor | None
+    """int32 [B, U]: the first token of each turn, ascending, T where a row has fewer; None: U is 1, the whole row."""
+
+
+def spread(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
+    """[B, U] -> [B, T]: at each token the number of its turn, or with no ``starts`` that of the row.
+
+    >>> spread(torch.tensor([[1., 2.]]), torch.tensor([[0, 2]], dtype=torch.int32), 4)
+    tensor([[1., 1., 2., 2.]])
+    """
+    if starts is None:
+        return values.expand(-1, positions)
+    every = torch.arange(positions, dtype=starts.dtype, device=starts.device).expand(len(starts), -1).contiguous()
+    turn = torch.searchsorted(starts.contiguous(), every, right=True) - 1
+    return values.gather(1, turn.clamp(min=0))
+
+
+def condensed(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Condensed | None:
+    """``x`` by rows or turns; None where its estimator, or what comes before it, reads more."""
+    entry = catalog.estimator(algorithm.adv_type)
+    if x.mask.shape[1] == 1 or algorithm.whiten_rewards or (algorithm.kl_coef and entry.penalises_tokens(algorithm)):
+        return None
+    if entry.of_outcomes:
+        return None if algorithm.reward_clip and x.rewards.ndim == 2 else _by_row(x)
+    return _by_turn(x) if entry.of_turns and x.anchor_ids is not None and x.mask.numel() else None
+
+
+def _by_row(x: AdvantageColumns) -> Condensed:
+    tokens = x.mask.sum(dim=1)
+    columns = AdvantageColumns(
+        rewards=row_outcomes(x.rewards, _acted(x)),
+        mask=x.mask.any(dim=1, keepdim=True),
+        group_ids=x.group_ids,
+        greedy_rewards=x.greedy_rewards,
+        lengths=tokens,
+    )
+    return Condensed(columns, tokens[:, None], None)
+
+
+def _by_turn(x: AdvantageColumns) -> Condensed | None:
+    """None where tokens of a turn differ: by a reward or an episode's end before the last one."""
+    acted, kept = _acted(x), x.mask.any(dim=1)
+    if acted is not x.mask and not x.mask.equal(acted & kept[:, None]):
+        return None
+    assert x.anchor_ids is not None
+    turns = _Places.of(acted, x.anchor_ids >= 0)
+    if turns is None:
+        return None
+    rewards = turns.at_ends(x.rewards)
+    flags = [turns.at_ends(flag) for flag in (x.terminated, x.truncated) if flag is not None]
+    if rewards is None or any(flag is None for flag in flags):
+        return None
+    spoken = turns.tokens > 0
+    columns = AdvantageColumns(
+        rewards=rewards,
+        terminated=None if x.terminated is None else flags[0],
+        truncated=None if x.truncated is None else flags[-1],
+        mask=spoken & kept[:, None],
+        acted=spoken,
+        group_ids=x.group_ids,
+        anchor_ids=turns.filled(x.anchor_ids[turns.rows, turns.first], -1),
+        lengths=turns.seen[:, -1].long() * kept,
+    )
+    return Condensed(columns, turns.tokens * kept[:, None], turns.filled(turns.first.int(), x.mask.shape[1]))
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where N turns lie in rows of T tokens, U turns at most. A turn goes on to the next one's beginning."""
+
+    acted: Tensor
+    """bool [B, T]: the valid tokens."""
+    seen: Tensor
+    """int32 [B, T]: how many of the row's are valid up to here."""
+    rows: Tensor
+    """int64 [N], ascending."""
+    first: Tensor
+    """int64 [N]: the first token."""
+    number: Tensor
+    """int64 [N]: which of the row's turns it is."""
+    end: Tensor
+    """int32 [B, U]: how many of the row's valid tokens come before the next turn."""
+    tokens: Tensor
+    """int64 [B, U]: the turn's valid tokens."""
+
+    @classmethod
+    def of(cls, acted: Tensor, begins: Tensor) -> Self | None:
+        """None where that saves nothing, or valid tokens come before the first turn."""
+        rows, first = _places(acted & begins)
+        seen = acted.cumsum(dim=1, dtype=torch.int32)
+        total = seen[:, -1:]
+        counts = torch.bincount(rows, minlength=len(acted))
+        most = int(counts.max())
+        if not 0 < most < acted.shape[1]:
+            return None
+        number = torch.arange(len(rows), device=rows.device) - (counts.cumsum(dim=0) - counts)[rows]
+        before = total.repeat(1, most)
+        before[rows, number] = seen[rows, first] - 1
+        if bool(before[:, 0].any()):
+            return None
+        end = torch.cat([before[:, 1:], total], dim=1)
+        return cls(acted, seen, rows, first, number, end, (end - before).long())
+
+    def filled(self, values: Tensor, rest: int) -> Tensor:
+        """[N] -> [B, U], with ``rest`` where a row has fewer turns."""
+        column = values.new_full(self.end.shape, rest)
+        column[self.rows, self.number] = values
+        return column
+
+    def at_ends(self, column: Tensor) -> Tensor | None:
+        """[B, T] -> [B, U]: the number at each turn's last valid token; None where another has one that is not 0.
+
+        A column [B] is returned as it is."""
+        if column.ndim == 1:
+            return column
+        row, position = _places(self.acted & (column if column.dtype == torch.bool else column != 0))
+        width = column.shape[1]
+        places = torch.searchsorted(self.rows * width + self.first, row * width + position, right=True) - 1
+        turn = self.number[places]
+        if not self.seen[row, position].equal(self.end[row, turn]):
+            return None
+        numbers = column.new_zeros(self.end.shape)
+        numbers[row, turn] = column[row, position]
+        return numbers
+
+
+def _places(flags: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and position, int64 [N] each, where ``flags`` [B, T] are true. A few in many are found faster by numpy."""
+    found = torch.from_numpy(np.flatnonzero(flags.cpu().numpy())).to(flags.device)
+    return found // flags.shape[1], found % flags.shape[1]
+
+
+def _acted(x: AdvantageColumns) -> Tensor:
+    return x.mask if x.acted is None else x.acted
