@@ -123,7 +123,10 @@ def _reported(error: Exception) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands; the delegated ones are here for `rlinf --help`."""
-    parser = argparse.ArgumentParser(prog="rlinf", description=rlinf.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="rlinf",
+        description="One loop that trains language models on verified tasks and policies in simulators.",
+    )
     parser.add_argument("--version", action="version", version=f"rlinf {rlinf.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     train = _add_config_command(commands, "train", _train, "train what a YAML file describes; the same command resumes")

@@ -32,6 +32,17 @@ def test_check_prints_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert "32 x 8 = 256 rows" in capsys.readouterr().out
 
 
+def test_help_says_in_one_sentence_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "import rlinf" not in capsys.readouterr().out
+
+
+def test_the_package_runs_as_a_module() -> None:
+    called = subprocess.run([sys.executable, "-m", "rlinf", "--version"], capture_output=True, text=True, check=False)
+    assert (called.returncode, called.stdout.strip()) == (0, f"rlinf {rlinf.__version__}")
+
+
 def test_overrides_stand_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         "check",

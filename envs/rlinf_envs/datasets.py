@@ -62,6 +62,8 @@ def select(path: str, split: str | None, subset: str | None = None) -> Selection
         DatasetError: no such path or split.
         ImportError: ``datasets`` or ``pyarrow`` is needed and not installed.
     """
+    if not isinstance(path, str) or not path:
+        raise DatasetError(f"env.kwargs.path must name a file, a folder or a dataset of the hub, not {path!r}")
     readers = _readers(path, subset)
     own_eval = next((name for name in _EVAL_NAMES if name in readers), None)
     whole = readers.get("train") or (next(iter(readers.values())) if len(readers) == 1 else None)
@@ -141,14 +143,16 @@ def _read_lines(file: Path) -> Iterator[Record]:
 
 def _parsed(line: bytes, place: str) -> Record:
     try:
-        return _checked(parse_json(line), place)
+        return _checked(parse_json(line.rstrip()), place)  # an error at the line's end then counts its columns
     except ValueError as error:
         return Record(place, None, _no_json(error))
 
 
 def _no_json(error: Exception) -> str:
     """Why a text could not be read: broken JSON, other bytes than UTF-8, numbers or nesting beyond any use."""
-    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+    if isinstance(error, json.JSONDecodeError):
+        return f"no valid JSON: {error.msg} at column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
         return f"no valid JSON: {error}"
     return f"no usable JSON: {str(error).partition(';')[0]}"  # behind it Python says how to raise its limit of digits
 

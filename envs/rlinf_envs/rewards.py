@@ -77,7 +77,7 @@ class RewardSum:
             SettingError: an unknown term or option, a weight that is no finite number, a custom function that is not
                 there.
         """
-        settings = {"correctness": 1.0} if config is None else dict(config)
+        settings = {"correctness": 1.0} if config is None else _mapping("reward", config)
         reject_unknown("reward term", [name.partition(":")[0] for name in settings], TERMS)
         self.weights: dict[str, float] = {}
         self._functions: dict[str, _Term] = {}
@@ -208,7 +208,7 @@ def _warn(name: str, failure: TermFailure) -> None:
 
 def _mapping(where: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise SettingError(f"{where} must be a mapping, got {value!r}")
+        raise SettingError(f"{where} must be a mapping of names to weights, got {value!r}")
     return value
 
 

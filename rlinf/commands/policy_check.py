@@ -77,6 +77,14 @@ def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:
         require_vocabulary(size, tokenizer, model=config.policy.path or "policy.architecture")
 
 
+def require_architecture(config: Config, tokenizer: Any) -> None:
+    """Raises PolicyError where no model can be made of ``policy.architecture``."""
+    if config.policy.path is None:
+        from rlinf.models.loading import architecture_config
+
+        architecture_config(config.policy.architecture, tokenizer)
+
+
 def require_teacher_fits(config: Config, tokenizer: Any) -> None:
     """Raises VocabularyError where the teacher, if its files are here, has another tokenizer than the policy."""
     path = config.teacher.path

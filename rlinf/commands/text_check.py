@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rlinf.commands.finding import Finding
-from rlinf.commands.policy_check import local_files, policy_findings, require_teacher_fits, require_tokenizer_fits
+from rlinf.commands.policy_check import (
+    local_files,
+    policy_findings,
+    require_architecture,
+    require_teacher_fits,
+    require_tokenizer_fits,
+)
 from rlinf.config import Config
 from rlinf.config.facts import trains_on_files_alone
 from rlinf.errors import UserError
@@ -118,6 +124,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
             report.findings += _unasked(config, facts, [*prompts, facts.system_prompt or "", *asked])
             return
         require_tokenizer_fits(config, tokenizer)
+        require_architecture(config, tokenizer)
         require_teacher_fits(config, tokenizer)
         members = conversation_members(config, tokenizer, facts)
         renderers = [members[task % len(members)].renderer for task in tasks]
@@ -128,7 +135,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     except Exception as error:  # the environment's or the template's own code may raise anything
         report.refuse(error, "prompts")
         return
-    _start(config, worker, tasks[:_SHOWN], report)
+    _start(config, worker, report)
     report.lines += _shown(config, renderers[0], tasks, rendered, [shown(one) for one in demonstrated])
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
@@ -169,12 +176,12 @@ def _tools(renderer: PromptRenderer, facts: EnvFacts) -> list[str]:
     return [f"Tools: {names}", f"  {renderer.about_tools()}"]
 
 
-def _start(config: Config, worker: TextEnvWorker, tasks: Sequence[int], report: TextReport) -> None:
+def _start(config: Config, worker: TextEnvWorker, report: TextReport) -> None:
     """Starts conversations, which a task without an answer to grade responses by refuses."""
     wanted = {"eval": config.evaluation.size > 0, "train": config.run.max_steps > 0}
     for split in (split for split, is_wanted in wanted.items() if is_wanted):
         try:
-            worker.reset(split, tasks)
+            worker.reset(split, _spread(worker.facts(split))[:_SHOWN])
         except Exception as error:  # the environment's own code may raise anything
             if split == "train" and config.sft.steps and not wanted["eval"]:  # a file for `rlinf sft`
                 fix = "`rlinf train` would stop after the warm start; `rlinf sft` does that alone."
@@ -219,7 +226,7 @@ def _shown(
 ) -> list[str]:
     """Prompts as the policy reads them, and what the warm start demonstrates."""
     how = "with the tokenizer's chat template" if renderer.chat else "plain text"
-    sizes = [f", {len(renderer.encode(text))} tokens" for text in rendered]
+    sizes = [f", {count} token{'s' * (count != 1)}" for count in (len(renderer.encode(text)) for text in rendered)]
     lines = [f"Prompts ({how})", *_listed(tasks, rendered, sizes)]
     if config.sft.steps and config.sft.data is None:
         lines += ["Warm start", *_listed(tasks, responses, [": demonstrated response"] * len(responses))]

@@ -45,12 +45,19 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     if not waiting:
         return {}
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+    from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 
     _register_resolvers(OmegaConf)
+    failures: dict[int, str] = {}
+    for _, located in waiting:
+        try:
+            OmegaConf.create({"value": located.value})
+        except GrammarParseError as error:
+            failures[id(located)] = f"no valid expression ({_reason(error)})"
+    if failures:  # OmegaConf refuses a whole tree for one of them
+        return failures
     written = _effective(layers)
     whole = OmegaConf.create({name: child.plain() for name, child in written.items()})
-    failures: dict[int, str] = {}
     read = {name for _, located in waiting for name in variables(str(located.value))}
     secrets = [os.environ[name] for name in read if os.environ.get(name)]
     for path, located in waiting:
@@ -75,7 +82,7 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
 
 
 def report_unresolved(tree: Branch, failures: dict[int, str], problems: list[ConfigProblem]) -> None:
-    """A problem for each value that did not resolve and counts; it is null from then on."""
+    """A problem for each value that did not resolve and counts; it is as if nobody had written it from then on."""
     for path, located in list(_waiting(tree, ())):
         if id(located) not in failures:
             continue
@@ -83,6 +90,19 @@ def report_unresolved(tree: Branch, failures: dict[int, str], problems: list[Con
         message = f"{dotted}: {located.value} does not resolve: {failures[id(located)]}."
         problems.append(problem(located.origin, dotted, message, _FIX))
         located.value = None
+        holder = _at_branch(tree, path[:-1])
+        if holder is not None:  # null where a number belongs would be a second problem
+            del holder[str(path[-1])]
+
+
+def _at_branch(tree: Branch, path: Path) -> Branch | None:
+    """The section at a path; None where the path leads through a list."""
+    for step in path:
+        child = tree.get(str(step))
+        if child is None or child.branch is None:
+            return None
+        tree = child.branch
+    return tree
 
 
 def _effective(layers: Sequence[Branch]) -> Branch:

@@ -19,6 +19,7 @@ _PLAIN = "Take it out, or write it as an escape in double quotes."
 _BRACKETS = {"[": "]", "{": "}"}
 _TOO_DEEP = "the value is nested too deeply."
 _LESS_DEEP = "A configuration is nested a dozen levels at most; data belongs in a file."
+_UNQUOTED = re.compile(r"[{\[,]\s*(\w+:\s*)?\$\{")
 # YAML 1.1 reads 1e-4 as text because it wants a dot; nobody who writes it means text.
 _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
 
@@ -78,8 +79,7 @@ class Reader:
             mark = error.context_mark if colon or error.problem_mark is None else error.problem_mark
             line = mark.line + 1 if mark else None
             message = f"this is not valid YAML: {error.problem or error.context}."
-            fix = "Look at the indentation, the colons and the quotes here and on the line above."
-            self.problems.append(ConfigProblem(file, line, "", message, fix))
+            self.problems.append(ConfigProblem(file, line, "", message, _yaml_fix(text, line)))
             return {}
         except RecursionError:
             self.problems.append(ConfigProblem(file, None, "", _TOO_DEEP, _LESS_DEEP))
@@ -199,6 +199,16 @@ def _flatten(node: yaml.MappingNode, loader: yaml.SafeLoader) -> None:
 
 def _control(error: yaml.reader.ReaderError) -> str:
     return f"it holds the control character U+{int(error.character):04X}."
+
+
+def _yaml_fix(text: str, line: int | None) -> str:
+    """How to correct the line that is no YAML."""
+    written = text.splitlines()[line - 1] if line is not None and line <= len(text.splitlines()) else ""
+    if "\t" in written[: len(written) - len(written.lstrip())]:
+        return "Indent with spaces: YAML allows no tabs there."
+    if _UNQUOTED.search(written):
+        return 'Put the ${...} in double quotes: inside of braces YAML reads its { as a mapping.'
+    return "Look at the indentation, the colons and the quotes here and on the line above."
 
 
 def _quoting(key: str, text: str) -> str:

@@ -14,6 +14,7 @@ import torch
 
 from rlinf.config.facts import Precision
 from rlinf.config.facts import activation_dtype as dtype_name
+from rlinf.config.names import nearest
 from rlinf.errors import UserError
 from rlinf.models.gguf import model_folder
 from rlinf.models.tokenizer import train_tokenizer
@@ -85,8 +86,6 @@ def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: in
 
 def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
     """The transformers configuration of ``policy.architecture``."""
-    from transformers import AutoConfig
-
     options = dict(architecture)
     model_type = options.pop("model_type", None)
     if model_type is None:
@@ -94,7 +93,35 @@ def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
     options.setdefault("vocab_size", len(tokenizer))
     require_vocabulary(options["vocab_size"], tokenizer, model="policy.architecture")
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
-    return AutoConfig.for_model(model_type, **{**special, **options})
+    config = _named_config({"model_type": model_type, **special, **options})
+    _require_heads(config)
+    return config
+
+
+def _named_config(options: Mapping[str, Any]) -> Any:
+    """The transformers configuration of a ``model_type``; PolicyError where there is no such type."""
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    model_type = str(options["model_type"])
+    if model_type not in CONFIG_MAPPING:
+        close = nearest(model_type, list(CONFIG_MAPPING))
+        meant = f"; did you mean {close[0]}?" if close else "."
+        raise PolicyError(
+            f"policy.architecture.model_type: the transformers library knows no {model_type!r}{meant} "
+            "For example: qwen2, llama, mistral."
+        )
+    return AutoConfig.for_model(**options)
+
+
+def _require_heads(config: Any) -> None:
+    """Raises PolicyError where query heads cannot share the key and value heads evenly."""
+    text = config.get_text_config()
+    heads, shared = getattr(text, "num_attention_heads", None), getattr(text, "num_key_value_heads", None)
+    if isinstance(heads, int) and isinstance(shared, int) and shared > 0 and heads % shared:
+        raise PolicyError(
+            f"policy.architecture: num_attention_heads {heads} is no multiple of num_key_value_heads {shared}. "
+            f"Set policy.architecture.num_key_value_heads to a divisor of {heads}."
+        )
 
 
 def checkpoint_config(path: str) -> Any:
@@ -111,9 +138,9 @@ def checkpoint_config(path: str) -> Any:
 
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
     """The modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
-    config = checkpoint_config(path) if path is not None else AutoConfig.for_model(**architecture)
+    config = checkpoint_config(path) if path is not None else _named_config(architecture)
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config)
 

@@ -88,6 +88,10 @@ WRONG = [
     (["data.max_prompt_length=2"], "data.max_prompt_length 2"),
     (["data.chat_template=always"], "the tokenizer has no chat template"),
     (["policy.architecture.vocab_size=50"], "tokens, and policy.architecture embeds 50"),
+    (["env.kwargs.reward=correctness"], "reward must be a mapping of names to weights, got 'correctness'"),
+    (["env.kwargs.path=null"], "env.kwargs.path must name a file, a folder or a dataset of the hub, not None"),
+    (["policy.architecture.model_type=qwen7"], "knows no 'qwen7'; did you mean qwen"),
+    (["policy.architecture.num_key_value_heads=3"], "num_attention_heads 2 is no multiple of num_key_value_heads 3"),
 ]
 
 
@@ -110,6 +114,13 @@ def test_training_says_it_in_one_paragraph(
     output = capsys.readouterr().err
     assert words in output
     assert "Traceback" not in output
+
+
+def test_a_held_out_set_of_one_task_is_enough(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (recipe.parent / "held.jsonl").write_text('{"question": "What is 1 + 1?", "answer": "2"}\n')
+    code, output = checked(capsys, recipe, "evaluation.env_kwargs={path: held.jsonl}")
+    assert "outside" not in output
+    assert code == 0
 
 
 def test_a_task_that_can_not_be_demonstrated_is_named(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -116,6 +116,23 @@ def test_interpolation(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (config.run.seed, config.run.name, config.rollout.top_k) == (7, "seed7", 8)
 
 
+def test_an_interpolation_that_is_cut_short_is_one_problem(write: Write) -> None:
+    found = mistakes(write("run: {name: a, max_steps: '${algorithm.group_size'}\n"))
+    assert "run.max_steps: ${algorithm.group_size does not resolve: no valid expression" in found
+    assert "must be a whole number" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("run:\n\tname: a\n", "Indent with spaces: YAML allows no tabs there."),
+        ("run: {name: a, max_steps: ${run.seed}}\n", "Put the ${...} in double quotes"),
+    ],
+)
+def test_yaml_that_is_none_says_how_to_correct_the_line(write: Write, text: str, advice: str) -> None:
+    assert advice in mistakes(write(text))
+
+
 def test_interpolation_that_fails_names_its_line(write: Write) -> None:
     found = mistakes(write("run:\n  name: ${oc.env:SURELY_NOT_SET}\n"))
     assert "run.yaml:3: run.name: ${oc.env:SURELY_NOT_SET} does not resolve" in found

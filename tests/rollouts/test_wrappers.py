@@ -15,7 +15,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from rlinf.config.schema import EnvConfig
 from rlinf.inputs import ObservationInputs
 from rlinf.rollouts.deadline import DeadlineExceededError, deadline
-from rlinf.rollouts.envs.make_env import EnvArgumentsError, EnvNotFoundError, make_env
+from rlinf.rollouts.envs.make_env import EnvArgumentsError, EnvNotFoundError, make_env, native_entry_point
 from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
@@ -56,6 +56,17 @@ def test_text_becomes_tokens_that_every_process_agrees_on():
     assert (tokens[5:] == 0).all()
     assert tokens[0] == env.tokens("GO home")[0]
     assert tokens.tolist() == TokenizeText(Chat(), max_words=8).reset()[0]["mission_tokens"].tolist()
+
+
+class Single(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+
+def test_a_class_of_one_environment_needs_no_registration():
+    options = EnvConfig(id=f"{__name__}:Single", max_episode_steps=5)
+    assert isinstance(make_env(options).unwrapped, Single)
+    assert native_entry_point(options.id) is None
 
 
 def test_frames_are_stacked_and_terminations_ignored():

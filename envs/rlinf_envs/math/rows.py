@@ -83,7 +83,7 @@ def tasks_of(
                 break
     if complaints and on_bad_row == "error":
         listed = "\n".join(complaints[:_SHOWN]) + ("\n..." if len(complaints) > _SHOWN else "")
-        raise DatasetError(f"{listed}\n(on_bad_row: skip leaves such rows out and counts them)")
+        raise DatasetError(f"{listed}\n(env.kwargs.on_bad_row: skip leaves such rows out and counts them)")
     return Rows(tasks, complaints, doubts, conflicts)
 
 
@@ -181,6 +181,7 @@ def _worked(value: Any, answer: str) -> bool:
 
 
 def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[str]) -> tuple[str, Any]:
+    empty: str | None = None
     for candidate in (name,) if name is not None else known:
         value: Any = row
         if name is None and candidate not in row:
@@ -189,9 +190,15 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
             value = value.get(part) if isinstance(value, Mapping) else None
         if value is not None:
             return candidate, value
+        if candidate in row:
+            empty = candidate
+    if empty is not None:
+        raise _BrokenRow(f"the {role} field {empty!r} is null")
     wanted = repr(name) if name is not None else "one of " + ", ".join(known)
     own = next((other for other in RESPONSE_FIELDS if role == "answer" and other in row), None)
     hint = f"; to imitate {own} as it is, set env.kwargs.response_field: {own}" if own is not None else ""
+    if name is None and own is None and not any(candidate in row for candidate in (*QUESTION_FIELDS, *ANSWER_FIELDS)):
+        hint = f"; env.kwargs.{role}_field names another"
     raise _BrokenRow(f"no {role} field ({wanted}); the row has {', '.join(map(str, row)) or 'no fields'}{hint}")
 
 

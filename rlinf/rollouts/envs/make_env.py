@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from rlinf.config.schema import EnvConfig
@@ -62,7 +63,7 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
                 env = gymnasium.wrappers.TimeLimit(env, options.max_episode_steps)
         else:
             env = gymnasium.make(
-                options.id, max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs
+                _registered(options.id), max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs
             )
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
         raise EnvNotFoundError(
@@ -185,7 +186,20 @@ def batch_function(env_id: str) -> MakeBatch | None:
     if not colon or name in gymnasium.registry or not name.isidentifier():
         return None
     found = getattr(importlib.import_module(module), name, None)
-    return found if callable(found) else None
+    return found if callable(found) and not _is_single(found) else None
+
+
+def _is_single(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, gymnasium.Env)
+
+
+def _registered(env_id: str) -> str | EnvSpec:
+    """The id, or what ``module:Class`` would be registered with where the class is that of a single environment."""
+    module, colon, name = env_id.rpartition(":")
+    if not colon or name in gymnasium.registry or not name.isidentifier():
+        return env_id
+    found = getattr(importlib.import_module(module), name, None)
+    return EnvSpec(name, entry_point=env_id) if _is_single(found) else env_id
 
 
 class SingleOfBatch(gymnasium.Env):
