@@ -207,7 +207,7 @@ def _yaml_fix(text: str, line: int | None) -> str:
     if "\t" in written[: len(written) - len(written.lstrip())]:
         return "Indent with spaces: YAML allows no tabs there."
     if _UNQUOTED.search(written):
-        return 'Put the ${...} in double quotes: inside of braces YAML reads its { as a mapping.'
+        return "Put the ${...} in double quotes: inside of braces YAML reads its { as a mapping."
     return "Look at the indentation, the colons and the quotes here and on the line above."
 
 

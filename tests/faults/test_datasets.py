@@ -32,7 +32,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "a long answer": (b'{"question": "q", "answer": "%s"}' % (b"x" * 2_000_000), "2,000,000 characters"),
     "half a row": (b'{"question": "q", "ans', "no valid JSON"),
     "no value": (b'{"question": "q", "answer": ', "no valid JSON: Expecting value at column 28"),
-    "null": (b'{"question": "q", "answer": null}', "the answer field 'answer' is null"),
+    "an answer of null": (b'{"question": "q", "answer": null}', "the answer field 'answer' is null"),
     "names of its own": (b'{"frage": "q", "loesung": "1"}', "env.kwargs.question_field names another"),
     "null bytes": (b"\x00\x00", "no valid JSON"),
     "a list as answer": (b'{"question": "q", "answer": [1]}', "must be text, got list"),
