@@ -14,7 +14,6 @@ import torch
 
 from rlinf.config.facts import Precision
 from rlinf.config.facts import activation_dtype as dtype_name
-from rlinf.config.names import nearest
 from rlinf.errors import UserError
 from rlinf.models.gguf import model_folder
 from rlinf.models.tokenizer import train_tokenizer
@@ -104,8 +103,8 @@ def _named_config(options: Mapping[str, Any]) -> Any:
 
     model_type = str(options["model_type"])
     if model_type not in CONFIG_MAPPING:
-        close = nearest(model_type, list(CONFIG_MAPPING))
-        meant = f"; did you mean {close[0]}?" if close else "."
+        close = difflib.get_close_matches(model_type.lower(), CONFIG_MAPPING, n=1)
+        meant = f": did you mean {close[0]}?" if close else "."
         raise PolicyError(
             f"policy.architecture.model_type: the transformers library knows no {model_type!r}{meant} "
             "For example: qwen2, llama, mistral."
