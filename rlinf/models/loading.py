@@ -104,7 +104,7 @@ def _named_config(options: Mapping[str, Any]) -> Any:
     model_type = str(options["model_type"])
     if model_type not in CONFIG_MAPPING:
         close = difflib.get_close_matches(model_type.lower(), CONFIG_MAPPING, n=1)
-        meant = f": did you mean {close[0]}?" if close else "."
+        meant = f"; did you mean {close[0]}?" if close else "."
         raise PolicyError(
             f"policy.architecture.model_type: the transformers library knows no {model_type!r}{meant} "
             "For example: qwen2, llama, mistral."
