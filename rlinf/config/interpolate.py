@@ -90,19 +90,9 @@ def report_unresolved(tree: Branch, failures: dict[int, str], problems: list[Con
         message = f"{dotted}: {located.value} does not resolve: {failures[id(located)]}."
         problems.append(problem(located.origin, dotted, message, _FIX))
         located.value = None
-        holder = _at_branch(tree, path[:-1])
-        if holder is not None:  # null where a number belongs would be a second problem
-            del holder[str(path[-1])]
-
-
-def _at_branch(tree: Branch, path: Path) -> Branch | None:
-    """The section at a path; None where the path leads through a list."""
-    for step in path:
-        child = tree.get(str(step))
-        if child is None or child.branch is None:
-            return None
-        tree = child.branch
-    return tree
+        section = _at(tree, path[:-1])
+        if isinstance(section, dict):  # null where a number belongs would be a second problem
+            del section[path[-1]]
 
 
 def _effective(layers: Sequence[Branch]) -> Branch:

@@ -140,7 +140,7 @@ class _Places:
     @classmethod
     def of(cls, acted: Tensor, begins: Tensor) -> Self | None:
         """None where that saves nothing, or valid tokens come before the first turn."""
-        rows, first = _places(acted & begins)
+        rows, first = _true_places(acted & begins)
         seen = acted.cumsum(dim=1, dtype=torch.int32)
         total = seen[:, -1:]
         counts = torch.bincount(rows, minlength=len(acted))
@@ -167,7 +167,7 @@ class _Places:
         A column [B] is returned as it is."""
         if column.ndim == 1:
             return column
-        row, position = _places(self.acted & (column if column.dtype == torch.bool else column != 0))
+        row, position = _true_places(self.acted & (column if column.dtype == torch.bool else column != 0))
         width = column.shape[1]
         places = torch.searchsorted(self.rows * width + self.first, row * width + position, right=True) - 1
         turn = self.number[places]
@@ -178,7 +178,7 @@ class _Places:
         return numbers
 
 
-def _places(flags: Tensor) -> tuple[Tensor, Tensor]:
+def _true_places(flags: Tensor) -> tuple[Tensor, Tensor]:
     """Row and position, int64 [N] each, where ``flags`` [B, T] are true. A few in many are found faster by numpy."""
     found = torch.from_numpy(np.flatnonzero(flags.cpu().numpy())).to(flags.device)
     return found // flags.shape[1], found % flags.shape[1]

@@ -175,7 +175,11 @@ def estimate(
     if mask.dtype != torch.bool:
         # Weights between 0 and 1 would all count as true.
         raise TypeError(f"mask must be torch.bool, not {mask.dtype}: write mask.bool(), or mask > 0")
-    few = None if known or tokens_are_read_after(algorithm, x) else condensed(algorithm, x)
+    complete = not tokens_are_read_after(algorithm, x)
+    if known and complete:
+        advantages = torch.where(mask, x.rewards, 0.0).float()
+        return Advantages(advantages, advantages)
+    few = condensed(algorithm, x) if complete and not known else None
     if few is not None:
         found = estimate(algorithm, few.columns)
         advantages, returns = (torch.where(mask, spread(one, few.starts, mask.shape[1]), 0.0) for one in found)

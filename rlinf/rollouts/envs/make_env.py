@@ -182,11 +182,16 @@ def takes_env_as_it_is(options: EnvConfig) -> bool:
 
 def batch_function(env_id: str) -> MakeBatch | None:
     """The function that `module:function` names; None where the id is that of a registered environment, or of none."""
+    found = _own(env_id)
+    return found if callable(found) and not _is_single(found) else None
+
+
+def _own(env_id: str) -> Any:
+    """The object that `module:name` names; None where that is a registered environment, or nothing."""
     module, colon, name = env_id.rpartition(":")
     if not colon or name in gymnasium.registry or not name.isidentifier():
         return None
-    found = getattr(importlib.import_module(module), name, None)
-    return found if callable(found) and not _is_single(found) else None
+    return getattr(importlib.import_module(module), name, None)
 
 
 def _is_single(found: object) -> bool:
@@ -195,11 +200,7 @@ def _is_single(found: object) -> bool:
 
 def _registered(env_id: str) -> str | EnvSpec:
     """The id, or what ``module:Class`` would be registered with where the class is that of a single environment."""
-    module, colon, name = env_id.rpartition(":")
-    if not colon or name in gymnasium.registry or not name.isidentifier():
-        return env_id
-    found = getattr(importlib.import_module(module), name, None)
-    return EnvSpec(name, entry_point=env_id) if _is_single(found) else env_id
+    return EnvSpec(env_id.rpartition(":")[2], entry_point=env_id) if _is_single(_own(env_id)) else env_id
 
 
 class SingleOfBatch(gymnasium.Env):
