@@ -2,12 +2,15 @@
 
     python benchmarks/sim_vs_sb3.py --seeds 5              # CartPole: PPO until the last 100 episodes average 475
     python benchmarks/sim_vs_sb3.py --task pendulum        # Pendulum: SAC steps per CPU-second, and the return reached
+    python benchmarks/sim_vs_sb3.py --task halfcheetah     # HalfCheetah: PPO steps per CPU-second (rlinf[mujoco])
     python benchmarks/sim_vs_sb3.py --task throughput      # CartPoles stepped and acted on, 8 and 1,024 side by side
 
 Every run is a process of its own; imports and construction are not counted on either side. SB3 has the tuned
 hyper-parameters of its Zoo, ours are those of config/sim/NAME.yaml. Pendulum: both make one update of 256 transitions
 per environment step; SB3's networks are 256 wide, our recipe's 128. `rlinf_wide` is ours with SB3's networks,
-`sb3_small` SB3 with ours. `return` is the mean of 20 greedy episodes after the last step, from the same start states on
+`sb3_small` SB3 with ours. HalfCheetah: both recipes are for a million steps, of which the first are timed; what they
+come to is in sim_recipes.py's table, beside the Zoo's own. `sb3_small` there is SB3 with our networks, minibatches,
+epochs and environments. `return` is the mean of 20 greedy episodes after the last step, from the same start states on
 both sides; it is not part of the CPU-seconds.
 """
 
@@ -26,6 +29,7 @@ from typing import Any
 RECIPES = Path(__file__).parents[1] / "config" / "sim"
 GOAL = 475.0
 PENDULUM_STEPS = 8_000
+CHEETAH_STEPS = 32_768
 EPISODES = 20
 """Of the evaluation after the last step."""
 OUR_PENDULUM_SIZES, SB3_PENDULUM_SIZES = (128, 128), (256, 256)
@@ -116,6 +120,55 @@ def ours_pendulum(seed: int, hidden_sizes: tuple[int, ...] = OUR_PENDULUM_SIZES)
 
 def ours_pendulum_wide(seed: int) -> dict[str, float]:
     return ours_pendulum(seed, SB3_PENDULUM_SIZES)
+
+
+def sb3_halfcheetah(seed: int, *, as_ours: bool = False) -> dict[str, float]:
+    """``as_ours``: with what our recipe has in the place of the Zoo's settings that decide what a step costs."""
+    import torch
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+
+    torch.set_num_threads(1)
+    envs, steps, rows, epochs, width = (8, 256, 128, 10, 64) if as_ours else (1, 512, 64, 20, 256)
+    env = VecNormalize(make_vec_env("HalfCheetah-v5", n_envs=envs, seed=seed), gamma=0.98)
+    shape = {"log_std_init": -2, "ortho_init": False, "activation_fn": torch.nn.ReLU, "net_arch": [width, width]}
+    model = PPO(
+        "MlpPolicy",
+        env,
+        n_steps=steps,
+        batch_size=rows,
+        n_epochs=epochs,
+        gae_lambda=0.92,
+        gamma=0.98,
+        learning_rate=2.0633e-5,
+        clip_range=0.1,
+        ent_coef=0.000401762,
+        vf_coef=0.58096,
+        max_grad_norm=0.8,
+        policy_kwargs=shape,
+        seed=seed,
+        device="cpu",
+    )
+    began = time.process_time()
+    model.learn(CHEETAH_STEPS)
+    spent = time.process_time() - began
+    return {"cpu_s": spent, "steps": model.num_timesteps, "cpu_s_of_a_million": 1e6 * spent / model.num_timesteps}
+
+
+def sb3_halfcheetah_as_ours(seed: int) -> dict[str, float]:
+    return sb3_halfcheetah(seed, as_ours=True)
+
+
+def ours_halfcheetah(seed: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        trainer, steps, step = _trainer("halfcheetah_ppo", seed, folder), 0.0, 0
+        began = time.process_time()
+        while steps < CHEETAH_STEPS:
+            steps = _step(trainer, step)["rollout/env_steps_total"]
+            step += 1
+        spent = time.process_time() - began
+        return {"cpu_s": spent, "steps": steps, "cpu_s_of_a_million": 1e6 * spent / steps}
 
 
 def throughput(_seed: int) -> dict[str, float]:
@@ -210,6 +263,7 @@ RUNS = {
         "sb3": sb3_pendulum,
         "sb3_small": sb3_pendulum_small,
     },
+    "halfcheetah": {"rlinf": ours_halfcheetah, "sb3": sb3_halfcheetah, "sb3_small": sb3_halfcheetah_as_ours},
     "throughput": {"rlinf": throughput},
 }
 
