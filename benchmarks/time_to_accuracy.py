@@ -92,7 +92,7 @@ def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], boo
             course.rewards.append(step.metrics["reward/mean"])
             if due(step.number):
                 course.accuracy[step.number] = trainer.evaluate()["eval/accuracy"]
-                told("rlinf", course, step.number)
+                show("rlinf", course, step.number)
             if course.reached:
                 step.stop("the goal is reached")
 
@@ -150,7 +150,7 @@ def run_trl(
             if due(state.global_step):
                 with clock.stopped():
                     course.accuracy[state.global_step] = greedy_accuracy(model, tokenizer, held_out)
-                told("trl", course, state.global_step)
+                show("trl", course, state.global_step)
             control.should_training_stop = control.should_training_stop or course.reached
 
     settings = TRL_SETTINGS | TRL_PRETRAINED_SETTINGS | {"bf16": autocast, "temperature": TEMPERATURE}
@@ -204,7 +204,7 @@ def greedy_accuracy(model: Any, tokenizer: Any, rows: Sequence[dict[str, str]]) 
     return statistics.mean(verdicts)
 
 
-def told(engine: str, course: Course, step: int) -> None:
+def show(engine: str, course: Course, step: int) -> None:
     line = f"{engine}: step {step}, {course.cpu_s[-1]:.0f} CPU-s, accuracy {course.accuracy[step]:.3f}"
     print(line, file=sys.stderr, flush=True)
 

@@ -15,6 +15,7 @@ from rlinf.algorithms.by_row import Looked
 from rlinf.batch_share import BatchShare, complete
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.interfaces import Learner
+from rlinf.learners.freed_memory import FreedMemory
 from rlinf.learners.partition import DataPlace
 from rlinf.learners.scorer import Scorer
 from rlinf.models.decision_rule import DecisionRule
@@ -56,6 +57,7 @@ class LearnerWorker(WeightSender):
         self._bucket_bytes = bucket_bytes
         self._teacher = teacher
         self._rule = rule
+        self._freed = FreedMemory()
 
     start = _awake(Learner.start)
     evaluate = _awake(Learner.evaluate)
@@ -105,7 +107,9 @@ class LearnerWorker(WeightSender):
             batch = dataclasses.replace(batch, held=by_row.with_advantages(batch.held))
         else:
             batch = by_row.with_advantages(batch)
-        return self.wake().update(batch, step=step)
+        metrics = self.wake().update(batch, step=step)
+        self._freed.give_back()
+        return metrics
 
     def scale_lr(self, factor: float) -> None:
         """Multiplies the learning rates that the schedule gives, from the next update on."""
