@@ -53,6 +53,7 @@ LAYERS = (
         "json_files",
         "durable",
         "child_process",
+        "freed_memory",
     },
     {"types"},
     {"inputs", "estimation"},

@@ -14,8 +14,8 @@ from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
 from rlinf.batch_share import BatchShare, complete
 from rlinf.cluster.weights.sender import WeightSender
+from rlinf.freed_memory import FreedMemory
 from rlinf.interfaces import Learner
-from rlinf.learners.freed_memory import FreedMemory
 from rlinf.learners.partition import DataPlace
 from rlinf.learners.scorer import Scorer
 from rlinf.models.decision_rule import DecisionRule

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from rlinf.cluster.weights.receiver import WeightReceiver
+from rlinf.freed_memory import FreedMemory
 from rlinf.interfaces import Sampler, SamplerSession
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
@@ -20,6 +21,7 @@ class SamplerWorker(WeightReceiver):
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self._session: SamplerSession | None = None
+        self._freed = FreedMemory()
 
     def advance(
         self, requests: Sequence[SampleRequest], aborted: Collection[int], max_s: float, through: bool
@@ -47,10 +49,12 @@ class SamplerWorker(WeightReceiver):
         if self._session is not None:
             self._session.close()
             self._session = None
+            self._freed.give_back()
 
     def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
         """All completions, a few messages of those that have finished since the one before."""
-        return _portions(self._sampler.stream(requests), sum(request.n for request in requests))
+        yield from _portions(self._sampler.stream(requests), sum(request.n for request in requests))
+        self._freed.give_back()
 
     def stream_enough(
         self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
@@ -59,7 +63,8 @@ class SamplerWorker(WeightReceiver):
 
         Which ones that are depends on the requests, the weights and the seed, not on time (unless a server answers).
         """
-        return _portions(self._until_enough(requests, groups, enough), sum(request.n for request in requests))
+        yield from _portions(self._until_enough(requests, groups, enough), sum(request.n for request in requests))
+        self._freed.give_back()
 
     def _until_enough(
         self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int

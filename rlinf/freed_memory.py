@@ -1,4 +1,4 @@
-"""Memory that was freed and that the C library still holds: it goes back to the system between updates."""
+"""Memory that was freed and that the C library still holds: learners and samplers give it back after their work."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _STATM = Path("/proc/self/statm")
 class FreedMemory:
     """Gives back what this process has freed, once it has grown by :data:`_MUCH` since the last time.
 
-    Blocks of an update lie between each other in glibc's heap and differ in size from batch to batch, so the heap grows
-    with every update and hardly shrinks by itself: two ranks of a model of 135 million parameters held 7.4 GB each
-    after 90 steps, of which 4 GB were free. Within an update freed blocks are used again: that saves the kernel's work.
+    Blocks lie between each other in glibc's heap and differ in size from batch to batch, so the heap grows with every
+    update or generation and hardly shrinks by itself: two ranks of a model of 135 million parameters held 7.4 GB each
+    after 90 updates, of which 4 GB were free. Within an update freed blocks are used again, which costs less.
     """
 
     def __init__(self) -> None:

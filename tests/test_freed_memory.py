@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from rlinf.learners import freed_memory
+from rlinf import freed_memory
 
 # In a process of its own: what other tests have freed must not count.
 _SCRIPT = """
-from rlinf.learners import freed_memory
+from rlinf import freed_memory
 
 memory = freed_memory.FreedMemory()
 memory.give_back()  # from here on
