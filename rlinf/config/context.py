@@ -29,6 +29,10 @@ class Context:
         if not self.is_broken(key, *reads):
             self.problems.append(problem(self.place(key, *reads), key, message, fix))
 
+    def switched_off(self, key: str, switch: str) -> bool:
+        """Whether ``switch`` is set by a later layer (the command line, an extending file) than ``key``."""
+        return self.place(switch).layer > self.place(key).layer
+
     def unread(self, key: str, why: str, fix: str, *, reads: tuple[str, ...] = ()) -> None:
         """Report a key that was set and that nothing would read: an error, or a warning with ``strict: false``.
 

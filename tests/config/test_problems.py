@@ -280,3 +280,10 @@ def test_the_command_line_switches_off_what_the_file_says_of_evaluations(write: 
     assert load(file, ["evaluation.size=0"]).evaluation.size == 0
     with pytest.raises(ConfigErrors, match=r"evaluation\.every is not read with evaluation\.size: 0"):
         load(file, ["evaluation.size=0", "evaluation.every=3"])
+
+
+def test_the_command_line_switches_off_the_warm_start_of_a_file(write: Write) -> None:
+    file = write("sft: {steps: 20, evaluate_every: 10}")
+    assert load(file, ["sft.steps=0"]).sft.steps == 0
+    with pytest.raises(ConfigErrors, match=r"sft\.evaluate_every is not read without a warm start"):
+        load(file, ["sft.steps=0", "sft.evaluate_every=5"])

@@ -34,8 +34,8 @@ def check_evaluation(context: Context) -> None:
     if evaluation.size == 0:
         for name in ("every", "samples", "temperature", "env_kwargs", "video_every", "video_episodes", "words"):
             key = f"evaluation.{name}"
-            if context.place("evaluation.size").layer > context.place(key).layer:
-                continue  # the command line, or a file that extends this one, switches off what it asks for
+            if context.switched_off(key, "evaluation.size"):
+                continue
             off = json.dumps(default_of(context.config, key))
             fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."
             context.unread(key, "is not read with evaluation.size: 0.", fix, reads=("evaluation.size",))

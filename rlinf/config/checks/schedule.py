@@ -45,8 +45,9 @@ def check_schedule(context: Context) -> None:
         why = "is not read with sft.eval_data."
         context.unread("sft.eval_fraction", why, "Keep one of them.", reads=("sft.eval_data",))
     if not warm:
-        for name in ("data", "cache", "evaluate_every"):
-            context.unread(f"sft.{name}", "is not read without a warm start.", "Set sft.steps.", reads=("sft.steps",))
+        for key in ("sft.data", "sft.cache", "sft.evaluate_every"):
+            if not context.switched_off(key, "sft.steps"):
+                context.unread(key, "is not read without a warm start.", "Set sft.steps.", reads=("sft.steps",))
     if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):
         message = f"sft.warmup_steps {sft.warmup_steps} is more than sft.steps {sft.steps}."
         fix = f"Set it to {max(sft.steps // 10, 1)}, for example."
