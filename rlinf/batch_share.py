@@ -48,7 +48,7 @@ class LossCounts:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What every rank has to know of all rows of an optimiser step."""
+    """Facts about all rows of an optimiser step, as every rank has to know them."""
 
     counts: LossCounts
     reward_counts: LossCounts | None = None
@@ -59,7 +59,7 @@ class StepFacts:
 
 @dataclass(frozen=True)
 class StepPart:
-    """What one rank computes of an optimiser step, or of an evaluation."""
+    """One rank's part of an optimiser step, or of an evaluation."""
 
     micro_batches: tuple[Tensor, ...]
     """Each [b'], integers: rows by their place in the batch that is here."""

@@ -32,16 +32,18 @@ class BatchCall:
     """Of each rank, the numbers [b] of the rows that it was sent; None: all have the whole batch."""
 
     def results(self) -> list[Any]:
-        """What each rank returned."""
+        """The values that ranks return, in their order."""
         return self.group.gather(self.handles)
 
     def joined(self) -> Tensor:
-        """Of ranks that return (rows, numbers [B', ...]): the numbers [B, ...] in the order of the batch, 0 where none
-        has a row. Where several have the same one, they say the same of it."""
+        """The numbers [B, ...] in the order of the batch, of ranks that return (rows, numbers [B', ...]).
+
+        0 for a row that none returns; several ranks may return the same one.
+        """
         return self._joined(self._numbered())
 
     def outputs(self) -> PolicyOutput:
-        """Of ranks that return (rows, output): log-probabilities and values [B, T] in the order of the batch.
+        """Log-probabilities and values [B, T] in the order of the batch, of ranks that return (rows, output).
 
         :raises WorkerError: a row that has a valid position was left out.
         """
@@ -58,7 +60,7 @@ class BatchCall:
         return PolicyOutput(logprobs, values=None if missing else self._joined(values))
 
     def _numbered(self) -> list[tuple[Tensor, Any]]:
-        """What each rank returned, with the numbers of its rows in the batch for their places in what it was sent."""
+        """The (rows, value) of each rank, where rows go by their numbers in the batch."""
         found: list[tuple[Tensor, Any]] = self.results()
         if self.rows is None:
             return found
@@ -107,7 +109,7 @@ class BatchCalls:
     def _given(
         self, batch: Batch, cut: Cut | None, columns: Collection[str], observed: Observed | None
     ) -> tuple[list[Any], list[Tensor] | None]:
-        """What each rank is given, and the rows that it has of it."""
+        """(each rank's argument, the numbers of the rows in it; None: all rows)."""
         facts = None if self._facts_of is None or cut is None else self._facts_of(batch)
         plan = None if facts is None or cut is None else cut(facts, self._places[0])
         if facts is None or plan is None:

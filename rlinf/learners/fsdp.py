@@ -36,6 +36,7 @@ from rlinf.learners.offload import STAY
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
+from rlinf.learners.step_plan import share_of_evaluation
 from rlinf.learners.stored_policy import is_sharded, require_same_weights, shapes, stored_shapes
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
@@ -113,7 +114,7 @@ class FSDPLearner(TorchLearner):
 
     def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
-        batch = self._evaluated(batch)
+        batch = share_of_evaluation(batch, self)
         (mine,) = batch.parts
         outputs: list[PolicyOutput] = []
         with torch.no_grad(), self._as_reference() if reference else nullcontext():

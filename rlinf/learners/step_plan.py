@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ class RowFacts:
 
 @dataclass(frozen=True)
 class OwnRows:
-    """What one share is sent of a batch."""
+    """The part of a batch that one share is sent."""
 
     rows: Tensor
     """[b] int64: their numbers in the batch, each once."""
@@ -67,7 +67,7 @@ class OwnRows:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """What all shares compute: a part of each optimiser step of an update, or of one evaluation."""
+    """All parts of all shares: of each optimiser step of an update, or of one evaluation."""
 
     parts: Sequence[Sequence[StepPart]]
     """For each step, that of each share. Rows go by their number in the batch."""
@@ -79,7 +79,7 @@ class BatchPlan:
         return BatchShare(batch, [parts[index] for parts in self.parts], self.steps)
 
     def by_share(self, facts: RowFacts) -> list[OwnRows]:
-        """What each share is sent, if it is sent no other rows; one that has none gets a row to take part with."""
+        """The rows of each share, which is sent no others; one that has none gets a row to take part with."""
         spare = facts.answered.int().argmax()[None]
         places = torch.empty(len(facts.tokens), dtype=torch.int32)
         found = []
@@ -91,6 +91,18 @@ class BatchPlan:
             places[rows] = torch.arange(len(rows), dtype=torch.int32)
             found.append(OwnRows(rows, tuple(_renumbered(part, places, len(rows)) for part in parts)))
         return found
+
+
+class Divides(Protocol):
+    """A learner, as far as rows are divided by it."""
+
+    seed: int
+    stage: Stage
+
+    @property
+    def data_place(self) -> DataPlace: ...
+
+    def costs(self, batch: Batch) -> Costs: ...
 
 
 def evaluation_plan(facts: RowFacts, place: DataPlace) -> BatchPlan:
@@ -115,6 +127,22 @@ def update_plan(facts: RowFacts, place: DataPlace, *, stage: Stage, seed: int, s
                 steps.append(StepFacts(loss_counts(facts, rows), rewards, rows if chooses else None))
                 parts.append(_parts(moving_rows(rows, facts, stage), facts, place))
     return BatchPlan(parts, steps)
+
+
+def share_of_evaluation(batch: Batch | BatchShare, learner: Divides) -> BatchShare:
+    """This rank's share of an evaluation of ``batch``, of which it has every row or was given its own."""
+    if isinstance(batch, BatchShare):
+        return batch
+    place = learner.data_place
+    return evaluation_plan(RowFacts.of(batch, learner.costs(batch)), place).of_whole(batch, place.index)
+
+
+def share_of_update(batch: Batch | BatchShare, learner: Divides, *, step: int) -> BatchShare:
+    """This rank's share of all optimiser steps of training iteration ``step``, likewise."""
+    if isinstance(batch, BatchShare):
+        return batch
+    place, facts = learner.data_place, RowFacts.of(batch, learner.costs(batch))
+    return update_plan(facts, place, stage=learner.stage, seed=learner.seed, step=step).of_whole(batch, place.index)
 
 
 def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
@@ -143,7 +171,7 @@ def _shares(rows: Tensor, facts: RowFacts, place: DataPlace) -> list[Tensor]:
 
 
 def _parts(rows: Tensor, facts: RowFacts, place: DataPlace) -> list[StepPart]:
-    """What each share computes where ``rows`` are computed; each has a pass at least, to meet the others."""
+    """The part of each share where ``rows`` are computed; a pass at least, to meet the others in."""
     cuts = [
         tuple(micro_batches(own, facts.costs, budget=place.micro_batch_tokens)) for own in _shares(rows, facts, place)
     ]

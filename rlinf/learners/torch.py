@@ -29,7 +29,7 @@ from rlinf.learners.offload import STAY, Offloadable
 from rlinf.learners.precision import compare_with_float32
 from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
 from rlinf.learners.stage import Stage
-from rlinf.learners.step_plan import RowFacts, evaluation_plan, update_plan
+from rlinf.learners.step_plan import share_of_evaluation, share_of_update
 from rlinf.learners.stored_policy import load_policy
 from rlinf.models.adapters import separable
 from rlinf.portions import portions
@@ -144,25 +144,9 @@ class TorchLearner(Offloadable):
         """Every rank has a share of the rows for itself."""
         return DataPlace(self.rank, self.size, self.micro_batch_tokens)
 
-    def _evaluated(self, batch: Batch | BatchShare) -> BatchShare:
-        """This rank's share of an evaluation."""
-        if isinstance(batch, BatchShare):
-            return batch
-        facts = RowFacts.of(batch, self.costs(batch))
-        return evaluation_plan(facts, self.data_place).of_whole(batch, self.rank)
-
-    def _learned(self, batch: Batch | BatchShare, step: int) -> BatchShare:
-        """This rank's share of an update."""
-        if isinstance(batch, BatchShare):
-            return batch
-        batch = learned_rows(batch, self.stage, independent=self.policy.positions_independent)
-        facts = RowFacts.of(batch, self.costs(batch))
-        plan = update_plan(facts, self.data_place, stage=self.stage, seed=self.seed, step=step)
-        return plan.of_whole(batch, self.rank)
-
     def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and values [B', T] on the CPU) of this rank's share."""
-        batch = self._evaluated(batch)
+        batch = share_of_evaluation(batch, self)
         pieces = batch.parts[0].micro_batches
         policy: Any = self.policy
         context: AbstractContextManager[None] = nullcontext()
@@ -192,7 +176,9 @@ class TorchLearner(Offloadable):
 
         Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.
         """
-        rows = self._learned(batch, step)
+        independent = self.policy.positions_independent
+        rows = batch if isinstance(batch, BatchShare) else learned_rows(batch, self.stage, independent=independent)
+        rows = share_of_update(rows, self, step=step)
         compared = self._compare_with_float32(rows, step)
         with self._dropout(step):
             metrics = train_on(rows, self.stage, optimise=self._optimise)

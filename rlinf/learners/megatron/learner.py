@@ -47,7 +47,7 @@ from rlinf.learners.offload import STAY, Offloadable, empty_storages
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
-from rlinf.learners.step_plan import RowFacts, evaluation_plan, update_plan
+from rlinf.learners.step_plan import share_of_evaluation, share_of_update
 from rlinf.models.packing import text_costs
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, TextInputs, WeightForm, WeightUpdate
 
@@ -180,27 +180,12 @@ class MegatronLearner(Offloadable):
         place = self.place
         return DataPlace(place.data, place.data_size, self.micro_batch_tokens, alike=place.expert_size > 1)
 
-    def _evaluated(self, batch: Batch | BatchShare) -> BatchShare:
-        """This rank's share of an evaluation."""
-        if isinstance(batch, BatchShare):
-            return batch
-        facts = RowFacts.of(batch, self.costs(batch))
-        return evaluation_plan(facts, self.data_place).of_whole(batch, self.place.data)
-
-    def _learned(self, batch: Batch | BatchShare, step: int) -> BatchShare:
-        """This rank's share of an update."""
-        if isinstance(batch, BatchShare):
-            return batch
-        facts = RowFacts.of(batch, self.costs(batch))
-        plan = update_plan(facts, self.data_place, stage=self.stage, seed=self.seed, step=step)
-        return plan.of_whole(batch, self.place.data)
-
     def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and entropy [B', T] on the CPU) of this rank's share.
 
         Of the ranks that work on one share only one returns its rows, the others none.
         """
-        batch = self._evaluated(batch)
+        batch = share_of_evaluation(batch, self)
         (mine,) = batch.parts
         pieces = mine.micro_batches
         empty = torch.zeros(0, batch.num_positions)
@@ -238,7 +223,7 @@ class MegatronLearner(Offloadable):
 
         Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.
         """
-        metrics = train_on(self._learned(batch, step), self.stage, optimise=self._optimise)
+        metrics = train_on(share_of_update(batch, self, step=step), self.stage, optimise=self._optimise)
         lr = float(self.optimizer.param_groups[0]["lr"]) if self.optimizer.param_groups else 0.0
         return {**metrics, "lr": lr}
 

@@ -1,4 +1,4 @@
-"""What the driver cuts a batch by, so that each rank of a learner is sent its own rows and no others."""
+"""Rules by which the driver cuts a batch, so that each rank of a learner is sent its own rows and no others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RowPlan(ABC):
         """The observations that running statistics take in after an update; None where none are kept."""
 
     def updated(self, facts: RowFacts, place: DataPlace, *, stage: str, step: int) -> BatchPlan | None:
-        """What each share computes in an iteration; None where each has to have every row."""
+        """The plan of an iteration; None where each share has to have every row."""
         now = self.stage(stage)
         if "selected" in now.objective.needs:
             return None  # what is treated apart is chosen among all rows of a step
