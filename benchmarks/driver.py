@@ -3,15 +3,15 @@
 Responses are made up (lengths lognormal, mean about half of T); everything else is the code of a training step: their
 way from samplers, what environments say to them, the batch, advantages, and what the ranks of a learner are sent for an
 update. Seconds are CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows
-(`--sample`), since all parts are linear in rows. Ranks are simulated: each is sent its rows, packed as for Ray, and
-`cut` is what one of them does at every optimiser step. Estimators of tokens are the ranks' work: what is given for them
-is what the driver has to do for the largest number of ranks, `of a rank` what the one with the first rows does.
+(`--sample`), since all parts are linear in rows. Ranks are simulated: each is sent its rows with its parts of the
+optimiser steps, packed as for Ray; to make that plan is a part of sending. Estimators of tokens are the ranks' work:
+what is given for them is what the driver has to do for the largest number of ranks, `of a rank` what the one with the
+first rows does.
 """
 
 from __future__ import annotations
 
 import argparse
-import pickle
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,17 +22,17 @@ import torch
 from rlinf.algorithms import by_row
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.batch_share import BatchShare, DataPlace
 from rlinf.cluster.packing import pack, unpack
 from rlinf.config.schema import OptimizerConfig
 from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.learners.partition import DataPlace, micro_batches, shares
 from rlinf.learners.stage import Stage
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import batch_of
 from rlinf.rollouts.text.rows import Graded, Row
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.row_plan import TextPlan
-from rlinf.types import Batch, Completion, Costs
+from rlinf.types import Batch, Completion
 
 SHAPES = ("256x32", "4096x32", "65536x32", "1024x512", "16384x512", "65536x512", "1024x4096", "8192x8192")
 RANKS = (1, 64, 1024)
@@ -103,21 +103,18 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
         )
         if adv_type == "grpo":
             prepared = made
-        elif group.rows:
-            own = made.select(group.rows[0])
+        elif group.sent and group.size > 1:
+            own = group.first().held
             of_a_rank[f"{adv_type} of a rank"], _ = timed(lambda: by_row.row_facts(own, "advantages"))  # noqa: B023
     seconds = {name: value * scale for name, value in seconds.items()} | of_a_rank
     tokens = int(batch.mask.sum()) * scale
     received = len(message.head) + sum(buffer.raw().nbytes for buffer in message.buffers)
     words = {"batch": f"{bytes_of(batch) * scale / 1e6:.1f} MB", "from samplers": f"{received * scale / 1e6:.1f} MB"}
     words |= {"to and from environments": f"{8 * tokens / 1e6:.1f} MB"}  # int32, and four letters
-    costs = TextPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).costs
-    whole = repeated(costs, int(scale))
     for size in ranks:
         spent, words[f"more than {size} shares"], sent = send(prepared, size, scale)
         words[f"to {size}"] = f"{sent / 1e6:.1f} MB"
         seconds[f"send to {size}"] = spent * scale
-        seconds[f"cut by {size}"], _ = timed(lambda: cut(whole, size))  # noqa: B023
     return seconds, words
 
 
@@ -154,29 +151,31 @@ class Ranks:
         self.sent: list[tuple[Any, ...]] = []
 
     def call(self, method: Any) -> list[DataPlace]:
-        return [DataPlace(rank, self.size) for rank in range(self.size)]
-
-    @property
-    def rows(self) -> list[torch.Tensor]:
-        """Of each rank, where it is not sent the whole batch."""
-        return [one.parts[2] for (one,) in self.sent]
+        return [DataPlace(rank, self.size, MICRO_BATCH) for rank in range(self.size)]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
         self.sent = per_rank
         if method != "look":
             return [{}] * self.size
-        return [(rows, torch.ones(len(rows), 3, dtype=torch.float64)) for rows in self.rows]
+        parts = [one.parts[0].value[1][0] for (one,) in per_rank]
+        rows = [sum(map(len, part.micro_batches)) or 1 for part in parts]
+        return [(torch.arange(count), torch.ones(count, 3, dtype=torch.float64)) for count in rows]
+
+    def first(self) -> BatchShare:
+        """What the first rank was given."""
+        share: BatchShare = self.sent[0][0].of(lambda sent: sent.value)
+        return share
 
     def gather(self, handles: list[Any]) -> list[Any]:
         return handles
 
 
 class Sent(NamedTuple):
-    """Bytes of a message."""
+    """A message."""
 
-    head: int
-    columns: int
-    """They grow with the rows."""
+    value: Any
+    size: int
+    """Bytes, packed."""
 
 
 class Store:
@@ -184,13 +183,13 @@ class Store:
 
     def share(self, value: Any) -> Sent:
         packed = pack(value)
-        return Sent(len(packed.head), sum(buffer.raw().nbytes for buffer in packed.buffers))
+        return Sent(value, len(packed.head) + sum(buffer.raw().nbytes for buffer in packed.buffers))
 
 
 def learner(size: int) -> tuple[Ranks, LearnerPool]:
     """A learner of ``size`` data-parallel ranks."""
     group, store = Ranks(size), Store()
-    plan = TextPlan([stage()], 0, packed=True, skips_unanswered=False)
+    plan = TextPlan([stage()], 0, packed=True)
     return group, LearnerPool(group, store, plan=plan)  # type: ignore[arg-type]
 
 
@@ -199,13 +198,13 @@ def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float]:
     the bytes beyond those that have to be computed, and all bytes.
 
     The former are of the columns that a learner reads, once each, without padding, and with tokens as int32. What all
-    ranks have in common is about all rows, and goes to every node.
+    ranks have in common goes to every node.
     """
     ranks, pool = learner(simulated(size, scale))
     seconds, _ = timed(lambda: pool.update(batch, step=0))
     if size == 1:
-        return seconds, "whole", sum(ranks.sent[0][0]) * scale
-    moving = TextPlan([stage()], 0, packed=True, skips_unanswered=False).facts(batch).moving
+        return seconds, "whole", ranks.sent[0][0].size * scale
+    moving = TextPlan([stage()], 0, packed=True).facts(batch).moving
     read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs)
     valid = moving[:, None] & (torch.arange(batch.num_positions) < batch.inputs.response_lengths[:, None])
     needed = sum(
@@ -214,25 +213,8 @@ def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float]:
         if column is not None
     )
     sent = [one.parts for (one,) in ranks.sent]
-    common = (sent[0][1].head + sent[0][1].columns * scale) * -(-size // RANKS_ON_A_NODE)
-    rows = sum(len(pickle.dumps(one[2].numpy())) for one in sent)
-    total = (sum(sum(one[0]) for one in sent) + rows) * scale + common
+    total = sum(own.size for own, _ in sent) * scale + sent[0][1].size * -(-size // RANKS_ON_A_NODE)
     return seconds, f"{total / (needed * scale) - 1:+.1%}", total
-
-
-def repeated(costs: Costs, copies: int) -> Costs:
-    """The costs of all rows: those of the sample, as often as it goes into them."""
-    assert costs.shared is not None
-    assert costs.owners is not None
-    groups = int(costs.owners.max()) + 1
-    apart = (torch.arange(copies)[:, None] * groups + costs.owners).flatten()
-    return Costs(costs.lengths.repeat(copies), shared=costs.shared.repeat(copies), owners=apart)
-
-
-def cut(costs: Costs, size: int) -> int:
-    """As a rank of fsdp does it: the most micro-batches that any rank has."""
-    parts = shares(torch.arange(len(costs.lengths)), costs, size=size)
-    return max(len(micro_batches(part, costs, budget=MICRO_BATCH)) for part in parts)
 
 
 def bytes_of(batch: Batch) -> int:

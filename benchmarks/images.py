@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from rlinf.algorithms.objective import Objective
+from rlinf.batch_share import DataPlace
 from rlinf.cluster import Cluster, RankInfo, connect
 from rlinf.config.schema import OptimizerConfig
 from rlinf.config.schema.cluster import ClusterConfig
@@ -67,7 +68,7 @@ class Reads:
     """A rank's learner that makes rows of decisions of what it was given, and counts the images."""
 
     def __init__(self, info: RankInfo) -> None:
-        self.data_place = info.rank, info.size
+        self.data_place = DataPlace(info.rank, info.size, micro_batch_tokens=64)
 
     def update(self, batch: Any, *, step: int) -> Metrics:
         whole = isinstance(batch, Batch)
@@ -82,7 +83,7 @@ def rank(info: RankInfo) -> LearnerWorker:
 def plan() -> DecisionPlan:
     """One epoch in four minibatches."""
     stage = Stage("train", Objective.of("actor"), OptimizerConfig(), epochs=1, minibatches=4)
-    return DecisionPlan([stage], seed=0, skips_unanswered=False, rule=DecisionRule())
+    return DecisionPlan([stage], seed=0, rule=DecisionRule())
 
 
 def measured(cluster: Cluster, envs: EnvPool, ranks: int, *, apart: bool, repeats: int) -> tuple[float, float, float]:

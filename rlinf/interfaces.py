@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlinf.batch_share import BatchShare
+from rlinf.batch_share import BatchShare, DataPlace
 from rlinf.granularity import Granularity
 from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, WeightForm, WeightUpdate
 
@@ -203,21 +203,22 @@ class ContinuousGeneration(Protocol):
 class Learner(Protocol):
     """One rank that owns weights and optimiser. Every method is called on all ranks.
 
-    A rank is given the whole batch and takes its own share of the rows, or is given that share with the facts of all
-    rows. So every rank knows the denominators of the whole optimiser step and the gradient does not depend on how rows
+    A rank is given the whole batch and takes its own share of the rows, or is given that share with its part of each
+    optimiser step. Either way it knows the denominators of the whole step, and the gradient does not depend on how rows
     are cut. After :meth:`sleep` only :meth:`wake` may be called."""
 
     def start(self, stage: str) -> None:
         """Begins a stage, "sft" or "train": a new optimiser, and a reference policy where the stage has one."""
 
     @property
-    def data_place(self) -> tuple[int, int]:
-        """Which share of the rows this rank works on, and of how many."""
+    def data_place(self) -> DataPlace:
+        """Which share of the rows this rank works on, and how shares are cut."""
 
     def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], log-probabilities and values [B', T] by the current or reference weights) of this rank's share.
 
-        On the CPU, without gradient."""
+        Rows go by their place in what the rank was given; those without a response may be left out. On the CPU,
+        without gradient."""
 
     def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
         """All optimiser steps of training iteration ``step``; the metrics are those of all ranks."""

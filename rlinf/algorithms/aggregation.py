@@ -11,28 +11,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
-
-
-@dataclass(frozen=True)
-class LossCounts:
-    """The denominators of an optimiser step: of all its rows, wherever they are."""
-
-    tokens: float
-    """Valid tokens, at least 1."""
-    rows: float
-    """Rows with at least one valid token, at least 1."""
-
-    @classmethod
-    def of(cls, lengths: Tensor) -> Self:
-        """``lengths`` [B]: valid tokens of each row."""
-        return cls(max(float(lengths.sum()), 1.0), max(float((lengths > 0).sum()), 1.0))
+from rlinf.batch_share import LossCounts
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.aggregation import LossCounts, token_weights
+from rlinf.algorithms.aggregation import token_weights
 from rlinf.algorithms.kl import exp_clamped, kl_divergence
 from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
 from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, totals_of
 from rlinf.algorithms.settings import settings
+from rlinf.batch_share import LossCounts
 from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.types import Metrics
 

@@ -4,21 +4,74 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rlinf.batch_share import BatchShare, CommonFacts, Observed, RowFacts
+from rlinf.batch_share import BatchShare, CommonFacts, DataPlace, Observed, StepPart
 from rlinf.cluster.api import Assembled, Cluster, Handle, WorkerGroup
 from rlinf.cluster.errors import WorkerError
-from rlinf.learners.partition import DataPlace
+from rlinf.learners.step_plan import BatchPlan, OwnRows, RowFacts
 from rlinf.row_records import RecordLayout
 from rlinf.types import OPTIONAL_COLUMNS, Batch, ObservationInputs, PolicyOutput
 
-Cut = Callable[[RowFacts, int], list[Tensor] | None]
-"""From the facts of all rows and the number of shares: the rows of each share; None where each has to have all."""
+Cut = Callable[[RowFacts, DataPlace], BatchPlan | None]
+"""From the facts of all rows and how shares are cut: what each share computes; None where each has to have all rows."""
+
+
+@dataclass(frozen=True)
+class BatchCall:
+    """A call about ``batch`` under way on all ranks."""
+
+    group: WorkerGroup
+    handles: Sequence[Handle]
+    batch: Batch
+    rows: Sequence[Tensor] | None
+    """Of each rank, the numbers [b] of the rows that it was sent; None: all have the whole batch."""
+
+    def results(self) -> list[Any]:
+        """The values that ranks return, in their order."""
+        return self.group.gather(self.handles)
+
+    def joined(self) -> Tensor:
+        """The numbers [B, ...] in the order of the batch, of ranks that return (rows, numbers [B', ...]).
+
+        0 for a row that none returns; several ranks may return the same one.
+        """
+        return self._joined(self._numbered())
+
+    def outputs(self) -> PolicyOutput:
+        """Log-probabilities and values [B, T] in the order of the batch, of ranks that return (rows, output).
+
+        :raises WorkerError: a row that has a valid position was left out.
+        """
+        parts = self._numbered()
+        left_out = torch.ones(self.batch.num_rows, dtype=torch.bool)
+        for rows, _ in parts:
+            left_out[rows] = False
+        if bool(self.batch.mask[left_out].any()):
+            method = self.handles[0].method
+            raise WorkerError("the learner left rows out", group=self.group.name, rank=0, method=method)
+        values = [(rows, output.values) for rows, output in parts]
+        missing = any(column is None for _, column in values)
+        logprobs = self._joined([(rows, output.logprobs) for rows, output in parts])
+        return PolicyOutput(logprobs, values=None if missing else self._joined(values))
+
+    def _numbered(self) -> list[tuple[Tensor, Any]]:
+        """The (rows, value) of each rank, where rows go by their numbers in the batch."""
+        found: list[tuple[Tensor, Any]] = self.results()
+        if self.rows is None:
+            return found
+        return [(sent[places.long()], said) for sent, (places, said) in zip(self.rows, found, strict=True)]
+
+    def _joined(self, parts: Sequence[tuple[Tensor, Any]]) -> Tensor:
+        first = parts[0][1]
+        found = torch.zeros(self.batch.num_rows, *first.shape[1:], dtype=first.dtype)
+        for rows, numbers in parts:
+            found[rows] = numbers
+        return found
 
 
 class BatchCalls:
@@ -43,33 +96,39 @@ class BatchCalls:
         columns: Collection[str] = (),
         observed: Observed | None = None,
         **options: Any,
-    ) -> list[Handle]:
+    ) -> BatchCall:
         """``method(batch, **options)``, a method of the workers' class, on every rank, without waiting.
 
-        A rank is given a :class:`BatchShare`, the ``columns`` of the rows that ``cut`` gives it with ``observed``, or
+        A rank is given a :class:`BatchShare`, the ``columns`` of its rows by the plan of ``cut``, with ``observed``; or
         the whole batch. Leaves of observations that lie apart go to it from where they lie.
         """
-        return self._group.submit(method.__name__, per_rank=self._sent(batch, cut, columns, observed), **options)
+        given, rows = self._given(batch, cut, columns, observed)
+        handles = self._group.submit(method.__name__, per_rank=[(one,) for one in given], **options)
+        return BatchCall(self._group, handles, batch, rows)
 
-    def _sent(
+    def _given(
         self, batch: Batch, cut: Cut | None, columns: Collection[str], observed: Observed | None
-    ) -> list[tuple[Any]]:
+    ) -> tuple[list[Any], list[Tensor] | None]:
+        """(each rank's argument, the numbers of the rows in it; None: all rows)."""
         facts = None if self._facts_of is None or cut is None else self._facts_of(batch)
-        rows = None if facts is None or cut is None else cut(facts, self._places[0].size)
-        if facts is None or rows is None:
-            return [(self._whole(batch),)] * self._group.size
+        plan = None if facts is None or cut is None else cut(facts, self._places[0])
+        if facts is None or plan is None:
+            return [self._whole(batch)] * self._group.size, None
+        own = plan.by_share(facts)
         if isinstance(batch.inputs, ObservationInputs):
-            common = self._cluster.share(CommonFacts(facts.narrow(), None, batch.estimation, observed))
+            common = self._cluster.share(CommonFacts(plan.steps, None, batch.estimation, observed))
             slim = _slim(batch, columns)
-            held = self._with_leaves(batch.inputs, [slim.select(own) for own in rows], common, rows)
+            held = self._with_leaves(batch.inputs, [slim.select(share.rows) for share in own], common, own)
         else:
             layout = RecordLayout.of(batch, columns)
-            common = self._cluster.share(CommonFacts(facts.narrow(), layout, batch.estimation))
+            common = self._cluster.share(CommonFacts(plan.steps, layout, batch.estimation))
+            records = layout.records(batch, [share.rows for share in own])
             held = [
-                Assembled(_of_records, (self._cluster.share(part), common, own))
-                for part, own in zip(layout.records(batch, rows), rows, strict=True)
+                Assembled(_of_records, (self._cluster.share((part, share.parts)), common))
+                for part, share in zip(records, own, strict=True)
             ]
-        return [(held[place.index],) for place in self._places]
+        indices = [place.index for place in self._places]
+        return [held[index] for index in indices], [own[index].rows for index in indices]
 
     def _whole(self, batch: Batch) -> Any:
         """All rows, as every rank is given them."""
@@ -80,7 +139,7 @@ class BatchCalls:
         return Assembled(_with_all_leaves, (known, *(source.whole() for source in inputs.sources)))
 
     def _with_leaves(
-        self, inputs: ObservationInputs, parts: Sequence[Batch], common: Any, rows: Sequence[Tensor]
+        self, inputs: ObservationInputs, parts: Sequence[Batch], common: Any, shares: Sequence[OwnRows]
     ) -> list[Assembled]:
         """The shares of a batch with ``inputs``, each with the leaves of its own rows."""
         bare = [part.replace(inputs=replace(ObservationInputs.of(part.inputs), sources=())) for part in parts]
@@ -94,37 +153,14 @@ class BatchCalls:
         pieces = {number: iter(wait()) for number, wait in cut.items()}
         leaves = [[next(pieces[number]) for number, _ in share] for share in wanted]
         return [
-            Assembled(_of_rows, (self._cluster.share(part), common, numbers, *own))
-            for part, numbers, own in zip(bare, rows, leaves, strict=True)
+            Assembled(_of_rows, (self._cluster.share((part, share.parts)), common, *own))
+            for part, share, own in zip(bare, shares, leaves, strict=True)
         ]
 
     @functools.cached_property
     def _places(self) -> list[DataPlace]:
-        """Which share of the rows each rank works on."""
+        """Which share of the rows each rank works on, and how all are cut."""
         return self._group.call("data_place")
-
-    def joined(self, batch: Batch, handles: Sequence[Handle]) -> Tensor:
-        """The (rows, numbers [B', ...]) of all ranks, in the order of the batch's rows. Several may have the same."""
-        parts: list[tuple[Tensor, Tensor]] = self._group.gather(handles)
-        found = torch.zeros(batch.num_rows, *parts[0][1].shape[1:], dtype=parts[0][1].dtype)
-        for rows, numbers in parts:
-            found[rows] = numbers
-        return found
-
-    def outputs(self, batch: Batch, handles: Sequence[Handle]) -> PolicyOutput:
-        """The (rows, output) of all ranks, in the order of the batch's rows."""
-        parts: list[tuple[Tensor, PolicyOutput]] = self._group.gather(handles)
-        rows = torch.cat([part[0] for part in parts])
-        order = torch.argsort(rows)
-
-        def joined(name: str) -> Tensor | None:
-            columns = [getattr(part[1], name) for part in parts]
-            return None if any(column is None for column in columns) else torch.cat(columns)[order]
-
-        logprobs = joined("logprobs")
-        if logprobs is None or len(rows) != batch.num_rows:
-            raise WorkerError("the learner left rows out", group=self._group.name, rank=0, method=handles[0].method)
-        return PolicyOutput(logprobs, values=joined("values"))
 
 
 def _slim(batch: Batch, columns: Collection[str]) -> Batch:
@@ -133,19 +169,20 @@ def _slim(batch: Batch, columns: Collection[str]) -> Batch:
     return batch.replace(metadata={}, domains=None, estimation=None, **dict.fromkeys(dropped))
 
 
-def _of_records(records: Tensor, common: CommonFacts, rows: Tensor) -> BatchShare:
+def _of_records(own: tuple[Tensor, Sequence[StepPart]], common: CommonFacts) -> BatchShare:
     """The rows of a batch of text, from their records in shared memory."""
     assert common.layout is not None
-    return _share(common.layout.batch(records), common, rows)
+    return _share(common.layout.batch(own[0]), own[1], common)
 
 
-def _of_rows(part: Batch, common: CommonFacts, rows: Tensor, *leaves: Mapping[str, Tensor]) -> BatchShare:
+def _of_rows(own: tuple[Batch, Sequence[StepPart]], common: CommonFacts, *leaves: Mapping[str, Tensor]) -> BatchShare:
     """Rows with observations, some of which were apart."""
-    return _share(part.replace(inputs=ObservationInputs.of(part.inputs).with_leaves(leaves)), common, rows)
+    held = own[0].replace(inputs=ObservationInputs.of(own[0].inputs).with_leaves(leaves))
+    return _share(held, own[1], common)
 
 
-def _share(held: Batch, common: CommonFacts, rows: Tensor) -> BatchShare:
-    return BatchShare(held.replace(estimation=common.estimation), common.rows.wide(), rows, common.observed)
+def _share(held: Batch, parts: Sequence[StepPart], common: CommonFacts) -> BatchShare:
+    return BatchShare(held.replace(estimation=common.estimation), parts, common.steps, common.observed)
 
 
 def _with_all_leaves(batch: Batch, *sources: Mapping[str, Tensor]) -> Batch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,16 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from rlinf.batch_share import BatchShare, RowFacts
+from rlinf.batch_share import BatchShare, DataPlace
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.host_reference import in_place, moved_towards
 from rlinf.learners.minibatch import Minibatch
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
-from rlinf.learners.partition import micro_batches, shares
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
+from rlinf.learners.step_plan import share_of_evaluation
 from rlinf.learners.stored_policy import is_sharded, require_same_weights, shapes, stored_shapes
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
@@ -113,46 +114,33 @@ class FSDPLearner(TorchLearner):
 
     def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
-        batch = self._shared(batch)
-        everything = torch.arange(batch.num_rows)
-        pieces, blanks = self._pieces(batch.facts, everything)
+        batch = share_of_evaluation(batch, self)
+        (mine,) = batch.parts
         outputs: list[PolicyOutput] = []
         with torch.no_grad(), self._as_reference() if reference else nullcontext():
-            for piece in [*pieces, *[None] * blanks]:
-                part = (batch.blank() if piece is None else batch.select(piece)).to(self.device)
+            for one, _ in batch.passes(mine):
+                part = one.to(self.device)
                 outputs.append(self.policy.evaluate(part.inputs, part.actions, part.mask))
         self._reshard()
-        del outputs[len(pieces) :]
-        empty = everything[~batch.facts.answered] if self.rank == 0 else everything[:0]
-        blank = torch.zeros(len(empty), batch.num_positions)
+        rows = [torch.zeros(0, dtype=torch.int64), *mine.micro_batches]
+        del outputs[len(mine.micro_batches) :]
+        empty = torch.zeros(0, batch.num_positions)
 
         def joined(name: str) -> Tensor:
-            return torch.cat([*(getattr(output, name).float().cpu() for output in outputs), blank])
+            return torch.cat([empty, *(getattr(output, name).float().cpu() for output in outputs)])
 
         values = joined("values") if self.policy.value_head is not None else None
-        return torch.cat([*pieces, empty]), PolicyOutput(joined("logprobs"), joined("entropy"), values)
+        return torch.cat(rows), PolicyOutput(joined("logprobs"), joined("entropy"), values)
 
-    def _pieces(self, facts: RowFacts, rows: Tensor) -> tuple[list[Tensor], int]:
-        """(this rank's micro-batches, how many to run without a row until all ranks have run as many).
-
-        Rows without a response are left out: nothing is to be said of them, and a pass over them would be cut short.
-        """
-        rows = rows[facts.answered[rows]]
-        if not len(rows):
-            return [], 0
-        costs = facts.costs
-        cuts = [
-            micro_batches(part, costs, budget=self.micro_batch_tokens) for part in shares(rows, costs, size=self.size)
-        ]
-        mine = cuts[self.rank]
-        return mine, max(map(len, cuts)) - len(mine)
+    @property
+    def data_place(self) -> DataPlace:
+        """Rows without a response are left out: nothing is to be said of them, and their pass would be cut short."""
+        return replace(super().data_place, answered_only=True, alike=True)
 
     def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
         self.optimizer.zero_grad(set_to_none=True)
-        pieces, blanks = self._pieces(mini.batch.facts, mini.moving())
-        partial = [self._backward(mini, mini.batch.select(piece), piece) for piece in pieces]
-        partial += [self._backward(mini, mini.batch.blank(), mini.rows[:1]) for _ in range(blanks)]
+        partial = [self._backward(mini, part, rows) for part, rows in mini.batch.passes(mini.part)]
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:

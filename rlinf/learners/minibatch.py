@@ -8,7 +8,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.aggregation import LossCounts
 from rlinf.algorithms.metrics import (
     PartialMetrics,
     ReducedMetrics,
@@ -17,8 +16,7 @@ from rlinf.algorithms.metrics import (
     mean_metrics,
     mean_over,
 )
-from rlinf.batch_share import BatchShare, RowFacts
-from rlinf.learners.partition import minibatches
+from rlinf.batch_share import BatchShare, StepFacts, StepPart
 from rlinf.learners.stage import Stage
 from rlinf.types import Batch, Metrics, PolicyOutput
 
@@ -30,33 +28,26 @@ class NonFiniteUpdate(RuntimeError):
 
 
 class Minibatch:
-    """The rows of one optimiser step with what is fixed for all of them before the first forward pass."""
+    """This rank's part of an optimiser step, with what is fixed for all of its rows before the first forward pass."""
 
-    def __init__(self, batch: BatchShare, rows: Tensor, stage: Stage) -> None:
-        """``rows`` of ``batch``, of which this rank may have a share. Raises ValueError for one without advantages."""
+    def __init__(self, batch: BatchShare, part: StepPart, step: StepFacts, stage: Stage) -> None:
+        """``part`` and ``step`` are of ``batch``. Raises ValueError for a batch without advantages."""
         _given(batch.held.advantages)
-        self.stage, self.batch, self.rows = stage, batch, rows
-        self.counts = loss_counts(batch.facts, rows)
-        rewards = batch.facts.rewards
-        self.reward_counts = None if rewards is None else LossCounts.of(rewards[rows])
-        """Of the critic's error, where several positions have their value in common."""
+        self.stage, self.batch, self.part, self.step = stage, batch, part, step
         self._selected = self._select()
 
     def _select(self) -> Tensor | None:
-        """The positions that the loss treats apart, bool by row of the batch; every row of the step must be here."""
+        """The positions that the loss treats apart, bool by row of the batch, which has every row of the step."""
         if "selected" not in self.stage.objective.needs:
             return None
-        step = self.batch.select(self.rows)
-        proximal = step.old_logprobs if step.old_logprobs is not None else step.rollout_logprobs
-        found = self.stage.objective.select(old_logprobs=proximal, advantages=_given(step.advantages), mask=step.mask)
+        assert self.step.rows is not None
+        rows = self.batch.select(self.step.rows)
+        proximal = rows.old_logprobs if rows.old_logprobs is not None else rows.rollout_logprobs
+        found = self.stage.objective.select(old_logprobs=proximal, advantages=_given(rows.advantages), mask=rows.mask)
         assert found is not None
-        selected = torch.zeros(self.batch.num_rows, self.batch.num_positions, dtype=torch.bool)
-        selected[self.rows] = found
+        selected = torch.zeros_like(self.batch.held.mask)
+        selected[self.step.rows] = found
         return selected
-
-    def moving(self) -> Tensor:
-        """The rows without those that can't move the weights, which need no computing (:func:`moving_rows`)."""
-        return moving_rows(self.rows, self.batch.facts, self.stage)
 
     def loss(self, part: Batch, rows: Tensor, output: PolicyOutput) -> tuple[Tensor, PartialMetrics]:
         """The weighted sum over ``part``, which are ``rows`` of the batch, and its metrics (on the CPU)."""
@@ -71,10 +62,10 @@ class Minibatch:
             old_logprobs=old,
             advantages=_given(part.advantages),
             mask=part.mask,
-            weights=stage.objective.weights(part.mask, counts=self.counts),
+            weights=stage.objective.weights(part.mask, counts=self.step.counts),
             value_weights=None
-            if self.reward_counts is None
-            else stage.objective.weights(part.mask, shared=shared, counts=self.reward_counts),
+            if self.step.reward_counts is None
+            else stage.objective.weights(part.mask, shared=shared, counts=self.step.reward_counts),
             values=output.values,
             old_values=part.old_values,
             returns=part.returns,
@@ -104,27 +95,6 @@ class Minibatch:
         return {**metrics, "grad_norm": step(merged["loss"][0])}, False
 
 
-def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
-    """The denominators of an optimiser step over ``rows``."""
-    if facts.common_length:  # always where decisions are rows: nothing to look up, nothing to add
-        return LossCounts(max(float(len(rows) * facts.common_length), 1.0), max(float(len(rows)), 1.0))
-    return LossCounts.of(facts.tokens[rows])
-
-
-def moving_rows(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
-    """The ``rows`` of an optimiser step without those that can't move the weights.
-
-    Where the objective is a multiple of the advantage, a row whose advantages are all 0 (a group with one reward)
-    has a gradient of exactly 0. It still counts in the denominators; metrics speak of the rows that are left. All
-    stay where none would be left, and where something is asked about every row.
-    """
-    asked = stage.objective.calculate_entropy or stage.early_stop_imp_ratio is not None
-    if asked or not stage.objective.idle_without_advantage:
-        return rows
-    moving = facts.moving[rows]
-    return rows[moving] if bool(moving.any()) else rows
-
-
 def learned_rows(batch: Batch, stage: Stage, *, independent: bool) -> Batch:
     """The batch as an optimiser step takes rows from it: of a policy whose positions are ``independent`` of each other
     (it has no memory), every decision is a row of its own.
@@ -135,21 +105,17 @@ def learned_rows(batch: Batch, stage: Stage, *, independent: bool) -> Batch:
     return batch.replace(terminated=None, truncated=None, bootstrap_values=None, step_rewards=None).decisions_as_rows()
 
 
-def train_on(
-    batch: BatchShare, stage: Stage, *, seed: int, step: int, optimise: Callable[[Minibatch], tuple[Metrics, bool]]
-) -> Metrics:
-    """All epochs and minibatches of one step: means of the metrics that ``optimise`` gives, and how many were skipped.
+def train_on(batch: BatchShare, stage: Stage, *, optimise: Callable[[Minibatch], tuple[Metrics, bool]]) -> Metrics:
+    """All optimiser steps of one batch: means of the metrics that ``optimise`` gives, and how many were skipped.
 
     Raises ValueError for a batch without advantages.
     """
     metrics: list[Metrics] = []
     skipped = 0
-    for epoch in range(stage.epochs):
-        for rows in minibatches(batch.num_rows, parts=stage.minibatches, seed=seed, step=step, epoch=epoch):
-            if len(rows):
-                numbers, stopped = optimise(Minibatch(batch, rows, stage))
-                metrics.append(numbers)
-                skipped += stopped
+    for part, step in zip(batch.parts, batch.steps, strict=True):
+        numbers, stopped = optimise(Minibatch(batch, part, step, stage))
+        metrics.append(numbers)
+        skipped += stopped
     return {**mean_metrics(metrics), "skipped_minibatches": float(skipped)}
 
 

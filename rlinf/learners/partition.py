@@ -1,26 +1,17 @@
 """How a batch is cut: minibatches by permutation, shares by rank, micro-batches by tokens.
 
-Every cut is a pure function of the batch and the seed, computed alike on every rank; none of them changes the gradient.
+Every cut is a pure function of the batch and the seed; none of them changes the gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from rlinf.streams import torch_generator
 from rlinf.types import Costs
-
-
-@dataclass(frozen=True)
-class DataPlace:
-    """Which share of the rows a rank works on: the ``index``-th of ``size``. Several ranks may work on the same one."""
-
-    index: int
-    size: int
 
 
 def minibatches(rows: int, *, parts: int, seed: int, step: int, epoch: int) -> list[Tensor]:

@@ -1,8 +1,8 @@
 """The PyTorch learner: one process, or data parallel over several.
 
-Every rank is given its own share of the rows, or the whole batch and takes its share. It knows the counts of the whole
-optimiser step, so that position weights are fixed before the first forward pass and gradients simply add up over
-micro-batches and ranks.
+Every rank is given its own share of the rows with its parts of all optimiser steps, or the whole batch, of which it
+makes the same. It knows the counts of the whole optimiser step, so that position weights are fixed before the first
+forward pass and gradients simply add up over micro-batches and ranks.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from rlinf.algorithms.metrics import PartialMetrics
-from rlinf.batch_share import BatchShare
+from rlinf.batch_share import BatchShare, DataPlace
 from rlinf.config.schema.learner import OffloadConfig
 from rlinf.interfaces import Policy
 from rlinf.learners.adam import Adam, clip_gradients, gradient_norm
 from rlinf.learners.minibatch import Minibatch, learned_rows, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
-from rlinf.learners.partition import micro_batches, share
 from rlinf.learners.precision import compare_with_float32
 from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
 from rlinf.learners.stage import Stage
+from rlinf.learners.step_plan import share_of_evaluation, share_of_update
 from rlinf.learners.stored_policy import load_policy
 from rlinf.models.adapters import separable
 from rlinf.portions import portions
@@ -140,25 +140,20 @@ class TorchLearner(Offloadable):
         return self.policy.costs(batch.inputs, batch.mask)
 
     @property
-    def data_place(self) -> tuple[int, int]:
+    def data_place(self) -> DataPlace:
         """Every rank has a share of the rows for itself."""
-        return self.rank, self.size
-
-    def _shared(self, batch: Batch | BatchShare) -> BatchShare:
-        return batch if isinstance(batch, BatchShare) else BatchShare.whole(batch, self.costs(batch))
+        return DataPlace(self.rank, self.size, self.micro_batch_tokens)
 
     def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and values [B', T] on the CPU) of this rank's share."""
-        batch = self._shared(batch)
-        costs = batch.facts.costs
-        rows = share(torch.arange(batch.num_rows), costs, rank=self.rank, size=self.size)
+        batch = share_of_evaluation(batch, self)
+        pieces = batch.parts[0].micro_batches
         policy: Any = self.policy
         context: AbstractContextManager[None] = nullcontext()
         if reference and self._has_adapters:
             context = policy.reference(self.reference)
         elif reference:
             policy = self.reference
-        pieces = micro_batches(rows, costs, budget=self.micro_batch_tokens)
         outputs = []
         with torch.no_grad(), context:
             for piece in pieces:
@@ -172,7 +167,7 @@ class TorchLearner(Offloadable):
                 return None
             return torch.cat(columns).float().cpu() if columns else empty
 
-        order = torch.cat(pieces) if pieces else rows
+        order = torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int64)
         logprobs = joined("logprobs")
         return order, PolicyOutput(empty if logprobs is None else logprobs, values=joined("values"))
 
@@ -183,10 +178,10 @@ class TorchLearner(Offloadable):
         """
         independent = self.policy.positions_independent
         rows = batch if isinstance(batch, BatchShare) else learned_rows(batch, self.stage, independent=independent)
-        rows = self._shared(rows)
+        rows = share_of_update(rows, self, step=step)
         compared = self._compare_with_float32(rows, step)
         with self._dropout(step):
-            metrics = train_on(rows, self.stage, seed=self.seed, step=step, optimise=self._optimise)
+            metrics = train_on(rows, self.stage, optimise=self._optimise)
         observed = batch if isinstance(batch, Batch) else batch.observed
         if observed is not None:
             # Running statistics change between batches only: all of one batch is evaluated under the same ones.
@@ -198,10 +193,12 @@ class TorchLearner(Offloadable):
         every = self.compare_float32_every
         if not every or step % every or getattr(self.policy, "autocast", None) is None:
             return {}
-        mini = Minibatch(batch, torch.arange(batch.num_rows) if batch.rows is None else batch.rows, self.stage)
-        piece = micro_batches(mini.moving(), batch.facts.costs, budget=self.micro_batch_tokens)[0]
-        part = batch.select(piece).to(self.device)
-        return compare_with_float32(self.policy, part, lambda output: mini.loss(part, piece, output)[0], self._trained)
+        mini = Minibatch(batch, batch.parts[0], batch.steps[0], self.stage)
+        if not mini.part.micro_batches:
+            return {}
+        rows = mini.part.micro_batches[0]
+        part = batch.select(rows).to(self.device)
+        return compare_with_float32(self.policy, part, lambda output: mini.loss(part, rows, output)[0], self._trained)
 
     @contextmanager
     def _dropout(self, step: int) -> Iterator[None]:
@@ -221,13 +218,8 @@ class TorchLearner(Offloadable):
 
     def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
-        costs = mini.batch.facts.costs
-        mine = share(mini.moving(), costs, rank=self.rank, size=self.size)
         self.forget_gradients()
-        pieces = micro_batches(mine, costs, budget=self.micro_batch_tokens)
-        partial = [self._backward(mini, mini.batch.select(piece), piece) for piece in pieces]
-        if not partial:  # more ranks than rows: this one still has to take part in every sum
-            partial.append(self._backward(mini, mini.batch.blank(), mini.rows[:1]))
+        partial = [self._backward(mini, part, rows) for part, rows in mini.batch.passes(mini.part)]
         sum_gradients(self._trained, self.size)
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 

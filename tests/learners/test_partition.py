@@ -5,10 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlinf.algorithms.aggregation import LossCounts
-from rlinf.batch_share import RowFacts
-from rlinf.learners.minibatch import loss_counts
+from rlinf.batch_share import LossCounts
 from rlinf.learners.partition import micro_batches, minibatches, share
+from rlinf.learners.step_plan import RowFacts, loss_counts
 from rlinf.types import Costs
 
 lengths = st.lists(st.integers(1, 50), min_size=1, max_size=40)

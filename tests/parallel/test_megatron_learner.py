@@ -145,6 +145,15 @@ def test_three_updates_give_the_same_metrics(gang: Gang, name: str, family: str)
     assert_same_weights(answers[0][2], weights, 1e-4)
 
 
+@layouts("data 2", "pipeline 2 x 2")
+def test_ranks_that_have_their_own_rows_alone_learn_the_same(gang: Gang, name: str) -> None:
+    layout, ranks = LAYOUTS[name]
+    stage = make_stage(epochs=2, minibatches=3)
+    for metrics, weights in gang.run(jobs.train_on_own_rows, layout, stage, "qwen2", ranks=ranks):
+        assert metrics[0] == metrics[1]
+        assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
 @layouts("tensor 2", "pipeline 2", "data 2")
 def test_a_critic_learns_the_same(gang: Gang, name: str) -> None:
     """Values from the last stage, with a learning rate of their own."""

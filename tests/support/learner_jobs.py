@@ -12,9 +12,11 @@ from allocations import PeakBytes
 from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
+from rlinf.batch_share import BatchShare, StepPart
 from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.offload import STAY
 from rlinf.learners.stage import Stage
+from rlinf.learners.step_plan import RowFacts, evaluation_plan, update_plan
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
@@ -63,9 +65,9 @@ def first_logits(layout: MegatronConfig, family: str, tied: bool) -> list[tuple[
     from rlinf.learners.megatron.schedule import run_forward
 
     learner = make_learner(layout, family=family, tied=tied)
-    batch = make_batch()
     # Interleaved stages want an even number; what is beyond the first two does not matter.
-    pieces = learner._packed(batch, [torch.tensor([0, 1]), torch.tensor([5])], 2)
+    part = StepPart((torch.tensor([0, 1]), torch.tensor([5])), 2)
+    pieces = learner._packed(BatchShare(make_batch(), [part]), part)
     context = parallel_state.get_context_parallel_group()
 
     def whole(piece: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,6 +119,47 @@ def gathered(evaluated: Evaluated, rows: int, column: str = "logprobs") -> Tenso
     order = torch.cat([part[0] for part in parts])
     assert sorted(order.tolist()) == list(range(rows))
     return torch.cat([getattr(part[1], column) for part in parts])[torch.argsort(order)]
+
+
+def train_on_own_rows(
+    layout: MegatronConfig | None, stage: Stage, family: str
+) -> tuple[list[Metrics], list[dict[str, Tensor]]]:
+    """Metrics and weights of an update by ranks that have the whole batch, and by ranks that have their own rows.
+
+    No layout is the FSDP learner."""
+    metrics, weights = [], []
+    for own in (False, True):
+        learner = make_fsdp_learner(stage, family) if layout is None else make_learner(layout, stage, family=family)
+        batch = make_batch(groups=7)
+        evaluated = learner.evaluate(evaluated_by(learner, batch) if own else batch)
+        batch = with_columns(learner, batch)
+        assert not own or said_the_same(learner, batch, evaluated)
+        metrics.append(learner.update(learned_by(learner, batch, step=0) if own else batch, step=0))
+        weights.append({name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()})
+    return metrics, weights
+
+
+def evaluated_by(learner: Any, batch: Batch) -> BatchShare:
+    """What this rank is sent of a batch to evaluate."""
+    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    own = evaluation_plan(facts, place).by_share(facts)[place.index]
+    return BatchShare(batch.select(own.rows), own.parts)
+
+
+def learned_by(learner: Any, batch: Batch, *, step: int) -> BatchShare:
+    """What this rank is sent of a batch to learn from."""
+    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    plan = update_plan(facts, place, stage=learner.stage, seed=learner.seed, step=step)
+    own = plan.by_share(facts)[place.index]
+    return BatchShare(batch.select(own.rows), own.parts, plan.steps)
+
+
+def said_the_same(learner: Any, batch: Batch, evaluated: Evaluated) -> bool:
+    """Whether ``evaluated``, of this rank's own rows, is what it says of them with the whole batch."""
+    facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
+    numbers = evaluation_plan(facts, place).by_share(facts)[place.index].rows
+    rows, output = learner.evaluate(batch)
+    return numbers[evaluated[0].long()].equal(rows) and evaluated[1].logprobs.equal(output.logprobs)
 
 
 def save_then_continue(

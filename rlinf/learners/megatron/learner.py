@@ -1,7 +1,8 @@
 """The megatron-core learner: the torch learner's methods and numbers, over tensor, pipeline and data-parallel ranks.
 
-Every rank is given the whole batch. Data-parallel ranks take shares of it, the ranks of one share work on the same
-rows. Position weights are fixed before the first forward pass, so losses are sums and gradients only add up.
+Every rank is given its own share of the rows, or the whole batch and takes its share; the ranks of a tensor, pipeline
+or context parallel group work on the same one. Position weights are fixed before the first forward pass, so losses are
+sums and gradients only add up.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 
 from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
-from rlinf.batch_share import BatchShare
+from rlinf.batch_share import BatchShare, DataPlace, StepPart
 from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.offload import STAY, Offloadable, empty_storages
-from rlinf.learners.partition import micro_batches, shares
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
+from rlinf.learners.step_plan import share_of_evaluation, share_of_update
 from rlinf.models.packing import text_costs
 from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, TextInputs, WeightForm, WeightUpdate
 
@@ -171,24 +172,26 @@ class MegatronLearner(Offloadable):
         return text_costs(TextInputs.of(batch.inputs), packed=True)
 
     @property
-    def data_place(self) -> tuple[int, int]:
-        """Ranks of a tensor, pipeline or context parallel group work on the same rows."""
-        return self.place.data, self.place.data_size
+    def data_place(self) -> DataPlace:
+        """Ranks of a tensor, pipeline or context parallel group work on the same rows.
 
-    def _shared(self, batch: Batch | BatchShare) -> BatchShare:
-        return batch if isinstance(batch, BatchShare) else BatchShare.whole(batch, self.costs(batch))
+        Ranks that share experts meet in every layer, so they must run as many micro-batches as the one with most.
+        """
+        place = self.place
+        return DataPlace(place.data, place.data_size, self.micro_batch_tokens, alike=place.expert_size > 1)
 
     def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and entropy [B', T] on the CPU) of this rank's share.
 
         Of the ranks that work on one share only one returns its rows, the others none.
         """
-        batch = self._shared(batch)
-        pieces, count = self._cut(torch.arange(batch.num_rows), batch.facts.costs)
+        batch = share_of_evaluation(batch, self)
+        (mine,) = batch.parts
+        pieces = mine.micro_batches
         empty = torch.zeros(0, batch.num_positions)
         nothing = torch.zeros(0, dtype=torch.int64), PolicyOutput(empty, empty)
         with self._as_reference() if reference else nullcontext():
-            outputs = run_forward(self.chunks, self._packed(batch, pieces, count), self._score)
+            outputs = run_forward(self.chunks, self._packed(batch, mine), self._score)
         if not self.place.reports or not pieces:
             return nothing
         columns = [
@@ -207,21 +210,10 @@ class MegatronLearner(Offloadable):
             place=self.place,
         )
 
-    def _cut(self, rows: Tensor, costs: Costs) -> tuple[list[Tensor], int]:
-        """(this rank's micro-batches of ``rows``, how many the schedule must run).
-
-        Ranks that share experts meet in every layer, so they must run as many as the one with most.
-        """
-        place = self.place
-        sharers = range(place.data_size) if place.expert_size > 1 else [place.data]
-        parts = shares(rows, costs, size=place.data_size)
-        cuts = {rank: micro_batches(parts[rank], costs, budget=self.micro_batch_tokens) for rank in sharers}
-        count = max(len(cut) for cut in cuts.values())
-        return cuts[place.data], needed_micro_batches(count, place, interleaved=len(self.chunks) > 1)
-
-    def _packed(self, batch: BatchShare, pieces: Sequence[Tensor], count: int) -> list[MicroBatch]:
-        """The micro-batches of ``pieces``, and empty ones up to ``count``."""
-        packed = [self.packer(batch.select(piece), piece) for piece in pieces]
+    def _packed(self, batch: BatchShare, part: StepPart) -> list[MicroBatch]:
+        """The micro-batches of ``part``, and empty ones up to what the schedule must run."""
+        count = needed_micro_batches(part.passes, self.place, interleaved=len(self.chunks) > 1)
+        packed = [self.packer(batch.select(piece), piece) for piece in part.micro_batches]
         if count > len(packed):
             packed += [self.packer.blank(batch.blank())] * (count - len(packed))
         return packed
@@ -231,14 +223,12 @@ class MegatronLearner(Offloadable):
 
         Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.
         """
-        rows = self._shared(batch)
-        metrics = train_on(rows, self.stage, seed=self.seed, step=step, optimise=self._optimise)
+        metrics = train_on(share_of_update(batch, self, step=step), self.stage, optimise=self._optimise)
         lr = float(self.optimizer.param_groups[0]["lr"]) if self.optimizer.param_groups else 0.0
         return {**metrics, "lr": lr}
 
     def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
-        pieces, count = self._cut(mini.moving(), mini.batch.facts.costs)
         for chunk in self.chunks:
             chunk.zero_grad_buffer()
         self.optimizer.zero_grad()
@@ -246,7 +236,7 @@ class MegatronLearner(Offloadable):
         def loss(piece: MicroBatch, logits: Tensor) -> tuple[Tensor, PartialMetrics]:
             return mini.loss(piece.part, piece.rows, self._score(piece, logits))
 
-        partial = run_backward(self.chunks, self._packed(mini.batch, pieces, count), loss)
+        partial = run_backward(self.chunks, self._packed(mini.batch, mini.part), loss)
         load = self._expert_load()
         metrics, skipped = mini.conclude(self._over_ranks(partial), self._step)
         return {**metrics, **load}, skipped

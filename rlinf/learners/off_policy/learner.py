@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import imported
-from rlinf.batch_share import BatchShare, complete
+from rlinf.batch_share import BatchShare, DataPlace, complete
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
@@ -85,9 +85,9 @@ class OffPolicyLearner:
         return ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
 
     @property
-    def data_place(self) -> tuple[int, int]:
+    def data_place(self) -> DataPlace:
         """Every rank reads all transitions, and draws its own from them."""
-        return self.place.rank, self.place.size
+        return DataPlace(self.place.rank, self.place.size, self.algorithm.replay_batch_size)
 
     def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
         """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""

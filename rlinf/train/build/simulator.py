@@ -161,10 +161,7 @@ def _build_learner(config: Config, device: str, spaces: tuple[Any, Any], folder:
 
 def _row_plan(config: Config, rule: DecisionRule | None) -> DecisionPlan | None:
     """How rows are divided among the learner's ranks, where its policy has a rule for that."""
-    if rule is None:
-        return None
-    skips = config.learner.backend == "fsdp"
-    return DecisionPlan(stages_of(config), seed=config.run.seed, skips_unanswered=skips, rule=rule)
+    return None if rule is None else DecisionPlan(stages_of(config), seed=config.run.seed, rule=rule)
 
 
 def _actor_critic_learner(

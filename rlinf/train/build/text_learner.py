@@ -62,7 +62,6 @@ def learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> Learne
     plan = TextPlan(
         stages_of(config),
         seed=config.run.seed,
-        skips_unanswered=config.learner.backend == "fsdp",
         packed=config.learner.pack or config.learner.backend == "megatron",
     )
     return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)

@@ -12,6 +12,7 @@ from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
+from rlinf.learners.step_plan import division, evaluation_plan
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import EVALUATED, RowPlan
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
@@ -63,19 +64,19 @@ class LearnerPool:
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
         """Log-probabilities and values [B, T] of all rows."""
-        cut = None if self._plan is None else self._plan.evaluated
-        sent = self._calls.submit(LearnerWorker.evaluate, batch, cut, columns=EVALUATED, reference=reference)
-        return self._calls.outputs(batch, sent)
+        call = self._calls.submit(
+            LearnerWorker.evaluate, batch, evaluation_plan, columns=EVALUATED, reference=reference
+        )
+        return call.outputs()
 
     def teach(self, batch: Batch) -> Tensor:
         """The teacher's log-probabilities [B, T] of all rows."""
-        return self._calls.outputs(batch, self._calls.submit(LearnerWorker.teach, batch)).logprobs
+        return self._calls.submit(LearnerWorker.teach, batch).outputs().logprobs
 
     def look(self, batch: Batch, looked: Looked) -> Tensor:
         """Facts [B, 3] about the advantages of all rows, from the ranks that make them (`by_row.row_facts`)."""
-        cut = None if self._plan is None else self._plan.evaluated
-        sent = self._calls.submit(LearnerWorker.look, batch, cut, columns=by_row.columns(batch), looked=looked)
-        return self._calls.joined(batch, sent)
+        call = self._calls.submit(LearnerWorker.look, batch, division, columns=by_row.columns(batch), looked=looked)
+        return call.joined()
 
     def update(self, batch: Batch, *, step: int) -> Metrics:
         """All optimiser steps of one batch, on every rank."""
@@ -85,9 +86,9 @@ class LearnerPool:
         """The same without waiting: what is returned waits for it."""
         plan, stage = self._plan, self._stage
         if plan is None or not self._calls.divides:
-            sent = self._calls.submit(LearnerWorker.update, batch, step=step)
+            call = self._calls.submit(LearnerWorker.update, batch, step=step)
         else:
-            sent = self._calls.submit(
+            call = self._calls.submit(
                 LearnerWorker.update,
                 plan.learned(batch, stage=stage),
                 functools.partial(plan.updated, stage=stage, step=step),
@@ -95,7 +96,8 @@ class LearnerPool:
                 observed=plan.observed(batch),
                 step=step,
             )
-        return lambda: self.group.gather(sent)[0]
+        handles = call.handles  # not the batch, which its owner may free meanwhile
+        return lambda: self.group.gather(handles)[0]
 
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:
         """The weights, a part at a time where the ranks have a bucket size."""

@@ -12,11 +12,10 @@ from torch import Tensor
 
 from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
-from rlinf.batch_share import BatchShare, complete
+from rlinf.batch_share import BatchShare, DataPlace
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.freed_memory import FreedMemory
 from rlinf.interfaces import Learner
-from rlinf.learners.partition import DataPlace
 from rlinf.learners.scorer import Scorer
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
@@ -80,8 +79,8 @@ class LearnerWorker(WeightSender):
         return self._learner.sleep(keep_weights=keep_weights)
 
     def data_place(self) -> DataPlace:
-        """Which share of the rows this rank works on, and of how many."""
-        return DataPlace(*self._learner.data_place)
+        """Which share of the rows this rank works on, and how shares are cut."""
+        return self._learner.data_place
 
     def decision_rule(self) -> DecisionRule | None:
         """How the driver may divide rows with observations; None: this learner has to have all."""
@@ -95,11 +94,9 @@ class LearnerWorker(WeightSender):
         return rows, PolicyOutput(logprobs)
 
     def look(self, batch: Batch | BatchShare, *, looked: Looked) -> tuple[Tensor, Tensor]:
-        """(rows [B'], `by_row.row_facts` of each [B', 3]) of the rows that are here."""
-        if isinstance(batch, BatchShare) and batch.rows is not None:
-            return batch.rows, by_row.row_facts(batch.held, looked)
-        whole = complete(batch)
-        return torch.arange(whole.num_rows), by_row.row_facts(whole, looked)
+        """(places [B'] in what this rank was given, `by_row.row_facts` of each [B', 3]) of the rows that are here."""
+        held = batch.held if isinstance(batch, BatchShare) else batch
+        return torch.arange(held.num_rows), by_row.row_facts(held, looked)
 
     def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
         """All optimiser steps of an iteration; advantages that were left to the ranks are made first."""

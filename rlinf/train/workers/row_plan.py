@@ -1,4 +1,4 @@
-"""Which rows each rank of a learner works on: what the driver cuts a batch by, so that a rank is sent no others."""
+"""Rules by which the driver cuts a batch, so that each rank of a learner is sent its own rows and no others."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from rlinf.algorithms import by_row
-from rlinf.batch_share import Observed, RowFacts
-from rlinf.learners.minibatch import learned_rows, moving_rows
-from rlinf.learners.partition import minibatches, shares
+from rlinf.batch_share import DataPlace, Observed
+from rlinf.learners.minibatch import learned_rows
 from rlinf.learners.stage import Stage
+from rlinf.learners.step_plan import BatchPlan, RowFacts, update_plan
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.packing import text_costs
 from rlinf.types import Batch, ObservationInputs, TextInputs
@@ -28,13 +25,11 @@ OF_A_CRITIC = ("old_values", "returns")
 
 @dataclass(frozen=True)
 class RowPlan(ABC):
-    """The cuts of a learner, as its ranks make them: by the same functions, of the same facts."""
+    """The plan that a learner's ranks would make of the whole batch: by the same functions, of the same facts."""
 
     stages: Sequence[Stage]
     """The first one begins."""
     seed: int
-    skips_unanswered: bool
-    """Rows without a response, or a decision, are left out (fsdp)."""
 
     @abstractmethod
     def facts(self, batch: Batch) -> RowFacts:
@@ -48,21 +43,12 @@ class RowPlan(ABC):
     def observed(self, batch: Batch) -> Observed | None:
         """The observations that running statistics take in after an update; None where none are kept."""
 
-    def evaluated(self, facts: RowFacts, size: int) -> list[Tensor]:
-        """The rows of each of ``size`` shares, where all are evaluated once."""
-        return self._held([self._cut(torch.arange(len(facts.tokens)), facts, size)], facts)
-
-    def updated(self, facts: RowFacts, size: int, *, stage: str, step: int) -> list[Tensor] | None:
-        """The rows that each of ``size`` shares has in any optimiser step of an iteration; None: every row."""
+    def updated(self, facts: RowFacts, place: DataPlace, *, stage: str, step: int) -> BatchPlan | None:
+        """The plan of an iteration; None where each share has to have every row."""
         now = self.stage(stage)
         if "selected" in now.objective.needs:
             return None  # what is treated apart is chosen among all rows of a step
-        cuts = []
-        for epoch in range(now.epochs):
-            for rows in minibatches(len(facts.tokens), parts=now.minibatches, seed=self.seed, step=step, epoch=epoch):
-                if len(rows):
-                    cuts.append(self._cut(moving_rows(rows, facts, now), facts, size))
-        return self._held(cuts, facts)
+        return update_plan(facts, place, stage=now, seed=self.seed, step=step)
 
     def columns(self, stage: str, batch: Batch) -> tuple[str, ...]:
         """The columns of ``batch`` that ranks learn from."""
@@ -71,17 +57,6 @@ class RowPlan(ABC):
 
     def stage(self, name: str) -> Stage:
         return next(one for one in self.stages if one.name == name)
-
-    def _cut(self, rows: Tensor, facts: RowFacts, size: int) -> list[Tensor]:
-        if self.skips_unanswered:
-            rows = rows[facts.answered[rows]]
-        return shares(rows, facts.costs, size=size)
-
-    def _held(self, cuts: Sequence[list[Tensor]], facts: RowFacts) -> list[Tensor]:
-        """One share's rows of all ``cuts``, each once; where it has none, one to take part with."""
-        spare = facts.answered.int().argmax()[None]
-        together = cuts[0] if len(cuts) == 1 else [torch.cat(parts).unique() for parts in zip(*cuts, strict=True)]
-        return [rows if len(rows) else spare for rows in together]
 
 
 @dataclass(frozen=True)

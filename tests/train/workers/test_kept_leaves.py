@@ -19,7 +19,6 @@ from rlinf.cluster.api import Assembled
 from rlinf.config import Config, load
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.inputs import ObservationInputs
-from rlinf.learners.partition import DataPlace
 from rlinf.learners.torch import TorchLearner
 from rlinf.rollouts.simulator.images_apart import images_apart
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
@@ -118,7 +117,7 @@ class Ranks:
         ]
 
     def call(self, method: Any) -> list[Any]:
-        return [DataPlace(rank, self.size) for rank in range(self.size)]
+        return [learner.data_place for learner in self.learners]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
         self.given = [_real(one) for (one,) in per_rank]
@@ -159,7 +158,7 @@ def test_ranks_learn_from_their_rows_as_from_the_whole_batch(
     for batch, divided in zip(batches, (False, True), strict=True):
         ranks: Any = Ranks(config, spaces, size)
         rule = ranks.learners[0].policy.decision_rule
-        plan = DecisionPlan(stages_of(config), seed=1, skips_unanswered=False, rule=rule)
+        plan = DecisionPlan(stages_of(config), seed=1, rule=rule)
         pool = LearnerPool(ranks, InPlace(), plan=plan if divided else None)  # type: ignore[arg-type]
         pool.evaluate(batch)
         pool.update(batch, step=2)
@@ -181,7 +180,7 @@ def test_a_rank_is_sent_the_images_of_its_rows_alone(tmp_path: Path, cluster: Cl
     decisions = int(batch.mask.sum())
     ranks: Any = Ranks(config, spaces, 4)
     rule = replace(ranks.learners[0].policy.decision_rule, observed=())
-    plan = DecisionPlan(stages_of(config), seed=1, skips_unanswered=False, rule=rule)
+    plan = DecisionPlan(stages_of(config), seed=1, rule=rule)
     LearnerPool(ranks, InPlace(), plan=plan).evaluate(batch)  # type: ignore[arg-type]
     shown = [ObservationInputs.of(one.held.inputs).observations["observation.picture"] for one in ranks.given]
     assert sum(len(one.flatten(0, 1)) for one in shown) == decisions

@@ -10,22 +10,25 @@ import torch
 from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
-from rlinf.algorithms.aggregation import LossCounts
 from rlinf.algorithms.by_row import with_advantages
 from rlinf.algorithms.catalog import AGGREGATIONS
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.algorithms.scan import shift_back
-from rlinf.batch_share import BatchShare
+from rlinf.batch_share import BatchShare, DataPlace, LossCounts
+from rlinf.cluster import WorkerError
+from rlinf.cluster.batch_calls import BatchCall
+from rlinf.cluster.local import LocalHandle
+from rlinf.cluster.packing import pack
 from rlinf.config.schema import AlgorithmConfig
-from rlinf.learners.partition import DataPlace
 from rlinf.learners.stage import Stage
+from rlinf.learners.step_plan import evaluation_plan
 from rlinf.learners.torch import TorchLearner
 from rlinf.row_records import RecordLayout
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import TextPlan
-from rlinf.types import Batch, BatchError
+from rlinf.types import Batch, Metrics, PolicyOutput
 
 RANKS = (1, 2, 8)
 
@@ -48,12 +51,12 @@ def plain_stage(*, epochs: int = 1, minibatches: int = 1) -> Stage:
     return replace(make_stage(epochs=epochs, minibatches=minibatches), objective=Objective.of("actor"))
 
 
-def plan_of(stage: Stage, *, skips_unanswered: bool = False) -> TextPlan:
-    return TextPlan([stage], seed=3, skips_unanswered=skips_unanswered, packed=True)
+def plan_of(stage: Stage) -> TextPlan:
+    return TextPlan([stage], seed=3, packed=True)
 
 
-def updated(stage: Stage, rank: int, size: int, batch: Batch | BatchShare) -> dict[str, Tensor]:
-    """The weights after an update whose gradient is this rank's part alone."""
+def updated(stage: Stage, rank: int, size: int, batch: Batch | BatchShare) -> tuple[dict[str, Tensor], Metrics]:
+    """Weights and metrics of an update whose gradient is this rank's part alone."""
     learner = TorchLearner(
         policy_of(tiny_model(layers=1)),
         stages=[stage],
@@ -62,8 +65,8 @@ def updated(stage: Stage, rank: int, size: int, batch: Batch | BatchShare) -> di
         rank=rank,
         size=size,
     )
-    learner.update(batch, step=2)
-    return learner.policy.state_dict()
+    metrics = learner.update(batch, step=2)
+    return learner.policy.state_dict(), metrics
 
 
 @pytest.mark.parametrize("size", RANKS)
@@ -71,14 +74,17 @@ def test_an_update_of_own_rows_is_that_of_the_whole_batch(size: int, monkeypatch
     monkeypatch.setattr("rlinf.learners.torch.sum_gradients", lambda parameters, ranks: None)
     stage = plain_stage(epochs=2, minibatches=3)
     batch, plan = prepared(), plan_of(stage)
-    facts = plan.facts(batch)
-    rows = plan.updated(facts, size, stage=stage.name, step=2)
-    assert rows is not None
+    facts, place = plan.facts(batch), DataPlace(0, size, MICRO_BATCH_TOKENS)
+    made = plan.updated(facts, place, stage=stage.name, step=2)
+    assert made is not None
+    own = made.by_share(facts)
+    layout = RecordLayout.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
+    records = layout.records(batch, [one.rows for one in own])
     for rank in sorted({0, size // 2, size - 1}):
-        layout = RecordLayout.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
-        own = BatchShare(layout.batch(layout.records(batch, rows)[rank]), facts, rows[rank])
-        whole, alone = updated(stage, rank, size, batch), updated(stage, rank, size, own)
+        share = BatchShare(layout.batch(records[rank]), own[rank].parts, made.steps)
+        (whole, expected), (alone, metrics) = (updated(stage, rank, size, given) for given in (batch, share))
         assert all(torch.equal(whole[name], alone[name]) for name in whole)
+        assert metrics == expected
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
@@ -93,29 +99,25 @@ def test_weights_of_some_rows_are_those_of_the_whole_step(name: str) -> None:
 @pytest.mark.parametrize("size", RANKS)
 @pytest.mark.parametrize("skips", [False, True])
 def test_every_row_is_evaluated_once_and_nobody_is_without_one(size: int, skips: bool) -> None:
-    batch, plan = prepared(), plan_of(make_stage(), skips_unanswered=skips)
-    facts = plan.facts(batch)
-    rows = plan.evaluated(facts, size)
-    assert all(len(one) for one in rows)
-    assert set(torch.cat(rows).tolist()) == set(range(20)) - ({9} if skips else set())
+    batch, place = prepared(), DataPlace(0, size, MICRO_BATCH_TOKENS, answered_only=skips, alike=skips)
+    facts = plan_of(make_stage()).facts(batch)
+    own = evaluation_plan(facts, place).by_share(facts)
+    assert all(len(one.rows) for one in own)
+    computed = [one.rows[places.long()] for one in own for places in one.parts[0].micro_batches]
+    assert sorted(torch.cat(computed).tolist()) == sorted(set(range(20)) - ({9} if skips else set()))
+    passes = [one.parts[0].passes for one in own]
+    assert min(passes) == max(passes) or not skips
 
 
-def test_rows_of_other_ranks_are_refused() -> None:
-    batch, plan = prepared(), plan_of(make_stage())
-    share = BatchShare(batch.select([4, 1]), plan.facts(batch), torch.tensor([4, 1]))
-    assert share.select(torch.tensor([1])).actions.equal(batch.actions[1:2])
-    assert not share.blank().mask.any()
-    with pytest.raises(BatchError, match=r"rows \[3\] of the batch are on other ranks"):
-        share.select(torch.tensor([1, 3]))
-
-
-def test_facts_travel_in_few_bytes() -> None:
-    facts = plan_of(make_stage()).facts(prepared())
-    narrow, wide = facts.narrow(), facts.narrow().wide()
-    assert narrow.tokens.dtype == narrow.costs.lengths.dtype == torch.int16
-    assert wide.tokens.dtype == wide.costs.lengths.dtype == torch.int32
-    assert wide.costs.lengths.equal(facts.costs.lengths)
-    assert replace(facts, tokens=facts.tokens + (1 << 15)).narrow().tokens.dtype == torch.int32
+def test_a_rank_without_rows_takes_part_with_a_row_in_which_nothing_counts() -> None:
+    batch, place = prepared(), DataPlace(0, 32, MICRO_BATCH_TOKENS)
+    facts = plan_of(make_stage()).facts(batch)
+    idle = [one for one in evaluation_plan(facts, place).by_share(facts) if not one.parts[0].micro_batches]
+    assert len(idle) >= 12
+    share = BatchShare(batch.select(idle[0].rows), idle[0].parts)
+    ((blank, _),) = share.passes(share.parts[0])
+    assert blank.num_rows == 1
+    assert not blank.mask.any()
 
 
 class Ranks:
@@ -128,7 +130,8 @@ class Ranks:
 
     def call(self, method: Any) -> list[Any]:
         assert method == "data_place"
-        return [DataPlace(rank // self.sharers, self.size // self.sharers) for rank in range(self.size)]
+        shares = self.size // self.sharers
+        return [DataPlace(rank // self.sharers, shares, MICRO_BATCH_TOKENS) for rank in range(self.size)]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> Any:
         assert method == "update"
@@ -137,10 +140,20 @@ class Ranks:
     def gather(self, handles: Any) -> list[Any]:
         return [{"loss": 0.0}] * self.size
 
+    def shares(self) -> list[BatchShare]:
+        """What each rank was given."""
+        return [one.of(lambda part: part) for (one,) in self.sent]
+
 
 class InPlace:
     def share(self, value: Any) -> Any:
         return value
+
+
+def bytes_of(value: Any) -> int:
+    """Of a value as it travels."""
+    packed = pack(value)
+    return len(packed.head) + sum(buffer.raw().nbytes for buffer in packed.buffers)
 
 
 @pytest.mark.parametrize("sharers", [1, 2])
@@ -149,28 +162,49 @@ def test_a_rank_is_sent_its_share(sharers: int) -> None:
     ranks: Any = Ranks(4, sharers)
     pool = LearnerPool(ranks, InPlace(), plan=plan_of(stage))  # type: ignore[arg-type]
     pool.update(batch, step=0)
-    sent = [one.parts for (one,) in ranks.sent]
-    sizes = [len(one[2]) for one in sent[::sharers]]
+    given = ranks.shares()
     # Two groups without an advantage and a row without a response can't move the weights: nobody needs them.
-    assert sum(sizes) == 11
-    pairs = zip(sent[::sharers], sent[sharers - 1 :: sharers], strict=True)
-    assert all(one[2].equal(other[2]) for one, other in pairs)
-    for records, common, rows in sent:
-        held = common.layout.batch(records)
-        assert held.advantages is not None
-        assert held.advantages.equal(batch.select(rows).advantages)  # type: ignore[arg-type]
-        lengths = batch.select(rows).inputs.response_lengths  # type: ignore[attr-defined]
+    assert sum(share.held.num_rows for share in given[::sharers]) == 11
+    pairs = zip(given[::sharers], given[sharers - 1 :: sharers], strict=True)
+    assert all(one.held.actions.equal(other.held.actions) for one, other in pairs)
+    numbers = {tuple(tokens): row for row, tokens in enumerate(batch.actions.tolist())}
+    for share, ((records, _), common) in zip(given, [one.parts for (one,) in ranks.sent], strict=True):
+        expected = batch.select([numbers[tuple(tokens)] for tokens in share.held.actions.tolist()])
+        assert share.held.advantages is not None
+        assert share.held.advantages.equal(expected.advantages)  # type: ignore[arg-type]
+        lengths = expected.inputs.response_lengths  # type: ignore[attr-defined]
         a_position = 4 + 1 + 4 + 4  # tokens, mask, log-probabilities, advantages
-        assert len(records) == len(rows) * common.layout.width + a_position * int(lengths.sum())
-        assert held.inputs.prompt_ids.equal(batch.select(rows).inputs.prompt_ids)  # type: ignore[attr-defined]
+        assert len(records) == len(lengths) * common.layout.width + a_position * int(lengths.sum())
+        assert share.held.inputs.prompt_ids.equal(expected.inputs.prompt_ids)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (2, 3)])
+def test_what_a_rank_is_sent_does_not_grow_with_the_rows_of_others(epochs: int, minibatches: int) -> None:
+    stage = plain_stage(epochs=epochs, minibatches=minibatches)
+
+    def beyond_rows(times: int) -> int:
+        """The most bytes that one of ``4 * times`` ranks is sent beside its records, with as many rows to each."""
+        ranks: Any = Ranks(4 * times, 1)
+        LearnerPool(ranks, InPlace(), plan=plan_of(stage)).update(  # type: ignore[arg-type]
+            make_batch(groups=5 * times), step=0
+        )
+        sent = [one.parts for (one,) in ranks.sent]
+        return max(sum(map(bytes_of, parts)) - len(parts[0][0]) for parts in sent)
+
+    assert abs(beyond_rows(16) - beyond_rows(1)) < 100
 
 
 class KeepsBatches:
-    """A rank of a learner that updates nothing."""
+    """A rank of a learner that updates nothing, and says of a token its number."""
 
     def update(self, batch: Batch | BatchShare, *, step: int) -> dict[str, float]:
         self.batch = batch
         return {}
+
+    def evaluate(self, batch: BatchShare, *, reference: bool) -> tuple[Tensor, PolicyOutput]:
+        places = batch.parts[0].micro_batches
+        rows = torch.cat(places) if places else torch.zeros(0, dtype=torch.int64)
+        return rows, PolicyOutput(batch.select(rows).actions.float())
 
 
 class Working(Ranks):
@@ -187,6 +221,26 @@ class Working(Ranks):
 
     def gather(self, handles: Any) -> list[Any]:
         return list(handles)
+
+
+def test_what_ranks_say_is_in_the_order_of_the_batch() -> None:
+    ranks: Any = Working(8)
+    pool = LearnerPool(ranks, InPlace(), plan=plan_of(plain_stage()))  # type: ignore[arg-type]
+    batch = make_batch()
+    assert pool.evaluate(batch).logprobs.equal(batch.actions.float())
+
+
+def test_a_row_that_no_rank_evaluates_is_missed_if_it_has_a_valid_position() -> None:
+    group, batch = Ranks(2, 1), make_batch()
+    rows = [torch.arange(6), torch.arange(7, 12)]
+    said = [(torch.arange(len(own)), PolicyOutput(torch.ones(len(own), 8))) for own in rows]
+    group.gather = lambda handles: said  # type: ignore[method-assign]
+    handle: Any = LocalHandle(group.name, 0, "evaluate", None, None)
+    call = BatchCall(group, [handle], batch, rows)  # type: ignore[arg-type]
+    with pytest.raises(WorkerError, match="left rows out"):
+        call.outputs()
+    quiet = batch.replace(mask=batch.mask & (torch.arange(12) != 6)[:, None])
+    assert replace(call, batch=quiet).outputs().logprobs.sum(dim=1).tolist() == [8.0] * 6 + [0.0] + [8.0] * 5
 
 
 OF_TURNS = ("gigpo", "grpo_turn")
@@ -255,9 +309,11 @@ def test_ranks_make_the_advantages_of_their_rows_bit_for_bit(size: int, options:
     assert whole.advantages is not None
     assert left.moving is not None
     assert left.moving.equal((whole.mask & (whole.advantages != 0)).any(dim=1))
+    numbers = {tuple(tokens): row for row, tokens in enumerate(whole.actions.tolist())}
     for learner in ranks.learners:
         share = learner.batch
-        held, rows = (share.held, share.rows) if isinstance(share, BatchShare) else (share, torch.arange(20))
+        held = share.held if isinstance(share, BatchShare) else share
+        rows = [numbers[tuple(tokens)] for tokens in held.actions.tolist()]
         assert held.advantages.equal(whole.advantages[rows])
     made_here = with_advantages(left)
     assert made_here.advantages is not None

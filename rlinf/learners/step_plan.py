@@ -1,0 +1,185 @@
+"""Who computes which rows in every optimiser step, as whoever knows all rows of a batch decides it.
+
+That is the driver, which then sends each rank its own rows and its parts of the steps; or a rank that has the whole
+batch, which makes the same plan for itself. So the gradient does not depend on where it was made.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from rlinf.batch_share import BatchShare, DataPlace, LossCounts, StepFacts, StepPart, answered
+from rlinf.learners.partition import micro_batches, minibatches, shares
+from rlinf.learners.stage import Stage
+from rlinf.types import Batch, Costs
+
+
+@dataclass(frozen=True)
+class RowFacts:
+    """The numbers of every row by which a batch is cut, and an optimiser step's denominators are made; all [B]."""
+
+    costs: Costs
+    tokens: Tensor
+    """int32: valid positions."""
+    answered: Tensor
+    """bool: there is a response, valid or not."""
+    moving: Tensor
+    """bool: some valid position has an advantage that is not 0. All where there are no advantages yet."""
+    rewards: Tensor | None = None
+    """int32: rewards with a valid position, where several positions share one."""
+
+    @classmethod
+    def of(cls, batch: Batch, costs: Costs) -> Self:
+        if batch.moving is not None:
+            moving = batch.moving
+        elif batch.advantages is None:
+            moving = torch.ones_like(batch.mask[:, 0])
+        else:
+            moving = (batch.mask & (batch.advantages != 0)).any(dim=1)
+        tokens, shared = batch.mask.sum(dim=1, dtype=torch.int32), batch.positions_per_reward
+        rewards = None
+        if shared > 1:
+            rewards = batch.mask.unflatten(1, (-1, shared)).any(dim=2).sum(dim=1, dtype=torch.int32)
+        return cls(costs, tokens, answered(batch), moving, rewards)
+
+    @functools.cached_property
+    def common_length(self) -> int:
+        """The valid positions that every row has; 0 where they differ."""
+        least, most = self.tokens.aminmax() if len(self.tokens) else (0, 0)
+        return int(least) if int(least) == int(most) else 0
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """The part of a batch that one share is sent."""
+
+    rows: Tensor
+    """[b] int64: their numbers in the batch, each once."""
+    parts: tuple[StepPart, ...]
+    """Rows go by their place in ``rows``, in as few bytes as hold it."""
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """All parts of all shares: of each optimiser step of an update, or of one evaluation."""
+
+    parts: Sequence[Sequence[StepPart]]
+    """For each step, that of each share. Rows go by their number in the batch."""
+    steps: Sequence[StepFacts] = ()
+    """Of an update."""
+
+    def of_whole(self, batch: Batch, index: int) -> BatchShare:
+        """The share of a rank that has all rows of ``batch``."""
+        return BatchShare(batch, [parts[index] for parts in self.parts], self.steps)
+
+    def by_share(self, facts: RowFacts) -> list[OwnRows]:
+        """The rows of each share, which is sent no others; one that has none gets a row to take part with."""
+        spare = facts.answered.int().argmax()[None]
+        places = torch.empty(len(facts.tokens), dtype=torch.int32)
+        found = []
+        for parts in zip(*self.parts, strict=True):
+            used = [rows for part in parts for rows in part.micro_batches]
+            rows = torch.cat(used) if used else spare
+            if len(parts) > 1:
+                rows = rows.unique()
+            places[rows] = torch.arange(len(rows), dtype=torch.int32)
+            found.append(OwnRows(rows, tuple(_renumbered(part, places, len(rows)) for part in parts)))
+        return found
+
+
+class Divides(Protocol):
+    """A learner, as far as rows are divided by it."""
+
+    seed: int
+    stage: Stage
+
+    @property
+    def data_place(self) -> DataPlace: ...
+
+    def costs(self, batch: Batch) -> Costs: ...
+
+
+def evaluation_plan(facts: RowFacts, place: DataPlace) -> BatchPlan:
+    """Every row is evaluated once."""
+    return BatchPlan([_parts(torch.arange(len(facts.tokens)), facts, place)])
+
+
+def division(facts: RowFacts, place: DataPlace) -> BatchPlan:
+    """Every row is in one share, which is not cut any further."""
+    own = _shares(torch.arange(len(facts.tokens)), facts, place)
+    return BatchPlan([[StepPart((rows,) if len(rows) else (), 1) for rows in own]])
+
+
+def update_plan(facts: RowFacts, place: DataPlace, *, stage: Stage, seed: int, step: int) -> BatchPlan:
+    """All optimiser steps of training iteration ``step``."""
+    chooses = "selected" in stage.objective.needs
+    parts, steps = [], []
+    for epoch in range(stage.epochs):
+        for rows in minibatches(len(facts.tokens), parts=stage.minibatches, seed=seed, step=step, epoch=epoch):
+            if len(rows):
+                rewards = None if facts.rewards is None else LossCounts.of(facts.rewards[rows])
+                steps.append(StepFacts(loss_counts(facts, rows), rewards, rows if chooses else None))
+                parts.append(_parts(moving_rows(rows, facts, stage), facts, place))
+    return BatchPlan(parts, steps)
+
+
+def share_of_evaluation(batch: Batch | BatchShare, learner: Divides) -> BatchShare:
+    """This rank's share of an evaluation of ``batch``, of which it has every row or was given its own."""
+    if isinstance(batch, BatchShare):
+        return batch
+    place = learner.data_place
+    return evaluation_plan(RowFacts.of(batch, learner.costs(batch)), place).of_whole(batch, place.index)
+
+
+def share_of_update(batch: Batch | BatchShare, learner: Divides, *, step: int) -> BatchShare:
+    """This rank's share of all optimiser steps of training iteration ``step``, likewise."""
+    if isinstance(batch, BatchShare):
+        return batch
+    place, facts = learner.data_place, RowFacts.of(batch, learner.costs(batch))
+    return update_plan(facts, place, stage=learner.stage, seed=learner.seed, step=step).of_whole(batch, place.index)
+
+
+def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
+    """The denominators of an optimiser step over ``rows``."""
+    if facts.common_length:  # always where decisions are rows: nothing to look up, nothing to add
+        return LossCounts(max(float(len(rows) * facts.common_length), 1.0), max(float(len(rows)), 1.0))
+    return LossCounts.of(facts.tokens[rows])
+
+
+def moving_rows(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
+    """The ``rows`` of an optimiser step without those that can't move the weights, which need no computing.
+
+    Where the objective is a multiple of the advantage, a row whose advantages are all 0 (a group with one reward)
+    has a gradient of exactly 0. It still counts in the denominators; metrics speak of the rows that are left. All
+    stay where none would be left, and where something is asked about every row.
+    """
+    asked = stage.objective.calculate_entropy or stage.early_stop_imp_ratio is not None
+    if asked or not stage.objective.idle_without_advantage:
+        return rows
+    moving = facts.moving[rows]
+    return rows[moving] if bool(moving.any()) else rows
+
+
+def _shares(rows: Tensor, facts: RowFacts, place: DataPlace) -> list[Tensor]:
+    return shares(rows[facts.answered[rows]] if place.answered_only else rows, facts.costs, size=place.size)
+
+
+def _parts(rows: Tensor, facts: RowFacts, place: DataPlace) -> list[StepPart]:
+    """The part of each share where ``rows`` are computed; a pass at least, to meet the others in."""
+    cuts = [
+        tuple(micro_batches(own, facts.costs, budget=place.micro_batch_tokens)) for own in _shares(rows, facts, place)
+    ]
+    most = max(map(len, cuts))
+    return [StepPart(cut, most if place.alike else max(1, len(cut))) for cut in cuts]
+
+
+def _renumbered(part: StepPart, places: Tensor, count: int) -> StepPart:
+    """``part`` with the ``places`` of its rows among ``count``."""
+    kind = torch.int16 if count < 1 << 15 else torch.int32
+    return replace(part, micro_batches=tuple(places[rows].to(kind) for rows in part.micro_batches))
