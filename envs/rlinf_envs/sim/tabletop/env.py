@@ -36,10 +36,17 @@ class TabletopEnv(gymnasium.Env):
         num_states: how many start states there are; a reset's seed picks one. ``options={"reset_state_id": n}`` of
             reset names it; ``{"other_goal": True}`` asks for another goal in the same start state.
         bodies: how many lie on the table, all different.
+        clear_ways: no body lies near the straight way from the tip's start to another, so that where to go is all that
+            is asked, and not how to get around things.
         image_size: pixels of a side.
         max_steps: the episode is truncated after this many steps.
         reward_mode: `dense` adds the share of the way from the start to the goal that a step has covered (negative for
             going back; the way leads around bodies that must not be touched), and -1 for touching a wrong body.
+        expert_speed: the share of the tip's reach that the demonstrator uses in a step, above 0 and at most 1. People
+            who demonstrate to a robot are slow and careful, and whoever imitates them is as slow: with a small
+            ``max_steps`` that is what reinforcement learning can gain over imitation.
+        expert_haste: the share of steps, below 1, in which it uses its whole reach nevertheless. They show whoever
+            imitates it that there are faster moves.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
@@ -50,9 +57,12 @@ class TabletopEnv(gymnasium.Env):
         split: Split = "train",
         num_states: int = 512,
         bodies: int = 3,
+        clear_ways: bool = False,
         image_size: int = 32,
         max_steps: int = 32,
         reward_mode: RewardMode = "sparse",
+        expert_speed: float = 1.0,
+        expert_haste: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
         if task not in ("touch", "push") or split not in ("train", "eval"):
@@ -64,12 +74,18 @@ class TabletopEnv(gymnasium.Env):
                 f"bodies must be 1 to 4, num_states and max_steps at least 1, image_size at least 16; "
                 f"got {bodies}, {num_states}, {max_steps} and {image_size}"
             )
+        if not 0.0 < expert_speed <= 1.0 or not 0.0 <= expert_haste < 1.0:
+            raise ValueError(
+                f"expert_speed must be above 0 and at most 1, expert_haste at least 0 and below 1; "
+                f"got {expert_speed} and {expert_haste}"
+            )
         self.task, self.split, self.num_states, self.max_steps = task, split, num_states, max_steps
         self.render_mode = render_mode
-        self._bodies, self._size = bodies, image_size
-        self._start: Start = start_state(task, split, 0, bodies)
+        self._bodies, self._clear_ways, self._size = bodies, clear_ways, image_size
+        self._start: Start = start_state(task, split, 0, bodies, clear_ways)
         self._world = deepcopy(self._start.world)
         self._steps = 0
+        self._expert_speed, self._expert_haste = expert_speed, expert_haste
         self._dense = reward_mode == "dense"
         self._whole_way = self._way = 0.0
         self.draws_observations = True
@@ -91,7 +107,7 @@ class TabletopEnv(gymnasium.Env):
         super().reset(seed=seed)
         self.draws_observations = True
         number = start_number(self.num_states, options, self.np_random)
-        self._start = start_state(self.task, self.split, number, self._bodies)
+        self._start = start_state(self.task, self.split, number, self._bodies, self._clear_ways)
         self._world = deepcopy(self._start.world)
         self._steps = 0
         info: dict[str, Any] = {"reset_state_id": number}
@@ -116,7 +132,8 @@ class TabletopEnv(gymnasium.Env):
 
     def expert_action(self) -> np.ndarray:
         """The action of the scripted demonstrator now: float32 [2]."""
-        return expert_action(self._start.goal, self._world)
+        hastens = self._expert_haste > 0.0 and self.np_random.random() < self._expert_haste
+        return expert_action(self._start.goal, self._world, 1.0 if hastens else self._expert_speed)
 
     def render(self) -> np.ndarray:
         """The table from above, uint8 [256, 256, 3]."""

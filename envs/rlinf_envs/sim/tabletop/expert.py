@@ -14,12 +14,12 @@ _ALIGNED = 0.35
 """Sine of the angle up to which a body is pushed on; beyond it the tip goes behind it again."""
 
 
-def expert_action(goal: Goal, world: World) -> np.ndarray:
-    """The next action [2] in [-1, 1], float32."""
+def expert_action(goal: Goal, world: World, speed: float = 1.0) -> np.ndarray:
+    """The next action [2] in [-speed, speed], float32: ``speed`` is the share of the tip's reach that is used."""
     body = world.bodies[goal.body]
     if goal.side is None:
         others = [centre for index, centre in enumerate(world.bodies) if index != goal.body]
-        return _toward(world.tip, body, others)
+        return _toward(world.tip, body, others, speed)
     axis, edge = SPLITS[goal.side]
     push = np.zeros(2)
     push[axis] = 1.0 if edge > 0.5 else -1.0
@@ -29,12 +29,12 @@ def expert_action(goal: Goal, world: World) -> np.ndarray:
         # Behind it: push, and steer the tip back to the body's middle line.
         correction = np.zeros(2)
         correction[1 - axis] = 2.0 * offset[1 - axis]
-        return _scaled(push * REACH + correction)
+        return _scaled(push * REACH + correction, speed)
     behind = np.clip(body - push * (_CONTACT + 0.02), TIP_RADIUS, 1.0 - TIP_RADIUS)
-    return _toward(world.tip, behind, list(world.bodies))
+    return _toward(world.tip, behind, list(world.bodies), speed)
 
 
-def _toward(tip: np.ndarray, target: np.ndarray, obstacles: list[np.ndarray]) -> np.ndarray:
+def _toward(tip: np.ndarray, target: np.ndarray, obstacles: list[np.ndarray], speed: float) -> np.ndarray:
     """A step to ``target``, bent around the nearest obstacle that lies in the way."""
     way = target - tip
     distance = float(np.linalg.norm(way))
@@ -49,8 +49,8 @@ def _toward(tip: np.ndarray, target: np.ndarray, obstacles: list[np.ndarray]) ->
         if 0.0 < ahead < distance and aside < _CONTACT + _MARGIN and (nearest is None or ahead < nearest[0]):
             nearest = ahead, centre
     if nearest is None:
-        return _scaled(way)
-    return _scaled(REACH * _around(tip, nearest[1], heading))
+        return _scaled(way, speed)
+    return _scaled(REACH * _around(tip, nearest[1], heading), speed)
 
 
 def _around(tip: np.ndarray, centre: np.ndarray, heading: np.ndarray) -> np.ndarray:
@@ -70,7 +70,7 @@ def _around(tip: np.ndarray, centre: np.ndarray, heading: np.ndarray) -> np.ndar
     return ahead * normal + near * side * tangent
 
 
-def _scaled(move: np.ndarray) -> np.ndarray:
-    """A move in table lengths as an action: whole steps until it is near."""
+def _scaled(move: np.ndarray, speed: float) -> np.ndarray:
+    """A move in table lengths as an action: steps of ``speed`` times the reach until it is near."""
     action = move / REACH
-    return (action / max(1.0, float(np.abs(action).max()))).astype(np.float32)
+    return (action / max(1.0, float(np.abs(action).max()) / speed)).astype(np.float32)

@@ -45,15 +45,18 @@ class Start:
     goal: Goal
 
 
-def start_state(task: Task, split: Split, number: int, bodies: int) -> Start:
-    """Start state ``number`` of a split. The splits draw from different streams: they share none."""
+def start_state(task: Task, split: Split, number: int, bodies: int, clear_ways: bool = False) -> Start:
+    """Start state ``number`` of a split. The splits draw from different streams: they share none.
+
+    ``clear_ways``: the tip can go straight to each body, past the others by a body's radius or more.
+    """
     draw = np.random.Generator(np.random.PCG64(np.random.SeedSequence([_SPLITS[split], number])))
     kinds = [(colour, shape) for colour in COLOURS for shape in SHAPES]
     looks = tuple(kinds[int(kind)] for kind in draw.permutation(len(kinds))[:bodies])
     goal = _goal(task, draw, looks)
     while True:
         placed = _scatter(draw, bodies)
-        if goal.side is None or not solved(goal, placed, set()):
+        if (goal.side is None or not solved(goal, placed, set())) and (not clear_ways or _ways_are_clear(placed)):
             return Start(placed, looks, goal)
 
 
@@ -98,6 +101,18 @@ def _goal(task: Task, draw: np.random.Generator, looks: tuple[tuple[str, str], .
 def _words(look: tuple[str, str], side: str | None) -> str:
     name = " ".join(look)
     return f"touch the {name}" if side is None else f"push the {name} to the {side} edge"
+
+
+def _ways_are_clear(world: World) -> bool:
+    """Whether the straight way from the tip to each body passes the others by a body's radius or more."""
+    offsets = world.bodies - world.tip
+    distances = np.sqrt(np.square(offsets).sum(-1))
+    headings = offsets / distances[:, None]
+    ahead = headings @ offsets.T  # [target, other]
+    aside = np.abs(headings[:, :1] * offsets[:, 1] - headings[:, 1:] * offsets[:, 0])
+    blocks = (ahead > 0) & (ahead < distances[:, None]) & (aside < TIP_RADIUS + 2 * BODY_RADIUS)
+    np.fill_diagonal(blocks, False)
+    return not blocks.any()
 
 
 def _scatter(draw: np.random.Generator, bodies: int) -> World:

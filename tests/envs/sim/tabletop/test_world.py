@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -101,6 +102,55 @@ def test_the_demonstrator_solves_nearly_every_start(task: str, steps: int, least
             assert reward == float(info["success"])
         solved_ones += info["success"]
     assert solved_ones >= least * 200
+
+
+def _demonstrated(steps: int, **kwargs: Any) -> np.ndarray:
+    """The first actions [steps, 2] of the demonstrator, before it is near: the target is at the far end."""
+    env = make(**kwargs)
+    env.reset(seed=3)
+    env._world = World(np.array([0.5, 0.1]), np.array([[0.7, 0.9], [0.2, 0.5], [0.2, 0.8]]))
+    env._start = start_state("touch", "train", 0, 3)
+    env._start = replace(env._start, goal=Goal(0, None, ""))
+    return np.stack([env.expert_action() for _ in range(steps)])
+
+
+def test_a_slow_demonstrator_goes_the_same_way_in_smaller_steps() -> None:
+    full, slow = _demonstrated(1), _demonstrated(1, expert_speed=0.5)
+    assert np.abs(full).max() == 1.0
+    assert slow == pytest.approx(0.5 * full)
+    hasty = _demonstrated(400, expert_speed=0.5, expert_haste=0.25)
+    at_full_speed = (hasty == full).all(axis=1)
+    assert (hasty[~at_full_speed] == slow).all()
+    assert 0.15 < at_full_speed.mean() < 0.35
+    for refused in ({"expert_speed": 0.0}, {"expert_speed": 1.5}, {"expert_haste": 1.0}):
+        with pytest.raises(ValueError, match="expert_speed must be above 0 and at most 1, expert_haste at least 0"):
+            make(**refused)
+
+
+def test_a_slow_demonstrator_takes_longer_and_is_as_sure() -> None:
+    lengths = {}
+    for speed in (1.0, 0.5):
+        env, taken = make(expert_speed=speed, max_steps=64), []
+        for number in range(40):
+            env.reset(options={"reset_state_id": number})
+            over = False
+            while not over:
+                *_, terminated, truncated, info = env.step(env.expert_action())
+                over = terminated or truncated
+            assert info["success"]
+            taken.append(env._steps)
+        lengths[speed] = np.mean(taken)
+    assert lengths[0.5] == pytest.approx(2 * lengths[1.0], rel=0.15)
+
+
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_where_ways_are_clear_the_tip_goes_straight_to_each_body(split: Any) -> None:
+    for number in range(60):
+        world = start_state("touch", split, number, 3, clear_ways=True).world
+        for target in range(3):
+            path = world.tip + np.linspace(0.0, 1.0, 200)[:, None] * (world.bodies[target] - world.tip)
+            for other in {0, 1, 2} - {target}:
+                assert np.linalg.norm(path - world.bodies[other], axis=1).min() > CONTACT
 
 
 def test_the_way_to_go_leads_around_bodies_that_must_not_be_touched() -> None:
