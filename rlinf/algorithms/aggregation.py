@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.entries import imported
+from rlinf.own_code import imported
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from rlinf.json_files import read_json_lines
 from rlinf.rollouts.robot_data.statistics import keep_statistics
 from rlinf.stopping import Stopped, stop_signals
 from rlinf.train.build.setup import Setup
-from rlinf.train.callbacks import Callback
+from rlinf.train.callbacks import Callback, require_callbacks
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import source_of
@@ -86,6 +86,7 @@ def run(
 
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
+    require_callbacks(callbacks)
     require_extras(config)
     config = counted(config)
     with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):

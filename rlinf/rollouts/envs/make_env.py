@@ -14,6 +14,7 @@ from gymnasium.vector import VectorEnv
 
 from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
+from rlinf.own_code import Call, imported
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.envs.arrays import host_array, like_observations
@@ -101,22 +102,24 @@ def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructio
 def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
     name, arguments = (wrapper, {}) if isinstance(wrapper, str) else next(iter(wrapper.items()))
     make = wrapper_class(name)
-    try:
-        wrapped: gymnasium.Env = make(env, **arguments)
-    except TypeError as error:
-        example = f"{{{name}: {{ARGUMENT: VALUE}}}}"
-        raise EnvArgumentsError(f"env.wrappers: {error}. Arguments are given so: {example}") from error
-    return wrapped
+    problem = Call(("the environment",), tuple(arguments), makes=True).misfit(make)
+    if not problem:
+        try:
+            wrapped: gymnasium.Env = make(env, **arguments)
+            return wrapped
+        except TypeError as error:
+            problem = str(error)
+    example = f"{{{name}: {{ARGUMENT: VALUE}}}}"
+    raise EnvArgumentsError(f"env.wrappers: {name} {problem}. Arguments are given so: {example}")
 
 
 def wrapper_class(name: str) -> Any:
     """A wrapper of gymnasium by its name (`FlattenObservation`), or any by `module:Class`."""
-    module_name, _, attribute = name.rpartition(":")
     try:
-        return getattr(importlib.import_module(module_name or "gymnasium.wrappers"), attribute)
-    except (ImportError, AttributeError) as error:
+        return imported(name if ":" in name else f"gymnasium.wrappers:{name}")
+    except ValueError as error:
         raise EnvNotFoundError(
-            f"env.wrappers: {name!r} is neither a wrapper in gymnasium.wrappers nor a 'module:Class' ({error})"
+            f"env.wrappers: {name!r} is neither a wrapper in gymnasium.wrappers nor a 'module:Class': {error}"
         ) from error
 
 
