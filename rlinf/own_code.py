@@ -38,25 +38,31 @@ def imported(name: str) -> Any:
     try:
         return functools.reduce(getattr, path.split("."), importlib.import_module(module))
     except Exception as error:  # the module may be a user's, and raise what it likes
-        raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}{_meant(error)}") from error
+        raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}{nearest_name(error)}") from error
 
 
-def _meant(error: Exception) -> str:
+def nearest_name(error: Exception) -> str:
     """The name that was most likely meant where one was not found: of an attribute, or of a module beside the file."""
     if isinstance(error, AttributeError) and error.obj is not None:
         return did_you_mean(error.name or "", dir(error.obj))
     if isinstance(error, ModuleNotFoundError):
-        return did_you_mean(error.name or "", (module.name for module in pkgutil.iter_modules([os.getcwd()])))
+        return nearest_module(error.name or "")
     return ""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """
+def nearest_module(name: str) -> str:
+    """The module in the folder of the command that was most likely meant."""
+    return did_you_mean(name, (module.name for module in pkgutil.iter_modules([os.getcwd()])))
+
+
+def did_you_mean(name: str, known: Iterable[str], *, before: str = "") -> str:
+    """``before`` is what the whole name begins with.
+
     >>> did_you_mean("promt", ["prompt", "response"]), did_you_mean("x", ["prompt"])
     (' (did you mean prompt?)', '')
     """
     close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    return f" (did you mean {before}{close[0]}?)" if close else ""
 
 
 def own_parameters(found: object, *, behind: int) -> list[Parameter]:

@@ -29,6 +29,8 @@ _REPEATS = (
 )
 _REWARD = "step must return a plain number as reward: float(reward)."
 _STEP = "step must return five things: observation, reward, terminated, truncated, info."
+_NO_NUMBER = "Such episodes are dropped and counted as env/nan: the reward must be a finite number."
+_ARRAYS = "Return arrays of the space's dtype, with numpy.asarray."
 _RESET = "reset must return two things: observation, info."
 # A part of gymnasium's message -> whether training would go wrong, and what it means there. The first that fits counts.
 _MEANINGS: tuple[tuple[str, bool, str], ...] = (
@@ -44,8 +46,11 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("was not a tuple of the form `(obs, info)`", True, _RESET),
     ("values to unpack (expected 2", True, _RESET),
     ("unexpected keyword argument 'seed'", True, _REPEATS),
-    ("with random actions raised", True, "Training would restart the environment and drop the episode each time."),
-    ("the reward of step", True, "Such episodes are dropped and counted as env/nan: the reward must be a number."),
+    ("and must be a number", True, _REWARD),
+    ("the reward of step", True, _NO_NUMBER),
+    ("The reward is a", True, _NO_NUMBER),
+    ("it has no ", True, "The policy is built from both: set them in __init__, to spaces of gymnasium.spaces."),
+    (" raised ", True, "Training would restart the environment and drop the episode each time."),
     ("observations are not equal although similar", False, _REPEATS),
     ("not equal although similar", False, _REPEATS),
     ("step info are not equivalent", False, "Only the success flag of the info is read here; see that it repeats."),
@@ -64,7 +69,8 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "fills the bounds instead.",
     ),
     ("maximum and minimum values are equal", False, "Harmless: an entry that never changes teaches nothing."),
-    ("Casting input x to numpy array", False, "Return arrays of the space's dtype, with numpy.asarray."),
+    ("Casting input x to numpy array", False, _ARRAYS),
+    ("was expecting a numpy array", False, _ARRAYS),
     ("infinity", False, "Harmless; env.normalize_observations: true brings observations of any size to one scale."),
     ("`options`", False, "Harmless: starts are chosen by seeds here."),
 )

@@ -16,6 +16,7 @@ from rlinf.config.facts import Precision
 from rlinf.config.facts import activation_dtype as dtype_name
 from rlinf.errors import UserError
 from rlinf.models.gguf import model_folder
+from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vocabulary import require_vocabulary
 
@@ -150,7 +151,8 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
 
     path = model_folder(path)
     try:
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=attention)
+        with without_progress_bars():
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=attention)
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
         raise PolicyError(
@@ -174,7 +176,10 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
             raise PolicyError(
                 f"it is a {named or 'model without a named class'}, with no score head that is known here"
             )
-        model, report = kind.from_pretrained(path, dtype=dtype, attn_implementation=attention, output_loading_info=True)
+        with without_progress_bars():
+            model, report = kind.from_pretrained(
+                path, dtype=dtype, attn_implementation=attention, output_loading_info=True
+            )
     except Exception as error:
         raise PolicyError(f"no reward model could be loaded from {path!r}: {_in_one_line(error)}") from error
     outputs = model.score.out_features if isinstance(getattr(model, "score", None), torch.nn.Linear) else 0

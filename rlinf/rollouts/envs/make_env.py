@@ -14,7 +14,7 @@ from gymnasium.vector import VectorEnv
 
 from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
-from rlinf.own_code import Call, imported
+from rlinf.own_code import Call, did_you_mean, imported, nearest_name
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.envs.arrays import host_array, like_observations
@@ -68,13 +68,11 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
             )
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
         raise EnvNotFoundError(
-            f"env.id {options.id!r} is not registered ({error}). If a package registers it, name the package: "
-            "'package:Id'; simulators of this project are 'rlinf_envs:rlinf/...'"
+            f"env.id {options.id!r} is not registered ({error}).{_meant(options.id)} If a package registers it, name "
+            "the package: 'package:Id'; simulators of this project are 'rlinf_envs:rlinf/...'"
         ) from error
     except ModuleNotFoundError as error:
-        raise EnvNotFoundError(
-            f"env.id {options.id!r} needs the module {error.name!r}, which is not installed"
-        ) from error
+        raise _not_installed(options.id, error) from error
     except TypeError as error:
         # Gymnasium says so of every TypeError in a constructor; only a call that did not fit is the configuration's.
         if "argument" not in str(error):
@@ -149,7 +147,21 @@ def _import_module_of(env_id: str) -> None:
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise EnvNotFoundError(f"env.id {env_id!r} needs the module {error.name!r}, which is not installed") from error
+        raise _not_installed(env_id, error) from error
+
+
+def _not_installed(env_id: str, error: ModuleNotFoundError) -> EnvNotFoundError:
+    meant = nearest_name(error)
+    return EnvNotFoundError(f"env.id {env_id!r} needs the module {error.name!r}, which is not installed{meant}")
+
+
+def _meant(env_id: str) -> str:
+    """The registered id, or the class of the module, that looks most like ``env_id``."""
+    module, colon, name = env_id.rpartition(":")
+    classes = (
+        [own for own, found in vars(importlib.import_module(module)).items() if _is_single(found)] if colon else []
+    )
+    return did_you_mean(name, [*gymnasium.registry, *classes], before=f"{module}{colon}")
 
 
 def make_native_env(options: EnvConfig, num_envs: int) -> Any:
