@@ -26,7 +26,9 @@ def find_function(path: str) -> Callable[..., Any]:
     """
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
-        raise SettingError(f"reward.custom: {path!r} must read module:function")
+        dotted = module_name.rpartition(".")
+        meant = f", {dotted[0]}:{dotted[2]} for example" if dotted[0] and not colon else ""
+        raise SettingError(f"reward.custom: {path!r} must read module:function{meant}")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is imported

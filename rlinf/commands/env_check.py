@@ -131,10 +131,13 @@ def _remarks(options: EnvConfig) -> list[Finding]:
 
 def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     """Environments that differ from each other, or that the policy cannot be made for, or that never end."""
+    from rlinf.models.own import is_own
+    from rlinf.rollouts.env_errors import account_of
     from rlinf.rollouts.envs.vec_env import require_alike
     from rlinf.rollouts.envs.vectorize import make_vec_env
     from rlinf.train.build.simulator_policy import make_policy, require_fit
 
+    # Exceptions of environments were met before, by the checker.
     training, evaluation = (replace(each, vectorization="sync") for each in (options, evaluation_env(config)))
     vec_env = []
     try:
@@ -142,7 +145,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
             vec_env.append(make_vec_env(each, count))
         made, other = ((found.observation_space, found.action_space) for found in vec_env)
         require_alike(made, other, "the evaluation (evaluation.env_kwargs)")
-        if config.policy.name == "actor_critic":
+        if config.policy.name == "actor_critic" or is_own(config.policy.name):
             make_policy(config, *made)
         elif config.policy.path is not None:
             require_fit(config, *made)
@@ -150,6 +153,9 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
         loaded = config.policy.path is not None
         fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."
         return [Finding(True, str(error), fix)]
+    except Exception as error:  # whatever a class of the user's own raises is the finding
+        own = "Correct policy.name, policy.encoder or policy.distribution, or the options of its class."
+        return [Finding(True, f"it could not be made: {account_of(error)}", own, "policy")]
     finally:
         for opened in vec_env:
             opened.close()

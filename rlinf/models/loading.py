@@ -136,6 +136,13 @@ def checkpoint_config(path: str) -> Any:
         raise PolicyError(f"{path!r} holds no model configuration{hint}: {_in_one_line(error)}") from error
 
 
+def require_weights(path: str) -> None:
+    """PolicyError where a folder, which is read as a model, has no weights."""
+    folder = Path(path).expanduser()
+    if folder.is_dir() and not any(file.suffix in (".safetensors", ".bin") for file in folder.iterdir()):
+        raise PolicyError(f"{path!r} holds no weights: model.safetensors (or pytorch_model.bin) is missing")
+
+
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
     """The modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
     from transformers import AutoModelForCausalLM

@@ -145,6 +145,17 @@ def _resumable(folder: RunDirectory) -> Iterator[None]:
 
 
 @contextmanager
+def unsaved() -> Iterator[None]:
+    """Stop signals end what is in here at once, and say that there is no part of it to go on from."""
+    try:
+        with stop_signals():
+            yield
+    except Stopped as stop:
+        stop.outlook = stop.outlook or "nothing of this evaluation is saved, and the same command begins it again"
+        raise
+
+
+@contextmanager
 def _complete(folder: RunDirectory) -> Iterator[None]:
     """Stop signals end what is in here at once, and say that no training is lost."""
     try:
@@ -247,7 +258,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     changed = changed_settings(load_stored(path / "config.yaml"), config)
     setup = Setup.of(config)
     with (
-        stop_signals(),
+        unsaved(),
         naming_disk_errors(path),
         progress_display(config) as display,
         connect(setup.cluster) as cluster,

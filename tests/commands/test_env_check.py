@@ -176,6 +176,23 @@ def test_spaces_that_are_not_there_and_names_that_are_near_are_named(
     sys.modules.pop("spaceless")
 
 
+def test_a_policy_part_that_raises_is_not_blamed_on_the_environment(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (own / "parts.py").write_text(
+        "from torch import nn\n\nclass Wide(nn.Module):\n    def __init__(self, space):\n"
+        "        self.inner = nn.Linear(2, 2)\n"
+    )
+    recipe = own / "run.yaml"
+    recipe.write_text(RECIPE % "CartPole-v1")
+    assert main(["check", str(recipe), "policy.encoder=parts:Wide"]) == WRONG_CONFIG
+    output = capsys.readouterr().out
+    assert "! policy: it could not be made: AttributeError: cannot assign module before Module.__init__" in output
+    assert "parts.py" in output
+    assert "! environment" not in output
+    sys.modules.pop("parts")
+
+
 def test_an_exported_policy_of_another_environment_is_explained(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seen, act = gymnasium.spaces.Box(-1, 1, (5,), np.float32), gymnasium.spaces.Discrete(2)
     ActorCritic(seen, act).save_pretrained(str(own / "export"))

@@ -101,7 +101,9 @@ def _check_groups(context: Context) -> None:
 def _check_readers(context: Context) -> None:
     algorithm = context.config.algorithm
     read = _options_read(context.config)
-    chosen = f"adv_type: {algorithm.adv_type} with loss_type: {algorithm.loss_type}"
+    chosen = f"loss_type: {algorithm.loss_type}"
+    if not is_off_policy(context.config):
+        chosen = f"adv_type: {algorithm.adv_type} with {chosen}"
     for name in hints(AlgorithmConfig):
         if name in read:
             continue
