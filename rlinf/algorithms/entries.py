@@ -161,7 +161,6 @@ class OffPolicy(Entry):
 E = TypeVar("E", bound=Entry)
 
 
-@functools.cache
 def external(name: str, kind: type[E], key: str) -> E:
     """The entry of ``module:name``, which is an entry of this ``kind`` itself, or a function that takes the argument of
     ``key`` and its options; a ValueError where it is neither, or cannot be called so.

@@ -28,8 +28,6 @@ def policy_findings(config: Config) -> list[Finding]:
     for key, path in named.items():
         if path is not None and local_files(path) is None:
             findings.append(_not_here(key, path))
-        elif path is not None and key != "policy.tokenizer.path" and Path(path).is_dir():
-            findings += _without_weights(key, path)
     lora = config.policy.lora
     if lora.rank > 0 and (config.policy.path is None or local_files(config.policy.path) is not None):
         try:
@@ -57,16 +55,6 @@ def local_files(path: str) -> Path | None:
     except HFValidationError:
         return None
     return Path(found).parent if isinstance(found, str) else None
-
-
-def _without_weights(key: str, path: str) -> list[Finding]:
-    from rlinf.models.loading import PolicyError, require_weights
-
-    try:
-        require_weights(path)
-    except PolicyError as error:
-        return [Finding(True, f"{key}: {error}", "Name the folder that they were saved in.", "policy")]
-    return []
 
 
 def _not_here(key: str, path: str) -> Finding:

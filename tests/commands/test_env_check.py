@@ -143,7 +143,7 @@ def test_a_sound_one_that_its_run_does_not_fit_is_explained(
     sys.modules.pop("fitting")
 
 
-def test_what_is_not_finite_is_not_called_random_and_raises_are_told_once(
+def test_what_is_not_finite_is_not_called_random_and_raises_are_reported_once(
     own: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (own / "odd.py").write_text(written("odd", reward="float('nan')"))

@@ -184,7 +184,7 @@ def _text(place: str, role: str, content: object, *, imitated: bool = True) -> M
 def _messages(place: str, listed: object, *, imitated: bool = True) -> list[Message]:
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         raise ConversationError(f"{place}: messages must be a list that is not empty")
-    found = []
+    found: list[Message] = []
     for message in listed:
         if not isinstance(message, Mapping):
             raise ConversationError(f"{place}: a message must be an object with role and content")
