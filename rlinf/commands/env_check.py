@@ -222,6 +222,7 @@ def merged(findings: list[Finding]) -> list[Finding]:
             any(finding.serious for finding in same),
             "\n  ".join(dict.fromkeys(finding.message for finding in same)),
             meaning,
+            same[0].subject,
         )
         for meaning, same in by_meaning.items()
     ]
