@@ -75,10 +75,21 @@ def _run(words: list[str]) -> int:
     options, rest = parser.parse_known_args(words)
     # `FILE a=1 --set b=2 c=3`: argparse gives up on positionals after an option.
     if rest and (not hasattr(options, "overrides") or any(word.startswith("-") for word in rest)):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        asked = f"; keys are set without dashes: {_as_override(rest)}" if hasattr(options, "overrides") else ""
+        parser.error(f"unrecognized arguments: {' '.join(rest)}{asked}")
     options.rest_overrides = rest
     handler: Callable[[argparse.Namespace], int] = options.handler
     return _guarded(lambda: handler(options))
+
+
+def _as_override(words: Sequence[str]) -> str:
+    """``--seed 3`` as the override that was most likely meant: `run.seed=3`."""
+    from rlinf.config.names import nearest_keys
+
+    name, _, value = next(word for word in words if word.startswith("-")).lstrip("-").partition("=")
+    key = next(iter(nearest_keys(name.replace("-", "_"), ())), "KEY")
+    follows = [word for word in words if not word.startswith("-") and "=" not in word]
+    return f"{key}={value or next(iter(follows), 'VALUE')}"
 
 
 def _guarded(command: Callable[[], int]) -> int:

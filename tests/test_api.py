@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import pytest
@@ -51,6 +52,34 @@ def test_check_gives_the_plan_and_starts_nothing(tmp_path: Path) -> None:
     plan = rlinf.check(cartpole(tmp_path / "run"), build=False)
     assert "CartPole-v1" in str(plan)
     assert not (tmp_path / "run").exists()
+
+
+class Misfit(rlinf.Callback):
+    def on_step(self) -> None:  # type: ignore[override]
+        """Without what it is called with."""
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "words"),
+    [
+        (rlinf.EarlyStopping("eval/return"), "callbacks must be a list, not an EarlyStopping"),
+        ([rlinf.EarlyStopping], "callbacks: EarlyStopping is a class: give an object of it"),
+        ([print], "callbacks: print has no method on_start: derive its class from rlinf.Callback"),
+        ([Misfit()], "callbacks: Misfit.on_step takes no positional arguments, and is called with a Step"),
+    ],
+)
+def test_callbacks_that_cannot_be_called_are_refused_before_anything_starts(
+    tmp_path: Path, callbacks: Any, words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        rlinf.train(cartpole(tmp_path / "run"), callbacks=callbacks)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_name_instead_of_a_configuration_says_how_to_load_one() -> None:
+    for function in (rlinf.train, rlinf.check):
+        with pytest.raises(UserError, match=r'is a str, and must be a configuration: rlinf\.load\("quickstart"\)'):
+            function("quickstart")  # type: ignore[arg-type]
 
 
 def test_a_run_with_callbacks(tmp_path: Path) -> None:

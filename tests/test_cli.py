@@ -213,3 +213,63 @@ def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[
         main([command, "--help"])
     assert left.value.code == 0
     assert f"usage: rlinf {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "sweep.yaml"], "sweep.yaml is a sweep file, not that of one run. `rlinf sweep sweep.yaml` runs it."),
+        (
+            ["sweep", "run.yaml"],
+            "run.yaml is the file of one run, not a sweep. `rlinf train run.yaml` runs it; a sweep",
+        ),
+        (["sft", "run.yaml"], "run.max_steps 0 (`rlinf sft` sets it) is for a warm start alone, and there is none."),
+        (["eval", "run.yaml"], "run.yaml is no run directory: it is a file. Name one (runs/NAME), or a Hugging Face"),
+        (["eval", "nowhere"], "nowhere is no run directory: there is no such folder."),
+        (["eval", "run/checkpoints/step_000010"], "run/checkpoints/step_000010 is a checkpoint: write rlinf eval "),
+        (["eval", "model"], "model is a model without tasks of its own: name some with --data or --suite"),
+        (
+            ["eval", "model", "--data", "tasks.jsonl"],
+            "'model' holds no weights: model.safetensors (or pytorch_model.bin)",
+        ),
+        (
+            ["check", "run.yaml", "--no-build", "algorithm.loss_type=sac"],
+            "algorithm.adv_type is not read by loss_type: sac.",
+        ),
+        (["check", "run.yaml", "policy.hidden_sizes=64"], "must be a list, each entry a whole number, not 64"),
+        (["check", "run.yaml", "env.id=walks.Walk"], "is not registered (did you mean walks:Walk?)"),
+        (["check", "run.yaml", "env.id=walks"], "is not registered (did you mean walks:Walk?)"),
+        (["check", "run.yaml", "env.id=walks:Walk", "env.kwargs={sise: 3}"], "it takes no sise (did you mean size?)"),
+    ],
+)
+def test_what_is_mixed_up_or_mistyped_is_said_with_what_would_be_valid(
+    words: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("sweep.yaml").write_text("base: run.yaml\nspace: {run.max_steps: {grid: [1, 2]}}\n")
+    text = "env: {id: CartPole-v1}\npolicy: {name: actor_critic}\n"
+    Path("run.yaml").write_text(f"{text}algorithm: {{adv_type: gae, loss_type: actor_critic, gamma: 0.9}}\n")
+    Path("walks.py").write_text(
+        "import gymnasium\nclass Walk(gymnasium.Env):\n    def __init__(self, size=3):\n        self.size = size\n"
+    )
+    Path("tasks.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n')
+    for file in ("run/config.yaml", "run/checkpoints/step_000010/x", "model/config.json"):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).write_text('{"model_type": "qwen2"}')
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert sentence in f"{captured.err}{captured.out}"
+    assert "Traceback" not in captured.err
+
+
+def test_an_option_that_is_meant_as_a_key_is_named_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "quickstart", "--max-steps", "3"])
+    assert (
+        "unrecognized arguments: --max-steps 3; keys are set without dashes: run.max_steps=3" in capsys.readouterr().err
+    )

@@ -8,22 +8,27 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlinf.own_code import Call
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.suggest import unknown
 from rlinf_envs.workers import WorkerPool
 
 DEFAULT_TIMEOUT_S = 120.0
+_CALL = Call(names=("prompt", "response", "answer", "row"))
 
 
 def find_function(path: str) -> Callable[..., Any]:
     """The function that ``path`` ("module:function") names; its module is imported.
 
     Raises:
-        SettingError: the path has no colon, the module cannot be imported, or it has no such callable.
+        SettingError: the path has no colon, the module cannot be imported, it has no such name, or what it has there
+            cannot be called with a response.
     """
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
-        raise SettingError(f"reward.custom: {path!r} must read module:function")
+        dotted = module_name.rpartition(".")
+        meant = f", {dotted[0]}:{dotted[2]} for example" if dotted[0] and not colon else ""
+        raise SettingError(f"reward.custom: {path!r} must read module:function{meant}")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is imported
@@ -35,8 +40,9 @@ def find_function(path: str) -> Callable[..., Any]:
         raise SettingError(
             f"reward.custom: {module_name!r} has no function {name!r}: {unknown('name', name, functions)}"
         )
-    if not callable(function):
-        raise SettingError(f"reward.custom: {path!r} is no function but {type(function).__name__}")
+    misfit = _CALL.misfit(function)
+    if misfit:
+        raise SettingError(f"reward.custom: {path} {misfit}. Write def {name}(*, {', '.join(_CALL.names)})")
     return function
 
 

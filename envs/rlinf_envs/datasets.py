@@ -44,6 +44,7 @@ class Selection:
 
 
 Reader = Callable[[], Iterator[Record]]
+_IN_JSON = " (a list of all rows is read from a .json file; .jsonl has a row on each line)"
 
 
 def select(path: str, split: str | None, subset: str | None = None) -> Selection:
@@ -75,7 +76,7 @@ def select(path: str, split: str | None, subset: str | None = None) -> Selection
         return Selection(whole(), by_hash=False)
     if whole is not None and not own_eval and split in ("train", "eval"):
         return Selection(whole(), by_hash=True)
-    raise DatasetError(f"{path}: " + unknown("split", str(split), [*readers, "eval"]))
+    raise DatasetError(f"{path}: " + unknown("split", str(split), {*filter(None, readers), "train", "eval"}))
 
 
 def _readers(path: str, subset: str | None) -> dict[str, Reader]:
@@ -123,7 +124,8 @@ def _read_file(file: Path) -> Iterator[Record]:
         yield from _read_lines(file)
     else:
         raise DatasetError(
-            f"{file}: cannot read {file.suffix or 'a file without suffix'}; known: {', '.join(SUFFIXES)}"
+            f"{file}: cannot read {file.suffix or 'a file without suffix'}; known: {', '.join(SUFFIXES)} (pandas "
+            "writes a table as one: to_json(path, orient='records', lines=True))"
         )
 
 
@@ -205,7 +207,9 @@ def _read_parquet(file: Path) -> Iterator[Record]:
 
 def _checked(row: Any, place: str) -> Record:
     if not isinstance(row, Mapping):
-        return Record(place, None, f"a row must be an object, got {type(row).__name__}")
+        return Record(
+            place, None, f"a row must be an object, got {type(row).__name__}{_IN_JSON if isinstance(row, list) else ''}"
+        )
     return Record(place, row)
 
 

@@ -10,7 +10,7 @@ from rlinf_envs import datasets
 from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import in_split
+from rlinf_envs.splits import in_split, none_left
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import TextTaskEnv
@@ -81,11 +81,14 @@ class PromptsEnv(TextTaskEnv):
                 raise DatasetError(task)
             else:
                 self.complaints.append(task)
+        read = tasks
         if selection.by_hash:
             wanted: Literal["train", "eval"] = "eval" if split == "eval" else "train"
             tasks = [task for task in tasks if in_split(task.question, wanted, eval_fraction)]
         if not tasks:
-            raise DatasetError(f"{path}: no rows (split {split!r}, {len(self.complaints)} broken rows left out)")
+            share = eval_fraction if selection.by_hash else None
+            left_out = len(self.complaints)
+            raise DatasetError(none_left(path, split, rows=len(read), left_out=left_out, eval_fraction=share))
         super().__init__(
             num_envs,
             ListedTasks(tasks[:limit]),

@@ -28,6 +28,19 @@ def in_split(question: str, split: Split, eval_fraction: float) -> bool:
     return split == "all" or (eval_share(question) < eval_fraction) == (split == "eval")
 
 
+def none_left(path: str, split: str | None, *, rows: int, left_out: int, eval_fraction: float | None) -> str:
+    """The reason why a split has no question; ``rows`` were read, ``eval_fraction`` is that of a split by hash."""
+    if rows and eval_fraction is not None:
+        share = f"env.kwargs.eval_fraction {eval_fraction:g}"
+        return (
+            f"{path}: none of its {rows} questions falls into the split {split!r} ({share} of them, by their text, are "
+            "for evaluation): change eval_fraction, add questions, or name another file in evaluation.env_kwargs.path"
+        )
+    return f"{path}: no rows" + (
+        f", all {left_out} are broken and left out (env.kwargs.on_bad_row)" if left_out else ""
+    )
+
+
 def check_split(split: str, eval_fraction: float) -> Split:
     """``split``, checked.
 

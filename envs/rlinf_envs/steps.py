@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib import import_module
 from typing import Any, Protocol
 
+from rlinf.own_code import Call, imported
 from rlinf_envs.arithmetic import exact_value
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown
@@ -101,6 +101,7 @@ def _value(text: str) -> Fraction | None:
     return exact_value(text.strip().rstrip(".,"))
 
 
+_CALL = Call(names=("question", "steps", "answer", "correct"))
 SCORERS = {"arithmetic": ArithmeticScorer}
 
 
@@ -121,21 +122,24 @@ def load_scorer(name: str, options: Mapping[str, Any]) -> StepScorer:
     Raises:
         SettingError: the module or the name does not exist, it cannot score, or it is no class and there are options.
     """
-    module, _, attribute = name.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SettingError(f"step scorer {name!r} cannot be imported: {error}") from error
+        found = imported(name)
+    except ValueError as error:
+        raise SettingError(f"steps.scorer: {error}") from error
     if inspect.isclass(found):
+        misfit = Call(names=tuple(options), makes=True).misfit(found)
+        if misfit:
+            raise SettingError(f"steps.scorer: {name} {misfit}. Arguments of the class are set in steps.options")
         found = found(**options)
     elif options:
         raise SettingError(f"steps.options are for a scorer that is a class, and {name!r} is none")
-    if hasattr(found, "score"):
-        scorer: StepScorer = found
-        return scorer
-    if not callable(found):
-        raise SettingError(f"step scorer {name!r} is neither a function nor has it a method score")
-    return FunctionScorer(found)
+    score = getattr(found, "score", None)
+    misfit = _CALL.misfit(found if score is None else score)
+    if misfit:
+        method = "" if score is None else ".score"
+        raise SettingError(f"steps.scorer: {name}{method} {misfit}. Write def NAME(*, {', '.join(_CALL.names)})")
+    scorer: StepScorer = FunctionScorer(found) if score is None else found
+    return scorer
 
 
 class StepGrader:

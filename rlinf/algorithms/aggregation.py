@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.entries import imported
 from rlinf.batch_share import LossCounts
+from rlinf.own_code import imported
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from rlinf.algorithms.entries import Entry, Estimator, Loss, OffPolicy, OptionGroup, external
+from rlinf.algorithms.entries import OWN_ARGUMENTS, Entry, Estimator, Loss, OffPolicy, OptionGroup, external
 
 _GROUP = ("std_ddof", "singleton_group")
 _GRPO = ("std_ddof", "normalize_by_std", "singleton_group")
@@ -404,8 +404,6 @@ KL_PENALTIES: dict[str, Entry] = {
     "k3": Entry("rlinf.algorithms.kl:k3", "the same as low_var_kl", "exp(-d) + d - 1, clamped to +-10", _SCHULMAN),
 }
 
-_EXTERNAL = ("adv_type", "loss_type", "loss_agg_func", "kl_penalty_type")
-
 TABLES: Mapping[str, Mapping[str, Entry]] = {
     "advantages": ADVANTAGES,
     "losses": LOSSES,
@@ -453,8 +451,8 @@ def choose(key: str, name: str, table: Mapping[str, E]) -> E:
     """
     if name in table:
         return table[name]
-    if key in _EXTERNAL and ":" in name:
-        return external(name, type(next(iter(table.values()))))
+    if key in OWN_ARGUMENTS and ":" in name:
+        return external(name, type(next(iter(table.values()))), key)
     raise ValueError(f"unknown {key} {name!r}; known: {', '.join(table)}")
 
 

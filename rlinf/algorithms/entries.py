@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from rlinf.own_code import Call, imported, own_parameters
 
 if TYPE_CHECKING:
     from rlinf.config.schema.algorithm import AlgorithmConfig
 
 AFTER_NORM_OPTIONS = ("clip_after_norm", "kl_after_norm")
 """Read where an estimator gives one normalised number for a row."""
+OWN_ARGUMENTS: Mapping[str, str] = {
+    "adv_type": "AdvantageInputs",
+    "loss_type": "LossInputs",
+    "loss_agg_func": "BatchShape",
+    "kl_penalty_type": "a tensor d = logprobs - ref_logprobs",
+}
+"""The keys that take ``module:name`` of a function -> its one argument, by its class where it has one of its own."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +50,13 @@ class Entry:
 
     @classmethod
     def of_function(cls, name: str, function: Callable[..., Any]) -> Self:
-        """The entry of a function of somebody's own; its options are its keyword-only parameters."""
-        line = (inspect.getdoc(function) or name).splitlines()[0]
-        return cls(name, line, "", name, keyword_options(function))
+        """The entry of a function of somebody's own, which takes no options."""
+        return cls(name, _first_line(function, name), "", name)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The parameters of the function that are given by name."""
+        return tuple(option if isinstance(option, str) else option.argument for option in self.options)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -76,6 +88,11 @@ class Estimator(Entry):
     """Reads the tokens of a row, and of the other rows of its group the mean and deviation of their outcomes, or of the
     rewards of all their steps (`AdvantageInputs.compared`): ranks do it for their own rows by these numbers."""
 
+    @classmethod
+    def of_function(cls, name: str, function: Callable[..., Any]) -> Self:
+        """Its options are its parameters behind the first."""
+        return cls(name, _first_line(function, name), "", name, keyword_options(function))
+
     @property
     def reads(self) -> tuple[str, ...]:
         return (*super().reads, *(AFTER_NORM_OPTIONS if self.normalises_rows else ()))
@@ -106,8 +123,7 @@ class Loss(Entry):
     @classmethod
     def of_function(cls, name: str, function: Callable[..., Any]) -> Self:
         """Nothing is known of its traits, so rows are left whole and none is left out."""
-        line = (inspect.getdoc(function) or name).splitlines()[0]
-        options = keyword_options(function)
+        line, options = _first_line(function, name), keyword_options(function)
         return cls(name, line, "", name, options, sequence_level=True, zero_without_advantage=False)
 
     @property
@@ -145,34 +161,45 @@ class OffPolicy(Entry):
 E = TypeVar("E", bound=Entry)
 
 
-@functools.cache
-def imported(name: str) -> Any:
-    """The object that ``module:name`` names; a ValueError if there is none.
-
-    >>> imported("math:sqrt")(4.0)
-    2.0
+def external(name: str, kind: type[E], key: str) -> E:
+    """The entry of ``module:name``, which is an entry of this ``kind`` itself, or a function that takes the argument of
+    ``key`` and its options; a ValueError where it is neither, or cannot be called so.
     """
-    module, _, path = name.partition(":")
-    try:
-        return functools.reduce(getattr, path.split("."), importlib.import_module(module))
-    except Exception as error:  # the module may be a user's, and raise what it likes
-        raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
-
-
-def external(name: str, kind: type[E]) -> E:
-    """The entry of ``module:name``, which is an entry of this ``kind`` itself or a function; else a ValueError."""
     found = imported(name)
-    if isinstance(found, kind):
-        return found
-    if isinstance(found, Entry) or not callable(found):
-        raise ValueError(f"{name} is neither a function nor a catalog entry of the kind {kind.__name__}")
-    return kind.of_function(name, found)
+    if isinstance(found, Entry) and not isinstance(found, kind):
+        raise ValueError(f"{name} is a catalog entry of the kind {type(found).__name__}, not {kind.__name__}")
+    entry = found if isinstance(found, kind) else kind.of_function(name, found)
+    misfit = own_misfit(entry, key, entry.arguments)
+    if misfit:
+        raise ValueError(f"{name} {misfit}")
+    return entry
 
 
-def keyword_options(function: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of the keyword-only parameters of ``function``."""
-    parameters = inspect.signature(function).parameters.values()
-    return tuple(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+def own_misfit(entry: Entry, key: str, options: Collection[str]) -> str:
+    """The reason why the function of ``entry`` cannot be called as ``key`` has it, with ``options`` by name; else "".
+
+    The end of a sentence that begins with its name.
+    """
+    function, given = imported(entry.function), OWN_ARGUMENTS[key]
+    return Call((given,)).misfit(function, options) or _made_for_another(function, given)
+
+
+def _made_for_another(function: Callable[..., Any], given: str) -> str:
+    """The key whose function it is, where the annotation of its first parameter is the argument of another key."""
+    annotated = (kind for name, kind in getattr(function, "__annotations__", {}).items() if name != "return")
+    kind = next(annotated, None)
+    first = str(getattr(kind, "__name__", kind)).rpartition(".")[2]
+    other = next((key for key, argument in OWN_ARGUMENTS.items() if argument == first != given), None)
+    return f"takes {first}, and is called with {given}: it may be meant for {other}" if other is not None else ""
+
+
+def keyword_options(function: object, *, behind: int = 1) -> tuple[str, ...]:
+    """The names of the options of ``function``, whose arguments before them are ``behind`` positional ones."""
+    return tuple(parameter.name for parameter in own_parameters(function, behind=behind))
+
+
+def _first_line(function: Callable[..., Any], name: str) -> str:
+    return (inspect.getdoc(function) or name).splitlines()[0]
 
 
 def _flat(options: Iterable[str | OptionGroup]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.entries import imported
+from rlinf.own_code import imported
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are clamped to +- this before they are exponentiated."""

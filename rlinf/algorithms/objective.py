@@ -26,6 +26,7 @@ from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_ove
 from rlinf.algorithms.settings import settings
 from rlinf.batch_share import LossCounts
 from rlinf.config.schema.algorithm import AlgorithmConfig
+from rlinf.own_code import returned
 from rlinf.types import Metrics
 
 
@@ -225,7 +226,7 @@ class Objective:
             returns=returns,
             selected=selected,
         )
-        positions: TokenLoss = self._loss(x)
+        positions: TokenLoss = returned(self._loss(x), TokenLoss, f"loss_type: {self.algorithm.loss_type}")
         terms = self._terms(x, positions, ref_logprobs, entropy)
         own = {} if value_weights is None else {"value_loss": value_weights}
         sums = {name: (x.only_true(term) * own.get(name, weights)).sum() for name, term in terms.items()}

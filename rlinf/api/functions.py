@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
 from rlinf.config.tree import locate
 from rlinf.errors import UserError
+from rlinf.own_code import kind_of
 
 if TYPE_CHECKING:
     from rlinf.config.plan.describe import Plan
@@ -45,12 +47,21 @@ def check(config: Config, *, build: bool = True) -> Plan:
     """
     from rlinf.config.plan.describe import plan
 
+    _require_config(config, "check")
     if build:
         from rlinf.commands.check import examine
 
         if examine(config):
             raise UserError("training would fail, or learn from something wrong: see what is printed above")
     return plan(config)
+
+
+def _require_config(config: object, called: str) -> None:
+    if not isinstance(config, Config):
+        shown = json.dumps(config) if isinstance(config, str) else "..."
+        raise UserError(
+            f"rlinf.{called}: {config!r:.80} is {kind_of(config)}, and must be a configuration: rlinf.load({shown})"
+        )
 
 
 def train(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = False) -> RunResult:
@@ -61,6 +72,7 @@ def train(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = 
     """
     from rlinf.train.run import run
 
+    _require_config(config, "train")
     return run(config, report=report, callbacks=callbacks)
 
 

@@ -29,6 +29,8 @@ _REPEATS = (
 )
 _REWARD = "step must return a plain number as reward: float(reward)."
 _STEP = "step must return five things: observation, reward, terminated, truncated, info."
+_NO_NUMBER = "Such episodes are dropped and counted as env/nan: the reward must be a finite number."
+_ARRAYS = "Return arrays of the space's dtype, with numpy.asarray."
 _RESET = "reset must return two things: observation, info."
 # A part of gymnasium's message -> whether training would go wrong, and what it means there. The first that fits counts.
 _MEANINGS: tuple[tuple[str, bool, str], ...] = (
@@ -44,8 +46,11 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("was not a tuple of the form `(obs, info)`", True, _RESET),
     ("values to unpack (expected 2", True, _RESET),
     ("unexpected keyword argument 'seed'", True, _REPEATS),
-    ("with random actions raised", True, "Training would restart the environment and drop the episode each time."),
-    ("the reward of step", True, "Such episodes are dropped and counted as env/nan: the reward must be a number."),
+    ("and must be a number", True, _REWARD),
+    ("the reward of step", True, _NO_NUMBER),
+    ("The reward is a", True, _NO_NUMBER),
+    ("it has no ", True, "The policy is built from both: set them in __init__, to spaces of gymnasium.spaces."),
+    (" raised ", True, "Training would restart the environment and drop the episode each time."),
     ("observations are not equal although similar", False, _REPEATS),
     ("not equal although similar", False, _REPEATS),
     ("step info are not equivalent", False, "Only the success flag of the info is read here; see that it repeats."),
@@ -64,7 +69,8 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "fills the bounds instead.",
     ),
     ("maximum and minimum values are equal", False, "Harmless: an entry that never changes teaches nothing."),
-    ("Casting input x to numpy array", False, "Return arrays of the space's dtype, with numpy.asarray."),
+    ("Casting input x to numpy array", False, _ARRAYS),
+    ("was expecting a numpy array", False, _ARRAYS),
     ("infinity", False, "Harmless; env.normalize_observations: true brings observations of any size to one scale."),
     ("`options`", False, "Harmless: starts are chosen by seeds here."),
 )
@@ -125,10 +131,13 @@ def _remarks(options: EnvConfig) -> list[Finding]:
 
 def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     """Environments that differ from each other, or that the policy cannot be made for, or that never end."""
+    from rlinf.models.own import is_own
+    from rlinf.rollouts.env_errors import account_of
     from rlinf.rollouts.envs.vec_env import require_alike
     from rlinf.rollouts.envs.vectorize import make_vec_env
     from rlinf.train.build.simulator_policy import make_policy, require_fit
 
+    # Exceptions of environments were met before, by the checker.
     training, evaluation = (replace(each, vectorization="sync") for each in (options, evaluation_env(config)))
     vec_env = []
     try:
@@ -136,7 +145,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
             vec_env.append(make_vec_env(each, count))
         made, other = ((found.observation_space, found.action_space) for found in vec_env)
         require_alike(made, other, "the evaluation (evaluation.env_kwargs)")
-        if config.policy.name == "actor_critic":
+        if config.policy.name == "actor_critic" or is_own(config.policy.name):
             make_policy(config, *made)
         elif config.policy.path is not None:
             require_fit(config, *made)
@@ -144,6 +153,9 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
         loaded = config.policy.path is not None
         fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."
         return [Finding(True, str(error), fix)]
+    except Exception as error:  # whatever a class of the user's own raises is the finding
+        own = "Correct policy.name, policy.encoder or policy.distribution, or the options of its class."
+        return [Finding(True, f"it could not be made: {account_of(error)}", own, "policy")]
     finally:
         for opened in vec_env:
             opened.close()
@@ -210,6 +222,7 @@ def merged(findings: list[Finding]) -> list[Finding]:
             any(finding.serious for finding in same),
             "\n  ".join(dict.fromkeys(finding.message for finding in same)),
             meaning,
+            same[0].subject,
         )
         for meaning, same in by_meaning.items()
     ]

@@ -40,8 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _own_tasks(options: argparse.Namespace, overrides: list[str]) -> int:
     """The held-out tasks that the run was evaluated on in training."""
-    if not (Path(options.model) / "config.yaml").exists() and (Path(options.model) / "config.json").exists():
-        raise UserError(f"{options.model} is a model without tasks of its own: name some with --data or --suite")
+    _require_run(options.model)
     named = {"samples": options.samples, "temperature": options.temperature, "size": options.limit}
     if options.samples is not None and options.samples > 1 and options.temperature is None:
         named["temperature"] = 0.6
@@ -50,6 +49,27 @@ def _own_tasks(options: argparse.Namespace, overrides: list[str]) -> int:
 
     print(f"Run directory: {evaluate_run(options.model, overrides, step=options.step).run_dir}")
     return 0
+
+
+def _require_run(named: str) -> None:
+    """Raises UserError that says what else was named, and what would be valid."""
+    path = Path(named)
+    if (path / "config.yaml").exists():
+        return
+    if (path / "config.json").exists():
+        raise UserError(f"{named} is a model without tasks of its own: name some with --data or --suite")
+    from rlinf.train.stored_run import run_of_checkpoint
+
+    place = run_of_checkpoint(path)
+    if place is not None:
+        raise UserError(f"{named} is a checkpoint: write rlinf eval {place[0]} --step {place[1]}")
+    reason = (
+        "it has no config.yaml" if path.is_dir() else "it is a file" if path.exists() else "there is no such folder"
+    )
+    raise UserError(
+        f"{named} is no run directory: {reason}. Name one (runs/NAME), or a Hugging Face folder or name with --data or "
+        "--suite"
+    )
 
 
 def _positive(text: str) -> int:

@@ -15,7 +15,7 @@ from rlinf.config.defaults import fill_in
 from rlinf.config.dump import at, to_mapping
 from rlinf.config.interpolate import interpolate, report_unresolved
 from rlinf.config.plugins import with_plugins
-from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin
+from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin, problem
 from rlinf.config.reader import Reader
 from rlinf.config.recipes import located
 from rlinf.config.schema import Config
@@ -47,6 +47,9 @@ def resolve(path: str | Path, overrides: Sequence[str] = ()) -> Resolved:
     reader = Reader()
     file = located(path)
     reader.read_file(file)
+    if any({"base", "space"} <= layer.keys() for layer in reader.layers):
+        fix = f"`rlinf sweep {path}` runs it."
+        raise ConfigErrors([problem(Origin(str(file)), "space", f"{path} is a sweep file, not that of one run.", fix)])
     reader.read_overrides(overrides)
     return resolve_reader(reader, Origin(str(file)))
 

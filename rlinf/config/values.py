@@ -171,7 +171,7 @@ class Builder:
     def _list(self, member: object, located: Located, dotted: str) -> list[object]:
         if not isinstance(located.value, list):
             example = _example(member)
-            raise Mismatch(f"a list of {_name(member)}", f"For example: [{example}, {example}].")
+            raise Mismatch(f"a list, each entry {_name(member)}", f"For example: [{example}, {example}].")
         try:
             return [self.value(member, child, dotted) for child in located.value]
         except Mismatch as mismatch:

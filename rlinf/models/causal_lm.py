@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from rlinf.models.adapters import AdaptedPolicy, merged_weights, separate_weights
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
+from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
 from rlinf.models.token_scores import chunk_elements, covers, token_scores
 from rlinf.types import Inputs, PolicyOutput, SamplingParams, TextInputs
@@ -98,12 +99,13 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
 
     def save_pretrained(self, folder: str) -> None:
         """A folder that ``AutoModelForCausalLM`` loads: adapters are merged, and also in ``adapter`` for peft."""
-        if self.is_lora:
-            self.model.save_pretrained(os.path.join(folder, "adapter"))
-            base = self.model.get_base_model()
-            base.save_pretrained(folder, state_dict=dict(_merged(base)))
-        else:
-            self.model.save_pretrained(folder)
+        with without_progress_bars():
+            if self.is_lora:
+                self.model.save_pretrained(os.path.join(folder, "adapter"))
+                base = self.model.get_base_model()
+                base.save_pretrained(folder, state_dict=dict(_merged(base)))
+            else:
+                self.model.save_pretrained(folder)
 
     def _head(self) -> Any:
         return self.model.get_output_embeddings()

@@ -15,6 +15,7 @@ from typing import Any
 
 from rlinf.durable import first_folder
 from rlinf.errors import UserError
+from rlinf.models.progress_bars import without_progress_bars
 
 SUFFIX = ".gguf"
 _MAGIC = b"GGUF"
@@ -194,10 +195,11 @@ def _write(file: Path, model: Any, tokenizer: Any, folder: Path) -> None:
         plain = type(model)(type(model.config)(**config))
     plain.load_state_dict(model.state_dict(), assign=True)
     plain.generation_config = model.generation_config
-    plain.save_pretrained(str(folder))
+    with without_progress_bars():
+        plain.save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
     tokens = tokenizer(_SAMPLE, return_tensors="pt")["input_ids"]
-    with torch.inference_mode():
+    with torch.inference_mode(), without_progress_bars():
         expected = model(input_ids=tokens).logits
         found = AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32).eval()(input_ids=tokens).logits
     if not torch.equal(expected, found):

@@ -16,6 +16,7 @@ from rlinf.config.facts import Precision
 from rlinf.config.facts import activation_dtype as dtype_name
 from rlinf.errors import UserError
 from rlinf.models.gguf import model_folder
+from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vocabulary import require_vocabulary
 
@@ -135,6 +136,13 @@ def checkpoint_config(path: str) -> Any:
         raise PolicyError(f"{path!r} holds no model configuration{hint}: {_in_one_line(error)}") from error
 
 
+def require_weights(path: str) -> None:
+    """PolicyError where a folder, which is read as a model, has no weights."""
+    folder = Path(path).expanduser()
+    if folder.is_dir() and not any(file.suffix in (".safetensors", ".bin") for file in folder.iterdir()):
+        raise PolicyError(f"{path!r} holds no weights: model.safetensors (or pytorch_model.bin) is missing")
+
+
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
     """The modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
     from transformers import AutoModelForCausalLM
@@ -150,7 +158,8 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
 
     path = model_folder(path)
     try:
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=attention)
+        with without_progress_bars():
+            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=attention)
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
         raise PolicyError(
@@ -174,7 +183,10 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
             raise PolicyError(
                 f"it is a {named or 'model without a named class'}, with no score head that is known here"
             )
-        model, report = kind.from_pretrained(path, dtype=dtype, attn_implementation=attention, output_loading_info=True)
+        with without_progress_bars():
+            model, report = kind.from_pretrained(
+                path, dtype=dtype, attn_implementation=attention, output_loading_info=True
+            )
     except Exception as error:
         raise PolicyError(f"no reward model could be loaded from {path!r}: {_in_one_line(error)}") from error
     outputs = model.score.out_features if isinstance(getattr(model, "score", None), torch.nn.Linear) else 0

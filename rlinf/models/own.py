@@ -5,7 +5,6 @@ Their options are the keyword-only parameters of the class, with the types that 
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlinf.errors import UserError
+from rlinf.own_code import MODULE_PLACE, imported, kind_of
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -32,16 +32,12 @@ def is_own(name: str) -> bool:
 
 def own_class(key: str, name: str) -> type:
     """The class that ``name`` = `module:Class` says; an OwnClassError that begins with ``key`` if there is none."""
-    module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # the module is a user's, and raises what it likes
-        raise OwnClassError(
-            f"{key}: {name} cannot be imported: {type(error).__name__}: {error}. The module must be on PYTHONPATH, or "
-            "lie where the run is started"
-        ) from error
+        found = imported(name)
+    except ValueError as error:
+        raise OwnClassError(f"{key}: {error}. {MODULE_PLACE}") from error
     if not isinstance(found, type):
-        raise OwnClassError(f"{key}: {name} is no class")
+        raise OwnClassError(f"{key}: {name} is {kind_of(found)}, and must be a class")
     return found
 
 

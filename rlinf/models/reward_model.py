@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
 from rlinf.types import Inputs, PolicyOutput, TextInputs
 
@@ -66,4 +67,5 @@ class RewardModel(ResponseModel):
 
     def save_pretrained(self, folder: str) -> None:
         """A folder that ``AutoModelForTokenClassification`` (or ``SequenceClassification``) loads."""
-        self.model.save_pretrained(folder)
+        with without_progress_bars():
+            self.model.save_pretrained(folder)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlinf.algorithms.entries import imported
 from rlinf.config.facts import activation_dtype
 from rlinf.config.schema.rollout import RolloutConfig
+from rlinf.own_code import imported
 from rlinf.samplers.spec import SamplerSpec
 
 if TYPE_CHECKING:

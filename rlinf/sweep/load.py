@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rlinf.config import ConfigProblem
+from rlinf.config import ConfigErrors, ConfigProblem
 from rlinf.config.names import nearest
 from rlinf.config.placeholders import PlaceholderError, expand
 from rlinf.config.problems import Origin, problem
@@ -91,6 +91,9 @@ def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, l
     tree: Branch = {}
     for layer in reader.layers:
         tree = merge(tree, layer)
+    if "base" not in tree and {"env", "policy"} & tree.keys():
+        fix = f"`rlinf train {path}` runs it; a sweep over it is a file of its own with base: {path.name}, and space."
+        raise ConfigErrors([problem(Origin(str(path)), "base", f"{path} is the file of one run, not a sweep.", fix)])
     builder = Builder()
     config = builder.section(SweepConfig, Located(tree, Origin(str(path))))
     problems = reader.problems + builder.problems

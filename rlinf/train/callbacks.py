@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.config import Config
+from rlinf.errors import UserError
+from rlinf.own_code import Call, kind_of
 from rlinf.types import Metrics
 
 
@@ -86,6 +88,29 @@ class Callback:
 
     def on_end(self, metrics: Metrics) -> None:
         """The run has ended: its last evaluation."""
+
+
+_METHODS: Mapping[str, Call] = {
+    "on_start": Call(("a RunStart",)),
+    "on_step": Call(("a Step",)),
+    "on_end": Call(("the last metrics",)),
+}
+
+
+def require_callbacks(callbacks: Sequence[Callback]) -> None:
+    """Raises UserError for what is no list of objects with the methods of :class:`Callback`."""
+    if not isinstance(callbacks, Sequence):
+        raise UserError(f"callbacks must be a list, not {kind_of(callbacks)}: write callbacks=[...]")
+    for callback in callbacks:
+        name = getattr(callback, "__name__", type(callback).__name__)
+        if isinstance(callback, type):
+            raise UserError(f"callbacks: {name} is a class: give an object of it, {name}(...)")
+        for method, call in _METHODS.items():
+            if not hasattr(callback, method):
+                raise UserError(f"callbacks: {name} has no method {method}: derive its class from rlinf.Callback")
+            misfit = call.misfit(getattr(callback, method))
+            if misfit:
+                raise UserError(f"callbacks: {name}.{method} {misfit}")
 
 
 class EarlyStopping(Callback):

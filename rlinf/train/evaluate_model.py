@@ -13,13 +13,13 @@ from rlinf.config import Config
 from rlinf.config.stored import load_stored, stored_yaml
 from rlinf.durable import naming_disk_errors
 from rlinf.errors import UserError
-from rlinf.stopping import stop_signals
+from rlinf.models.loading import require_weights
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text import build_text_evaluator
 from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
 from rlinf.train.evaluation.saved import save_evaluation
 from rlinf.train.evaluation.text import Evaluation
-from rlinf.train.run import RunResult, progress_display, require_extras
+from rlinf.train.run import RunResult, progress_display, require_extras, unsaved
 from rlinf.train.run_dir import RunDirectory, machine, write_atomically
 from rlinf.train.stored_run import run_of_checkpoint, stored_run
 from rlinf.train.tracking.summary import show
@@ -41,6 +41,7 @@ def evaluate_model(
         if step is not None:
             raise UserError(f"--step {step} is for a run directory, and {model} is none")
         config = evaluation_config(model, choice, overrides, room=_positions(model))
+        require_weights(model)
         folder = Path(out or Path("runs") / f"eval_{Path(model).name}")
         evaluation = _evaluate(config, f"{model} on {choice.label}")
         path = save_bare(folder, config, choice.label, evaluation)
@@ -77,7 +78,7 @@ def _evaluate(config: Config, title: str) -> Evaluation:
     require_extras(config)
     setup = Setup.of(config)
     with (
-        stop_signals(),
+        unsaved(),
         tempfile.TemporaryDirectory(prefix="rlinf_eval_") as scratch,
         progress_display(config) as display,
         connect(setup.cluster) as cluster,

@@ -23,7 +23,7 @@ from rlinf.json_files import read_json_lines
 from rlinf.rollouts.robot_data.statistics import keep_statistics
 from rlinf.stopping import Stopped, stop_signals
 from rlinf.train.build.setup import Setup
-from rlinf.train.callbacks import Callback
+from rlinf.train.callbacks import Callback, require_callbacks
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import source_of
@@ -86,6 +86,7 @@ def run(
 
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
+    require_callbacks(callbacks)
     require_extras(config)
     config = counted(config)
     with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):
@@ -140,6 +141,17 @@ def _resumable(folder: RunDirectory) -> Iterator[None]:
     except ClusterError as error:
         if not is_user_error(error):
             error.add_note(f"Checkpoints are kept: {_outlook(folder)}.")
+        raise
+
+
+@contextmanager
+def unsaved() -> Iterator[None]:
+    """Stop signals end what is in here at once, and say that there is no part of it to go on from."""
+    try:
+        with stop_signals():
+            yield
+    except Stopped as stop:
+        stop.outlook = stop.outlook or "nothing of this evaluation is saved, and the same command begins it again"
         raise
 
 
@@ -246,7 +258,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     changed = changed_settings(load_stored(path / "config.yaml"), config)
     setup = Setup.of(config)
     with (
-        stop_signals(),
+        unsaved(),
         naming_disk_errors(path),
         progress_display(config) as display,
         connect(setup.cluster) as cluster,

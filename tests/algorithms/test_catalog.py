@@ -12,14 +12,16 @@ import torch
 import yaml
 
 from rlinf.algorithms import catalog, compute_advantages, policy_loss
-from rlinf.algorithms.entries import Loss, OptionGroup, imported, keyword_options
+from rlinf.algorithms.entries import Loss, OptionGroup, keyword_options
 from rlinf.algorithms.objective import Objective
 from rlinf.config import ConfigErrors, load_mapping
 from rlinf.config.schema import AlgorithmConfig
+from rlinf.errors import RunFailed
+from rlinf.own_code import imported
 
 FUNCTIONS = [
-    *((entry.function, entry.options) for table in (catalog.ADVANTAGES, catalog.LOSSES) for entry in table.values()),
-    *((entry.selector, entry.selector_options) for entry in catalog.LOSSES.values() if entry.selector),
+    *((entry.function, entry.options, 1) for table in (catalog.ADVANTAGES, catalog.LOSSES) for entry in table.values()),
+    *((entry.selector, entry.selector_options, 3) for entry in catalog.LOSSES.values() if entry.selector),
 ]
 MINE = '''
 from rlinf.algorithms.objective import TokenLoss
@@ -31,14 +33,13 @@ def mine(x, *, strength=1.0, tis_cap=2.0):
 '''
 
 
-@pytest.mark.parametrize(("function", "options"), FUNCTIONS)
-def test_an_entry_lists_the_options_of_its_function(function, options):
-    assert {name if isinstance(name, str) else name.argument for name in options} == set(
-        keyword_options(imported(function))
-    )
+@pytest.mark.parametrize(("function", "options", "positional"), FUNCTIONS)
+def test_an_entry_lists_the_options_of_its_function(function, options, positional):
+    named = keyword_options(imported(function), behind=positional)
+    assert {name if isinstance(name, str) else name.argument for name in options} == set(named)
 
 
-@pytest.mark.parametrize(("function", "options"), FUNCTIONS)
+@pytest.mark.parametrize(("function", "options"), [entry[:2] for entry in FUNCTIONS])
 def test_a_function_has_the_defaults_of_the_configuration(function, options):
     parameters = inspect.signature(imported(function)).parameters
     for option in options:
@@ -174,7 +175,7 @@ def test_an_estimator_by_module_and_function(tmp_path, monkeypatch):
             "no_such_module:mine cannot be imported: ModuleNotFoundError: No module named",
         ),
         ("{loss_type: 'math:cosine'}", "math:cosine cannot be imported"),
-        ("{loss_type: 'math:pi'}", "math:pi is neither a function nor a catalog entry"),
+        ("{loss_type: 'math:pi'}", "math:pi is a float, and must be a function that is called with LossInputs"),
         (
             "{options: {strength: 1.0}}",
             "algorithm.options.strength is not read by adv_type: grpo with loss_type: actor",
@@ -186,6 +187,84 @@ def test_mistakes_are_reported_by_the_check(section, message):
     with pytest.raises(ConfigErrors) as raised:
         algorithm_of(section)
     assert message in str(raised.value)
+
+
+UNFIT = """
+from dataclasses import dataclass
+from rlinf.algorithms import AdvantageInputs, LossInputs
+
+def nothing(): ...
+def columns(rewards, mask): ...
+def misspelt(x, *, advantge_clip): ...
+def own(x, *, strength): ...
+def loss(x: LossInputs): ...
+def of_shape(shape, power): ...
+class Made:
+    def __init__(self, x): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("{adv_type: 'unfit:nothing'}", "unfit:nothing takes no positional arguments, and is called with Adva"),
+        ("{adv_type: 'unfit:columns'}", "unfit:columns requires mask, and is called with AdvantageInputs"),
+        (
+            "{loss_type: 'unfit:columns'}",
+            "Write def NAME(x: LossInputs, *, OPTION=DEFAULT), with what it needs as x.CO",
+        ),
+        ("{adv_type: 'unfit:misspelt'}", "requires advantge_clip (did you mean advantage_clip?)"),
+        ("{loss_type: 'unfit:own'}", "unfit:own requires strength, and is called with LossInputs"),
+        (
+            "{adv_type: 'unfit:loss'}",
+            "unfit:loss takes LossInputs, and is called with AdvantageInputs: it may be meant",
+        ),
+        (
+            "{adv_type: 'unfit:Made'}",
+            "unfit:Made is a class, and what is called with AdvantageInputs must be a function",
+        ),
+        ("{loss_agg_func: 'unfit:of_shape'}", "unfit:of_shape requires power, and is called with BatchShape"),
+        ("{kl_beta: 0.1, kl_penalty_type: 'unfit:nothing'}", "and is called with a tensor d = logprobs - ref_logprobs"),
+        ("{adv_type: 'unfit:colums'}", "has no attribute 'colums' (did you mean columns?)"),
+        ("{adv_type: 'unfitt:columns'}", "No module named 'unfitt' (did you mean unfit?)"),
+    ],
+)
+def test_a_function_that_cannot_be_called_as_it_will_be_is_a_mistake_of_the_configuration(
+    section, message, tmp_path, monkeypatch
+):
+    (tmp_path / "unfit.py").write_text(UNFIT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigErrors) as raised:
+        algorithm_of(section)
+    assert len(raised.value.problems) == 1
+    assert f"algorithm.{raised.value.problems[0].key.partition('.')[2]}: unfit" in str(raised.value)
+    assert message in str(raised.value)
+
+
+def test_a_function_whose_options_have_values_is_taken(tmp_path, monkeypatch):
+    (tmp_path / "unfit.py").write_text(UNFIT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert algorithm_of("{loss_type: 'unfit:own', options: {strength: 1.0}}").options == {"strength": 1.0}
+    assert algorithm_of("{kl_beta: 0.1, kl_penalty_type: 'torch:abs'}").kl_penalty_type == "torch:abs"
+
+
+def test_what_a_function_of_ones_own_must_return_is_said(tmp_path, monkeypatch):
+    code = "def bare(x): return x.rewards\ndef rows(x): return x.outcomes, x.outcomes\n"
+    code += "def pair(x): return x.rewards, x.rewards\n"
+    (tmp_path / "gives.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    columns = {"rewards": torch.ones(3), "mask": torch.ones(3, 2).bool(), "group_ids": torch.zeros(3).long()}
+    assert compute_advantages("gives:pair", **columns).returns.shape == (3, 2)
+    with pytest.raises(RunFailed, match="adv_type: gives:bare returned a Tensor, and must return Advantages"):
+        compute_advantages("gives:bare", **columns)
+    with pytest.raises(RunFailed, match=r"gives:rows returned advantages \[3\], and must return \[3, 2\]: x.per_row"):
+        compute_advantages("gives:rows", **columns)
+    (tmp_path / "gives_loss.py").write_text("def bare(x): return x.advantages")
+    one = torch.ones(1, 1)
+    columns = {"logprobs": one, "old_logprobs": one, "advantages": one, "mask": one.bool()}
+    with pytest.raises(RunFailed, match="loss_type: gives_loss:bare returned a Tensor, and must return TokenLoss"):
+        policy_loss("gives_loss:bare", **columns)
 
 
 def test_a_module_that_raises_while_it_is_imported_is_a_mistake_of_the_configuration(tmp_path, monkeypatch):

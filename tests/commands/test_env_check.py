@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -97,6 +98,13 @@ def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys:
             ["for the same seed", "draw only from self.np_random"],
         ),
         ("no_reward", {"reward": "float('nan')"}, ["Such episodes are dropped and counted as env/nan"]),
+        ("text_reward", {"reward": "'1.0'"}, ["the reward of step 1", "is a str, and must be a number"]),
+        ("none_reward", {"reward": "None"}, ["is None, and must be a number", "step must return a plain number"]),
+        (
+            "fails_reset",
+            {"observation": "{}['speed']"},
+            ["reset(seed=123) with random actions raised KeyError: 'speed'"],
+        ),
         ("array_reward", {"reward": "np.ones(1)"}, ["step must return a plain number as reward"]),
         ("gives_up", {"reward": "1.0 / (self.steps % 20 - 19)"}, ["raised ZeroDivisionError", "drop the episode"]),
     ],
@@ -133,6 +141,55 @@ def test_a_sound_one_that_its_run_does_not_fit_is_explained(
     assert words in capsys.readouterr().out
     assert code == (0 if "max_episode_steps" in words else WRONG_CONFIG)
     sys.modules.pop("fitting")
+
+
+def test_what_is_not_finite_is_not_called_random_and_raises_are_reported_once(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (own / "odd.py").write_text(written("odd", reward="float('nan')"))
+    assert checked(own, "odd:odd-v0") == WRONG_CONFIG
+    output = capsys.readouterr().out
+    assert "nan: not finite" in output
+    assert "not equivalent" not in output
+    assert "Compare with gymnasium" not in output
+    (own / "raising.py").write_text(written("raising", next_observation="1 / 0"))
+    assert checked(own, "raising:raising-v0") == WRONG_CONFIG
+    output = capsys.readouterr().out
+    assert output.count("ZeroDivisionError") == 1
+    assert re.search(r'raising\.py", line \d+, in step', output)
+    for module in ("odd", "raising"):
+        sys.modules.pop(module)
+
+
+def test_spaces_that_are_not_there_and_names_that_are_near_are_named(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "import gymnasium\nclass Walker(gymnasium.Env):\n    observation_space = gymnasium.spaces.Discrete(2)\n"
+    (own / "spaceless.py").write_text(text)
+    for env_id, words in {
+        "spaceless:Walker": "it has no action_space",
+        "spaceless:Walkr": "(did you mean spaceless:Walker?)",
+        "spaceles:Walker": "there is no module spaceles here (did you mean spaceless?)",
+    }.items():
+        assert checked(own, env_id) == WRONG_CONFIG
+        assert words in "".join(capsys.readouterr())
+    sys.modules.pop("spaceless")
+
+
+def test_a_policy_part_that_raises_is_not_blamed_on_the_environment(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (own / "parts.py").write_text(
+        "from torch import nn\n\nclass Wide(nn.Module):\n    def __init__(self, space):\n"
+        "        self.inner = nn.Linear(2, 2)\n"
+    )
+    recipe = own / "run.yaml"
+    recipe.write_text(RECIPE % "CartPole-v1")
+    assert main(["check", str(recipe), "policy.encoder=parts:Wide"]) == WRONG_CONFIG
+    output = capsys.readouterr().out
+    assert "! policy: it could not be made: AttributeError: cannot assign module before Module.__init__" in output
+    assert "parts.py" in output
+    sys.modules.pop("parts")
 
 
 def test_an_exported_policy_of_another_environment_is_explained(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

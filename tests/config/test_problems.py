@@ -112,7 +112,11 @@ WRONG = [
     (SERVER + "}\ncluster: {gpus_per_sampler: 1}", "the server has its own GPUs", "Set it to null."),
     ("rollout: {sampler: hf, vllm: {max_num_seqs: 8}}", "is not read by rollout.sampler: hf.", "sampler: vllm."),
     ("evaluation: {samples: 4}", "evaluation.samples 4 at temperature 0", "Set evaluation.temperature: 0.6"),
-    ("run: {max_steps: 0}", "is for a warm start alone, and there is none", "Write 1 or more, or set sft.steps."),
+    (
+        "run: {max_steps: 0}",
+        "0 (`rlinf sft` sets it) is for a warm start alone, and there is none",
+        "Write 1 or more, or set sft.steps.",
+    ),
     ("run: {max_steps: -1}", "run.max_steps must be at least 0, not -1.", "Write 0 or more."),
     ("learner: {optimizer: {warmup_steps: 500}}", "is more than run.max_steps 100.", "Set it to 10, for example."),
     ("cluster: {backend: local}\nlearner: {num_workers: 2}", "local runs one learner", "Use cluster.backend: ray"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from doc_blocks import DOCS, FENCE, PAGES, ROOT, blocks
 
 import rlinf
 from rlinf.algorithms import catalog
@@ -26,10 +27,6 @@ from rlinf.config.tree import Located, locate, put, read_mixture
 from rlinf.config.values import Builder
 from rlinf.report.metrics.table import METRICS
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
-PAGES = sorted(path for path in DOCS.rglob("*.md"))
-_FENCE = re.compile(r"^( *)(`{3,})(\w*)[^\n]*\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 # Sections of a file that are one mapping of a class outside of the schema.
 _FREE = (
@@ -44,18 +41,6 @@ _FREE = (
 
 def _name(path: Path) -> str:
     return path.relative_to(DOCS).as_posix()
-
-
-def blocks(path: Path, *languages: str) -> list[tuple[int, str]]:
-    """(line, text) of every fenced block in one of these languages."""
-    text = path.read_text(encoding="utf-8")
-    found = []
-    for match in _FENCE.finditer(text):
-        if match.group(3) in languages:
-            indent = match.group(1)
-            body = "\n".join(line.removeprefix(indent) for line in match.group(4).splitlines())
-            found.append((text.count("\n", 0, match.start()) + 1, body))
-    return found
 
 
 @pytest.mark.parametrize("page", ["config.md", "metrics.md", "cli.md", "api.md"])
@@ -157,7 +142,7 @@ def test_keys_in_the_text_exist(path: Path) -> None:
     sections = set(hints(Config))
     keys = [*leaves(), *FLAT]
     known = {".".join(key.split(".")[:length]) for key in keys for length in range(2, key.count(".") + 2)}
-    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
     named = {key for key in _KEY.findall(text) if key.split(".")[0] in sections and not key.startswith(_FREE)}
     assert {key for key in named if key not in known and not key.endswith(".json")} == set()
 
@@ -177,7 +162,7 @@ def _anchors(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", PAGES, ids=_name)
 def test_links_lead_somewhere(path: Path) -> None:
-    text = _FENCE.sub("", path.read_text(encoding="utf-8"))
+    text = FENCE.sub("", path.read_text(encoding="utf-8"))
     for match in _LINK.finditer(text):
         target = match.group(1) or match.group(2)
         if re.match(r"[a-z]+:", target):

@@ -136,6 +136,18 @@ def test_an_infinite_score_is_an_error() -> None:
         )
 
 
+def without_answer(question: str, steps: list[str]) -> list[float]:
+    return [0.0] * len(steps)
+
+
+class Scorer:
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def score(self, question: str, steps: list[str]) -> list[float]:
+        return [0.0] * len(steps)
+
+
 @pytest.mark.parametrize(
     ("config", "output"),
     [
@@ -144,7 +156,10 @@ def test_an_infinite_score_is_an_error() -> None:
         ({"delimeter": "x"}, "did you mean"),
         ({"scorer": "no_such_module:Scorer"}, "cannot be imported"),
         ({"scorer": f"{__name__}:Nobody"}, "cannot be imported"),
-        ({"scorer": "math:pi"}, "neither a function"),
+        ({"scorer": "math:pi"}, "math:pi is a float, and must be a function that is called with question="),
+        ({"scorer": f"{__name__}:without_answer"}, "without_answer has no parameter answer and correct, and is called"),
+        ({"scorer": f"{__name__}:Scorer", "options": {"pth": 1}}, r"requires path \(did you mean pth\?\)"),
+        ({"scorer": f"{__name__}:Scorer", "options": {"path": "x"}}, r"Scorer\.score takes no positional|has no param"),
         ({"scorer": f"{__name__}:endless", "options": {"a": 1}}, "for a scorer that is a class"),
         ({"scorer": f"{__name__}:endless", "right": 2.0}, "steps.right is not read"),
         ({"options": {"a": 1}}, "steps.options is not read"),

@@ -31,7 +31,6 @@ def score(name: str, row: dict[str, Any] | None = None, timeout_s: float = 60.0)
         ("imaginary", "must return a number, got 1j"),
         ("recursion", "raised RecursionError"),
         ("memory", "raised MemoryError"),
-        ("wrong_signature", "raised TypeError: wrong_signature"),
         ("leaves", "raised SystemExit: 3"),
         ("vanishes", "ended its process"),
     ],
@@ -80,7 +79,15 @@ def test_a_reward_gets_a_copy_of_the_row() -> None:
     ("reward", "words"),
     [
         ({"custom": {"fault_rewards:raisez": 1}}, "has no function 'raisez': .*did you mean 'raises'"),
-        ({"custom": {"fault_rewards:not_callable": 1}}, "is no function but int"),
+        ({"custom": {"fault_rewards:not_callable": 1}}, "fault_rewards:not_callable is an int, and must be a function"),
+        (
+            {"custom": {"fault_rewards:wrong_signature": 1}},
+            "has no parameter prompt, response, answer and row and requires text, and is called with prompt=",
+        ),
+        (
+            {"custom": {"fault_rewards:Rewarder": 1}},
+            "fault_rewards:Rewarder is a class, and what is called with prompt=",
+        ),
         ({"custom": {"no_such_module_at_all:f": 1}}, "cannot import"),
         ({"custom": {"raises": 1}}, "module:function"),
         ({"corectness": 1}, "did you mean 'correctness'"),

@@ -19,6 +19,7 @@ from rlinf.config import Config, load_mapping
 from rlinf.stopping import Stopped, as_interrupts, held, stop_signals
 from rlinf.train import run
 from rlinf.train.loop import Trainer
+from rlinf.train.run import unsaved
 from rlinf.train.run_state import RunState
 
 TEXT: dict[str, Any] = {"run": {"max_steps": 3}, "checkpoint": {"every": 100}, "evaluation": {"every": 1}}
@@ -102,6 +103,11 @@ def test_the_command_line_says_it_in_one_sentence(
         capfd.readouterr().err.strip()
         == "Stopped by SIGTERM; the same command continues from the end of the warm start."
     )
+
+
+def test_an_evaluation_that_is_stopped_says_that_nothing_is_saved() -> None:
+    with pytest.raises(Stopped, match=r"^Interrupted; nothing of this evaluation is saved, and the same"), unsaved():
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_a_signal_waits_for_the_end_of_a_held_section_and_the_second_does_not() -> None:

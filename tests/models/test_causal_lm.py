@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from language_models import VOCABULARY, conversation, tiny
 
 from rlinf.models import packed_attention, token_scores
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.models.loading import PolicyError, add_lora
+from rlinf.models.loading import PolicyError, add_lora, load_causal_lm
 from rlinf.models.packing import pack
 from rlinf.types import SamplingParams
 
@@ -202,3 +203,14 @@ def test_the_exported_folder_loads_as_a_causal_language_model(tmp_path: Any) -> 
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
     for (name, saved), (_, again) in zip(policy.model.named_parameters(), loaded.named_parameters(), strict=True):
         assert torch.equal(saved, again), name
+
+
+def test_saving_and_loading_show_no_progress_bars(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A run shows its own progress; the bars of transformers come back for whoever uses it beside a run."""
+    from transformers.utils import logging
+
+    CausalLMPolicy(tiny("qwen2"), sampling=SAMPLING).save_pretrained(str(tmp_path))
+    load_causal_lm(str(tmp_path))
+    assert capfd.readouterr().err == ""
+    list(logging.tqdm([1], desc="their own"))
+    assert "their own" in capfd.readouterr().err

@@ -69,6 +69,17 @@ def test_an_encoder_of_ones_own_serves_off_policy_algorithms_too(tmp_path):
     ("setting", "message"),
     [
         (["policy.encoder=mine:Fourier"], "policy.encoder: mine:Fourier cannot be imported"),
+        (["policy.encoder=mine:FourierFeature"], r"did you mean FourierFeatures\?"),
+        (
+            ["policy.encoder=math:sqrt"],
+            "policy.encoder: math:sqrt is a builtin_function_or_method, and must be a class",
+        ),
+        (
+            ["policy.distribution=mine:FourierFeatures"],
+            "takes 1 positional argument, and is called with the number of f",
+        ),
+        (["policy.name=torch.nn:Bilinear"], "requires out_features, and is called with the observation space"),
+        (["policy.name=mine:LaplaceHead"], "mine:LaplaceHead lacks costs, .* which every policy of a simulator has"),
         (["policy.name=actor_citric"], "Did you mean actor_critic?"),
         (
             [PARTS[0], "policy.encoder_options={feature: 8}"],

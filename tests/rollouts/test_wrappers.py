@@ -82,9 +82,13 @@ def test_wrappers_take_arguments():
     rescaled = {"RescaleAction": {"min_action": -1.0, "max_action": 1.0}}
     env = make_env(EnvConfig("Pendulum-v1", wrappers=[rescaled, "FlattenObservation"], max_episode_steps=9))
     assert env.action_space == spaces.Box(-1.0, 1.0, (1,), np.float32)
-    with pytest.raises(EnvArgumentsError, match="missing 2 required positional arguments"):
+    with pytest.raises(EnvArgumentsError, match="RescaleAction requires min_action and max_action, and is c"):
         make_env(EnvConfig("Pendulum-v1", wrappers=["RescaleAction"]))
-    with pytest.raises(EnvArgumentsError, match=r"env\.kwargs do not fit"):
+    with pytest.raises(EnvArgumentsError, match=r"requires min_action \(did you mean min_acton\?\) and max_action"):
+        make_env(EnvConfig("Pendulum-v1", wrappers=[{"RescaleAction": {"min_acton": -1.0}}]))
+    with pytest.raises(EnvNotFoundError, match=r"did you mean RescaleAction\?"):
+        make_env(EnvConfig("Pendulum-v1", wrappers=["RescaleActions"]))
+    with pytest.raises(EnvArgumentsError, match=r"env\.kwargs do not fit .*: it takes no gravty; it takes"):
         make_env(EnvConfig("Pendulum-v1", {"gravty": 3}))
 
 

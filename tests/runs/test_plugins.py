@@ -120,6 +120,11 @@ def test_list_shows_where_a_choice_comes_from(package: Path, capsys: pytest.Capt
             {"rollout": {"sampler": "my_samplers:small_batches", "sampler_options": {"size": "four"}}},
             "rollout.sampler_options.size must be a whole number, not 'four'",
         ),
+        (
+            {"rollout": {"sampler": "my_plugin:brevity"}},
+            "my_plugin:brevity takes no positional arguments, and is called with the rollout section, a SamplerSpec",
+        ),
+        ({"logging": {"sinks": {"my_trackers:Line": {}}}}, r"has no attribute 'Line' \(did you mean Lines\?\)"),
         ({"rollout": {"sampler_options": {"size": 4}}}, "sampler_options is not read by rollout.sampler: hf"),
         ({"logging": {"sinks": {"my_trackers:Lines": {"metrik": "x"}}}}, "metrik is no option of my_trackers:Lines"),
         ({"logging": {"sinks": {"Lines": {}}}}, "Lines does not exist; there is module:name of your own"),

@@ -20,7 +20,7 @@ from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
 from rlinf_envs.math.pool import EXTRACTIONS, Extraction, VerifierPool
 from rlinf_envs.math.rows import Fields, merged, tasks_of
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import in_split
+from rlinf_envs.splits import in_split, none_left
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
@@ -125,7 +125,9 @@ class MathEnv(TextTaskEnv):
                 task for task in tasks if in_split(task.question, "eval" if split == "eval" else "train", eval_fraction)
             ]
         if not tasks:
-            raise DatasetError(f"{path}: no rows (split {split!r}, {len(self.complaints)} broken rows left out)")
+            share = eval_fraction if selection.by_hash else None
+            left_out = len(self.complaints)
+            raise DatasetError(none_left(path, split, rows=len(rows.tasks), left_out=left_out, eval_fraction=share))
         self.pool = VerifierPool(workers=verify_workers, timeout_s=verify_timeout)
         super().__init__(
             num_envs,

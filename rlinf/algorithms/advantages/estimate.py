@@ -28,7 +28,9 @@ from rlinf.algorithms.statistics import (
     whiten,
 )
 from rlinf.config.schema.algorithm import AlgorithmConfig
+from rlinf.errors import RunFailed
 from rlinf.estimation import Moments, Peers, WholeBatch
+from rlinf.own_code import returned
 
 
 class Advantages(NamedTuple):
@@ -269,12 +271,24 @@ def _estimated(
     )
     if known:
         return Advantages(position_rewards, position_rewards), inputs
-    found = Advantages(*catalog.estimator(algorithm.adv_type).bind(algorithm)(inputs))
+    estimator = catalog.estimator(algorithm.adv_type).bind(algorithm)
+    found = _returned(estimator(inputs), mask.shape, f"adv_type: {algorithm.adv_type}")
     kl_after = _kl_after_norm(algorithm)
     if kl_after or clips_after_norm(algorithm):
         advantages = _after_norm(found.advantages, mask, algorithm, kl if kl_after else None)
         found = Advantages(advantages, advantages)
     return found, inputs
+
+
+def _returned(made: object, shape: torch.Size, called: str) -> Advantages:
+    """The result of an estimator, which may be one of a user's own; RunFailed where it is not two columns [B, T]."""
+    pair = isinstance(made, tuple) and len(made) == len(Advantages._fields)
+    found = Advantages(*made) if pair and isinstance(made, tuple) else returned(made, Advantages, called)
+    for name, column in found._asdict().items():
+        if column.shape != shape:
+            given, wanted = list(column.shape), list(shape)
+            raise RunFailed(f"{called} returned {name} {given}, and must return {wanted}: x.per_row makes it of [B]")
+    return found
 
 
 def tokens_are_read_after(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlinf.algorithms import catalog
+from rlinf.algorithms.entries import OWN_ARGUMENTS, own_misfit
 from rlinf.config.context import Context
 from rlinf.config.facts import collects_episodes, compares_groups, is_off_policy, is_text
 from rlinf.config.names import hints, nearest
 from rlinf.config.plugins import plugins
 from rlinf.config.schema import AlgorithmConfig, Config
+from rlinf.own_code import MODULE_PLACE
 
 # Read by the loop, whatever the functions are.
 _LOOP = {
@@ -71,14 +73,21 @@ def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], 
         hint = f"Did you mean {close[0]}?" if close else f"`rlinf list {listing}` explains each."
         message = f"algorithm.{key}: {name} does not exist; there are {', '.join([*table, *brought])}."
         if ":" in name:
-            message, hint = (
-                f"algorithm.{key}: {error}.",
-                "The module must be on PYTHONPATH, or lie where the run is started.",
-            )
+            message, hint = f"algorithm.{key}: {error}.", _own_hint(key, str(error))
         context.error(f"algorithm.{key}", message, hint)
         context.broken.add(f"algorithm.{key}")
         return False
     return True
+
+
+def _own_hint(key: str, message: str) -> str:
+    """The form that a function of somebody's own has, or the place of its module."""
+    if "cannot be imported" in message:
+        return MODULE_PLACE
+    given = OWN_ARGUMENTS[key]
+    if key in ("loss_agg_func", "kl_penalty_type"):
+        return f"It has one argument, {given}, and no options."
+    return f"Write def NAME(x: {given}, *, OPTION=DEFAULT), with what it needs as x.COLUMN."
 
 
 def _check_groups(context: Context) -> None:
@@ -92,7 +101,9 @@ def _check_groups(context: Context) -> None:
 def _check_readers(context: Context) -> None:
     algorithm = context.config.algorithm
     read = _options_read(context.config)
-    chosen = f"adv_type: {algorithm.adv_type} with loss_type: {algorithm.loss_type}"
+    chosen = f"loss_type: {algorithm.loss_type}"
+    if not is_off_policy(context.config):
+        chosen = f"adv_type: {algorithm.adv_type} with {chosen}"
     for name in hints(AlgorithmConfig):
         if name in read:
             continue
@@ -122,8 +133,18 @@ def _options_read(config: Config) -> set[str]:
 
 
 def _check_own_options(context: Context) -> None:
-    """``algorithm.options`` holds what the chosen functions read and what is no key of the section."""
+    """``algorithm.options`` holds what the chosen functions require or read, and what is no key of the section."""
     algorithm = context.config.algorithm
+    for key, table, _ in _tables():
+        name = getattr(algorithm, key)
+        if ":" not in name:
+            continue
+        entry = catalog.choose(key, name, table)
+        groups = [option.argument for option in entry.options if not isinstance(option, str)]
+        misfit = own_misfit(entry, key, (*hints(AlgorithmConfig), *algorithm.options, *groups))
+        if misfit:
+            fix = f"{_own_hint(key, misfit)} Options are keys of algorithm, or are set in algorithm.options."
+            context.error(f"algorithm.{key}", f"algorithm.{key}: {name} {misfit}.", fix)
     read = () if is_off_policy(context.config) else _options_read(context.config)
     reads = ("algorithm.adv_type", "algorithm.loss_type")
     for name in algorithm.options:

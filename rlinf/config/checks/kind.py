@@ -10,6 +10,7 @@ from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
 from rlinf.config.facts import AGENT, VERIFIERS, is_text, trains_on_files_alone
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
+from rlinf.own_code import nearest_module
 
 _TEXT = (
     "algorithm.max_len_mask",
@@ -187,7 +188,7 @@ def _check_module(context: Context) -> None:
     if not colon or foreign or not top.isidentifier():
         return
     if not installed(top) and not Path(f"{top}.py").exists() and not Path(top).is_dir():
-        message = f"env.id: there is no module {top} here."
+        message = f"env.id: there is no module {top} here{nearest_module(top)}."
         extra = simulator_extra(env.id)
         fix = "Install what brings it, or write rlinf_envs:rlinf/ReasoningGym-v0 for an environment of ours."
         if extra is not None:

@@ -7,7 +7,6 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from rlinf.algorithms.entries import imported
 from rlinf.config.context import Context
 from rlinf.config.facts import is_text
 from rlinf.config.names import nearest
@@ -15,17 +14,23 @@ from rlinf.config.plugins import OWN_DISTRIBUTIONS, OWN_ENCODERS, OWN_POLICIES, 
 from rlinf.config.problems import Origin
 from rlinf.config.tree import locate
 from rlinf.config.values import Builder, Mismatch
+from rlinf.own_code import MODULE_PLACE, Call, imported, own_parameters
 
 _GIVEN_BY_THE_RUN = ("num_action_chunks",)
-_HANDED = 2
-"""Positional arguments that the run itself gives to a sampler or a tracker."""
+_CALLS: Mapping[str, Call] = {
+    "rollout.sampler": Call(("the rollout section", "a SamplerSpec"), makes=True),
+    "logging.sinks": Call(("the run directory", "the configuration"), makes=True),
+    "policy.name": Call(("the observation space", "the action space"), makes=True),
+    "policy.encoder": Call(("the observation space",), makes=True),
+    "policy.distribution": Call(("the number of features", "the action space"), makes=True),
+}
+"""What the run itself gives to a function or class of the user's own; options are given by name."""
 OURS: Mapping[str, Sequence[str]] = {
     "policy.name": OWN_POLICIES,
     "policy.encoder": OWN_ENCODERS,
     "policy.distribution": OWN_DISTRIBUTIONS,
 }
 """Keys of a simulator's policy that take a name of ours or `module:Class`."""
-_WHERE = "The module must be on PYTHONPATH, or lie where the run is started."
 
 
 def check_own_policy(context: Context) -> None:
@@ -45,8 +50,7 @@ def check_own_policy(context: Context) -> None:
         if name not in OURS[key]:
             close = nearest(name, OURS[key])
             message = f"{key} must be one of {', '.join(OURS[key])}, or module:Class of your own, not {name}."
-            context.error(key, message, f"Did you mean {close[0]}?" if close else f"For example: {OURS[key][1]}.")
-            context.broken.add(key)
+            _refuse(context, key, message, f"Did you mean {close[0]}?" if close else f"For example: {OURS[key][1]}.")
 
 
 def check_own_functions(context: Context) -> None:
@@ -75,8 +79,7 @@ def _unknown(context: Context, key: str, name: str, known: Collection[str]) -> N
     close = nearest(name, known)
     listed = f"there are {', '.join(known)}, and " if known else "there is "
     message = f"{key}: {name} does not exist; {listed}module:name of your own."
-    context.error(key, message, f"Did you mean {close[0]}?" if close else _WHERE)
-    context.broken.add(key)
+    _refuse(context, key, message, f"Did you mean {close[0]}?" if close else MODULE_PLACE)
 
 
 def _check_class(context: Context, key: str, name: str, section: str, options: Mapping[str, object]) -> None:
@@ -85,10 +88,17 @@ def _check_class(context: Context, key: str, name: str, section: str, options: M
     try:
         kind: Any = own_class(key, name)
     except OwnClassError as error:
-        context.error(key, f"{str(error).partition('. ')[0]}.", _WHERE)
-        context.broken.add(key)
+        _refuse(context, key, f"{str(error).removesuffix(MODULE_PLACE).strip('. ')}.", MODULE_PLACE)
         return
     known = own_options(kind)
+    misfit = _CALLS[key].misfit(kind, known)
+    if misfit:
+        _refuse(context, key, f"{key}: {name} {misfit}.", f"Options stand behind `*`, and are set in {section}.")
+        return
+    lacks = _lacking_methods(kind) if key == "policy.name" else []
+    if lacks:
+        message = f"{key}: {name} lacks {', '.join(lacks)}, which every policy of a simulator has."
+        _refuse(context, key, message, "rlinf.interfaces.ActingPolicy says what each is for.")
     if key == "policy.name" and context.config.env.num_action_chunks > 1 and "num_action_chunks" not in known:
         message = f"env.num_action_chunks: {name} takes no option num_action_chunks: it decides on single actions."
         context.error("env.num_action_chunks", message, "Set it to 1.", reads=(key,))
@@ -96,17 +106,37 @@ def _check_class(context: Context, key: str, name: str, section: str, options: M
     _check_options(context, key, name, section, options, asked, kind.__init__)
 
 
+def _refuse(context: Context, key: str, message: str, fix: str) -> None:
+    context.error(key, message, fix)
+    context.broken.add(key)
+
+
+def _lacking_methods(kind: type) -> list[str]:
+    """The methods of a simulator's policy that a class does not have."""
+    from rlinf.interfaces import ActingPolicy
+
+    methods = {
+        name
+        for protocol in ActingPolicy.__mro__
+        for name, method in vars(protocol).items()
+        if inspect.isroutine(method)
+    }
+    return sorted(name for name in methods if not name.startswith("_") and not hasattr(kind, name))
+
+
 def _check_function(context: Context, key: str, name: str, section: str, options: Mapping[str, object]) -> None:
     try:
         made = imported(name)
-        signature = inspect.signature(made)
-        signature.bind_partial(*[None] * _HANDED)
-    except (ValueError, TypeError) as error:
-        context.error(key, f"{key}: {error}.", _WHERE)
-        context.broken.add(key)
+    except ValueError as error:
+        _refuse(context, key, f"{key}: {error}.", MODULE_PLACE)
         return
-    asked = list(signature.parameters.values())[_HANDED:]
-    _check_options(context, key, name, section, options, asked, made.__init__ if inspect.isclass(made) else made)
+    handed = _CALLS[key]
+    parameters = own_parameters(made, behind=len(handed.places))
+    misfit = handed.misfit(made, [parameter.name for parameter in parameters])
+    if misfit:
+        _refuse(context, key, f"{key}: {name} {misfit}.", "Options follow these, and are given by name.")
+        return
+    _check_options(context, key, name, section, options, parameters, made.__init__ if inspect.isclass(made) else made)
 
 
 def _check_options(

@@ -27,7 +27,7 @@ def check_schedule(context: Context) -> None:
         message = "sft.epochs counts passes over sft.data, and there is none."
         context.error("sft.epochs", message, "Set sft.steps instead, or sft.data.", reads=("sft.data",))
     if not warm and not steps:
-        message = "run.max_steps 0 is for a warm start alone, and there is none."
+        message = "run.max_steps 0 (`rlinf sft` sets it) is for a warm start alone, and there is none."
         context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.", reads=("sft.steps",))
     for name in ("eval_data", "eval_fraction", "max_tokens") if sft.data is None else ("max_tasks",):
         why = "is not read without sft.data." if sft.data is None else "is not read with sft.data."

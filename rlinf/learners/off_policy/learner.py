@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.entries import imported
 from rlinf.batch_share import BatchShare, DataPlace, complete
 from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
@@ -25,6 +24,7 @@ from rlinf.learners.off_policy.sequences import SequenceSampler
 from rlinf.learners.stored_policy import require_same_weights, shapes
 from rlinf.models.off_policy.networks import OffPolicyNetworks
 from rlinf.models.off_policy.recurrent_soft import RecurrentSoftActorCritic
+from rlinf.own_code import imported
 from rlinf.streams import torch_generator
 from rlinf.types import Batch, Metrics, ObservationInputs, PolicyOutput, WeightForm, WeightUpdate
 

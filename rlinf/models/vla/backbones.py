@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
+from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.vla.options import PatchInit, Stem
 from rlinf.models.vla.stem import ConvolutionalStem
 
@@ -106,7 +107,8 @@ def load_tower(path: str, config: Any) -> Any:
     from transformers import AutoModel
 
     try:
-        tower, info = AutoModel.from_pretrained(path, config=config, dtype=torch.float32, output_loading_info=True)
+        with without_progress_bars():
+            tower, info = AutoModel.from_pretrained(path, config=config, dtype=torch.float32, output_loading_info=True)
     except Exception as error:
         raise PolicyError(f"no {config.model_type} could be loaded from {path!r}: {error}") from error
     if info["missing_keys"]:

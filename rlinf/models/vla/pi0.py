@@ -21,6 +21,7 @@ from torch.nn import functional
 from rlinf.granularity import Granularity, Levels
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.loading import PolicyError
+from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.vla.deciding import VisionLanguageAction
 from rlinf.models.vla.flow import Bounds, FlowChain
 from rlinf.models.vla.instructions import Instructions
@@ -242,7 +243,10 @@ def load_pi0(path: str) -> Any:
     from transformers import PI0ForConditionalGeneration
 
     try:
-        loaded: Any = PI0ForConditionalGeneration.from_pretrained(path, dtype=torch.float32, output_loading_info=True)
+        with without_progress_bars():
+            loaded: Any = PI0ForConditionalGeneration.from_pretrained(
+                path, dtype=torch.float32, output_loading_info=True
+            )
     except Exception as error:
         raise PolicyError(f"no PI0 could be loaded from {path!r}: {error}") from error
     model, info = loaded

@@ -14,7 +14,6 @@ It may be a coroutine function, and may return a mapping with ``reward`` and wha
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +24,7 @@ import numpy as np
 
 from rlinf.config.facts import AGENT
 from rlinf.errors import UserError
+from rlinf.own_code import Call, imported
 
 _PROMPTS = ("prompt", "question", "instruction")
 
@@ -65,9 +65,10 @@ class AgentEnv(TaskRows):
         Raises:
             UserError: there is no such function, or there are no tasks.
         """
-        self._agent = _function(env_id.removeprefix(AGENT), "env.id")
-        super().__init__(_tasks(tasks))
         self._options = dict(options or {})
+        call = Call(("a task",), ("base_url", "api_key", "model", *self._options))
+        self._agent = _function(env_id.removeprefix(AGENT), "env.id", call)
+        super().__init__(_tasks(tasks))
 
     def prompt(self, task_id: int) -> str:
         """The task, for people."""
@@ -106,14 +107,16 @@ async def _awaited(outcome: Any) -> Any:
     return await outcome
 
 
-def _function(name: str, key: str) -> Callable[..., Any]:
-    module, colon, function = name.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), function) if colon else None
-    except Exception as error:  # the module may be a user's, and raise what it likes
-        raise UserError(f"{key}: {name} can't be imported: {type(error).__name__}: {error}") from error
-    if not callable(found):
+def _function(name: str, key: str, call: Call) -> Callable[..., Any]:
+    if ":" not in name:
         raise UserError(f"{key}: {name!r} names no function: write module:function")
+    try:
+        found: Callable[..., Any] = imported(name)
+    except ValueError as error:
+        raise UserError(f"{key}: {error}") from error
+    misfit = call.misfit(found)
+    if misfit:
+        raise UserError(f"{key}: {name} {misfit}")
     return found
 
 
@@ -125,7 +128,7 @@ def _tasks(source: str) -> list[Mapping[str, Any]]:
         except (OSError, ValueError) as error:
             raise UserError(f"env.kwargs.tasks: {source}: {error}") from error
     else:
-        tasks = list(_function(source, "env.kwargs.tasks")())
+        tasks = list(_function(source, "env.kwargs.tasks", Call())())
     if not tasks or not all(isinstance(task, Mapping) for task in tasks):
         raise UserError(f"env.kwargs.tasks: {source} must give mappings, one for each task, and at least one")
     return tasks

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +13,15 @@ import numpy as np
 from gymnasium import spaces, wrappers
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
+from rlinf.own_code import kind_of
+from rlinf.rollouts.env_errors import account_of
+
 _SEEDS = (123, 124)
 """Of the episodes with random actions."""
 _STEPS = 60
 """Of each."""
+_SPACES = ("observation_space", "action_space")
+_NOT_FINITE, _UNEQUAL = "not finite", "are not equivalent for the same seed"
 
 
 @dataclass(frozen=True)
@@ -34,15 +41,26 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
     """Everything that is found; closes ``env``."""
     while isinstance(env, _ADDED_BY_MAKE):
         env = env.env
+    lacks = [name for name in _SPACES if not isinstance(getattr(env, name, None), spaces.Space)]
+    if lacks:
+        env.close()
+        return [Remark(f"it has no {' and no '.join(lacks)}", True)]
     found: list[Remark] = []
+    raised: list[Remark] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             check_env(env, skip_render_check=True, skip_close_check=True)
-        except Exception as error:
+        except AssertionError as error:
             found.append(Remark(str(error) or type(error).__name__, True))
+        except Exception as error:
+            raised.append(Remark(f"a call of gymnasium's checker raised {account_of(error)}", True))
     # The checker looks at a few resets and steps, and stops at what it finds first; training meets the rest.
-    found += _walk(env)
+    walked = _walk(env)
+    if any(_NOT_FINITE in remark.message for remark in walked):
+        # NaN differs from itself: two equal episodes look as if they were not.
+        found = [remark for remark in found if _UNEQUAL not in remark.message]
+    found += walked or raised
     env.close()
     said = [str(warning.message) for warning in caught]
     found += [Remark(text, False) for text in said if "WARN:" in text and _ABOUT_WRAPPERS not in text]
@@ -59,9 +77,8 @@ def _walk(env: gymnasium.Env) -> list[Remark]:
         trajectory: list[Any] = []
         try:
             _random_trajectory(env, trajectory, found)
-        except Exception as error:
-            text = f"step {len(trajectory)} with random actions raised {type(error).__name__}: {error}"
-            return [*found, Remark(text, True)]
+        except _RaisedError as error:
+            return [*found, Remark(str(error), True)]
         trajectories.append(trajectory)
         if found:
             return found
@@ -81,19 +98,45 @@ def _walk(env: gymnasium.Env) -> list[Remark]:
 def _random_trajectory(env: gymnasium.Env, trajectory: list[Any], found: list[Remark]) -> None:
     """Appends (observation, reward, terminated, truncated) of every step, and remarks; stops at the first of these."""
     for seed in _SEEDS:
-        observation, _ = env.reset(seed=seed)
+        with _naming(f"reset({seed=})"):
+            observation, _ = env.reset(seed=seed)
         trajectory.append((_copied(observation), 0.0, False, False))
         _check_observation(env, observation, f"reset({seed=})", found)
         for step in range(1, _STEPS + 1):
             if found:
                 return
-            observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
-            trajectory.append((_copied(observation), float(reward), bool(terminated), bool(truncated)))
-            _check_observation(env, observation, f"step {step} after reset({seed=})", found)
-            if not np.isfinite(float(reward)):
-                found.append(Remark(f"the reward of step {step} after reset({seed=}) is {reward}", True))
+            when = f"step {step} after reset({seed=})"
+            with _naming(when):
+                observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            number = _number(reward)
+            trajectory.append((_copied(observation), number, bool(terminated), bool(truncated)))
+            _check_observation(env, observation, when, found)
+            if number is None:
+                found.append(Remark(f"the reward of {when} is {kind_of(reward)}, and must be a number", True))
+            elif not np.isfinite(number):
+                found.append(Remark(f"the reward of {when} is {number}: {_NOT_FINITE}", True))
             if terminated or truncated:
                 break
+
+
+class _RaisedError(Exception):
+    """A call of the environment raised; the message says which, what, and where in its own code."""
+
+
+@contextmanager
+def _naming(call: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _RaisedError(f"{call} with random actions raised {account_of(error)}") from error
+
+
+def _number(reward: Any) -> float | None:
+    """None for what is no number, a text that reads like one included."""
+    try:
+        return None if isinstance(reward, str | bytes) else float(reward)
+    except (TypeError, ValueError):
+        return None
 
 
 def _check_observation(env: gymnasium.Env, observation: Any, when: str, found: list[Remark]) -> None:

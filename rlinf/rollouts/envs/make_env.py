@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -14,6 +16,7 @@ from gymnasium.vector import VectorEnv
 
 from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
+from rlinf.own_code import Call, did_you_mean, imported, nearest_name, own_parameters
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.envs.arrays import host_array, like_observations
@@ -67,18 +70,17 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
             )
     except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
         raise EnvNotFoundError(
-            f"env.id {options.id!r} is not registered ({error}). If a package registers it, name the package: "
-            "'package:Id'; simulators of this project are 'rlinf_envs:rlinf/...'"
+            f"env.id {options.id!r} is not registered{_meant(options.id)}: {error} If a package registers it, name the "
+            "package: 'package:Id'; simulators of this project are 'rlinf_envs:rlinf/...'"
         ) from error
     except ModuleNotFoundError as error:
-        raise EnvNotFoundError(
-            f"env.id {options.id!r} needs the module {error.name!r}, which is not installed"
-        ) from error
+        raise _not_installed(options.id, error) from error
     except TypeError as error:
         # Gymnasium says so of every TypeError in a constructor; only a call that did not fit is the configuration's.
         if "argument" not in str(error):
             raise _not_constructed(options, error) from error
-        raise EnvArgumentsError(f"env.kwargs do not fit the constructor of env.id {options.id!r}: {error}") from error
+        words = _refused_argument(options.id, str(error))
+        raise EnvArgumentsError(f"env.kwargs do not fit the constructor of env.id {options.id!r}: {words}") from error
     except (UserError, DeadlineExceededError):
         raise
     except (Exception, SystemExit) as error:
@@ -101,22 +103,24 @@ def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructio
 def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
     name, arguments = (wrapper, {}) if isinstance(wrapper, str) else next(iter(wrapper.items()))
     make = wrapper_class(name)
-    try:
-        wrapped: gymnasium.Env = make(env, **arguments)
-    except TypeError as error:
-        example = f"{{{name}: {{ARGUMENT: VALUE}}}}"
-        raise EnvArgumentsError(f"env.wrappers: {error}. Arguments are given so: {example}") from error
-    return wrapped
+    problem = Call(("the environment",), tuple(arguments), makes=True).misfit(make)
+    if not problem:
+        try:
+            wrapped: gymnasium.Env = make(env, **arguments)
+            return wrapped
+        except TypeError as error:
+            problem = str(error)
+    example = f"{{{name}: {{ARGUMENT: VALUE}}}}"
+    raise EnvArgumentsError(f"env.wrappers: {name} {problem}. Arguments are given so: {example}")
 
 
 def wrapper_class(name: str) -> Any:
     """A wrapper of gymnasium by its name (`FlattenObservation`), or any by `module:Class`."""
-    module_name, _, attribute = name.rpartition(":")
     try:
-        return getattr(importlib.import_module(module_name or "gymnasium.wrappers"), attribute)
-    except (ImportError, AttributeError) as error:
+        return imported(name if ":" in name else f"gymnasium.wrappers:{name}")
+    except ValueError as error:
         raise EnvNotFoundError(
-            f"env.wrappers: {name!r} is neither a wrapper in gymnasium.wrappers nor a 'module:Class' ({error})"
+            f"env.wrappers: {name!r} is neither a wrapper in gymnasium.wrappers nor a 'module:Class': {error}"
         ) from error
 
 
@@ -146,7 +150,35 @@ def _import_module_of(env_id: str) -> None:
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise EnvNotFoundError(f"env.id {env_id!r} needs the module {error.name!r}, which is not installed") from error
+        raise _not_installed(env_id, error) from error
+
+
+def _not_installed(env_id: str, error: ModuleNotFoundError) -> EnvNotFoundError:
+    meant = nearest_name(error)
+    return EnvNotFoundError(f"env.id {env_id!r} needs the module {error.name!r}, which is not installed{meant}")
+
+
+def _meant(env_id: str) -> str:
+    """The registered id, or the class of the module, that looks most like ``env_id``."""
+    module, colon, name = env_id.rpartition(":")
+    if not colon and Path(f"{env_id.partition('.')[0]}.py").exists():
+        module, _, name = env_id.partition(".")  # a class as Python writes it, or a module alone
+    if not module:
+        return did_you_mean(name, gymnasium.registry)
+    classes = [own for own, found in vars(importlib.import_module(module)).items() if _is_single(found)]
+    known = [*classes, *gymnasium.registry] if colon else classes
+    return did_you_mean(name or next(iter(classes), ""), known, before=f"{module}:")
+
+
+def _refused_argument(env_id: str, error: str) -> str:
+    """Python's words of an argument that a constructor does not take, or ours with the nearest that it takes."""
+    refused = re.search(r"unexpected keyword argument '(\w+)'", error)
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2])
+    made = spec.entry_point if spec is not None else _own(env_id)
+    if refused is None or made is None:
+        return error
+    known = [one.name for one in own_parameters(imported(made) if isinstance(made, str) else made, behind=0)]
+    return f"it takes no {refused[1]}{did_you_mean(refused[1], known)}; it takes {', '.join(known) or 'none'}"
 
 
 def make_native_env(options: EnvConfig, num_envs: int) -> Any:

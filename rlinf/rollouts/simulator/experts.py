@@ -6,7 +6,6 @@ observations to actions. So it may look at anything in the environment, and keep
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from rlinf.config.schema import EnvConfig
 from rlinf.errors import UserError
+from rlinf.own_code import Call, imported
 from rlinf.rollouts.envs.make_env import DRAWS, may_skip_pictures
 
 Act = Callable[[Any], Any]
@@ -76,13 +76,13 @@ def _own(expert_action: Callable[[], Any]) -> Act:
 
 
 def _named(name: str) -> MakeExpert:
-    module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise NoDemonstrationsError(f"there is no demonstrator {name!r} (module:name): {error}") from error
-    if not callable(found):
-        raise NoDemonstrationsError(f"the demonstrator {name!r} is no function of an environment")
+        found = imported(name)
+    except ValueError as error:
+        raise NoDemonstrationsError(f"there is no demonstrator {name!r} (sft.expert: module:name): {error}") from error
+    misfit = Call(("the environment",), makes=True).misfit(found)
+    if misfit:
+        raise NoDemonstrationsError(f"sft.expert: {name} {misfit}: it returns what maps observations to actions")
     made: MakeExpert = found
     return made
 

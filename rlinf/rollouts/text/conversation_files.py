@@ -11,12 +11,14 @@ from typing import Any
 
 from rlinf.errors import UserError
 from rlinf.json_text import parse_json
+from rlinf.own_code import did_you_mean, kind_of
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 MESSAGES = ("messages", "conversations")
 PROMPTS = ("prompt", "question", "instruction", "problem", "input")
 RESPONSES = ("response", "completion", "output", "answer")
 CHOSEN, REJECTED = "chosen", "rejected"
+_ASSISTANT = "assistant"
 # ShareGPT's words for the roles that chat templates know.
 _ROLES = {"human": "user", "gpt": "assistant", "bot": "assistant"}
 
@@ -125,6 +127,8 @@ def _rows(path: Path) -> Iterator[tuple[str, object]]:
         for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
             if line.strip():
                 yield f"{path}:{number}", _parsed(line, f"{path}:{number}")
+    elif path.is_file():
+        raise UserError(f"{path}: {path.suffix or 'a file without suffix'} is not read; write {' or '.join(SUFFIXES)}")
     else:
         raise UserError(f"{path}: there is no such file or folder of {', '.join(SUFFIXES)} files")
 
@@ -150,7 +154,10 @@ def _conversation(place: str, row: object) -> Conversation:
         )
         messages = [*asked, *has_success]
     if not any(message.imitated for message in messages):
-        raise ConversationError(f"{place}: there is no answer of the assistant to imitate")
+        roles = [f"{role}{did_you_mean(role, (_ASSISTANT,))}" for role in dict.fromkeys(one.role for one in messages)]
+        raise ConversationError(
+            f"{place}: there is no answer of the assistant to imitate: the messages are of {', '.join(roles)}"
+        )
     if messages[0].role == "assistant":
         raise ConversationError(f"{place}: the assistant speaks first: there is no prompt to answer")
     return Conversation(place, tuple(messages))
@@ -160,26 +167,31 @@ def _one_of(place: str, row: Mapping[Any, Any], names: Sequence[str]) -> object:
     for name in names:
         if row.get(name) is not None:
             return row[name]
+    fields = [f"{field}{did_you_mean(str(field), (*MESSAGES, *names))}" for field in row]
     raise ConversationError(
         f"{place}: neither {' nor '.join(MESSAGES)}, and none of {', '.join(names)}; the row has "
-        f"{', '.join(map(str, row)) or 'no fields'}"
+        f"{', '.join(fields) or 'no fields'}"
     )
 
 
 def _text(place: str, role: str, content: object, *, imitated: bool = True) -> Message:
     if not isinstance(content, str) or (role == "assistant" and not content.strip()):
-        raise ConversationError(f"{place}: what the {role} says must be text that is not empty")
+        got = "" if isinstance(content, str) else f", not {kind_of(content)}"
+        raise ConversationError(f"{place}: what the {role} says must be text that is not empty{got}")
     return Message(role, content, imitated and role == "assistant")
 
 
 def _messages(place: str, listed: object, *, imitated: bool = True) -> list[Message]:
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         raise ConversationError(f"{place}: messages must be a list that is not empty")
-    found = []
+    found: list[Message] = []
     for message in listed:
         if not isinstance(message, Mapping):
             raise ConversationError(f"{place}: a message must be an object with role and content")
-        role = str(message.get("role", message.get("from")))
+        role = message.get("role", message.get("from"))
+        if not isinstance(role, str):
+            has = ", ".join(f"{field}{did_you_mean(str(field), ('role', 'content'))}" for field in message)
+            raise ConversationError(f"{place}: message {len(found) + 1} has no role: it has {has or 'nothing'}")
         content = message.get("content", message.get("value"))
         counts = imitated and message.get("weight") != 0
         found.append(_text(place, _ROLES.get(role, role), content, imitated=counts))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlinf.algorithms.entries import imported
 from rlinf.config import Config
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.dump import at
@@ -24,6 +23,7 @@ from rlinf.config.stored import stored
 from rlinf.durable import write_atomically
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file
+from rlinf.own_code import imported
 
 _KEPT = "tracking.json"
 _FORBIDDEN = re.compile(r"[^\w\-. :/]")

@@ -158,7 +158,11 @@ def test_a_broken_row_is_an_error_with_file_and_line_or_skipped_and_counted(
     [
         ({"path": "missing.jsonl"}, "no such file"),
         ({"path": "/no/such/folder"}, "no such file"),
-        ({"split": "test"}, "unknown split"),
+        ({"split": "test"}, r"unknown split 'test' \(known: eval, train\)"),
+        (
+            {"split": "eval", "eval_fraction": 1e-9},
+            r"none of its \d+ questions falls into the split 'eval' \(env.kwargs.e",
+        ),
         ({"on_bad_row": "skipp"}, "did you mean 'skip'"),
         ({"limit": 0}, "limit"),
         ({"answer_format": "box"}, "did you mean 'boxed'"),

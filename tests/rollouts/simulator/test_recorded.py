@@ -121,6 +121,10 @@ def test_an_expert_by_name_demonstrates_in_any_environment(tmp_path: Path) -> No
         record(tmp_path / "none", Recording(env, 1, SEED), lambda made: pendulum_expert)
     with pytest.raises(NoDemonstrationsError, match="no demonstrator 'nowhere:at_all'"):
         expert_of("nowhere:at_all", gymnasium.make("Pendulum-v1"), "Pendulum-v1")
+    with pytest.raises(
+        NoDemonstrationsError, match=r"sft\.expert: math:atan2 requires x, and is called with the environment"
+    ):
+        expert_of("math:atan2", gymnasium.make("Pendulum-v1"), "Pendulum-v1")
 
 
 def test_a_run_imitates_a_folder_and_its_statistics_travel(tmp_path: Path) -> None:
