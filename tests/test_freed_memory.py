@@ -53,4 +53,6 @@ def test_little_is_left_where_it_is():
 
 def test_other_systems_go_on(monkeypatch):
     monkeypatch.setattr(freed_memory, "_malloc_trim", lambda: None)
-    freed_memory.FreedMemory().give_back()
+    memory = freed_memory.FreedMemory()
+    memory.give_back()
+    assert memory._kept == 0
