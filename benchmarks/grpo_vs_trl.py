@@ -152,6 +152,12 @@ Results = dict[str, dict[str, list[Figures]]]
 """Case -> library -> repeats."""
 
 
+def cpu_seconds() -> float:
+    """Of this process and its children so far."""
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in usage)
+
+
 class StepClock:
     """Tokens and CPU time of every finished step."""
 
@@ -163,8 +169,7 @@ class StepClock:
         self.rewards: list[float] = []
 
     def tick(self, tokens: int, reward: float) -> None:
-        usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        self.cpu.append(sum(one.ru_utime + one.ru_stime for one in usage))
+        self.cpu.append(cpu_seconds())
         self.tokens.append(tokens)
         self.rewards.append(reward)
 

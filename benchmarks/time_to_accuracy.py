@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpo_vs_trl import ENVIRONMENT, LABELS, ROOT, TRL_PRETRAINED_SETTINGS, TRL_SETTINGS
+from grpo_vs_trl import ENVIRONMENT, LABELS, ROOT, TRL_PRETRAINED_SETTINGS, TRL_SETTINGS, cpu_seconds
 
 RECIPE = ROOT / "config" / "smollm2" / "word_problems.yaml"
 TASKS = ROOT / "examples" / "word_problems"
@@ -44,7 +43,6 @@ class Course:
     goal: float
     cpu_s: list[float] = field(default_factory=list)
     """After each step, evaluations left out."""
-    rewards: list[float] = field(default_factory=list)
     accuracy: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -56,22 +54,17 @@ class Clock:
     """CPU time of this process and its children, while it runs."""
 
     def __init__(self) -> None:
-        self._off = _cpu()
+        self._off = cpu_seconds()
 
     @property
     def seconds(self) -> float:
-        return _cpu() - self._off
+        return cpu_seconds() - self._off
 
     @contextmanager
     def stopped(self) -> Any:
-        began = _cpu()
+        began = cpu_seconds()
         yield
-        self._off += _cpu() - began
-
-
-def _cpu() -> float:
-    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in usage)
+        self._off += cpu_seconds() - began
 
 
 def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], bool], steps: int) -> None:
@@ -89,7 +82,6 @@ def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], boo
     class Watch(Callback):
         def on_step(self, step: Step) -> None:
             course.cpu_s.append(clock.seconds)
-            course.rewards.append(step.metrics["reward/mean"])
             if due(step.number):
                 course.accuracy[step.number] = trainer.evaluate()["eval/accuracy"]
                 show("rlinf", course, step.number)
@@ -140,9 +132,7 @@ def run_trl(
     def reward(completions: list[Any], completion_ids: list[list[int]], answer: list[str], **_: Any) -> list[float]:
         texts = [text[-1]["content"] for text in completions]
         cut = [tokenizer.eos_token_id not in ids for ids in completion_ids]
-        verdicts = graded(texts, answer, cut)
-        course.rewards.append(statistics.mean(verdicts))
-        return verdicts
+        return graded(texts, answer, cut)
 
     class Watch(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
