@@ -262,6 +262,12 @@ def test_wrong_names_say_what_there_is(libero: Path) -> None:
         make(task=7)
 
 
+@pytest.mark.parametrize("settings", [{"expert_speed": 0.0}, {"expert_speed": 1.5}, {"expert_haste": 1.0}])
+def test_a_demonstrator_cannot_stand_or_fly(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="expert_speed must be above 0 and at most 1, expert_haste at least 0"):
+        make(**settings)
+
+
 @pytest.mark.skipif(importlib.util.find_spec("libero") is not None, reason="LIBERO is installed here")
 def test_without_libero_the_message_says_what_to_do() -> None:
     with pytest.raises(MissingSimulatorError, match=r"requirements/libero\.txt.*env\.isolation: process"):

@@ -74,21 +74,35 @@ def test_episodes_are_liberos_own_with_its_own_meshes(tmp_path: Path) -> None:
             np.testing.assert_array_equal(episodes[kind][key], episodes["theirs"][key], err_msg=f"{kind} {key}")
 
 
-@pytest.mark.parametrize("task", EXPERT_TASKS)
-def test_the_demonstrator_succeeds(task: int) -> None:
-    chosen, solved = options(task=task), 0
+def demonstrated(chosen: EnvConfig, episodes: int) -> list[tuple[int, bool]]:
+    """(decisions, success) of the demonstrator's episodes."""
     env = IsolatedEnv(chosen)
     try:
         make_expert = expert_of(None, env, chosen.id)
-        for seed in range(10):
+        played = []
+        for seed in range(episodes):
             generator = np.random.default_rng(seed)
-            steps = expert_steps(env, make_expert, chosen, start_seed=seed, perturbation=0.0, generator=generator)
-            *_, last = steps
-            assert isinstance(last, Step)
-            solved += last.success
+            steps = list(expert_steps(env, make_expert, chosen, start_seed=seed, perturbation=0.0, generator=generator))
+            assert isinstance(steps[-1], Step)
+            played.append((len(steps), steps[-1].success))
     finally:
         env.close()
-    assert solved >= 9
+    return played
+
+
+@pytest.mark.parametrize("task", EXPERT_TASKS)
+def test_the_demonstrator_succeeds(task: int) -> None:
+    assert sum(success for _, success in demonstrated(options(task=task), 10)) >= 9
+
+
+def test_a_slow_demonstrator_takes_longer_and_a_hasty_one_less_so() -> None:
+    fast, slow, hasty = (
+        demonstrated(options(task=0, expert_speed=speed, expert_haste=haste), 2)
+        for speed, haste in ((1.0, 0.0), (0.6, 0.0), (0.6, 0.3))
+    )
+    for (least, first), (middle, second), (most, third) in zip(fast, hasty, slow, strict=True):
+        assert (first, second, third) == (True, True, True)
+        assert least < middle < most
 
 
 def test_a_suite_is_one_environment_of_ten_tasks() -> None:

@@ -38,6 +38,9 @@ class LiberoEnv(gymnasium.Env):
 
     ``assets`` is the folder of LIBERO's assets, where they are neither in its package nor where it downloads them to.
     ``init_states`` is one of start states other than its package's, with the same names (`SUITE/TASK.pruned_init`).
+
+    ``expert_speed`` is the share of the controller's reach that the demonstrator moves by in a step, and
+    ``expert_haste`` the share of steps in which it takes all of it nevertheless.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -55,8 +58,15 @@ class LiberoEnv(gymnasium.Env):
         assets: str | None = None,
         init_states: str | None = None,
         end_on_success: bool = True,
+        expert_speed: float = 1.0,
+        expert_haste: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
+        if not 0.0 < expert_speed <= 1.0 or not 0.0 <= expert_haste < 1.0:
+            raise ValueError(
+                f"expert_speed must be above 0 and at most 1, expert_haste at least 0 and below 1; "
+                f"got {expert_speed} and {expert_haste}"
+            )
         use_offscreen_gl()
         libero = import_libero(assets)
         from libero.libero import benchmark
@@ -81,6 +91,7 @@ class LiberoEnv(gymnasium.Env):
             tasks.get_task_bddl_file_path(task), image_size, shadows=shadows, cameras=self._cameras
         )
         self._expert = LiberoExpert(self._scene.engine)
+        self._expert_speed, self._expert_haste = expert_speed, expert_haste
         self.draws_observations = True
         """While it is false, pictures are black: nobody will look at them."""
         if self.states.shape[1] != self._scene.state_size:
@@ -123,7 +134,8 @@ class LiberoEnv(gymnasium.Env):
 
     def expert_action(self) -> np.ndarray:
         """The scripted demonstrator's action now: float32 [7]. NoScriptError where it has no script for the task."""
-        return self._expert.action()
+        hastens = self._expert_haste > 0.0 and self.np_random.random() < self._expert_haste
+        return self._expert.action(1.0 if hastens else self._expert_speed)
 
     def close(self) -> None:
         self._scene.close()

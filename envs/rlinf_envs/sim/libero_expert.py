@@ -59,8 +59,11 @@ class LiberoExpert:
         self._relation, self._thing, self._place = goals[0]
         self._site = self._engine.robots[0].eef_site_id
 
-    def action(self) -> np.ndarray:
-        """The next action [7], float32: moves and turns in the controller's units, fingers open (-1) or closed (1)."""
+    def action(self, speed: float = 1.0) -> np.ndarray:
+        """The next action [7], float32: moves and turns in the controller's units, fingers open (-1) or closed (1).
+
+        ``speed``, at most 1, bounds how far it moves along each axis.
+        """
         if not self._thing:
             self._read_goal()
         low, high = self._extent(self._thing)
@@ -70,7 +73,7 @@ class LiberoExpert:
         self._steps += 1
         self._advance(fingers, target, grasp)
         action = np.zeros(7, dtype=np.float32)
-        action[:3] = np.clip(_GAIN * (target - fingers), -1.0, 1.0)
+        action[:3] = np.clip(_GAIN * (target - fingers), -speed, speed)
         action[3:6] = np.clip(_TURN_GAIN * self._upright(), -1.0, 1.0)
         action[6] = _OPEN if self._phase in ("over", "down", "open") else _CLOSED
         return action

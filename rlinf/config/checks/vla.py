@@ -119,6 +119,9 @@ def _check_tower(context: Context, key: str, tower: TowerConfig, example: str) -
     elif tower.architecture and "model_type" not in tower.architecture:
         message = f"{key}.architecture does not say which architecture it is."
         context.error(f"{key}.architecture", message, f"Add model_type: {example}, for example.")
-    if tower.freeze and tower.path is None:
+    config = context.config
+    imitated = config.run.init_from is not None and config.sft.steps == 0
+    if tower.freeze and tower.path is None and not imitated:
         message = f"{key}.freeze would keep random weights as they are."
-        context.error(f"{key}.freeze", message, f"Take it out, or set {key}.path.", reads=(f"{key}.path",))
+        fix = f"Take it out, set {key}.path, or begin with an imitating run (run.init_from, sft.steps: 0)."
+        context.error(f"{key}.freeze", message, fix, reads=(f"{key}.path", "run.init_from", "sft.steps"))

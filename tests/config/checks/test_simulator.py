@@ -144,6 +144,13 @@ def test_vla_policies_have_keys_of_their_own(key: str, value: object, message: s
     assert message in str(output)
 
 
+def test_towers_that_an_imitating_run_trained_can_be_frozen(tmp_path: Path) -> None:
+    frozen = {"policy.name": "vla", "policy.vla.vision.freeze": True, "policy.vla.language.freeze": True}
+    load_mapping(simulator(GRPO, **frozen, **{"run.init_from": str(tmp_path)}), source="test")
+    with pytest.raises(ConfigErrors, match=r"would keep random weights.*run\.init_from"):
+        load_mapping(simulator(GRPO, **frozen, **{"run.init_from": str(tmp_path), "sft.steps": 10}), source="test")
+
+
 def test_a_reward_finer_than_the_log_probability_is_refused() -> None:
     single = simulator(PPO, **{"algorithm.reward_type": "action_level"})
     load_mapping(single, source="test")  # one action a decision is a chunk
