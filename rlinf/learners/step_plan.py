@@ -175,7 +175,7 @@ def _parts(rows: Tensor, facts: RowFacts, place: DataPlace) -> list[StepPart]:
     cuts = [
         tuple(micro_batches(own, facts.costs, budget=place.micro_batch_tokens)) for own in _shares(rows, facts, place)
     ]
-    most = max(map(len, cuts))
+    most = max(1, *map(len, cuts))
     return [StepPart(cut, most if place.alike else max(1, len(cut))) for cut in cuts]
 
 
