@@ -29,7 +29,7 @@ class Sweep:
     config: SweepConfig
     file: Path
     places: Mapping[str, Origin]
-    """Key of the space (each of several together) -> its line."""
+    """Key of the space (each of several together), and `metric` if it was written -> its line."""
     home: Path = field(default_factory=Path.cwd)
     """Where the command was given: Ray's workers stand elsewhere, and paths in files are relative to here."""
 
@@ -102,6 +102,8 @@ def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, l
         problems += [problem for problem in found if not any(_inside(problem.key, key) for key in builder.broken)]
     space = tree["space"].branch if "space" in tree else None
     places = {key: child.origin for names, child in (space or {}).items() for key in split_keys(names)}
+    if "metric" in tree:
+        places["metric"] = tree["metric"].origin
     return Sweep(config, path, places), problems
 
 
