@@ -10,7 +10,7 @@ from pathlib import Path
 from rlinf.config import Config, ConfigErrors, ConfigProblem, resolve
 from rlinf.config.checks.metric_names import metric_mistake
 from rlinf.config.facts import has_warm_start
-from rlinf.config.problems import COMMAND_LINE
+from rlinf.config.problems import COMMAND_LINE, Origin
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.settings import Setting, TrialPlan, complete, draw_corner, draw_number
 
@@ -90,5 +90,5 @@ def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting, count: int, 
         return replace(problem, message=message)
     # A key that does not exist is reported up to where it goes wrong.
     places = (place for key, place in sweep.places.items() if f"{key}.".startswith(f"{problem.key}."))
-    origin = next(places, None)
-    return replace(problem, file=str(sweep.file), line=origin.line if origin else None, message=message)
+    origin = next(places, Origin(str(sweep.file)))
+    return replace(problem, file=origin.file, line=origin.line, message=message)

@@ -123,6 +123,35 @@ def test_a_metric_that_no_trial_can_log_is_reported_before_anything_starts(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        (["cartpol"], "Did you mean the recipe sweeps/cartpole?"),
+        (["cartpole_ppo"], "sim/cartpole_ppo is a recipe of another kind. There is sweeps/cartpole, "),
+        (["cartpole", "learner.optimizer.lr=1"], "learner is not a key. Keys of the runs go under `set` (alike in all"),
+        (["cartpole", "space.algorithm.gamma.grid=[0.9]"], "space.algorithm.gamma is not a key. Keys of the space"),
+        (
+            ["cartpole", "metric=eval/retrun"],
+            "command line: metric: eval/retrun is no metric of this run's",
+        ),
+        (["cartpole", "set={evalution.every: 5}"], "command line: evalution is not a key. Did you mean evaluation?"),
+    ],
+)
+def test_what_is_mistyped_on_the_command_line_is_said_with_what_is_meant(
+    words: list[str], output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *words]) == 2
+    assert output in capsys.readouterr().err
+
+
+def test_a_mistake_under_set_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space = "space:\n  algorithm.group_size: {grid: [2, 4]}\n"
+    path = write_sweep_file(tmp_path, f"set:\n  run.max_steps: 3\n  evalution.every: 5\n{space}")
+    assert main(["sweep", str(path)]) == 2
+    assert "sweep.yaml:6: evalution is not a key." in capsys.readouterr().err
+
+
 def test_a_sweep_file_is_checked_with_its_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_sweep_file(tmp_path, "space:\n  algorithm.group_size: {grid: [2, 4]}\n")
     assert main(["check", str(path)]) == 0
