@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 import torch
 from seeded_batches import Walks
+from simulator_config import simulator_config
 
-from rlinf.config.schema import EnvConfig
+from rlinf.config.schema import EnvConfig, EvaluationConfig
 from rlinf.models.actor_critic.policy import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.envs.seeded_batch import SeededBatchVecEnv
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.envs.vectorize import make_seeded_vec_env
+from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.episodes import EpisodeCollector, EpisodeRun, EpisodeTask
 
 OPTIONS = EnvConfig("seeded_batches:make", vectorization="native", step_timeout_s=0.0)
@@ -42,6 +44,15 @@ def test_episodes_are_those_of_single_environments(monkeypatch: pytest.MonkeyPat
         assert (one.task, one.terminated) == (other.task, other.terminated)
         np.testing.assert_allclose(one.rewards, other.rewards, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(one.observations["observation"], other.observations["observation"], atol=1e-4)
+
+
+def test_an_evaluation_makes_as_many_calls_as_its_longest_episode_has_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a run that trains on the batch's own stream of starts."""
+    config = simulator_config(replace(OPTIONS, num_envs=2), evaluation=EvaluationConfig(size=4, num_envs=4))
+    worker = EnvWorker(config.collection, range(2), lambda *both: ActorCritic(*both, ActorCriticOptions()))
+    monkeypatch.setattr(Walks, "calls", 0)
+    found = worker.evaluate([EpisodeTask(row, row, 100 + row) for row in range(4)])
+    assert Walks.calls == max(record.length for record in found.episodes)
 
 
 def test_one_that_breaks_costs_its_own_episode_alone() -> None:
