@@ -227,7 +227,12 @@ def _finished(result: object) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from rlinf.config.loading import is_sweep_file
     from rlinf.config.plan.describe import plan
+    from rlinf.config.recipes import located, sweep_recipes
+
+    if is_sweep_file(located(options.file, sweep_recipes())):
+        return _code(_function("rlinf.sweep.cli", "main")([str(options.file), *_overrides(options), "--check"]))
 
     config = _load(options)
     print(plan(config), flush=True)

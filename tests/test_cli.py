@@ -230,7 +230,7 @@ def test_every_command_has_its_help(command: str, capsys: pytest.CaptureFixture[
         (["eval", "model"], "model is a model without tasks of its own: name some with --data or --suite"),
         (
             ["eval", "model", "--data", "tasks.jsonl"],
-            "'model' holds no weights: model.safetensors (or pytorch_model.bin)",
+            "model holds no weights: model.safetensors (or pytorch_model.bin)",
         ),
         (
             ["check", "run.yaml", "--no-build", "algorithm.loss_type=sac"],

@@ -77,9 +77,16 @@ class BatchCall:
 class BatchCalls:
     """The ranks of a learner behind calls that are about one batch. What is in a column is not looked at."""
 
-    def __init__(self, group: WorkerGroup, cluster: Cluster, facts_of: Callable[[Batch], RowFacts] | None) -> None:
-        """``facts_of``: what rows are cut by; without it all ranks are sent every row."""
-        self._group, self._cluster = group, cluster
+    def __init__(
+        self,
+        group: WorkerGroup,
+        cluster: Cluster,
+        facts_of: Callable[[Batch], RowFacts] | None,
+        place_of: Callable[..., DataPlace],
+    ) -> None:
+        """``facts_of``: what rows are cut by; without it all ranks are sent every row. ``place_of``: the method of the
+        workers' class that says which share of the rows a rank works on, and how all are cut."""
+        self._group, self._cluster, self._place_of = group, cluster, place_of
         self._facts_of = facts_of if group.size > 1 else None
 
     @property
@@ -159,8 +166,7 @@ class BatchCalls:
 
     @functools.cached_property
     def _places(self) -> list[DataPlace]:
-        """Which share of the rows each rank works on, and how all are cut."""
-        return self._group.call("data_place")
+        return self._group.call(self._place_of.__name__)
 
 
 def _slim(batch: Batch, columns: Collection[str]) -> Batch:

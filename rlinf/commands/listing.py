@@ -83,7 +83,7 @@ def _entry(name: str, entry: Entry) -> str:
 
 def _metrics() -> str:
     """Every metric in words; docs/metrics.md is the same as a page."""
-    from rlinf.report.metrics.table import METRICS
+    from rlinf.metrics.table import METRICS
 
     lines = []
     for name, metric in METRICS.items():

@@ -16,7 +16,7 @@ from pathlib import Path
 from rlinf import cli
 from rlinf.commands.api_reference import api_page
 from rlinf.config.reference import reference
-from rlinf.report.metrics.table import page as metrics_page
+from rlinf.metrics.table import page as metrics_page
 
 _WIDTH = "110"
 _HEAD = """# Commands

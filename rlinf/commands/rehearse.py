@@ -43,7 +43,7 @@ def _refusal(config: Config) -> str | None:
     if not is_text(config):
         return "only language models are rehearsed; a simulator's policy is small enough to be trained here"
     if decoder_of(config.policy) is None:
-        return "the architecture is not known here: put its config.json into policy.path, or policy.architecture"
+        return "the architecture is not known here: write what its config.json says into policy.architecture"
     if config.learner.backend == "megatron" and config.learner.megatron.pipeline_parallel > 1:
         return (
             "the stages of learner.megatron.pipeline_parallel tell each other their shapes, which one process alone "

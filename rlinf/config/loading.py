@@ -47,11 +47,22 @@ def resolve(path: str | Path, overrides: Sequence[str] = ()) -> Resolved:
     reader = Reader()
     file = located(path)
     reader.read_file(file)
-    if any({"base", "space"} <= layer.keys() for layer in reader.layers):
+    if _of_sweep(reader):
         fix = f"`rlinf sweep {path}` runs it."
         raise ConfigErrors([problem(Origin(str(file)), "space", f"{path} is a sweep file, not that of one run.", fix)])
     reader.read_overrides(overrides)
     return resolve_reader(reader, Origin(str(file)))
+
+
+def is_sweep_file(path: Path) -> bool:
+    """Whether a file is one of a sweep. False where it cannot be read, which is for the caller to find."""
+    reader = Reader()
+    reader.read_file(path)
+    return _of_sweep(reader)
+
+
+def _of_sweep(reader: Reader) -> bool:
+    return any({"base", "space"} <= layer.keys() for layer in reader.layers)
 
 
 def load_mapping(mapping: Mapping[str, object], source: str = "mapping", overrides: Sequence[str] = ()) -> Config:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
-from rlinf.config.recipes import named, recipes
+from rlinf.config.recipes import named, recipes, sweep_recipes
 from rlinf.config.tree import Branch, Located, merge, put, read_mixture, shortened
 from rlinf.config.yaml_nodes import refused
 
@@ -27,7 +27,9 @@ _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
 class Reader:
     """Collects layers (bases first) and what was wrong on the way."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Mapping[str, Path] | None = None) -> None:
+        """``known``: the recipes that a name may mean; those of single runs if none are given."""
+        self.known = recipes() if known is None else known
         self.layers: list[Branch] = []
         self.problems: list[ConfigProblem] = []
         self.notes: list[str] = []
@@ -43,7 +45,8 @@ class Reader:
             return
         if not path.is_file():
             what = "is a folder, not a YAML file." if path.is_dir() else "does not exist."
-            self.problems.append(problem(origin, "extends" if asked_by else "", f"{path} {what}", _beside(path)))
+            key = "extends" if asked_by else ""
+            self.problems.append(problem(origin, key, f"{path} {what}", _beside(path, self.known)))
             return
         try:
             text = path.read_text(encoding="utf-8")
@@ -229,14 +232,15 @@ def _set_layer(tree: Branch, layer: int) -> None:
             _set_layer(child.branch, layer)
 
 
-def _beside(path: Path) -> str:
-    """Which file of the same folder, or which recipe, may have been meant."""
+def _beside(path: Path, known: Mapping[str, Path]) -> str:
+    """Which file of the same folder, or which of the ``known`` recipes, may have been meant."""
     from rlinf.config.names import nearest
 
     if not path.suffix:
-        known = recipes()
         if same := named(str(path), known):
             return f"There is more than one recipe of that name: {', '.join(same)}."
+        if other := named(str(path), {**recipes(), **sweep_recipes()}):
+            return f"{other[0]} is a recipe of another kind. There is {', '.join(known)}."
         short = {name.rpartition("/")[2]: name for name in known}
         close = nearest(path.name, [*short, *known])
         if close:

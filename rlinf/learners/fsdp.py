@@ -33,7 +33,7 @@ from rlinf.learners.host_reference import in_place, moved_towards
 from rlinf.learners.minibatch import Minibatch
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY
-from rlinf.learners.ranks import TorchRanks, reduce_metrics
+from rlinf.learners.ranks import TorchRanks, complete_gradients, reduce_metrics
 from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import share_of_evaluation
@@ -141,6 +141,8 @@ class FSDPLearner(TorchLearner):
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
         self.optimizer.zero_grad(set_to_none=True)
         partial = [self._backward(mini, part, rows) for part, rows in mini.batch.passes(mini.part)]
+        self._reshard()  # without any response there was no backward pass
+        complete_gradients(self._trained)
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:

@@ -20,13 +20,8 @@ def minibatches(rows: int, *, parts: int, seed: int, step: int, epoch: int) -> l
     return list(order.tensor_split(parts))
 
 
-def share(rows: Tensor, costs: Costs, *, rank: int, size: int) -> Tensor:
-    """This rank's part of ``rows``: about equal cost, rows of one owner together where that keeps the balance."""
-    return shares(rows, costs, size=size)[rank]
-
-
 def shares(rows: Tensor, costs: Costs, *, size: int) -> list[Tensor]:
-    """The parts of all ranks, in one pass over ``rows``."""
+    """Each rank's part of ``rows``: about equal cost, rows of one owner together where that keeps the balance."""
     if size == 1:
         return [rows]
     if not len(rows):

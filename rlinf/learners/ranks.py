@@ -64,12 +64,17 @@ class TorchRanks:
 ONE_RANK = OneRank()
 
 
+def complete_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """A gradient of 0 where no row has given one: momentum and weight decay move every weight at every step."""
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+
+
 def sum_gradients(parameters: Iterable[nn.Parameter], size: int) -> None:
     """Adds the gradients of all ranks in place (a rank that saw no row adds zeros)."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
-    for parameter in trained:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
+    complete_gradients(trained)
     if size == 1:
         return
     gradients = [parameter.grad for parameter in trained if parameter.grad is not None]

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.learners.partition import micro_batches, share
-from rlinf.types import Batch
+from rlinf.batch_share import BatchShare, DataPlace
+from rlinf.learners.step_plan import share_of_evaluation
+from rlinf.types import Batch, Costs
 
 
 class Scorer:
@@ -22,15 +23,24 @@ class Scorer:
         self.policy = policy.to(self.device).requires_grad_(False).eval()
         self.micro_batch_tokens, self.rank, self.size = micro_batch_tokens, rank, size
 
-    def score(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def costs(self, batch: Batch) -> Costs:
+        """The cost of each row, by the policy's own rule."""
+        costs: Costs = self.policy.costs(batch.inputs, batch.mask)
+        return costs
+
+    @property
+    def data_place(self) -> DataPlace:
+        """Every rank has a share of the rows for itself, however the learner beside it is split."""
+        return DataPlace(self.rank, self.size, self.micro_batch_tokens)
+
+    def score(self, batch: Batch | BatchShare) -> tuple[Tensor, Tensor]:
         """(rows [B'], log-probabilities [B', T] float32 on the CPU) of this rank's share; 0 where ``mask`` is false."""
-        costs = self.policy.costs(batch.inputs, batch.mask)
-        rows = share(torch.arange(batch.num_rows), costs, rank=self.rank, size=self.size)
-        pieces = micro_batches(rows, costs, budget=self.micro_batch_tokens)
+        batch = share_of_evaluation(batch, self)
+        pieces = batch.parts[0].micro_batches
         found = [torch.zeros(0, batch.num_positions)]
         with torch.no_grad():
             for piece in pieces:
                 part = batch.select(piece).to(self.device)
                 output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False)
                 found.append(output.logprobs.float().cpu())
-        return torch.cat(pieces) if pieces else rows, torch.cat(found)
+        return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int64), torch.cat(found)

@@ -94,15 +94,19 @@ class BatchPlan:
 
 
 class Divides(Protocol):
-    """A learner, as far as rows are divided by it."""
-
-    seed: int
-    stage: Stage
+    """What rows are divided by."""
 
     @property
     def data_place(self) -> DataPlace: ...
 
     def costs(self, batch: Batch) -> Costs: ...
+
+
+class DividesSteps(Divides, Protocol):
+    """A learner, as far as optimiser steps are divided by it."""
+
+    seed: int
+    stage: Stage
 
 
 def evaluation_plan(facts: RowFacts, place: DataPlace) -> BatchPlan:
@@ -129,15 +133,15 @@ def update_plan(facts: RowFacts, place: DataPlace, *, stage: Stage, seed: int, s
     return BatchPlan(parts, steps)
 
 
-def share_of_evaluation(batch: Batch | BatchShare, learner: Divides) -> BatchShare:
+def share_of_evaluation(batch: Batch | BatchShare, model: Divides) -> BatchShare:
     """This rank's share of an evaluation of ``batch``, of which it has every row or was given its own."""
     if isinstance(batch, BatchShare):
         return batch
-    place = learner.data_place
-    return evaluation_plan(RowFacts.of(batch, learner.costs(batch)), place).of_whole(batch, place.index)
+    place = model.data_place
+    return evaluation_plan(RowFacts.of(batch, model.costs(batch)), place).of_whole(batch, place.index)
 
 
-def share_of_update(batch: Batch | BatchShare, learner: Divides, *, step: int) -> BatchShare:
+def share_of_update(batch: Batch | BatchShare, learner: DividesSteps, *, step: int) -> BatchShare:
     """This rank's share of all optimiser steps of training iteration ``step``, likewise."""
     if isinstance(batch, BatchShare):
         return batch
@@ -175,7 +179,7 @@ def _parts(rows: Tensor, facts: RowFacts, place: DataPlace) -> list[StepPart]:
     cuts = [
         tuple(micro_batches(own, facts.costs, budget=place.micro_batch_tokens)) for own in _shares(rows, facts, place)
     ]
-    most = max(map(len, cuts))
+    most = max(1, *map(len, cuts))
     return [StepPart(cut, most if place.alike else max(1, len(cut))) for cut in cuts]
 
 

@@ -15,6 +15,7 @@ import torch
 from rlinf.config.facts import Precision
 from rlinf.config.facts import activation_dtype as dtype_name
 from rlinf.errors import UserError
+from rlinf.models.checkpoint_files import without_weights
 from rlinf.models.gguf import model_folder
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.tokenizer import train_tokenizer
@@ -137,10 +138,10 @@ def checkpoint_config(path: str) -> Any:
 
 
 def require_weights(path: str) -> None:
-    """PolicyError where a folder, which is read as a model, has no weights."""
-    folder = Path(path).expanduser()
-    if folder.is_dir() and not any(file.suffix in (".safetensors", ".bin") for file in folder.iterdir()):
-        raise PolicyError(f"{path!r} holds no weights: model.safetensors (or pytorch_model.bin) is missing")
+    """PolicyError where a folder, which is read as a model, has not all its weights."""
+    wrong = without_weights(path)
+    if wrong is not None:
+        raise PolicyError(wrong)
 
 
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:

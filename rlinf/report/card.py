@@ -11,9 +11,9 @@ import yaml
 
 from rlinf.algorithms.catalog import OFF_POLICY
 from rlinf.json_files import read_json_file
+from rlinf.metrics.table import METRICS
 from rlinf.report.configuration import config_rows
 from rlinf.report.evaluations import evaluation_rows
-from rlinf.report.metrics.table import METRICS
 from rlinf.report.payload import headlines
 from rlinf.report.runs import RunRecord
 from rlinf.report.svg import curve

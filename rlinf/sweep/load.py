@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from rlinf.config import ConfigErrors, ConfigProblem
+from rlinf.config import Config, ConfigErrors, ConfigProblem
 from rlinf.config.names import nearest
 from rlinf.config.placeholders import PlaceholderError, expand
 from rlinf.config.problems import Origin, problem
 from rlinf.config.reader import Reader
-from rlinf.config.recipes import packaged
+from rlinf.config.recipes import packaged, sweep_recipes
 from rlinf.config.tree import Branch, Located, merge
 from rlinf.config.values import Builder
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
@@ -19,6 +20,7 @@ from rlinf.sweep.schema import SpaceEntry, SweepConfig
 KINDS = ("grid", "choice", "uniform", "loguniform", "integer", "like")
 # Reports a mistake: key, what is wrong, what to write instead.
 Say = Callable[[str, str, str], None]
+_RUN_SECTIONS = {section.name for section in fields(Config)}
 _DRAWN = ("choice", "uniform", "loguniform", "integer")
 
 
@@ -29,7 +31,7 @@ class Sweep:
     config: SweepConfig
     file: Path
     places: Mapping[str, Origin]
-    """Key of the space (each of several together) -> its line."""
+    """Key of the space (each of several together) and of `set`, and `metric` where it was written -> its line."""
     home: Path = field(default_factory=Path.cwd)
     """Where the command was given: Ray's workers stand elsewhere, and paths in files are relative to here."""
 
@@ -85,7 +87,7 @@ def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, l
 
     What is wrong has its default.
     """
-    reader = Reader()
+    reader = Reader(sweep_recipes())
     reader.read_file(path)
     reader.read_overrides(overrides)
     tree: Branch = {}
@@ -96,13 +98,27 @@ def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, l
         raise ConfigErrors([problem(Origin(str(path)), "base", f"{path} is the file of one run, not a sweep.", fix)])
     builder = Builder()
     config = builder.section(SweepConfig, Located(tree, Origin(str(path))))
-    problems = reader.problems + builder.problems
+    problems = reader.problems + [_of_runs(problem, tree) for problem in builder.problems]
     if not reader.problems:
         found = _checks(config, path, tree)
         problems += [problem for problem in found if not any(_inside(problem.key, key) for key in builder.broken)]
-    space = tree["space"].branch if "space" in tree else None
-    places = {key: child.origin for names, child in (space or {}).items() for key in split_keys(names)}
+    written = [(tree[name].branch or {}).items() for name in ("set", "space") if name in tree]
+    places = {key: child.origin for names, child in itertools.chain(*written) for key in split_keys(names)}
+    if "metric" in tree:
+        places["metric"] = tree["metric"].origin
     return Sweep(config, path, places), problems
+
+
+def _of_runs(problem: ConfigProblem, tree: Branch) -> ConfigProblem:
+    """The same; of a key of the runs that stands in the wrong place, with where it goes."""
+    first, _, rest = problem.key.partition(".")
+    if first in _RUN_SECTIONS:
+        return replace(problem, fix="Keys of the runs go under `set` (alike in all trials) or `space` (varied).")
+    inner = rest.partition(".")[0]
+    if first == "space" and inner in _RUN_SECTIONS and inner in (tree["space"].branch or {}):
+        fix = "Keys of the space have dots: space={algorithm.group_size: {grid: [4, 8]}}."
+        return replace(problem, fix=fix)
+    return problem
 
 
 def _inside(key: str, broken: str) -> bool:

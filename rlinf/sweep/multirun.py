@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rlinf.config import ConfigErrors, ConfigProblem
+from rlinf.config import ConfigErrors, ConfigProblem, load
+from rlinf.config.facts import is_text
 from rlinf.config.problems import COMMAND_LINE
 from rlinf.config.reader import Reader
 from rlinf.config.recipes import located
@@ -64,9 +66,18 @@ def sweep_of(file: Path, overrides: Sequence[str]) -> Sweep:
         set=fixed,
         space=space,
         seeds=seeds,
+        metric=_usual_metric(file, [f"{key}={json.dumps(value)}" for key, value in fixed.items()]),
     )
     # The base is relative to where the command is given, as if the sweep file lay there.
     return Sweep(config, Path(COMMAND_LINE), {})
+
+
+def _usual_metric(file: Path, overrides: Sequence[str]) -> str:
+    """The metric that such runs are judged by."""
+    try:
+        return "eval/accuracy" if is_text(load(file, overrides)) else "eval/return"
+    except ConfigErrors:  # the trials will have the same mistakes, and name them
+        return SweepConfig.metric
 
 
 def split_values(text: str) -> list[str]:

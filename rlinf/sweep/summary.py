@@ -163,10 +163,8 @@ def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
     best = ranked[0]
     assert best.final is not None
     low, high = best.final.mean_interval
-    seeds = f"{best.final.count} seed{'s' if best.final.count > 1 else ''}"
-    lines = [
-        f"Best: {best.label}, {sweep.metric} {best.final.mean:.4g} (95% interval {low:.4g} to {high:.4g}, {seeds})."
-    ]
+    seeds = f"95% interval {low:.4g} to {high:.4g}, {best.final.count} seeds" if best.final.count > 1 else "1 seed"
+    lines = [f"Best: {best.label}, {sweep.metric} {best.final.mean:.4g} ({seeds})."]
     if len(ranked) > 1:
         lines += [f"Sure? {_sureness(ranked)}", _next(ranked[1])]
     left = [trial for one in settings for trial in one.trials if trial not in one.counted]

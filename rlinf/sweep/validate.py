@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from rlinf.config import Config, ConfigErrors, ConfigProblem, resolve
+from rlinf.config.checks.metric_names import metric_mistake
 from rlinf.config.facts import has_warm_start
-from rlinf.config.problems import COMMAND_LINE
+from rlinf.config.problems import COMMAND_LINE, Origin
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.settings import Setting, TrialPlan, complete, draw_corner, draw_number
 
@@ -56,34 +57,38 @@ def validate(sweep: Sweep, plans: Sequence[TrialPlan]) -> None:
         draws = [draw_corner(place) for place in range(_PROBES)]
         draws += [draw_number(sweep.config.seed, place) for place in range(_PROBES)]
         settings = [complete(sweep.config.space, {}, draw) for draw in draws]
-    found: dict[tuple[str, str], ConfigProblem] = {}
-    counts: dict[tuple[str, str], int] = {}
+    found: dict[tuple[str, str], list[tuple[ConfigProblem, Setting]]] = {}
     for setting in settings:
-        try:
-            trial_config(sweep, setting, seed=sweep.config.seeds[0], run_dir=sweep.folder / "trial")
-        except ConfigErrors as errors:
-            for problem in errors.problems:
-                mark = (problem.key, problem.message)
-                found.setdefault(mark, _placed(sweep, problem, setting))
-                counts[mark] = counts.get(mark, 0) + 1
+        for problem in _problems(sweep, setting):
+            found.setdefault((problem.key, problem.message), []).append((problem, setting))
     if found:
-        raise ConfigErrors([_counted(problem, counts[mark], len(settings)) for mark, problem in found.items()])
+        raise ConfigErrors([_placed(sweep, *same[0], len(same), len(settings)) for same in found.values()])
 
 
-def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting) -> ConfigProblem:
-    """The line of the sweep file, for what it set; the base file's own line otherwise."""
+def _problems(sweep: Sweep, setting: Setting) -> list[ConfigProblem]:
+    """The mistakes of one setting, and of the metric that its trials are ranked by."""
+    try:
+        config = trial_config(sweep, setting, seed=sweep.config.seeds[0], run_dir=sweep.folder / "trial")
+    except ConfigErrors as errors:
+        return errors.problems
+    mistake = metric_mistake(config, sweep.config.metric)
+    if mistake is None:
+        return []
+    return [ConfigProblem(COMMAND_LINE, None, "metric", f"metric: {mistake.message}", mistake.fix)]
+
+
+def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting, count: int, total: int) -> ConfigProblem:
+    """The line of the sweep file, for what it set; the base file's own line otherwise.
+
+    A mistake of ``count`` of ``total`` settings names one that has it; one of all of them is not the setting's.
+    """
     text = ", ".join(f"{key}={value}" for key, value in setting.items())
-    message = f"{problem.message} ({text})" if text else problem.message
+    message = problem.message
+    if count < total:
+        message += f" ({text}) The same in {count} of {total} settings." if count > 1 else f" ({text})"
     if problem.file != COMMAND_LINE:
-        return ConfigProblem(problem.file, problem.line, problem.key, message, problem.fix)
+        return replace(problem, message=message)
     # A key that does not exist is reported up to where it goes wrong.
     places = (place for key, place in sweep.places.items() if f"{key}.".startswith(f"{problem.key}."))
-    origin = next(places, None)
-    return ConfigProblem(str(sweep.file), origin.line if origin else None, problem.key, message, problem.fix)
-
-
-def _counted(problem: ConfigProblem, count: int, settings: int) -> ConfigProblem:
-    if count < 2 or settings < 2:
-        return problem
-    message = f"{problem.message} The same in {count} of {settings} settings."
-    return ConfigProblem(problem.file, problem.line, problem.key, message, problem.fix)
+    origin = next(places, Origin(str(sweep.file)))
+    return replace(problem, file=origin.file, line=origin.line, message=message)

@@ -40,8 +40,8 @@ def evaluate_model(
     if place is None:
         if step is not None:
             raise UserError(f"--step {step} is for a run directory, and {model} is none")
-        config = evaluation_config(model, choice, overrides, room=_positions(model))
         require_weights(model)
+        config = evaluation_config(model, choice, overrides, room=_positions(model))
         folder = Path(out or Path("runs") / f"eval_{Path(model).name}")
         evaluation = _evaluate(config, f"{model} on {choice.label}")
         path = save_bare(folder, config, choice.label, evaluation)

@@ -57,7 +57,7 @@ LAYERS = (
     },
     {"types"},
     {"inputs", "estimation", "own_code"},
-    {"errors", "stopping", "columns", "json_text"},
+    {"errors", "stopping", "columns", "json_text", "metrics"},
 )
 # Layers whose members are not a package each, but parts of one floor.
 OPEN_LAYERS = {0}

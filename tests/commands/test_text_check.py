@@ -51,13 +51,14 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def saved_tokenizer(folder: Path, **config: Any) -> str:
-    """A folder with a tokenizer that has a chat template, and the configuration of a model."""
+    """A folder with a tokenizer that has a chat template, and a model whose weights nobody has read yet."""
     from rlinf.models.tokenizer import train_tokenizer
 
     tokenizer = train_tokenizer(["What is 1 + 1? [user] [me]"], vocab_size=300)
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(str(folder))
     (folder / "config.json").write_text(json.dumps({**ARCHITECTURE, "vocab_size": len(tokenizer), **config}))
+    (folder / "model.safetensors").touch()
     return str(folder)
 
 

@@ -50,6 +50,7 @@ def test_what_is_written_counts_also_where_it_is_the_default_of_another_kind() -
 
 
 def test_a_pretrained_model_is_tuned_gently(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
     warm = {**TEXT, "sft": {"steps": 5}}
     assert load_mapping(warm).sft.lr == 1e-3
     assert load_mapping({**warm, "policy": {"path": str(tmp_path)}}).sft.lr == 1e-5
@@ -58,6 +59,7 @@ def test_a_pretrained_model_is_tuned_gently(tmp_path: Path) -> None:
 
 
 def test_a_pretrained_vla_keeps_the_learning_rate_of_language_models(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
     vla = {**SIMULATOR, "policy": {"name": "vla"}}
     assert load_mapping(vla).learner.optimizer.lr == 3e-4
     vla = {**SIMULATOR, "policy": {"name": "vla", "vla": {"language": {"path": str(tmp_path)}}}}

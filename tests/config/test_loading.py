@@ -25,6 +25,7 @@ def test_a_file_holds_only_what_differs(minimal: Path) -> None:
 
 def test_an_earlier_run_on_a_pretrained_model_keeps_its_prompts(tmp_path: Path) -> None:
     """Its copy has no data.instruction; prompts of models made here are bare either way."""
+    (tmp_path / "model.safetensors").touch()
     pretrained = {"policy": {"path": str(tmp_path), "architecture": {}}}
     for sections, instruction in ((MINIMAL, "auto"), ({**MINIMAL, **pretrained}, "never")):
         copy = to_mapping(load_mapping(sections))
@@ -37,6 +38,7 @@ def test_an_earlier_run_on_a_pretrained_model_keeps_its_prompts(tmp_path: Path) 
 
 def test_an_earlier_vla_run_keeps_its_vision_tower(tmp_path: Path) -> None:
     """Its copy names neither conditioning nor patch_init; one that starts from a folder never read them."""
+    (tmp_path / "model.safetensors").touch()
     vision: Any = {"conditioning": "film", "patch_init": "position_independent"}
     earlier: Any = {"conditioning": "none", "patch_init": "random"}
     for path, after in ((None, earlier), (str(tmp_path), vision)):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlinf.cli import main
 from rlinf.config import load
-from rlinf.report.metrics.table import METRICS, SECTIONS, meaning
+from rlinf.metrics.table import METRICS, SECTIONS, meaning
 
 ROOT = Path(__file__).parents[2]
 PREFIXES = {name.partition("/")[0] for name in METRICS} - {"step"}
@@ -53,7 +53,7 @@ def _strings(tree: ast.AST) -> set[str]:
 @functools.cache
 def _sources() -> dict[Path, ast.AST]:
     files = [*(ROOT / "rlinf").rglob("*.py"), *(ROOT / "envs").rglob("*.py")]
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in files if "report/metrics" not in str(path)}
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in files if "rlinf/metrics" not in str(path)}
 
 
 def test_every_name_in_the_code_is_documented() -> None:

@@ -25,7 +25,7 @@ from rlinf.config.recipes import recipes, sweep_recipes
 from rlinf.config.schema import Config
 from rlinf.config.tree import Located, locate, put, read_mixture
 from rlinf.config.values import Builder
-from rlinf.report.metrics.table import METRICS
+from rlinf.metrics.table import METRICS
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 # Sections of a file that are one mapping of a class outside of the schema.

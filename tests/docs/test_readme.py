@@ -71,6 +71,7 @@ def test_the_gpu_example_checks_with_another_model(
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained("model")
     (tmp_path / "model" / "config.json").write_text(json.dumps({**ARCHITECTURE, "vocab_size": len(tokenizer)}))
+    (tmp_path / "model" / "model.safetensors").touch()  # the weights, which checking does not read
     assert main(["check", "gsm8k.yaml", "policy.path=model", "rollout.sampler=hf"]) == 0
     output = capsys.readouterr().out
     assert "[user] What is 0 + 1?\n    | Put the final answer in \\boxed{}." in output

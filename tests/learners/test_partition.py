@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlinf.batch_share import LossCounts
-from rlinf.learners.partition import micro_batches, minibatches, share
+from rlinf.learners.partition import micro_batches, minibatches, shares
 from rlinf.learners.step_plan import RowFacts, loss_counts
 from rlinf.types import Costs
 
@@ -22,7 +22,7 @@ def costs_of(values: list[int], owners: int) -> Costs:
 @settings(max_examples=60, deadline=None)
 def test_ranks_share_every_row_once(values: list[int], owners: int, size: int) -> None:
     rows = torch.randperm(len(values))
-    parts = [share(rows, costs_of(values, owners), rank=rank, size=size) for rank in range(size)]
+    parts = shares(rows, costs_of(values, owners), size=size)
     assert sorted(torch.cat(parts).tolist()) == sorted(rows.tolist())
 
 
@@ -40,7 +40,7 @@ def test_micro_batches_hold_every_row_once_within_the_budget(values: list[int], 
 
 def test_shares_are_about_equal_in_cost() -> None:
     values = torch.randint(1, 100, (200,), generator=torch.Generator().manual_seed(0))
-    parts = [share(torch.arange(200), Costs(values), rank=rank, size=4) for rank in range(4)]
+    parts = shares(torch.arange(200), Costs(values), size=4)
     sums = [int(values[part].sum()) for part in parts]
     assert max(sums) - min(sums) <= 200
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import learner_jobs as jobs
 import pytest
 import torch
-from learner_cases import make_batch, make_stage, tiny_model
+from learner_cases import make_batch, make_stage, tiny_model, without_responses
 from learner_gang import Gang
-from test_megatron_learner import assert_same_metrics, assert_same_weights, expected
+from test_megatron_learner import assert_same_metrics, assert_same_weights, expected, torch_learner
+
+from rlinf.learners.partition import minibatches
 
 
 @pytest.mark.parametrize("ranks", [2, *(pytest.param(ranks, marks=pytest.mark.slow) for ranks in (1, 3))])
@@ -75,12 +76,25 @@ def test_ranks_that_have_their_own_rows_alone_learn_the_same(gang: Gang, family:
 
 def test_rows_without_a_response_are_left_out(gang: Gang) -> None:
     batch = make_batch()
-    responses = batch.inputs.response_lengths.clone()
-    responses[:3] = 0
-    mask = batch.mask & (responses > 0)[:, None]
-    short = batch.replace(inputs=replace(batch.inputs, response_lengths=responses), mask=mask)
-    answers = gang.run(jobs.evaluate_fsdp, short, ranks=2)
+    answers = gang.run(jobs.evaluate_fsdp, without_responses(batch, torch.arange(3)), ranks=2)
     rows = torch.cat([answer[0] for answer in answers])
     logprobs = torch.cat([answer[1].logprobs for answer in answers])
     assert sorted(rows.tolist()) == list(range(3, batch.num_rows))
     assert (logprobs != 0).any(dim=1).all()
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("critic", [False, True])
+def test_minibatches_without_a_response_are_steps_as_of_the_torch_learner(gang: Gang, critic: bool, own: bool) -> None:
+    """Adam and weight decay move the weights where no row of a rank, of a minibatch or of the batch has a gradient."""
+    stage, batch = make_stage(minibatches=3, critic=critic), make_batch()
+    batch = batch.replace(old_logprobs=batch.rollout_logprobs, old_values=torch.zeros_like(batch.rollout_logprobs))
+    first, *_ = minibatches(batch.num_rows, parts=3, seed=5, step=1, epoch=0)
+    everything = torch.arange(batch.num_rows)
+    nothing, one_row = without_responses(batch, everything), without_responses(batch, everything[1:])
+    for given in ([batch, without_responses(batch, first), nothing], [nothing, one_row]):
+        metrics, weights = jobs.train_on_batches(torch_learner(stage), given, own)
+        answers = gang.run(jobs.train_fsdp_on, given, stage, own, ranks=2)
+        for found, _ in answers:
+            assert_same_metrics(found, metrics, 1e-4)
+        assert_same_weights(answers[0][1], weights, 1e-5)

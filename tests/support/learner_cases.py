@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -97,6 +98,13 @@ def make_batch(*, groups: int = 4, group_size: int = 3, seed: int = 0) -> Batch:
         advantages=torch.randn(rows, 1, generator=random) * mask,
         returns=torch.randn(rows, positions, generator=random) * mask,
     )
+
+
+def without_responses(batch: Batch, rows: Tensor) -> Batch:
+    """``batch`` with no response in ``rows``."""
+    responses = batch.inputs.response_lengths.index_fill(0, rows, 0)
+    inputs = replace(batch.inputs, response_lengths=responses)
+    return batch.replace(inputs=inputs, mask=batch.mask & (responses > 0)[:, None])
 
 
 def make_stage(

@@ -370,6 +370,20 @@ def evaluate_fsdp(batch: Batch) -> Evaluated:
     return evaluated
 
 
+def train_fsdp_on(batches: list[Batch], stage: Stage, own: bool) -> tuple[list[Metrics], dict[str, Tensor]]:
+    """Metrics and weights of an update on each batch; with ``own`` a rank is sent its own rows alone."""
+    return train_on_batches(make_fsdp_learner(stage), batches, own)
+
+
+def train_on_batches(learner: Any, batches: list[Batch], own: bool) -> tuple[list[Metrics], dict[str, Tensor]]:
+    """As :func:`train_fsdp_on`."""
+    metrics = [
+        learner.update(learned_by(learner, batch, step=step) if own else batch, step=step)
+        for step, batch in enumerate(batches)
+    ]
+    return metrics, {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}
+
+
 def convert(arguments: list[str]) -> int:
     from rlinf.cli import main
 

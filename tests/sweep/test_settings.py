@@ -109,6 +109,60 @@ def test_mistakes_of_the_file_and_of_its_trials_are_reported_together(
     assert "4 problems" in output
 
 
+@pytest.mark.parametrize("command", ["sweep", "check"])
+def test_a_metric_that_no_trial_can_log_is_reported_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    path = write_sweep_file(tmp_path, "space:\n  algorithm.group_size: {grid: [2, 4]}\n")
+    path.write_text(path.read_text().replace("rollout/response_length", "rollout/response_lenght"))
+    assert main([command, str(path)]) == 2
+    message = (
+        "sweep.yaml:3: metric: rollout/response_lenght is no metric of a run. Did you mean rollout/response_length"
+    )
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        (["cartpol"], "Did you mean the recipe sweeps/cartpole?"),
+        (["cartpole_ppo"], "sim/cartpole_ppo is a recipe of another kind. There is sweeps/cartpole, "),
+        (["cartpole", "learner.optimizer.lr=1"], "learner is not a key. Keys of the runs go under `set` (alike in all"),
+        (["cartpole", "space.algorithm.gamma.grid=[0.9]"], "space.algorithm.gamma is not a key. Keys of the space"),
+        (
+            ["cartpole", "metric=eval/retrun"],
+            "command line: metric: eval/retrun is no metric of this run's",
+        ),
+        (["cartpole", "set={evalution.every: 5}"], "command line: evalution is not a key. Did you mean evaluation?"),
+    ],
+)
+def test_what_is_mistyped_on_the_command_line_is_said_with_what_is_meant(
+    words: list[str], output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sweep", *words]) == 2
+    assert output in capsys.readouterr().err
+
+
+def test_a_mistake_under_set_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space = "space:\n  algorithm.group_size: {grid: [2, 4]}\n"
+    path = write_sweep_file(tmp_path, f"set:\n  run.max_steps: 3\n  evalution.every: 5\n{space}")
+    assert main(["sweep", str(path)]) == 2
+    assert "sweep.yaml:6: evalution is not a key." in capsys.readouterr().err
+
+
+def test_a_sweep_file_is_checked_with_its_trials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_sweep_file(tmp_path, "space:\n  algorithm.group_size: {grid: [2, 4]}\n")
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out.split() == ["0000_group_size=2_seed=0", "0001_group_size=4_seed=0"]
+
+
+def test_the_metric_of_a_grid_by_command_line_is_that_of_the_kind_of_run() -> None:
+    for recipe, metric in (("sim/cartpole_ppo", "eval/return"), ("math/quickstart", "eval/accuracy")):
+        assert sweep_of(ROOT / f"config/{recipe}.yaml", ["learner.optimizer.lr=1e-3,1e-4"]).config.metric == metric
+
+
 def test_a_trial_is_the_base_with_its_setting(tmp_path: Path) -> None:
     sweep = load_sweep(write_sweep_file(tmp_path, "set: {sft.lr: 0.5}\nbudget: {steps: 7}"))
     config = trial_config(sweep, {"algorithm.group_size": 2}, seed=3, run_dir=tmp_path / "here")

@@ -80,6 +80,17 @@ def test_what_is_not_distinguishable_is_not_certain_in_the_next_line(tmp_path: P
     assert "100% of all pairs of runs (95% interval of that probability: 16% to 100%)" in verdict
 
 
+@pytest.mark.parametrize(
+    ("seeds", "ending"), [(1, r"1\.\d+ \(1 seed\)\."), (2, r"\(95% interval [\d.]+ to [\d.]+, 2 seeds\)\.")]
+)
+def test_one_seed_has_no_interval(tmp_path: Path, seeds: int, ending: str) -> None:
+    folder = write_sweep(
+        tmp_path / "s", FOUR[:2], seeds=seeds, noise=0.2, result=lambda s: s["algorithm.group_size"] / 8
+    )
+    best = summarise(read_sweep(folder)).verdict.splitlines()[0]
+    assert re.search(ending, best), best
+
+
 def test_seeds_that_both_have_are_resampled_together() -> None:
     """A seed that is good for both says nothing of their difference: drawn for both, it leaves the interval narrow."""
     a = {seed: 10.0 * seed + 1 for seed in range(6)}

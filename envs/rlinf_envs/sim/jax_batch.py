@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,13 +52,36 @@ class Functional:
         )
 
 
+class Streams(NamedTuple):
+    """Functions of keys [N], one for each sub-environment."""
+
+    seeded: Callable[[Any], Any]
+    """From seeds [N]."""
+    chosen: Callable[[Any, Any, Any], Any]
+    """The first keys where a mask [N] says so, else the second."""
+    drawn: Callable[[Any], tuple[Any, Any]]
+    """(the keys afterwards, a key for one call): what the key of a batch of one gives."""
+
+
+@cache
+def _own_streams() -> Streams:
+    import jax
+
+    def drawn(key: Any) -> tuple[Any, Any]:
+        after, mine = jax.random.split(key)
+        return after, jax.random.split(mine, 1)[0]
+
+    return Streams(jax.jit(jax.vmap(jax.random.key)), jax.jit(jax.numpy.where), jax.jit(jax.vmap(drawn)))
+
+
 class JaxBatchEnv(VectorEnv):
     """Sub-environments that are reset one by one as they are named (autoreset mode DISABLED).
 
-    Observations and rewards are JAX arrays. The key of an episode's start follows from the seed of the first reset.
+    Observations and rewards are JAX arrays. The key of an episode's start follows from the seed of the first reset; or
+    from the sub-environment's own, where a reset gives a list of seeds.
     """
 
-    metadata = {"autoreset_mode": AutoresetMode.DISABLED, "render_modes": []}  # noqa: RUF012
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED, "render_modes": [], "seeds_each": True}  # noqa: RUF012
 
     def __init__(self, num_envs: int, env: Functional) -> None:
         import jax
@@ -68,17 +91,30 @@ class JaxBatchEnv(VectorEnv):
         self.observation_space = batch_space(env.observation_space, num_envs)
         self.action_space = batch_space(env.action_space, num_envs)
         self._compiled = env.compiled
+        self._key: Any = None
+        self._streams = False
+        """Whether the key is one for each sub-environment."""
         self._seen: Any = None
         self._state: Any = None
         self._lengths = np.zeros(num_envs, dtype=np.int64)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """All of them, or those under ``options["reset_mask"]``."""
-        if seed is not None or self._state is None:
-            drawn = np.random.default_rng().integers(2**31) if seed is None else seed
-            self._key = self._jax.random.key(int(drawn))
+        """All of them, or those under ``options["reset_mask"]``.
+
+        With a list of ``seed`` [N] those have a stream each from then on, that of a batch of one with this seed.
+        """
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
+        if np.ndim(seed):
+            keys = _own_streams().seeded(np.asarray(seed, np.uint32))
+            self._key = _own_streams().chosen(mask, keys, self._key if self._streams else keys)
+            self._streams = True
+        elif seed is not None or self._state is None:
+            drawn = np.random.default_rng().integers(2**31) if seed is None else seed
+            self._key, self._streams = self._jax.random.key(int(drawn)), False
+        before = self._key
         begun = self._compiled.begin(self._keys())
+        if self._streams:  # the streams of episodes under way go on as if nobody had begun another
+            self._key = _own_streams().chosen(mask, self._key, before)
         if self._state is not None:
             begun = self._compiled.merged(mask, begun, (self._seen, self._state))
         self._seen, self._state = begun
@@ -93,5 +129,8 @@ class JaxBatchEnv(VectorEnv):
 
     def _keys(self) -> Any:
         """One for each sub-environment."""
+        if self._streams:
+            self._key, drawn = _own_streams().drawn(self._key)
+            return drawn
         self._key, mine = self._jax.random.split(self._key)
         return self._jax.random.split(mine, self.num_envs)

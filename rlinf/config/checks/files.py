@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rlinf.config.context import Context
 from rlinf.config.names import nearest
+from rlinf.models.checkpoint_files import without_weights
 
 # What the hub calls a repository: one owner, one name. Whether it exists is for the download to say.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -16,8 +17,15 @@ _DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv", ".arrow")
 
 
 def check_files(context: Context) -> None:
-    """Policies, tokenizers and data files must exist before anything starts."""
+    """Policies, tokenizers and data files must exist before anything starts, models with their weights."""
     config = context.config
+    if ":" not in config.policy.name:  # a class of the user's own knows its files itself
+        _has_weights(context, "policy.path", config.policy.path)
+    _has_weights(context, "reward_model.path", config.reward_model.path)
+    _has_weights(context, "teacher.path", config.teacher.path)
+    _has_weights(context, "policy.flow.pi0.path", config.policy.flow.pi0.path)
+    _has_weights(context, "policy.vla.language.path", config.policy.vla.language.path)
+    _has_weights(context, "policy.vla.vision.path", config.policy.vla.vision.path)
     _exists(context, "policy.path", config.policy.path)
     _exists(context, "policy.tokenizer.path", config.policy.tokenizer.path)
     _exists(context, "reward_model.path", config.reward_model.path)
@@ -43,6 +51,17 @@ def _exists(context: Context, key: str, written: object) -> None:
         if hub_name and not _looks_local(path):
             continue
         context.error(key, f"{key}: {path} does not exist.", _suggest(Path(path).expanduser()))
+
+
+def _has_weights(context: Context, key: str, path: str | None) -> None:
+    wrong = None if path is None else without_weights(path)
+    if path is None or wrong is None:
+        return
+    exported = Path(path) / "policy"  # of a run
+    fix = "Download the checkpoint again."
+    if key == "policy.path":
+        fix += " Random weights of its shape are made by policy.architecture, in the place of policy.path."
+    context.error(key, f"{key}: {wrong}.", f"Did you mean {exported}?" if exported.expanduser().is_dir() else fix)
 
 
 def _looks_local(path: str) -> bool:

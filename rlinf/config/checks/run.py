@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from rlinf.config.checks.metric_names import metric_mistake
 from rlinf.config.context import Context
 from rlinf.config.defaults import default_of
 from rlinf.config.facts import run_directory
@@ -53,6 +54,7 @@ def check_evaluation(context: Context) -> None:
     if not best.startswith("eval/"):
         message = f"{key}: {best} is not an evaluation metric."
         context.error(key, message, "Write eval/accuracy (verified tasks) or eval/return (simulators).")
-    elif evaluation.size == 0:
-        message = f"{key}: {best} is never measured, because evaluation.size is 0."
-        context.error(key, message, "Set evaluation.size: 256, or take it out.", reads=("evaluation.size",))
+        return
+    mistake = metric_mistake(context.config, best, on_files=False)
+    if mistake is not None:
+        context.error(key, f"{key}: {mistake.message}", mistake.fix, reads=("evaluation.size",))

@@ -2,7 +2,7 @@
 
 Such environments reset their sub-environments from one stream of their own. So their episodes have no seeds: groups of
 equal starts, evaluation on fixed starts and exact resuming need the other kinds of vector envs (`seeded_native.py` for
-the vector implementations that it knows).
+the vector implementations that it knows, `seeded_batch.py` for those that say so themselves).
 """
 
 from __future__ import annotations
@@ -75,6 +75,16 @@ class NativeVecEnv:
 
     def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
         """All sub-environments at once; ``idle`` where the environment spent the step on a reset."""
+        result = self._advance(actions)
+        wrong = mark_not_a_number(result.failed, env_indices, self.observations, result.rewards)
+        if wrong:
+            raise UserError(
+                f"env.id {self._options.id!r}: {wrong}, and a native vector env cannot restart one sub-environment"
+            )
+        return result
+
+    def _advance(self, actions: np.ndarray) -> StepResult:
+        """The same, whatever numbers come."""
         given = like_observations(actions, self._newest)
         observations, *columns, info = self._env.step(given)
         self._take(observations)
@@ -87,15 +97,7 @@ class NativeVecEnv:
             success, has_success = np.where(over, at_end[0], success), np.where(over, at_end[1], has_success)
         idle = self._over if self._mode is AutoresetMode.NEXT_STEP else None
         self._over = over
-        result = StepResult(
-            rewards.astype(np.float64), terminated, truncated, success, has_success, failed={}, idle=idle
-        )
-        wrong = mark_not_a_number(result.failed, env_indices, self.observations, result.rewards)
-        if wrong:
-            raise UserError(
-                f"env.id {self._options.id!r}: {wrong}, and a native vector env cannot restart one sub-environment"
-            )
-        return result
+        return StepResult(rewards.astype(np.float64), terminated, truncated, success, has_success, failed={}, idle=idle)
 
     def restart(self, env_index: int) -> None:
         raise RuntimeError(f"{self._options.id}: a native vector env cannot restart one of its sub-environments")

@@ -68,13 +68,7 @@ class SeededNativeVecEnv:
         self._env.state[:, others], self._env.steps[others] = state, steps
         for name, leaf in seen.items():
             self.observations[name][others] = leaf
-        failed = {
-            position: whole.failed[env_index]
-            for position, env_index in enumerate(env_indices)
-            if env_index in whole.failed
-        }
-        columns = (whole.rewards, whole.terminated, whole.truncated, whole.success, whole.has_success)
-        return StepResult(*(column[index] for column in columns), failed=failed)
+        return whole.of(env_indices)
 
     def _step_all(self, env_indices: Sequence[int], actions: np.ndarray) -> StepResult:
         observations, rewards, terminated, truncated, info = self._env.step(actions)

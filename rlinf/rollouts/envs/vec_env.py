@@ -44,6 +44,13 @@ class StepResult:
     idle: np.ndarray | None = None
     """[n] bool, where the step was spent on a reset and the action ignored; None: nowhere."""
 
+    def of(self, env_indices: Sequence[int]) -> StepResult:
+        """The result of some sub-environments, where this is that of all, none of which was idle."""
+        index = np.asarray(env_indices, dtype=np.int64)
+        columns = (self.rewards, self.terminated, self.truncated, self.success, self.has_success)
+        failed = {place: self.failed[one] for place, one in enumerate(env_indices) if one in self.failed}
+        return StepResult(*(column[index] for column in columns), failed=failed)
+
 
 class VecEnv(Protocol):
     """N environments; ``observations`` holds the newest observation of every sub-environment ([N, ...] per leaf)."""

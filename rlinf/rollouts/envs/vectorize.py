@@ -13,6 +13,7 @@ import numpy as np
 from rlinf.config.schema.env import EnvConfig, Vectorization
 from rlinf.rollouts.envs.make_env import make_env, takes_env_as_it_is
 from rlinf.rollouts.envs.native import NativeVecEnv
+from rlinf.rollouts.envs.seeded_batch import SeededBatchVecEnv, seeds_each
 from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv, can_be_seeded
 from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.envs.vec_env import VecEnv, close_quietly
@@ -57,6 +58,15 @@ def make_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VecEnv
             return SeededNativeVecEnv(options, num_envs)
         return NativeVecEnv(options, num_envs)
     return IsolatedVecEnv(options, num_envs) if needs_process(options) else SyncVecEnv(options, num_envs)
+
+
+def make_seeded_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VecEnv:
+    """The same for whole episodes from given seeds: `native` where its sub-environments take one each, else `auto`."""
+    if options.vectorization != "native":
+        return make_vec_env(options, num_envs, cores=cores)
+    if seeds_each(options):
+        return SeededBatchVecEnv(options, num_envs)
+    return make_vec_env(replace(options, vectorization="auto"), num_envs, cores=cores)
 
 
 def choose_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VectorizationChoice:

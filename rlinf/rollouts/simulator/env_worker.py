@@ -22,7 +22,7 @@ from rlinf.models.weight_update import WeightTaker
 from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.offscreen import offscreen
 from rlinf.rollouts.envs.vec_env import VecEnv, require_alike
-from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
+from rlinf.rollouts.envs.vectorize import choose_vec_env, make_seeded_vec_env, make_vec_env
 from rlinf.rollouts.simulator.anchors import anchor_ids
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, Demonstrator, instructions_of
 from rlinf.rollouts.simulator.episodes import (
@@ -244,7 +244,8 @@ class EnvWorker:
     def _evaluator(self, episodes: int, words: Words | None) -> EpisodeCollector:
         if words not in self._evaluators:
             side_by_side = -(-self._config.evaluation.num_envs // self._config.env.num_workers)
-            vec_env = make_vec_env(self._evaluation_env(words), max(1, min(side_by_side, episodes)), cores=self._cores)
+            count = max(1, min(side_by_side, episodes))
+            vec_env = make_seeded_vec_env(self._evaluation_env(words), count, cores=self._cores)
             require_alike(self.spaces(), (vec_env.observation_space, vec_env.action_space), "an evaluation environment")
             self._evaluators[words] = self._collector(vec_env)
         return self._evaluators[words]
@@ -279,9 +280,7 @@ class EnvWorker:
         return collector
 
     def _evaluation_env(self, words: Words | None = None) -> EnvConfig:
-        env = with_words(self._config.facts.evaluation_env, words)
-        # A native vector env cannot start episodes from given seeds.
-        return replace(env, vectorization="auto") if env.vectorization == "native" else env
+        return with_words(self._config.facts.evaluation_env, words)
 
     def state_dict(self) -> dict[str, Any]:
         """The state that the next rollout depends on beside the weights; of whole episodes, which begin again, next to

@@ -17,7 +17,7 @@ from rlinf.train.build.setup import Setup
 from rlinf.train.build.stages import stages_of
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
-from rlinf.train.workers.row_plan import TextPlan
+from rlinf.train.workers.row_plan import TextPlan, text_facts
 from rlinf.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -64,7 +64,13 @@ def learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> Learne
         seed=config.run.seed,
         packed=config.learner.pack or config.learner.backend == "megatron",
     )
-    return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
+    return LearnerPool(
+        ranks,
+        cluster,
+        offload=config.learner.offload != OffloadConfig(),
+        plan=plan,
+        teacher_facts=functools.partial(text_facts, packed=config.learner.pack),
+    )
 
 
 def _build_learner(config: Config, device_type: str, tokenizer_path: str, info: RankInfo) -> LearnerWorker:

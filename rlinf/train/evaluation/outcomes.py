@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Self
 
+from rlinf.metrics.evaluated import pass_sizes
 from rlinf.rollouts.text.rows import Row
 from rlinf.train.evaluation.intervals import pass_at_k, share_interval, with_interval
 from rlinf.train.evaluation.start_outcomes import StartOutcome, start_rates
@@ -108,7 +108,7 @@ def rates(outcomes: Sequence[TaskOutcome]) -> dict[str, list[float]]:
     if samples == 1:
         return found
     found[f"avg@{samples}"] = found["accuracy"]
-    for k in sorted({*(2**i for i in range(1, int(math.log2(samples)) + 1)), samples}):
+    for k in pass_sizes(samples):
         found[f"pass@{k}"] = [pass_at_k(samples, outcome.correct, k) for outcome in outcomes]
     found[f"maj@{samples}"] = [outcome.majority for outcome in outcomes]
     return found

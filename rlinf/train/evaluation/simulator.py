@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rlinf.config.schema import EvaluationConfig
-from rlinf.config.schema.run import Words
+from rlinf.metrics.evaluated import WITH_WORDS
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, by_task, report_success
 from rlinf.rollouts.simulator.rollout import VectorRollout
 from rlinf.train.evaluation.intervals import mean_interval, wilson, with_interval
@@ -16,9 +16,6 @@ from rlinf.train.evaluation.start_outcomes import start_outcomes
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.tracking.samples import TRACE_ACTIONS, TRACE_POSITIONS
 from rlinf.types import Metrics
-
-_WORDS: Mapping[Words, str] = {"other_goal": "eval/follows", "blank": "eval/blank_words"}
-"""What an evaluation with other words is called."""
 
 
 class VectorEvaluator:
@@ -34,7 +31,7 @@ class VectorEvaluator:
         metrics = record_metrics(done.records)
         for words in self.options.words:
             answered = self.rollout.evaluate(self.options.size, greedy=self.options.temperature == 0.0, words=words)
-            metrics |= success_metrics(_WORDS[words], answered.records)
+            metrics |= success_metrics(WITH_WORDS[words], answered.records)
         notes = [f"no video: {done.problem}"] if done.problem is not None else []
         name = video.name if video is not None and not notes else None
         # Episodes whose environment broke every time are missing from eval/return/n.

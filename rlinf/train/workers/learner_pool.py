@@ -12,7 +12,7 @@ from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
-from rlinf.learners.step_plan import division, evaluation_plan
+from rlinf.learners.step_plan import RowFacts, division, evaluation_plan
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import EVALUATED, RowPlan
 from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
@@ -34,14 +34,22 @@ class LearnerPool:
     """The ranks of a learner as one."""
 
     def __init__(
-        self, group: WorkerGroup, cluster: Cluster, *, offload: bool = False, plan: RowPlan | None = None
+        self,
+        group: WorkerGroup,
+        cluster: Cluster,
+        *,
+        offload: bool = False,
+        plan: RowPlan | None = None,
+        teacher_facts: Callable[[Batch], RowFacts] | None = None,
     ) -> None:
         """Ranks are :class:`LearnerWorker`. ``offload``: they have something to move in sleep. ``plan``: how they cut
-        batches, so that each is sent its own rows; without it all are sent every row."""
+        batches, so that each is sent its own rows; without it all are sent every row. ``teacher_facts``: what the
+        teacher beside the learner cuts batches by, likewise."""
         self.group = group
         self._offload, self._plan = offload, plan
         self._stage = plan.stages[0].name if plan is not None else ""
-        self._calls = BatchCalls(group, cluster, None if plan is None else plan.facts)
+        self._calls = BatchCalls(group, cluster, None if plan is None else plan.facts, LearnerWorker.data_place)
+        self._teacher_calls = BatchCalls(group, cluster, teacher_facts, LearnerWorker.teacher_place)
 
     scale_lr = _on_every_rank(LearnerWorker.scale_lr)
     refresh_reference = _on_every_rank(LearnerWorker.refresh_reference)
@@ -71,7 +79,8 @@ class LearnerPool:
 
     def teach(self, batch: Batch) -> Tensor:
         """The teacher's log-probabilities [B, T] of all rows."""
-        return self._calls.submit(LearnerWorker.teach, batch).outputs().logprobs
+        call = self._teacher_calls.submit(LearnerWorker.teach, batch, evaluation_plan, columns=EVALUATED)
+        return call.outputs().logprobs
 
     def look(self, batch: Batch, looked: Looked) -> Tensor:
         """Facts [B, 3] about the advantages of all rows, from the ranks that make them (`by_row.row_facts`)."""

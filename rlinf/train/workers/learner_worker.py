@@ -86,11 +86,19 @@ class LearnerWorker(WeightSender):
         """How the driver may divide rows with observations; None: this learner has to have all."""
         return self._rule
 
-    def teach(self, batch: Batch) -> tuple[Tensor, PolicyOutput]:
-        """(rows [B'], the teacher's log-probabilities [B', T]) of this rank's share."""
+    @property
+    def _scorer(self) -> Scorer:
         if self._teacher is None:
             raise RuntimeError("this run has no teacher in the learner's ranks")
-        rows, logprobs = self._teacher.score(batch)
+        return self._teacher
+
+    def teacher_place(self) -> DataPlace:
+        """The same of the rows that the teacher scores."""
+        return self._scorer.data_place
+
+    def teach(self, batch: Batch | BatchShare) -> tuple[Tensor, PolicyOutput]:
+        """(rows [B'], the teacher's log-probabilities [B', T]) of this rank's share."""
+        rows, logprobs = self._scorer.score(batch)
         return rows, PolicyOutput(logprobs)
 
     def look(self, batch: Batch | BatchShare, *, looked: Looked) -> tuple[Tensor, Tensor]:

@@ -59,15 +59,20 @@ class RowPlan(ABC):
         return next(one for one in self.stages if one.name == name)
 
 
+def text_facts(batch: Batch, *, packed: bool) -> RowFacts:
+    """Facts of responses; ``packed``: rows pay their prompt once for all that share it."""
+    return RowFacts.of(batch, text_costs(TextInputs.of(batch.inputs), packed=packed))
+
+
 @dataclass(frozen=True)
 class TextPlan(RowPlan):
     """Rows are responses."""
 
     packed: bool
-    """Rows pay their prompt once for all that share it (`learner.pack`; megatron always does so)."""
+    """As of :func:`text_facts` (`learner.pack`; megatron always does so)."""
 
     def facts(self, batch: Batch) -> RowFacts:
-        return RowFacts.of(batch, text_costs(TextInputs.of(batch.inputs), packed=self.packed))
+        return text_facts(batch, packed=self.packed)
 
     def learned(self, batch: Batch, *, stage: str) -> Batch:
         return batch

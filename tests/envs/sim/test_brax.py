@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 
 from rlinf.config import load
 from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.vectorize import make_vec_env
+from rlinf.rollouts.envs.seeded_batch import SeededBatchVecEnv
+from rlinf.rollouts.envs.vectorize import make_seeded_vec_env, make_vec_env
 from rlinf.train.run import run
 
 pytestmark = pytest.mark.sim
@@ -36,6 +38,32 @@ def test_episodes_end_and_begin_again_one_by_one(maker: str, module: str, task: 
         env.reset(over, over)
     assert len(ends) >= 16
     assert len({tuple(row) for row in env.observations["observation"].tolist()}) == 8
+
+
+@pytest.mark.parametrize(("maker", "module", "task"), MAKERS)
+def test_episodes_of_seeds_are_those_of_single_environments(maker: str, module: str, task: str) -> None:
+    """Three episodes on two sub-environments, of which the second one begins twice, beside one that goes on."""
+    pytest.importorskip(module, reason="pip install 'rlinf[brax]' or 'rlinf[playground]'")
+    options = EnvConfig(f"rlinf_envs.sim.brax:{maker}", {"task": task}, vectorization="native")
+    batch, single = make_seeded_vec_env(options, 2), make_vec_env(replace(options, vectorization="sync"), 1)
+    assert isinstance(batch, SeededBatchVecEnv)
+
+    def action(step: int) -> np.ndarray:
+        return np.full((1, 1), np.sin(step), np.float32)
+
+    batch.reset([0, 1], [3, 4])
+    found = []
+    for step in range(12):
+        if step == 6:
+            batch.reset([1], [5])
+        rewards = batch.step([0, 1], np.repeat(action(step), 2, axis=0)).rewards
+        found.append((rewards, batch.observations["observation"].copy()))
+    for env_index, seed, steps in ((0, 3, range(12)), (1, 4, range(6)), (1, 5, range(6, 12))):
+        single.reset([0], [seed])
+        for step in steps:
+            reward = single.step([0], action(step)).rewards[0]
+            assert found[step][0][env_index] == pytest.approx(reward, abs=1e-4)
+            np.testing.assert_allclose(found[step][1][env_index], single.observations["observation"][0], atol=1e-4)
 
 
 @pytest.mark.slow

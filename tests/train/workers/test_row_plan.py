@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
+from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
 from rlinf.algorithms.by_row import with_advantages
@@ -21,13 +22,15 @@ from rlinf.cluster.batch_calls import BatchCall
 from rlinf.cluster.local import LocalHandle
 from rlinf.cluster.packing import pack
 from rlinf.config.schema import AlgorithmConfig
+from rlinf.learners.scorer import Scorer
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import evaluation_plan
 from rlinf.learners.torch import TorchLearner
+from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.row_records import RecordLayout
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
-from rlinf.train.workers.row_plan import TextPlan
+from rlinf.train.workers.row_plan import TextPlan, text_facts
 from rlinf.types import Batch, Metrics, PolicyOutput
 
 RANKS = (1, 2, 8)
@@ -129,7 +132,7 @@ class Ranks:
         self.size, self.sharers, self.sent = size, sharers, []
 
     def call(self, method: Any) -> list[Any]:
-        assert method == "data_place"
+        assert method in ("data_place", "teacher_place")
         shares = self.size // self.sharers
         return [DataPlace(rank // self.sharers, shares, MICRO_BATCH_TOKENS) for rank in range(self.size)]
 
@@ -241,6 +244,54 @@ def test_a_row_that_no_rank_evaluates_is_missed_if_it_has_a_valid_position() -> 
         call.outputs()
     quiet = batch.replace(mask=batch.mask & (torch.arange(12) != 6)[:, None])
     assert replace(call, batch=quiet).outputs().logprobs.sum(dim=1).tolist() == [8.0] * 6 + [0.0] + [8.0] * 5
+
+
+class Teaching(Working):
+    """Ranks whose teacher is a real one, beside a learner."""
+
+    def __init__(self, size: int, *, packed: bool) -> None:
+        super().__init__(size)
+        model = tiny_model(layers=1)
+        self.workers = [
+            LearnerWorker(
+                KeepsBatches(),  # type: ignore[arg-type]
+                rank=rank,
+                teacher=Scorer(
+                    CausalLMPolicy(model, sampling=SAMPLING, pack_rows=packed),
+                    micro_batch_tokens=MICRO_BATCH_TOKENS,
+                    rank=rank,
+                    size=size,
+                ),
+            )
+            for rank in range(size)
+        ]
+
+    def call(self, method: Any) -> list[Any]:
+        return [getattr(worker, method)() for worker in self.workers]
+
+    def submit(self, method: str, *, per_rank: Any, **options: Any) -> Any:
+        self.sent = [one.of(lambda part: part) if hasattr(one, "of") else one for (one,) in per_rank]
+        return [getattr(worker, method)(one) for worker, one in zip(self.workers, self.sent, strict=True)]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("size", RANKS)
+def test_a_teacher_scores_the_rows_that_its_rank_is_sent_as_it_does_with_all(size: int, packed: bool) -> None:
+    """Bit for bit; a rank is sent nobody else's rows, whatever advantages there are."""
+    batch, ranks = prepared(), Teaching(size, packed=packed)
+    expected = torch.zeros_like(batch.rollout_logprobs)
+    for worker in ranks.workers:
+        rows, output = worker.teach(batch)
+        expected[rows] = output.logprobs
+    pool = LearnerPool(
+        ranks,  # type: ignore[arg-type]
+        InPlace(),  # type: ignore[arg-type]
+        plan=plan_of(plain_stage()),
+        teacher_facts=functools.partial(text_facts, packed=packed),
+    )
+    assert pool.teach(batch).equal(expected)
+    if size > 1:
+        assert sum(share.held.num_rows for share in ranks.sent) == batch.num_rows
 
 
 OF_TURNS = ("gigpo", "grpo_turn")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf.report.metrics.entry import COUNT, NATS, REWARD, SHARE, Metric
+from rlinf.metrics.entry import COUNT, NATS, REWARD, SHARE, Metric
 
 _SMALLER = "lower learner.optimizer.lr, or fewer algorithm.update_epochs and num_minibatches"
 _SIGNAL = "other tasks, a larger algorithm.group_size, or algorithm.dynamic_sampling"

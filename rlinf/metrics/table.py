@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from rlinf.report.metrics.collecting import EVALUATION, MACHINE, REWARDS, ROLLOUT
-from rlinf.report.metrics.entry import Metric
-from rlinf.report.metrics.training import ALGORITHM, REWARD_MODEL, SFT, TRAIN
+from rlinf.metrics.collecting import EVALUATION, MACHINE, REWARDS, ROLLOUT
+from rlinf.metrics.entry import Metric
+from rlinf.metrics.training import ALGORITHM, REWARD_MODEL, SFT, TRAIN
 
 SECTIONS: Mapping[str, Mapping[str, Metric]] = {
     "Evaluation": EVALUATION,
@@ -31,12 +31,22 @@ def meaning(name: str) -> Metric | None:
     >>> meaning("eval/pass@8/ci_low") is METRICS["eval/pass@{k}"]
     True
     """
+    known = known_as(name, METRICS)
+    return None if known is None else METRICS[known]
+
+
+def known_as(name: str, patterns: Collection[str]) -> str | None:
+    """The one of ``patterns`` that a metric, as a run writes it, is an instance of.
+
+    >>> known_as("eval/accuracy/algebra/n", ["eval/accuracy", "eval/accuracy/{term}"])
+    'eval/accuracy/{term}'
+    """
     head, _, tail = name.rpartition("/")
     if tail in _OF_INTERVALS and head.startswith("eval/"):
         name = head
-    if name in METRICS:
-        return METRICS[name]
-    return next((metric for pattern, metric in METRICS.items() if "{" in pattern and _fits(pattern, name)), None)
+    if name in patterns:
+        return name
+    return next((pattern for pattern in patterns if "{" in pattern and _fits(pattern, name)), None)
 
 
 def _fits(pattern: str, name: str) -> bool:
@@ -65,7 +75,7 @@ def _row(name: str, metric: Metric) -> str:
 
 _HEAD = """# Metrics
 
-Generated from `rlinf/report/metrics/` by `make docs`; `rlinf list metrics` prints the same.
+Generated from `rlinf/metrics/` by `make docs`; `rlinf list metrics` prints the same.
 
 A run writes one line a training iteration to `metrics.jsonl`, and the same numbers to TensorBoard, Weights & Biases and
 MLflow. A *position* is a valid token of a response, or a decision in a simulator. `{k}` is a number and `{term}` a name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf.report.metrics.entry import COUNT, REWARD, SECONDS, SHARE, TOKENS, Metric
+from rlinf.metrics.entry import COUNT, REWARD, SECONDS, SHARE, TOKENS, Metric
 
 _EPISODES = "of the episodes that ended in this step"
 _LONGER = "a larger rollout.max_new_tokens, or algorithm.overlong_penalty"
@@ -212,7 +212,7 @@ ROLLOUT: Mapping[str, Metric] = {
     "rollout/env_steps_total": Metric("environment steps since the start", "number", COUNT),
 }
 
-EVALUATION: Mapping[str, Metric] = {
+EVALUATION_OF_TEXT: Mapping[str, Metric] = {
     "eval/accuracy": Metric(
         "held-out tasks that are solved", "correct / responses", SHARE, "rises", "docs: my run does not learn"
     ),
@@ -239,6 +239,9 @@ EVALUATION: Mapping[str, Metric] = {
     ),
     "eval/cut_by_length": Metric("held-out responses cut by the limit", "cut / responses", SHARE, "below 0.2", _LONGER),
     "eval/response_length": Metric("mean length of held-out responses", "mean", TOKENS),
+}
+
+EVALUATION_OF_SIMULATORS: Mapping[str, Metric] = {
     "eval/return": Metric(
         "mean return of the evaluation episodes", "mean sum of rewards", REWARD, "rises", "docs: my run does not learn"
     ),
@@ -276,6 +279,9 @@ EVALUATION: Mapping[str, Metric] = {
     "eval/failures": Metric(
         "episodes, or conversations, that the environment broke", "number", COUNT, "0", "repair the environment"
     ),
+}
+
+EVALUATION_OF_FILES: Mapping[str, Metric] = {
     "eval/sft_loss": Metric(
         "loss on held-out demonstrations",
         "-mean log p(response token)",
@@ -293,6 +299,8 @@ EVALUATION: Mapping[str, Metric] = {
     "eval/dpo_pairs": Metric("pairs it was measured on", "number", COUNT),
     "eval/sft_tokens": Metric("tokens it was measured on", "number", TOKENS),
 }
+
+EVALUATION: Mapping[str, Metric] = {**EVALUATION_OF_TEXT, **EVALUATION_OF_SIMULATORS, **EVALUATION_OF_FILES}
 
 MACHINE: Mapping[str, Metric] = {
     "step": Metric("training iteration; 0 is before the first, negative ones are the warm start", "number", COUNT),

@@ -1,0 +1,37 @@
+"""The names of what the evaluations of a run measure, as far as its configuration says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlinf.config.schema import EvaluationConfig
+from rlinf.config.schema.run import Words
+from rlinf.metrics.collecting import EVALUATION_OF_SIMULATORS, EVALUATION_OF_TEXT
+
+WITH_WORDS: Mapping[Words, str] = {"other_goal": "eval/follows", "blank": "eval/blank_words"}
+"""What an evaluation with other words is called."""
+
+
+def pass_sizes(samples: int) -> list[int]:
+    """Every k of the `pass@k` that are reported of ``samples`` responses: the powers of two, and all.
+
+    >>> pass_sizes(6)
+    [2, 4, 6]
+    """
+    return sorted({*(2**power for power in range(1, samples.bit_length()) if 2**power <= samples), samples} - {0, 1})
+
+
+def evaluated(options: EvaluationConfig, *, text: bool) -> list[str]:
+    """The metrics of a language model's evaluations (``text``), or a simulator policy's.
+
+    ``{term}`` in a name stands for a word of the user's.
+    """
+    if not text:
+        absent = {name for words, name in WITH_WORDS.items() if words not in options.words}
+        return [name for name in EVALUATION_OF_SIMULATORS if name not in absent]
+    names: list[str] = []
+    for name in EVALUATION_OF_TEXT:
+        sizes = pass_sizes(options.samples)
+        sizes = sizes if name == "eval/pass@{k}" else sizes[-1:]
+        names += [name.replace("{k}", str(size)) for size in sizes] if "{k}" in name else [name]
+    return names

@@ -1,0 +1,44 @@
+"""The files of a checkpoint's weights, looked for without reading them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rlinf.errors import UserError
+from rlinf.json_files import read_json_file
+
+_WHOLE = ("model.safetensors", "pytorch_model.bin")
+"""Each may be cut into files that an index beside them names."""
+
+
+def missing_weights(folder: Path) -> list[str]:
+    """The names of weight files that a model's folder lacks, none where it can be loaded."""
+    for name in _WHOLE:
+        if (folder / name).exists():
+            return []
+        if (folder / f"{name}.index.json").exists():
+            return sorted(part for part in _parts(folder / f"{name}.index.json") if not (folder / part).exists())
+    if any(file.suffix == ".safetensors" for file in folder.iterdir()) or (folder / "adapter_model.bin").exists():
+        return []
+    return [_WHOLE[0]]
+
+
+def without_weights(path: str) -> str | None:
+    """What is wrong with a folder that is to be read as a model and has not all its weights; None for all else."""
+    folder = Path(path).expanduser()
+    missing = missing_weights(folder) if folder.is_dir() else []
+    if not missing:
+        return None
+    if missing == [_WHOLE[0]]:
+        return f"{path} holds no weights: {_WHOLE[0]} (or {_WHOLE[1]}) is missing"
+    more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
+    return f"{path} holds only a part of its weights: {missing[0]}{more} missing"
+
+
+def _parts(index: Path) -> set[str]:
+    """The files that an index names; none where it is damaged, which is for loading to say."""
+    try:
+        named = (read_json_file(index) or {}).get("weight_map")
+    except UserError:
+        return set()
+    return {str(name) for name in named.values()} if isinstance(named, dict) else set()

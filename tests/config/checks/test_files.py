@@ -1,0 +1,82 @@
+"""A folder that a key names as a model is one whose weights are there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from config_cases import QUICKSTART, mistakes
+
+from rlinf.config import load
+
+SHARDS = [f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3)]
+
+
+def folder_with(place: Path, *files: str) -> Path:
+    place.mkdir(parents=True)
+    (place / "config.json").write_text('{"model_type": "qwen2"}')
+    for file in files:
+        (place / file).write_text("{}")
+    return place
+
+
+def recipe(folder: Path, **sections: object) -> Path:
+    """The quickstart with these sections changed."""
+    file = folder / "run.yaml"
+    file.write_text(json.dumps({"extends": str(QUICKSTART), **sections}, indent=1))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("key", "sections"),
+    [
+        ("policy.path", {"policy": {"architecture": None, "path": "model"}}),
+        ("teacher.path", {"teacher": {"path": "model"}, "algorithm": {"adv_type": "opd"}}),
+        ("reward_model.path", {"reward_model": {"path": "model", "supervision": "outcome"}}),
+    ],
+)
+def test_a_folder_without_weights_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, sections: dict[str, object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder_with(tmp_path / "model", "training_args.bin", "tokenizer.json")
+    said = mistakes(recipe(tmp_path, **sections))
+    assert f"{key}: model holds no weights: model.safetensors (or pytorch_model.bin) is missing." in said
+    assert "run.yaml:" in said
+    assert ("policy.architecture" in said) == (key == "policy.path")
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        (SHARDS[:2], f"model holds only a part of its weights: {SHARDS[2]} is missing."),
+        (SHARDS[1:2], f"model holds only a part of its weights: {SHARDS[0]} and 1 more are missing."),
+        (SHARDS, None),
+    ],
+)
+def test_every_file_that_an_index_names_has_to_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: list[str], words: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = folder_with(tmp_path / "model", *there)
+    index = {"weight_map": {f"layer.{number}": name for number, name in enumerate(SHARDS)}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    file = recipe(tmp_path, policy={"architecture": None, "path": "model"})
+    if words is None:
+        assert load(file).policy.path == "model"
+    else:
+        assert words in mistakes(file)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin", "adapter_model.safetensors"])
+def test_weights_go_by_several_names(tmp_path: Path, file: str) -> None:
+    model = folder_with(tmp_path / "model", file)
+    assert load(recipe(tmp_path, policy={"architecture": None, "path": str(model)})).policy.path == str(model)
+
+
+def test_a_run_in_the_place_of_what_it_exported_is_named(tmp_path: Path) -> None:
+    run = folder_with(tmp_path / "run")
+    folder_with(run / "policy", "model.safetensors")
+    said = mistakes(recipe(tmp_path, policy={"architecture": None, "path": str(run)}))
+    assert f"Did you mean {run / 'policy'}?" in said
