@@ -64,8 +64,8 @@ class ModelHolder:
     def has_adapters(self) -> bool:
         return False
 
-    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
-        return 1
+    def weight_sources(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> list[int]:
+        return [0]
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"

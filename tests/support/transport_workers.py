@@ -46,8 +46,8 @@ class Learner:
     def has_adapters(self) -> bool:
         return False
 
-    def weight_parts(self, bucket_bytes: int, *, form: str) -> int:
-        return 3
+    def weight_sources(self, bucket_bytes: int, *, form: str) -> list[int]:
+        return [0, 0, 0]
 
     def weights(self, *, version: int, part: int, bucket_bytes: int, form: str) -> WeightUpdate:
         named = list(weights_of(version).items())
@@ -80,9 +80,9 @@ class WatchedEnd(SamplerWorker):
         self._die()
         return super().load_segments(port, sending, timeout_s=timeout_s)
 
-    def receive_weights(self) -> Metrics | str:
+    def receive_weights(self, sources: Sequence[int]) -> Metrics | str:
         self._die()
-        return super().receive_weights()
+        return super().receive_weights(sources)
 
     def _die(self, over: str = "") -> None:
         poison = self._poison.with_name(self._poison.name + over)
