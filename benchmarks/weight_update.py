@@ -1,10 +1,12 @@
 """Seconds and bytes of a weight update through Ray, by transport: learner and sampler are two processes of one node.
 
     python benchmarks/weight_update.py [--repeats 7] [--sizes 30m,smollm2,300m] [--samplers hf,vllm] [--write]
+    python benchmarks/weight_update.py --sizes smollm2 --samplers hf --stages 2 [--bucket-mb 64]
 
 An update is everything between the learner's weights and a sampler whose next token follows them. The model is a random
 Qwen2 in float32. The first two updates of a process are not counted: they allocate what the others reuse. ``arriving``
-is the part before the sampler has the tensors in hand, the rest is its own copy into place.
+is the part before the sampler has the tensors in hand, the rest is its own copy into place. With ``--stages`` the
+learner is megatron's, its layers over as many processes; otherwise one process that holds the weights.
 """
 
 from __future__ import annotations
@@ -81,6 +83,35 @@ def build_learner(size: str, _info: Any) -> Any:
     return LearnerWorker(ModelHolder(size), rank=0)
 
 
+def build_stage(folder: Path, bucket_mb: int, info: Any) -> Any:
+    """One of the pipeline stages of a megatron learner with the weights in ``folder``."""
+    import torch
+    from transformers import AutoConfig
+
+    from rlinf.algorithms.objective import Objective
+    from rlinf.config.schema import OptimizerConfig
+    from rlinf.config.schema.learner import MegatronConfig
+    from rlinf.learners.megatron.learner import MegatronLearner
+    from rlinf.learners.process_group import join
+    from rlinf.learners.shards import SafetensorsFolder
+    from rlinf.learners.stage import Stage
+    from rlinf.train.workers.learner_worker import LearnerWorker
+    from rlinf.types import SamplingParams
+
+    place = {"rank": info.rank, "size": info.size, "address": info.master_address, "port": info.master_port}
+    join(**place, device=torch.device("cpu"), timeout_s=600.0)
+    learner = MegatronLearner(
+        AutoConfig.from_pretrained(folder),
+        SafetensorsFolder(folder),
+        layout=MegatronConfig(pipeline_parallel=info.size),
+        stages=(Stage(name="train", objective=Objective.of("reinforce"), optimizer=OptimizerConfig()),),
+        sampling=SamplingParams(max_new_tokens=8),
+        seed=0,
+        micro_batch_tokens=512,
+    )
+    return LearnerWorker(learner, rank=info.rank, bucket_bytes=bucket_mb << 20)
+
+
 def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:
     from rlinf.config.schema.rollout import RolloutConfig, VllmConfig
     from rlinf.samplers import SamplerSpec
@@ -92,8 +123,10 @@ def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:
     return SamplerWorker(build(config, spec))
 
 
-def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[str, Any]]:
-    """Every transport with one learner and one sampler."""
+def measure(
+    sampler: str, size: str, repeats: int, folder: Path, *, stages: int | None, bucket_mb: int
+) -> list[dict[str, Any]]:
+    """Every transport with one learner, in ``stages`` processes, and one sampler."""
     from rlinf.cluster import connect
     from rlinf.cluster.weights.transport import choose
     from rlinf.config.schema.cluster import ClusterConfig
@@ -102,7 +135,11 @@ def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[st
 
     rows = []
     with connect(ClusterConfig(start_timeout_s=600.0, env=environment(sampler, device="cpu"))) as cluster:
-        learner = cluster.spawn("learner", functools.partial(build_learner, size))
+        if stages is None:
+            learner = cluster.spawn("learner", functools.partial(build_learner, size))
+        else:
+            build = functools.partial(build_stage, folder, bucket_mb)
+            learner = cluster.spawn("learner", build, n=stages, rendezvous=True)
         group = cluster.spawn("sampler", functools.partial(build_sampler, sampler, folder))
         version = 0
         for way in WAYS:
@@ -150,6 +187,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--sizes", default=",".join(ARCHITECTURES))
     parser.add_argument("--samplers", default="hf,vllm")
+    parser.add_argument("--stages", type=int, help="pipeline stages of a megatron learner")
+    parser.add_argument("--bucket-mb", type=int, default=2048, help="learner.weight_bucket_mb of that learner")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
     options = parser.parse_args()
     sys.path[:0] = [str(ROOT), str(ROOT / "envs")]
@@ -157,9 +196,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for size in options.sizes.split(","):
             folder = Path(scratch) / size
-            build_model(size).config.save_pretrained(folder)
+            model = build_model(size)
+            (model.config if options.stages is None else model).save_pretrained(folder)
+            del model
             for sampler in options.samplers.split(","):
-                rows += measure(sampler, size, options.repeats, folder)
+                rows += measure(
+                    sampler, size, options.repeats, folder, stages=options.stages, bucket_mb=options.bucket_mb
+                )
     print(table(rows))
     if options.write:
         RESULTS.write_text(

@@ -54,10 +54,12 @@ def make_learner(
 
 
 def all_weights(learner: Any) -> dict[str, Tensor]:
-    """Copies of the weights of all ranks on rank 0, nothing on the others; no two ranks give the same one."""
+    """Copies of the weights that all ranks give, on rank 0, nothing on the others; no two ranks give the same one."""
     mine: dict[str, Tensor] = {}
     for part in range(len(learner.weight_sources(None))):
         mine |= {name: tensor.clone() for name, tensor in learner.weights(version=1, part=part).tensors.items()}
+    if not dist.is_initialized():
+        return mine
     world: list[Any] = [{}] * dist.get_world_size()
     dist.gather_object(mine, world if dist.get_rank() == 0 else None)
     weights = {name: tensor for given in world for name, tensor in given.items()}
