@@ -160,7 +160,10 @@ def measure(backend: str, layout: MegatronConfig, family: str) -> Numbers:
         torch.cat([getattr(output, name) for _, output in parts])[order] for name in ("logprobs", "entropy")
     )
     metrics = learner.update(batch, step=0)
-    weights = {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}
+    given: list[Any] = [None] * dist.get_world_size()
+    sources = learner.weight_sources(None)
+    dist.all_gather_object(given, [dict(learner.weights(version=1, part=part).tensors) for part in range(len(sources))])
+    weights = {name: tensor for of_rank in given for part in of_rank for name, tensor in part.items()}
     dist.barrier()
     began, cpu_began = time.perf_counter(), time.process_time()
     for step in range(TIMED_STEPS):

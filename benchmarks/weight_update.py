@@ -1,16 +1,21 @@
 """Seconds and bytes of a weight update through Ray, by transport: learner and sampler are two processes of one node.
 
     python benchmarks/weight_update.py [--repeats 7] [--sizes 30m,smollm2,300m] [--samplers hf,vllm] [--write]
+    python benchmarks/weight_update.py --sizes smollm2 --samplers hf --stages 2 [--bucket-mb 64]
 
 An update is everything between the learner's weights and a sampler whose next token follows them. The model is a random
 Qwen2 in float32. The first two updates of a process are not counted: they allocate what the others reuse. ``arriving``
-is the part before the sampler has the tensors in hand, the rest is its own copy into place.
+is the part before the sampler has the tensors in hand, the rest is its own copy into place. With ``--stages`` the
+learner is megatron's, its layers over as many processes, and all weights go through the first of them (one source), or
+each sends its own; otherwise it is one process that holds the weights. ``CPU`` is the processor time of an update in
+each process of the learner and in the sampler, which says more than seconds where cores are shared.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import os
 import statistics
 import sys
@@ -55,6 +60,13 @@ def build_model(size: str) -> Any:
     return Qwen2ForCausalLM(Qwen2Config(max_position_embeddings=512, tie_word_embeddings=True, **shape))
 
 
+class Timed:
+    """A worker that says how much processor time its process took so far."""
+
+    def cpu_s(self) -> float:
+        return time.process_time()
+
+
 class ModelHolder:
     """As much of a learner as an update takes."""
 
@@ -64,8 +76,8 @@ class ModelHolder:
     def has_adapters(self) -> bool:
         return False
 
-    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
-        return 1
+    def weight_sources(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> list[int]:
+        return [0]
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
@@ -78,7 +90,45 @@ class ModelHolder:
 def build_learner(size: str, _info: Any) -> Any:
     from rlinf.train.workers.learner_worker import LearnerWorker
 
-    return LearnerWorker(ModelHolder(size), rank=0)
+    class Holder(Timed, LearnerWorker): ...
+
+    return Holder(ModelHolder(size), rank=0)
+
+
+def build_stage(folder: Path, bucket_mb: int, info: Any) -> Any:
+    """One of the pipeline stages of a megatron learner with the weights in ``folder``."""
+    import torch
+    from transformers import AutoConfig
+
+    from rlinf import weight_sources
+    from rlinf.algorithms.objective import Objective
+    from rlinf.config.schema import OptimizerConfig
+    from rlinf.config.schema.learner import MegatronConfig
+    from rlinf.learners.megatron.learner import MegatronLearner
+    from rlinf.learners.process_group import join
+    from rlinf.learners.shards import SafetensorsFolder
+    from rlinf.learners.stage import Stage
+    from rlinf.train.workers.learner_worker import LearnerWorker
+    from rlinf.types import SamplingParams
+
+    place = {"rank": info.rank, "size": info.size, "address": info.master_address, "port": info.master_port}
+    join(**place, device=torch.device("cpu"), timeout_s=600.0)
+    learner = MegatronLearner(
+        AutoConfig.from_pretrained(folder),
+        SafetensorsFolder(folder),
+        layout=MegatronConfig(pipeline_parallel=info.size),
+        stages=(Stage(name="train", objective=Objective.of("reinforce"), optimizer=OptimizerConfig()),),
+        sampling=SamplingParams(max_new_tokens=8),
+        seed=0,
+        micro_batch_tokens=512,
+    )
+
+    class Rank(Timed, LearnerWorker):
+        def limit_sources(self, most: int) -> None:
+            weight_sources.MOST = most
+            learner.gatherer._parts.clear()
+
+    return Rank(learner, rank=info.rank, bucket_bytes=bucket_mb << 20)
 
 
 def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:
@@ -87,13 +137,17 @@ def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:
     from rlinf.samplers.build import build_sampler as build
     from rlinf.train.workers.sampler_worker import SamplerWorker
 
+    class Measured(Timed, SamplerWorker): ...
+
     config = RolloutConfig(sampler=sampler, vllm=VllmConfig(dtype="float32"))  # type: ignore[arg-type]
     spec = SamplerSpec(str(folder), (1,), 0, seed=0, max_model_len=256, dtype="float32", random_weights=True)
-    return SamplerWorker(build(config, spec))
+    return Measured(build(config, spec))
 
 
-def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[str, Any]]:
-    """Every transport with one learner and one sampler."""
+def measure(
+    sampler: str, size: str, repeats: int, folder: Path, *, stages: int | None, bucket_mb: int
+) -> list[dict[str, Any]]:
+    """Every transport with one learner, in ``stages`` processes, and one sampler."""
     from rlinf.cluster import connect
     from rlinf.cluster.weights.transport import choose
     from rlinf.config.schema.cluster import ClusterConfig
@@ -102,45 +156,57 @@ def measure(sampler: str, size: str, repeats: int, folder: Path) -> list[dict[st
 
     rows = []
     with connect(ClusterConfig(start_timeout_s=600.0, env=environment(sampler, device="cpu"))) as cluster:
-        learner = cluster.spawn("learner", functools.partial(build_learner, size))
+        if stages is None:
+            learner = cluster.spawn("learner", functools.partial(build_learner, size))
+        else:
+            build = functools.partial(build_stage, folder, bucket_mb)
+            learner = cluster.spawn("learner", build, n=stages, rendezvous=True)
         group = cluster.spawn("sampler", functools.partial(build_sampler, sampler, folder))
         version = 0
-        for way in WAYS:
+        for way, sources in itertools.product(WAYS, [1] if stages is None else [1, stages]):
+            if stages is not None:
+                learner.call("limit_sources", sources)
             config = Config()
             config = replace(config, rollout=replace(config.rollout, weight_transport=way))
             pool = SamplerPool(group, cluster)
             pool.connect(choose(config.facts.weight_transport, learner, group, cuda=False, keep=config.facts.overlaps))
             whole, inside = [], []
-            for _ in range(UNCOUNTED + repeats):
+            for number in range(UNCOUNTED + repeats):
                 version += 1
+                if number == UNCOUNTED:
+                    before = [*learner.call("cpu_s"), *group.call("cpu_s")]
                 began = time.perf_counter()
                 numbers = pool.send_weights(version)
                 whole.append(time.perf_counter() - began)
                 inside.append(numbers["weight_update_s"])
+            after = [*learner.call("cpu_s"), *group.call("cpu_s")]
             del whole[:UNCOUNTED], inside[:UNCOUNTED]
             rows.append(
                 {
                     "sampler": sampler,
                     "size": size,
                     "way": way,
+                    "sources": sources,
+                    "cpu": [(end - start) / repeats for start, end in zip(before, after, strict=True)],
                     "bytes": numbers["weight_update_bytes"],
                     "whole": whole,
                     "arriving": [w - i for w, i in zip(whole, inside, strict=True)],
                 }
             )
-            print(sampler, size, way, f"{statistics.median(whole):.3f} s", flush=True)
+            print(sampler, size, way, sources, f"{statistics.median(whole):.3f} s", flush=True)
     return rows
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Markdown, medians with the range of the whole."""
-    lines = ["| parameters | sampler | transport | MB | seconds (min to max) | arriving |", "|---|---|---|---|---|---|"]
+    head = "| parameters | sampler | transport | sources | MB | seconds (min to max) | arriving | CPU |"
+    lines = [head, "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         whole = row["whole"]
         lines.append(
-            f"| {row['size']} | {row['sampler']} | {row['way']} | {row['bytes'] / 1e6:.0f} "
+            f"| {row['size']} | {row['sampler']} | {row['way']} | {row['sources']} | {row['bytes'] / 1e6:.0f} "
             f"| {statistics.median(whole):.3f} ({min(whole):.3f} to {max(whole):.3f}) "
-            f"| {statistics.median(row['arriving']):.3f} |"
+            f"| {statistics.median(row['arriving']):.3f} | {' + '.join(f'{each:.2f}' for each in row['cpu'])} |"
         )
     return "\n".join(lines)
 
@@ -150,6 +216,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--sizes", default=",".join(ARCHITECTURES))
     parser.add_argument("--samplers", default="hf,vllm")
+    parser.add_argument("--stages", type=int, help="pipeline stages of a megatron learner")
+    parser.add_argument("--bucket-mb", type=int, default=2048, help="learner.weight_bucket_mb of that learner")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
     options = parser.parse_args()
     sys.path[:0] = [str(ROOT), str(ROOT / "envs")]
@@ -157,9 +225,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for size in options.sizes.split(","):
             folder = Path(scratch) / size
-            build_model(size).config.save_pretrained(folder)
+            model = build_model(size)
+            (model.config if options.stages is None else model).save_pretrained(folder)
+            del model
             for sampler in options.samplers.split(","):
-                rows += measure(sampler, size, options.repeats, folder)
+                rows += measure(
+                    sampler, size, options.repeats, folder, stages=options.stages, bucket_mb=options.bucket_mb
+                )
     print(table(rows))
     if options.write:
         RESULTS.write_text(

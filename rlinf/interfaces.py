@@ -232,13 +232,17 @@ class Learner(Protocol):
     def has_adapters(self) -> bool:
         """Whether the policy has low-rank adapters that :meth:`weights` can give apart from their layers."""
 
-    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
-        """The number of parts of at most ``bucket_bytes`` (one parameter at least) that :meth:`weights` cuts into."""
+    def weight_sources(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> list[int]:
+        """The rank that gives each of the parts that :meth:`weights` cuts into, the same list on every rank.
+
+        Consecutive parts of different ranks have together at most ``bucket_bytes`` (one parameter each at least)."""
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
     ) -> WeightUpdate:
-        """The policy's weights, or one part of them, on the CPU; complete on rank 0, empty on the others."""
+        """One part of the policy's weights on the CPU; complete on the rank that gives it, empty on the others.
+
+        All ranks ask for all parts in order. A rank that has nothing to do with a part returns at once."""
 
     def sleep(self, *, keep_weights: bool = False) -> Metrics:
         """Moves to the host what ``learner.offload`` names, or of it all but the weights; seconds and bytes."""

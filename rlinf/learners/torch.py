@@ -262,9 +262,9 @@ class TorchLearner(Offloadable):
         policy: Any = self.policy
         return bool(getattr(policy, "is_lora", False)) and separable(policy)
 
-    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
-        """The number of parts that :meth:`weights` makes: at most ``bucket_bytes`` or one parameter each."""
-        return len(self._weight_runs(bucket_bytes, form))
+    def weight_sources(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> list[int]:
+        """Rank 0 for each part that :meth:`weights` makes: at most ``bucket_bytes`` or one parameter each."""
+        return [0] * len(self._weight_runs(bucket_bytes, form))
 
     def _named_weights(self, form: WeightForm) -> list[list[tuple[str, Tensor]]]:
         """The weights that travel, in sections whose parts don't mix; those that training changes come last."""

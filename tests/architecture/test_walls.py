@@ -41,7 +41,7 @@ LAYERS = (
     {"rollouts", "learners", "samplers"},
     {"models", "algorithms"},
     {"interfaces"},
-    {"batch_share"},
+    {"batch_share", "weight_sources"},
     {
         "row_records",
         "streams",

@@ -30,8 +30,8 @@ class Learner(WeightSender):
         self.may_go_on = threading.Event()
         self.may_go_on.set()
 
-    def weight_parts(self, *, form: WeightForm = "merged") -> int:
-        return PARTS
+    def weight_sources(self, *, form: WeightForm = "merged") -> list[int]:
+        return [0] * PARTS
 
     def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
         if part == 1:
@@ -62,20 +62,20 @@ def test_a_broadcast_of_all_parts() -> None:
     with ThreadPoolExecutor(3) as threads:
         joins = [
             threads.submit(
-                sampler.join_broadcast, "127.0.0.1", port, rank=rank + 1, size=3, device="cpu", timeout_s=20.0
+                sampler.join_broadcast, {0: ("127.0.0.1", port)}, rank=rank + 1, size=3, device="cpu", timeout_s=20.0
             )
             for rank, sampler in enumerate(samplers)
         ]
         assert learner.open_broadcast(size=3, device="cpu", timeout_s=20.0) is None
         assert [join.result() for join in joins] == [None, None]
         for version in (1, 2):
-            takes = [threads.submit(sampler.receive_weights) for sampler in samplers]
+            takes = [threads.submit(sampler.receive_weights, [0] * PARTS) for sampler in samplers]
             assert learner.broadcast_weights(version=version, keep=True) is None
             assert [take.result() for take in takes] == [{"weight_update_s": 5.0, "weight_update_bytes": 40.0}] * 2
             for sampler in samplers:
                 sampler.require(version)
     assert learner.taken == [*range(PARTS)] * 2
-    assert learner.sent_weights(version=2, part=1)[1].tensors["w1"].equal(torch.arange(1.0, 43.0) * 2)
+    assert learner.sent_weights(version=2, parts=[1])[1].tensors["w1"].equal(torch.arange(1.0, 43.0) * 2)
 
 
 def test_a_receiver_that_is_gone_is_reported_and_no_rank_stops_gathering() -> None:
@@ -83,11 +83,12 @@ def test_a_receiver_that_is_gone_is_reported_and_no_rank_stops_gathering() -> No
     port = learner.host_broadcast(timeout_s=5.0)
     assert port is not None
     with ThreadPoolExecutor(1) as threads:
-        join = threads.submit(sampler.join_broadcast, "127.0.0.1", port, rank=1, size=2, device="cpu", timeout_s=5.0)
+        meetings = {0: ("127.0.0.1", port)}
+        join = threads.submit(sampler.join_broadcast, meetings, rank=1, size=2, device="cpu", timeout_s=5.0)
         assert learner.open_broadcast(size=2, device="cpu", timeout_s=5.0) is None
         assert join.result() is None
-    assert sampler._group is not None
-    sampler._group.close()
+    assert sampler._groups is not None
+    sampler._groups[0].close()
     problem = learner.broadcast_weights(version=1, keep=False)
     assert problem is not None
     assert "broke off" in problem
@@ -102,7 +103,8 @@ def test_parts_are_read_as_they_are_written_and_stay() -> None:
     learner.may_go_on.clear()
     with ThreadPoolExecutor(3) as threads:
         loads = [threads.submit(sampler.load_segments, port, 1, timeout_s=20.0) for sampler in samplers]
-        writes = threads.submit(learner.write_weights, version=7, sending=1, replaced=0)
+        options: dict[str, Any] = {"port": port, "timeout_s": 20.0}
+        writes = threads.submit(learner.write_weights, version=7, sending=1, replaced=0, **options)
         # The first part is loaded before the second one is there.
         assert all(sampler.first_part.wait(20.0) for sampler in samplers)
         learner.may_go_on.set()
@@ -110,7 +112,7 @@ def test_parts_are_read_as_they_are_written_and_stay() -> None:
         assert [load.result() for load in loads] == [{"weight_update_s": 5.0, "weight_update_bytes": 40.0}] * 2
         for sampler in samplers:
             sampler.require(7)
-        learner.write_weights(version=8, sending=2, replaced=1)
+        learner.write_weights(version=8, sending=2, replaced=1, **options)
         late = Sampler()
         for _ in range(2):
             late.load_segments(port, 2, timeout_s=20.0)
@@ -124,8 +126,8 @@ class Mortal(Sampler):
 
     def load(self, update: WeightUpdate) -> Metrics:
         if self.doomed and update.part == 2:
-            if self._group is not None:
-                self._group.close()
+            for group in (self._groups or {}).values():
+                group.close()
             raise WorkerDied("died", group="sampler", rank=1, method="load")
         return super().load(update)
 

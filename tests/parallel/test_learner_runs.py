@@ -45,9 +45,14 @@ def settings(folder: Path, learner: dict[str, Any], family: dict[str, Any]) -> d
 
 
 def metrics(folder: Path, learner: dict[str, Any], family: dict[str, Any]) -> list[dict[str, float]]:
+    """What a run with this learner logged."""
+    return metrics_of(settings(folder, learner, family))
+
+
+def metrics_of(given: dict[str, Any]) -> list[dict[str, float]]:
     """What the run logged, step by step, without what depends on the clock."""
-    run(load_mapping(settings(folder, learner, family), source="test"))
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    run(load_mapping(given, source="test"))
+    lines = [json.loads(line) for line in Path(given["run"]["dir"], "metrics.jsonl").read_text().splitlines()]
     kept = ("train/", "reward/", "eval/accuracy", "rollout/")
     return [{k: v for k, v in line.items() if k.startswith(kept)} for line in lines if line["step"] >= 0]
 
@@ -76,6 +81,19 @@ def test_experts_that_sleep_while_samplers_answer(tmp_path: Path) -> None:
     last = json.loads((tmp_path / "other" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["weights/offload_bytes"] > 0
     assert last["train/expert_load_max"] >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.megatron
+def test_stages_send_the_same_weights_by_every_transport(tmp_path: Path) -> None:
+    learner = {"backend": "megatron", "num_workers": 2, "megatron": {"pipeline_parallel": 2}}
+    found = []
+    for way in ("shared_memory", "collective", "object_store"):
+        changed = settings(tmp_path / way, learner, DENSE)
+        changed["rollout"] |= {"weight_transport": way, "num_samplers": 2}
+        logged = metrics_of(changed)
+        found.append((logged, json.loads((tmp_path / way / "summary.json").read_text())["params_sha256"]))
+    assert found[0] == found[1] == found[2]
 
 
 def assert_same(found: list[dict[str, float]], wanted: list[dict[str, float]]) -> None:

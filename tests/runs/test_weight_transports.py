@@ -41,15 +41,17 @@ def cluster(ray_session: Cluster) -> Iterator[Cluster]:
 
 @dataclass(frozen=True)
 class Workers:
-    """A learner and two samplers, which find their poison in ``folder``."""
+    """A learner of one rank, another of two, and two samplers, which find their poison in ``folder``."""
 
     cluster: Cluster
     learner: WorkerGroup
+    learners: WorkerGroup
     samplers: WorkerGroup
     folder: Path
 
-    def pool(self, way: str) -> SamplerPool:
-        return connected(self.samplers, self.cluster, self.learner, way)
+    def pool(self, way: str, *, sources: int = 1) -> SamplerPool:
+        learner = self.learner if sources == 1 else self.learners
+        return connected(self.samplers, self.cluster, learner, way)
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +60,10 @@ def workers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("poison")
     with (
         cluster.spawn("learner", build_learner) as learner,
+        cluster.spawn("learners", build_learner, n=2) as learners,
         cluster.spawn("sampler", functools.partial(build_hf, folder), n=2) as samplers,
     ):
-        yield Workers(cluster, learner, samplers, folder)
+        yield Workers(cluster, learner, learners, samplers, folder)
 
 
 def settings(way: str) -> Config:
@@ -76,9 +79,10 @@ def connected(group: WorkerGroup, cluster: Cluster, learner: WorkerGroup, way: s
     return samplers
 
 
+@pytest.mark.parametrize("sources", [1, 2])
 @pytest.mark.parametrize("way", ["shared_memory", "collective", pytest.param("object_store", marks=pytest.mark.slow)])
-def test_weights_arrive_and_a_death_on_the_way_is_made_good(workers: Workers, way: str) -> None:
-    samplers = workers.pool(way)
+def test_weights_arrive_and_a_death_on_the_way_is_made_good(workers: Workers, way: str, sources: int) -> None:
+    samplers = workers.pool(way, sources=sources)
     assert samplers.transport.name == way
     size = sum(tensor.numel() * tensor.element_size() for tensor in weights_of(1).values())
     for version in (1, 2):

@@ -21,8 +21,8 @@ class HeldWeights(WeightSender):
         super().__init__(info.rank)
         self.tensors = tensors
 
-    def weight_parts(self, *, form: WeightForm = "merged") -> int:
-        return 1
+    def weight_sources(self, *, form: WeightForm = "merged") -> list[int]:
+        return [0]
 
     def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
         return WeightUpdate(version, self.tensors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
@@ -12,6 +13,7 @@ from allocations import PeakBytes
 from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
+from rlinf import weight_sources
 from rlinf.batch_share import BatchShare, StepPart
 from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
 from rlinf.learners.offload import STAY
@@ -51,10 +53,24 @@ def make_learner(
     )
 
 
+def all_weights(learner: Any) -> dict[str, Tensor]:
+    """Copies of the weights that all ranks give, on rank 0, nothing on the others; no two ranks give the same one."""
+    mine: dict[str, Tensor] = {}
+    for part in range(len(learner.weight_sources(None))):
+        mine |= {name: tensor.clone() for name, tensor in learner.weights(version=1, part=part).tensors.items()}
+    if not dist.is_initialized():
+        return mine
+    world: list[Any] = [{}] * dist.get_world_size()
+    dist.gather_object(mine, world if dist.get_rank() == 0 else None)
+    weights = {name: tensor for given in world for name, tensor in given.items()}
+    assert len(weights) == sum(map(len, world))
+    return weights
+
+
 def round_trip(layout: MegatronConfig, family: str, tied: bool) -> dict[str, Tensor]:
     """What rank 0 gets back of the weights that were loaded."""
     learner = make_learner(layout, family=family, tied=tied)
-    return {name: tensor.clone() for name, tensor in learner.weights(version=0).tensors.items()}
+    return all_weights(learner)
 
 
 def first_logits(layout: MegatronConfig, family: str, tied: bool) -> list[tuple[Tensor, Tensor]]:
@@ -88,7 +104,7 @@ def evaluate_and_train(
     learner = make_learner(layout, stage, family=family)
     evaluated = learner.evaluate(make_batch())
     metrics = [take_step(learner, step) for step in range(steps)]
-    return evaluated, metrics, {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}
+    return evaluated, metrics, all_weights(learner)
 
 
 def take_step(learner: Any, step: int) -> Metrics:
@@ -135,7 +151,7 @@ def train_on_own_rows(
         batch = with_columns(learner, batch)
         assert not own or said_the_same(learner, batch, evaluated)
         metrics.append(learner.update(learned_by(learner, batch, step=0) if own else batch, step=0))
-        weights.append({name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()})
+        weights.append(all_weights(learner))
     return metrics, weights
 
 
@@ -184,7 +200,7 @@ def load_and_continue(
 
 def _continued(learner: Any) -> tuple[list[Metrics], dict[str, Tensor]]:
     metrics = [take_step(learner, step) for step in (2, 3)]
-    return metrics, {name: tensor.clone() for name, tensor in learner.weights(version=4).tensors.items()}
+    return metrics, all_weights(learner)
 
 
 def trained_learner(layout: MegatronConfig, folder: Path) -> Any:
@@ -211,7 +227,7 @@ def trained_learner(layout: MegatronConfig, folder: Path) -> Any:
 def trained_parts(layout: MegatronConfig, folder: Path, bucket_bytes: int) -> list[WeightUpdate]:
     """Its weights as a sampler is sent them: empty updates on all ranks but the first."""
     learner = trained_learner(layout, folder)
-    numbers = range(learner.weight_parts(bucket_bytes))
+    numbers = range(len(learner.weight_sources(bucket_bytes)))
     return [learner.weights(version=2, part=number, bucket_bytes=bucket_bytes) for number in numbers]
 
 
@@ -241,13 +257,13 @@ def taken_over(first: Any, second: Any, folder: Path) -> tuple[list[Metrics], di
     first.save(folder)
     second.load(folder)
     metrics = [take_step(second, step) for step in (4, 5)]
-    return metrics, {name: tensor.clone() for name, tensor in second.weights(version=6).tensors.items()}
+    return metrics, all_weights(second)
 
 
 def weights_in_parts(
     layout: MegatronConfig | None, family: str, bucket_bytes: int
 ) -> tuple[dict[str, Tensor], list[int], int]:
-    """(all weights, bytes of each part, most bytes of new tensors alive on this rank meanwhile). No layout is FSDP."""
+    """(weights that this rank gives, bytes of each part, most bytes of new tensors meanwhile). No layout is FSDP."""
     learner = make_fsdp_learner(family=family) if layout is None else make_learner(layout, family=family)
     known = list(learner.resident_weights())
     numbers, sizes, parts, number = {}, [], 1, 0
@@ -261,6 +277,33 @@ def weights_in_parts(
             parts, number = update.parts, number + 1
             del update
     return {name: torch.from_numpy(array) for name, array in numbers.items()}, sizes, allocations.peak
+
+
+def weight_traffic(layout: MegatronConfig, family: str, bucket_bytes: int) -> tuple[int, int, int]:
+    """Bytes of the parameters that this rank gives, when whole, of its own parts of them, and of what it receives."""
+    learner = make_learner(layout, family=family)
+    arrived, receive = 0, dist.recv
+
+    def counted(tensor: Tensor, src: int) -> Any:
+        nonlocal arrived
+        arrived += tensor.nbytes
+        return receive(tensor, src=src)
+
+    whole = own = 0
+    with patch.object(dist, "recv", counted):
+        for part, (source, names) in enumerate(learner.gatherer.parts(bucket_bytes)):
+            learner.weights(version=1, part=part, bucket_bytes=bucket_bytes)
+            if source == dist.get_rank():
+                whole += sum(learner.gatherer.held[name].bytes for name in names)
+                own += sum(learner.gatherer.mine[name].nbytes for name in names)
+    return whole, own, arrived
+
+
+def weights_of_few_sources(layout: MegatronConfig, family: str, most: int) -> tuple[dict[str, Tensor], list[int]]:
+    """The weights, where at most ``most`` ranks give them, and these ranks."""
+    with patch.object(weight_sources, "MOST", most):
+        learner = make_learner(layout, family=family)
+        return all_weights(learner), learner.weight_sources(None)
 
 
 def sleep_between_steps(
@@ -290,7 +333,7 @@ def sleep_between_steps(
         learner.wake()
         assert held() == awake
         metrics.append(take_step(learner, step))
-    return metrics, {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}, sizes
+    return metrics, all_weights(learner), sizes
 
 
 def grouped_experts() -> tuple[tuple[Tensor, Tensor], list[tuple[Tensor, Tensor]]]:
@@ -317,13 +360,13 @@ def train_on_nan(layout: MegatronConfig) -> tuple[bool, bool]:
     from rlinf.learners.minibatch import NonFiniteUpdate
 
     learner = make_learner(layout)
-    before = {name: tensor.clone() for name, tensor in learner.weights(version=0).tensors.items()}
+    before = all_weights(learner)
     batch = make_batch()
     assert batch.advantages is not None
     try:
         learner.update(batch.replace(advantages=batch.advantages * float("nan")), step=0)
     except NonFiniteUpdate:
-        after = learner.weights(version=0).tensors
+        after = all_weights(learner)
         return True, all(torch.equal(after[name], before[name]) for name in before)
     return False, False
 
@@ -344,7 +387,7 @@ def evaluate_and_train_fsdp(
     learner = make_fsdp_learner(stage, family)
     evaluated = learner.evaluate(make_batch())
     metrics = [take_step(learner, step) for step in range(steps)]
-    return evaluated, metrics, {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}
+    return evaluated, metrics, all_weights(learner)
 
 
 def save_then_continue_fsdp(stage: Stage, folder: Path) -> tuple[list[Metrics], dict[str, Tensor]]:
@@ -395,4 +438,4 @@ def train_in_bfloat16(layout: MegatronConfig) -> tuple[Evaluated, list[Metrics],
     learner = make_learner(layout, dtype=torch.bfloat16)
     evaluated = learner.evaluate(make_batch())
     metrics = [take_step(learner, step) for step in range(3)]
-    return evaluated, metrics, {name: tensor.clone() for name, tensor in learner.weights(version=1).tensors.items()}
+    return evaluated, metrics, all_weights(learner)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from learner_cases import make_stage
+from learner_jobs import all_weights
 from smollm2 import FOLDER, rows
 from torch import Tensor
 
@@ -53,7 +54,7 @@ def evaluate_real(layout: MegatronConfig | None) -> tuple[Tensor, PolicyOutput, 
 
     learner = loaded(layout)
     order, output = learner.evaluate(real_batch())
-    found = learner.weights(version=0).tensors
+    found = all_weights(learner)
     stored = load_file(FOLDER / "model.safetensors")
     differing = [name for name, tensor in found.items() if not torch.equal(tensor.float(), stored[name].float())]
     return order, PolicyOutput(output.logprobs), differing, len(found)

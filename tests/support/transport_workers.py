@@ -41,17 +41,20 @@ def digest(tensors: Any) -> str:
 
 
 class Learner:
-    """Its weights come in three parts."""
+    """A rank of a learner whose weights come in three parts, which the ranks give in turn."""
+
+    def __init__(self, info: RankInfo) -> None:
+        self._rank, self._size = info.rank, info.size
 
     def has_adapters(self) -> bool:
         return False
 
-    def weight_parts(self, bucket_bytes: int, *, form: str) -> int:
-        return 3
+    def weight_sources(self, bucket_bytes: int, *, form: str) -> list[int]:
+        return [part % self._size for part in range(3)]
 
     def weights(self, *, version: int, part: int, bucket_bytes: int, form: str) -> WeightUpdate:
-        named = list(weights_of(version).items())
-        return WeightUpdate(version, dict(named[part::3]), part, 3)
+        given = part % self._size == self._rank
+        return WeightUpdate(version, dict(list(weights_of(version).items())[part::3]) if given else {}, part, 3)
 
 
 class WatchedEnd(SamplerWorker):
@@ -80,9 +83,9 @@ class WatchedEnd(SamplerWorker):
         self._die()
         return super().load_segments(port, sending, timeout_s=timeout_s)
 
-    def receive_weights(self) -> Metrics | str:
+    def receive_weights(self, sources: Sequence[int]) -> Metrics | str:
         self._die()
-        return super().receive_weights()
+        return super().receive_weights(sources)
 
     def _die(self, over: str = "") -> None:
         poison = self._poison.with_name(self._poison.name + over)
@@ -91,8 +94,8 @@ class WatchedEnd(SamplerWorker):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def build_learner(_info: RankInfo) -> LearnerWorker:
-    return LearnerWorker(Learner(), rank=0, bucket_bytes=1 << 20)
+def build_learner(info: RankInfo) -> LearnerWorker:
+    return LearnerWorker(Learner(info), rank=info.rank, bucket_bytes=1 << 20)
 
 
 def build_hf(folder: Path, info: RankInfo) -> WatchedEnd:

@@ -49,6 +49,11 @@ class Broadcast:
         return dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=timeout_s))
 
     @classmethod
+    def meet(cls, address: str, port: int, *, timeout_s: float) -> dist.TCPStore:
+        """The meeting place of another process, which :meth:`host` opened there."""
+        return dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=timeout_s))
+
+    @classmethod
     def join(
         cls, address: str, port: int, *, rank: int, size: int, device: torch.device, timeout_s: float
     ) -> Broadcast:
@@ -57,7 +62,7 @@ class Broadcast:
         :raises BroadcastError: not all came within the time.
         """
         try:
-            store = dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=timeout_s))
+            store = cls.meet(address, port, timeout_s=timeout_s)
         except (RuntimeError, dist.DistError) as error:
             raise BroadcastError(f"nobody sends weights at {address}:{port}: {error}") from error
         return cls(store, rank=rank, size=size, device=device, timeout_s=timeout_s)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
 from rlinf.cluster.weights.segment import SegmentAddress, SegmentReader, address_key
@@ -21,7 +19,9 @@ class WeightReceiver(ABC):
 
     _addresses: tuple[int, Any] | None = None
     _readers: dict[int, SegmentReader] | None = None
-    _group: Broadcast | None = None
+    _groups: dict[int, Broadcast] | None = None
+    """The group of each source, by its rank."""
+    _arriving_at_once = 1
 
     @abstractmethod
     def load(self, update: WeightUpdate) -> Metrics:
@@ -34,11 +34,10 @@ class WeightReceiver(ABC):
     def load_segments(self, port: int, sending: int, *, timeout_s: float) -> Metrics:
         """Takes the weights that lie in shared memory, each part as soon as it is there.
 
-        ``port``: where the sender says what lies where. A part that does not come in ``timeout_s`` is a DistStoreError.
+        ``port``: where senders say what lies where. A part that does not come in ``timeout_s`` is a DistStoreError.
         """
         if self._addresses is None or self._addresses[0] != port:
-            late = timedelta(seconds=timeout_s)
-            self._addresses = port, dist.TCPStore("127.0.0.1", port, is_master=False, timeout=late)
+            self._addresses = port, Broadcast.meet("127.0.0.1", port, timeout_s=timeout_s)
         store, part = self._addresses[1], 0
         readers = self._readers = self._readers or {}
         figures: list[Metrics] = []
@@ -51,38 +50,44 @@ class WeightReceiver(ABC):
             part += 1
 
     def join_broadcast(
-        self, address: str, port: int, *, rank: int, size: int, device: str, timeout_s: float
+        self, meetings: Mapping[int, tuple[str, int]], *, rank: int, size: int, device: str, timeout_s: float
     ) -> str | None:
-        """Meets the sender and the other receivers; what went wrong, or None."""
+        """Meets each source (its rank: its address and port) and the other receivers; what went wrong, or None."""
+        options: dict[str, Any] = {"rank": rank, "size": size, "device": torch.device(device), "timeout_s": timeout_s}
+        # Not all at once: groups of NCCL have to be called in one order everywhere.
+        self._arriving_at_once = 1 if device == "cuda" else len(meetings)
         try:
-            self._group = Broadcast.join(
-                address, port, rank=rank, size=size, device=torch.device(device), timeout_s=timeout_s
-            )
+            self._groups = {
+                source: Broadcast.join(address, port, **options) for source, (address, port) in meetings.items()
+            }
         except BroadcastError as error:
             return str(error)
         return None
 
-    def receive_weights(self) -> Metrics | str:
-        """Takes the weights that are being sent, one part while the next arrives; the figures, or what went wrong."""
-        group = self._group
-        if group is None:
+    def receive_weights(self, sources: Sequence[int]) -> Metrics | str:
+        """Takes the weights that are being sent, one part while the next ones arrive; the figures, or what went wrong.
+
+        ``sources``: the rank that gives each part. Parts are taken in this order; one of each source is on its way.
+        """
+        groups = self._groups
+        if groups is None:
             return "this worker is in no group"
         figures: list[Metrics] = []
         try:
-            with ThreadPoolExecutor(1, "receive-weights") as thread:
-                arriving = thread.submit(group.receive)
-                while True:
-                    update = arriving.result()
-                    if not update.is_last:
-                        arriving = thread.submit(group.receive)
+            with ThreadPoolExecutor(self._arriving_at_once, "receive-weights") as threads:
+                arriving = {source: threads.submit(groups[source].receive) for source in dict.fromkeys(sources)}
+                for part, source in enumerate(sources):
+                    update = arriving[source].result()
+                    if source in sources[part + 1 :]:
+                        arriving[source] = threads.submit(groups[source].receive)
                     figures.append(self.load(update))
-                    if update.is_last:
-                        return added(figures)
         except BroadcastError as error:
-            self._group = None
+            self._groups = None
             return str(error)
+        return added(figures)
 
 
 def added(parts: Sequence[Metrics]) -> Metrics:
-    """Seconds and bytes of several parts."""
-    return {name: sum(part[name] for part in parts) for name in parts[0]}
+    """Seconds and bytes of several parts; one that nobody took has none."""
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0.0) for part in parts) for name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from rlinf.types import WeightForm, WeightUpdate
 class WeightSender(ABC):
     """Sends :meth:`weights`, part after part in one call: the next one is gathered while the last one travels.
 
-    Every method is called on all ranks, since all of them gather a sharded model; rank 0 sends.
+    Every method is called on all ranks, since all of them gather a sharded model; each sends the parts that it gives.
     """
 
     _addresses: Any = None
@@ -27,54 +28,68 @@ class WeightSender(ABC):
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        self._segments: list[SegmentWriter] = []
-        self._changing_segments: list[SegmentWriter] = []
+        self._segments: dict[int, SegmentWriter] = {}
+        self._changing_segments: dict[int, SegmentWriter] = {}
 
     def has_adapters(self) -> bool:
         """Whether the weights have low-rank adapters, which can be given apart from their layers."""
         return False
 
     @abstractmethod
-    def weight_parts(self, *, form: WeightForm = "merged") -> int:
-        """The number of parts that the weights travel in."""
+    def weight_sources(self, *, form: WeightForm = "merged") -> list[int]:
+        """The rank that gives each of the parts that the weights travel in, the same list on every rank."""
 
     @abstractmethod
     def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
-        """One part of the weights. With adapters "apart", the last parts are those of the form "changing"."""
+        """One part of the weights, empty on ranks that do not give it.
+
+        With adapters "apart", the last parts are those of the form "changing".
+        """
 
     def host_addresses(self, *, timeout_s: float) -> int | None:
-        """Opens the place where readers of shared memory learn what lies where; its port."""
+        """Opens the place where readers of shared memory learn what lies where, on rank 0; its port."""
         if self._rank != 0:
             return None
         self._addresses = Broadcast.host(timeout_s=timeout_s)
         return int(self._addresses.port)
 
-    def write_weights(self, *, version: int, sending: int, replaced: int, form: WeightForm = "merged") -> None:
+    def write_weights(
+        self,
+        *,
+        port: int,
+        version: int,
+        sending: int,
+        replaced: int,
+        form: WeightForm = "merged",
+        timeout_s: float,
+    ) -> None:
         """Writes the weights into shared memory, each part to a place of its own, where they stay until the next time.
 
-        Readers learn of a part when it is there. ``sending`` counts these calls; nobody reads what call ``replaced``
-        wrote any more. What was written in another form stays when it is called for what is "changing".
+        Readers learn of a part when it is there, at ``port`` (:meth:`host_addresses`). ``sending`` counts these calls;
+        nobody reads what call ``replaced`` wrote any more. What was written in another form stays when it is called
+        for what is "changing".
         """
         segments = self._changing_segments if form == "changing" else self._segments
-        for part in range(self.weight_parts(form=form)):
+        for part, source in enumerate(self.weight_sources(form=form)):
             update = self.weights(version=version, part=part, form=form)
-            if self._rank != 0:
+            if source != self._rank:
                 continue
-            if part == len(segments):
-                segments.append(SegmentWriter())
+            if self._addresses is None:
+                self._addresses = Broadcast.meet("127.0.0.1", port, timeout_s=timeout_s)
+            address = segments.setdefault(part, SegmentWriter()).write(update)
             self._addresses.delete_key(address_key(replaced, part))
-            self._addresses.set(address_key(sending, part), segments[part].write(update).message())
+            self._addresses.set(address_key(sending, part), address.message())
 
     def host_broadcast(self, *, timeout_s: float) -> int | None:
-        """Opens the place where receivers meet; its port."""
-        if self._rank != 0:
+        """Opens the place where receivers meet this rank, if it gives weights; its port."""
+        if self._rank not in self.weight_sources():
             return None
         self._group, self._store = None, Broadcast.host(timeout_s=timeout_s)
         return int(self._store.port)
 
     def open_broadcast(self, *, size: int, device: str, timeout_s: float) -> str | None:
-        """Meets the receivers; what went wrong, or None."""
-        if self._rank == 0:
+        """Meets the receivers, if this rank gives weights; what went wrong, or None."""
+        if self._store is not None:
             try:
                 self._group = Broadcast(
                     self._store, rank=0, size=size, device=torch.device(device), timeout_s=timeout_s
@@ -84,15 +99,17 @@ class WeightSender(ABC):
         return None
 
     def broadcast_weights(self, *, version: int, keep: bool, form: WeightForm = "merged") -> str | None:
-        """Sends the weights; what went wrong, or None (an exception would end all ranks of a learner).
+        """Sends the parts that this rank gives; what went wrong, or None (an exception would end all ranks).
 
         ``keep`` holds a copy for :meth:`sent_weights`: the learner's own may have moved on by then.
         """
         problem: str | None = None
         with ThreadPoolExecutor(1, "send-weights") as thread:
             under_way: Future[str | None] | None = None
-            for part in range(self.weight_parts(form=form)):
+            for part, source in enumerate(self.weight_sources(form=form)):
                 update = self._taken(version, part, keep, form)
+                if source != self._rank:
+                    continue
                 problem = problem or (under_way.result() if under_way is not None else None)
                 under_way = thread.submit(self._send, update)
             return problem or (under_way.result() if under_way is not None else None)
@@ -106,16 +123,25 @@ class WeightSender(ABC):
                 return str(error)
         return None
 
-    def held_weights(self, *, version: int, part: int, form: WeightForm = "merged") -> tuple[None, WeightUpdate]:
-        """:meth:`weights` as the second half of a pair, which receivers fetch past the driver."""
-        return None, self.weights(version=version, part=part, form=form)
+    def own_weights(self, *, version: int, parts: Sequence[int], form: WeightForm = "merged") -> WeightUpdate:
+        """That of ``parts`` which this rank gives, an empty one if it gives none; no two are of one rank."""
+        given = [self.weights(version=version, part=part, form=form) for part in parts]
+        return next((update for update in given if update.tensors), given[0])
 
-    def sent_weights(self, *, version: int, part: int, form: WeightForm = "merged") -> tuple[None, WeightUpdate]:
+    def held_weights(
+        self, *, version: int, parts: Sequence[int], form: WeightForm = "merged"
+    ) -> tuple[None, WeightUpdate]:
+        """:meth:`own_weights` as the second half of a pair, which receivers fetch past the driver."""
+        return None, self.own_weights(version=version, parts=parts, form=form)
+
+    def sent_weights(
+        self, *, version: int, parts: Sequence[int], form: WeightForm = "merged"
+    ) -> tuple[None, WeightUpdate]:
         """The same of what was sent as ``version``: a kept copy, or what the learner has now."""
-        update = self.weights(version=version, part=part, form=form)
-        kept = part - (update.parts - len(self._sent))
+        update = self.own_weights(version=version, parts=parts, form=form)
+        kept = update.part - (update.parts - len(self._sent))
         if kept >= 0 and self._sent[kept].version == version:
-            update = replace(self._sent[kept], part=part, parts=update.parts, partial=False)
+            update = replace(self._sent[kept], part=update.part, parts=update.parts, partial=False)
         return None, update
 
     def _taken(self, version: int, part: int, keep: bool, form: WeightForm) -> WeightUpdate:

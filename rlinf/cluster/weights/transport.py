@@ -7,9 +7,10 @@ same version.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+from rlinf import weight_sources
 from rlinf.cluster.api import Handle, WorkerGroup
 from rlinf.cluster.errors import WORKER_LOST, ClusterError
 from rlinf.cluster.weights.receiver import added
@@ -39,8 +40,8 @@ class WeightTransport(Protocol):
 
 
 class Travelling:
-    """Decides the form of a transport's sendings: everything at first, later what training changes, where the rest
-    stays.
+    """Decides the form of a transport's sendings, and knows the sources of each: everything at first, later what
+    training changes, where the rest stays.
 
     That is so for low-rank adapters, where all receivers can put them together with their layers.
     """
@@ -49,6 +50,7 @@ class Travelling:
         self._learner, self._receivers = learner, receivers
         self._apart: bool | None = None
         self._whole_sent = False
+        self._sources: dict[WeightForm, list[int]] = {}
 
     def next(self) -> WeightForm:
         """The form of the next sending."""
@@ -61,6 +63,23 @@ class Travelling:
             able = all(self._receivers.call("takes_adapters"))
             self._apart = able and bool(self._learner.call(WeightSender.has_adapters)[0])
         return "apart" if self._apart else "merged"
+
+    def sources(self, form: WeightForm) -> list[int]:
+        """The learner's rank that gives each part of the weights."""
+        if form not in self._sources:
+            self._sources[form] = self._learner.call_one(0, "weight_sources", form=form)
+        return self._sources[form]
+
+    def rounds(self, method: str, form: WeightForm, **options: Any) -> Iterator[tuple[list[Handle], list[Handle]]]:
+        """Calls ``method`` on all ranks, for a part of each source at a time: (handles that say that a rank is done,
+        those of the parts, which stay on their nodes)."""
+        order = self.sources(form)
+        for parts in weight_sources.rounds(order):
+            made = [
+                self._learner.submit_apart(rank, method, parts=parts, form=form, **options)
+                for rank in range(self._learner.size)
+            ]
+            yield [done for done, _ in made], [made[order[part]][1] for part in parts]
 
     def arrived(self) -> None:
         """A sending has reached all receivers."""
@@ -88,11 +107,10 @@ class ObjectStore:
             self._changed = kept
         else:
             self._whole = kept
-        for part in range(_parts(self.learner, form)):
-            made = _apart(self.learner, "held_weights", version=version, part=part, form=form)
-            kept.append(made[0][1])
-            loads = self.receivers.submit("load", made[0][1])
-            self.learner.gather([done for done, _ in made])
+        for done, parts in self._travelling.rounds("held_weights", form, version=version):
+            kept += parts
+            loads = [self.receivers.submit("load", part) for part in parts]
+            self.learner.gather(done)
             numbers.append(_loaded(loads, restart))
         self._travelling.arrived()
         return added(numbers)
@@ -103,7 +121,7 @@ class ObjectStore:
 
 
 class SharedMemory:
-    """Through memory that the learner's rank 0 and all receivers share: they are on one node.
+    """Through memory that the learner's sources and all receivers share: they are on one node.
 
     The weights stay there until the next ones: a receiver that is restarted reads them again.
     """
@@ -126,10 +144,9 @@ class SharedMemory:
         if form != "changing":
             self._whole = self._sending
         loads = [self._load(rank, self._sending) for rank in range(self.receivers.size)]
-        self.learner.call(
-            WeightSender.write_weights, version=version, sending=self._sending, replaced=replaced, form=form
-        )
-        numbers = _loaded(loads, restart)
+        options: dict[str, Any] = {"port": self._port, "timeout_s": _LATE_S, "form": form}
+        self.learner.call("write_weights", version=version, sending=self._sending, replaced=replaced, **options)
+        numbers = _loaded([loads], restart)
         self._travelling.arrived()
         return numbers
 
@@ -142,14 +159,14 @@ class SharedMemory:
 
 
 class Collective:
-    """A broadcast from the learner's rank 0 to all receivers, in a process group of their own."""
+    """A broadcast from each of the learner's sources to all receivers, in a process group of their own."""
 
     name = "collective"
 
     def __init__(
         self, learner: WorkerGroup, receivers: WorkerGroup, *, device: str, fall_back: bool, keep: bool = False
     ) -> None:
-        """``fall_back``: to the object store, with a warning, where the group can't be formed. ``keep``: the learner
+        """``fall_back``: to the object store, with a warning, where the groups can't be formed. ``keep``: the learner
         goes on training while the others act, so it holds a copy of what it sent for one that has to be restarted."""
         self.learner, self.receivers = learner, receivers
         self._device = device
@@ -170,7 +187,7 @@ class Collective:
             if not dead and not problems:
                 self._travelling.arrived()
                 return numbers
-            # The group is of no use without one of its members: a new one, and the same once more.
+            # A group is of no use without one of its members: new ones, and the same once more.
             self._formed, problem = False, "\n".join([*problems, *map(str, dead.values())])
             _log.warning("weights %d are sent again: %s", version, problem)
             for rank, error in dead.items():
@@ -181,18 +198,18 @@ class Collective:
         return self._store.send(version, restart)
 
     def send_again(self, rank: int) -> None:
-        """Past the group: the other receivers are busy. The next :meth:`send` forms a new one."""
+        """Past the groups: the other receivers are busy. The next :meth:`send` forms new ones."""
         self._formed = False
         form = self._travelling.whole()
-        for part in range(_parts(self.learner, form)):
-            made = _apart(self.learner, "sent_weights", version=self._version, part=part, form=form)
-            self.receivers.call_one(rank, "load", made[0][1])
-            self.learner.gather([done for done, _ in made])
+        for done, parts in self._travelling.rounds("sent_weights", form, version=self._version):
+            for part in parts:
+                self.receivers.call_one(rank, "load", part)
+            self.learner.gather(done)
 
     def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], Metrics]:
         """(what went wrong, the receivers' figures); those that are lost are put into ``dead``."""
         form = self._travelling.next()
-        takes = self.receivers.submit("receive_weights")
+        takes = self.receivers.submit("receive_weights", self._travelling.sources(form))
         sends = self.learner.submit("broadcast_weights", version=version, keep=self._keep, form=form)
         numbers = _outcomes(takes, dead)
         problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
@@ -202,10 +219,11 @@ class Collective:
         """Brings the processes together; what went wrong, or None."""
         size = self.receivers.size + 1
         options: dict[str, Any] = {"size": size, "device": self._device, "timeout_s": _LATE_S}
-        port = self.learner.call(WeightSender.host_broadcast, timeout_s=_LATE_S)[0]
-        address = self.learner.nodes()[0]
+        ports = self.learner.call(WeightSender.host_broadcast, timeout_s=_LATE_S)
+        places = zip(self.learner.nodes(), ports, strict=True)
+        meetings = {source: (node, port) for source, (node, port) in enumerate(places) if port is not None}
         joins = [
-            self.receivers.submit_one(rank, "join_broadcast", address, port, rank=rank + 1, **options)
+            self.receivers.submit_one(rank, "join_broadcast", meetings, rank=rank + 1, **options)
             for rank in range(self.receivers.size)
         ]
         opens = self.learner.submit("open_broadcast", **options)
@@ -221,11 +239,12 @@ def choose(
 
     ``cuda``: both groups compute on GPUs. ``keep``: the weights are read while the learner changes them.
 
-    :raises UserError: shared memory is asked for, and the workers are on several nodes or the system has none.
+    :raises UserError: shared memory is asked for, and sources and receivers are on several nodes, or there is none.
     """
     if wanted == "object_store":
         return ObjectStore(learner, receivers)
-    nodes = {learner.nodes()[0], *receivers.nodes()}
+    of_learner = learner.nodes()
+    nodes = {of_learner[source] for source in learner.call_one(0, "weight_sources")} | {*receivers.nodes()}
     together = len(nodes) == 1 and available()
     if wanted == "shared_memory" and not together:
         why = (
@@ -239,23 +258,13 @@ def choose(
     return Collective(learner, receivers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto", keep=keep)
 
 
-def _apart(learner: WorkerGroup, method: str, **options: Any) -> list[tuple[Handle, Handle]]:
-    """A call on all ranks: what says that a rank is done, and its weights, which stay on their node."""
-    return [learner.submit_apart(rank, method, **options) for rank in range(learner.size)]
-
-
-def _parts(learner: WorkerGroup, form: WeightForm) -> int:
-    """In how many parts the learner gives its weights."""
-    return learner.call(WeightSender.weight_parts, form=form)[0]
-
-
-def _loaded(loads: Sequence[Handle], restart: Restart) -> Metrics:
-    """The receivers' figures, once all have the weights."""
+def _loaded(loads: Iterable[Sequence[Handle]], restart: Restart) -> Metrics:
+    """The figures of receivers, once all have the weights of each call; who was lost over several is restarted once."""
     dead: dict[int, Exception] = {}
-    numbers = _outcomes(loads, dead)
+    numbers = [_largest(_outcomes(handles, dead)) for handles in loads]
     for rank, error in dead.items():
         restart(rank, error)
-    return _largest(numbers)
+    return added(numbers)
 
 
 def _outcomes(handles: Sequence[Handle], dead: dict[int, Exception]) -> list[Metrics | str]:

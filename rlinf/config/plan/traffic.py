@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlinf import weight_sources
 from rlinf.config.facts import keeps_reference, optimizer_steps_per_iteration, row_tokens, rows_per_iteration
 from rlinf.config.plan.architecture import Decoder
 from rlinf.config.plan.memory import bytes_per_value, micro_batch_tokens, recomputes
@@ -48,7 +49,7 @@ def traffic(config: Config, decoder: Decoder, gpus: int) -> dict[str, int]:
         "experts": size * layers * expert_values(decoder, split, passes, here),
         "pipeline": size * pipeline_values(config, decoder, split, passes, here),
         **_data_parallel(config, decoder, split, size, steps, here),
-        "weights to samplers": size * decoder.parameters,
+        "weights to samplers": size * sampler_values(decoder, split),
     }
     return {name: sent for name, sent in flows.items() if sent}
 
@@ -91,6 +92,14 @@ def pipeline_values(config: Config, decoder: Decoder, split: Split, passes: Pass
     along = split.tensor if split.sequence else 1
     chunks = config.learner.megatron.virtual_pipeline or 1
     return chunks * tokens * decoder.hidden // along * (passes.forward + 2 * passes.training)
+
+
+def sampler_values(decoder: Decoder, split: Split) -> int:
+    """Values sent to samplers by the source that has most: what its stage shares, and its part of the experts."""
+    holders = split.pipeline * split.expert
+    joined = weight_sources.together(holders)
+    stages = -(-joined // split.expert)
+    return decoder.shared_parameters * stages // split.pipeline + decoder.expert_parameters * joined // holders
 
 
 def _data_parallel(

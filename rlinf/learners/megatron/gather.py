@@ -1,4 +1,4 @@
-"""Whole parameters from the parts of all ranks, a bounded number of bytes at a time."""
+"""Whole parameters from the parts of all ranks, a bounded number of bytes at a time, on one rank or on several."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from rlinf.portions import portions
+from rlinf import weight_sources
 
 
 @dataclass
@@ -47,6 +47,7 @@ class Gatherer:
                 facts.append((name, tuple(parameter.shape), parameter.dtype, *part_of(entry, place)))
         world: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(world, facts)
+        self._parts: dict[int | None, list[tuple[int, list[str]]]] = {}
         self.held: dict[str, _Held] = {}
         for rank, facts in enumerate(world):
             for name, shape, dtype, part, parts in facts:
@@ -54,33 +55,43 @@ class Gatherer:
                 held = self.held.setdefault(entry.name, _Held(entry, shape, dtype, parts))
                 held.owners.setdefault(part, rank)
 
-    def buckets(self, limit: int | None) -> list[list[str]]:
-        """The parameters, in order, in runs of at most ``limit`` bytes when whole (one parameter at least)."""
-        return portions(((name, held.bytes) for name, held in self.held.items()), limit)
+    def parts(self, limit: int | None) -> list[tuple[int, list[str]]]:
+        """(the rank that gives it, its parameters) of each part in which weights travel.
+
+        A parameter is given by the first rank that holds the first part of it, which is of the same stage as the others
+        (`weight_sources`). ``limit``: most bytes of whole parameters that all these ranks give in turn.
+        """
+        if limit not in self._parts:
+            source_of = weight_sources.sources(held.owners[0] for held in self.held.values())
+            sized: dict[int, list[tuple[str, int]]] = {}
+            for name, held in self.held.items():
+                sized.setdefault(source_of[held.owners[0]], []).append((name, held.bytes))
+            self._parts[limit] = weight_sources.parts(sized, limit)
+        return self._parts[limit]
 
     @torch.no_grad()
-    def whole(self, names: Iterable[str] | None = None) -> Iterator[tuple[str, Tensor]]:
-        """(Hugging Face name, whole tensor on the CPU), one parameter at a time, on global rank 0; all if no names.
+    def whole(self, names: Iterable[str] | None = None, *, at: int = 0) -> Iterator[tuple[str, Tensor]]:
+        """(Hugging Face name, whole tensor on the CPU), one at a time, on global rank ``at``. All if no names.
 
         Every rank must run through it; the others yield nothing. No rank holds more than its share and one parameter.
         """
         for name in self.held if names is None else names:
             held = self.held[name]
-            parts = self._collect(self.mine.get(name), held)
-            if self.place.rank == 0:
+            parts = self._collect(self.mine.get(name), held, at)
+            if self.place.rank == at:
                 yield from zip(held.entry.sources, self.weight_map.give(held.entry, parts), strict=True)
 
-    def _collect(self, mine: Tensor | None, held: _Held) -> Sequence[Tensor]:
-        """On rank 0 all parts, on the CPU; their owners send, the others have nothing to do."""
+    def _collect(self, mine: Tensor | None, held: _Held, at: int) -> Sequence[Tensor]:
+        """On rank ``at`` all parts, on the CPU; their owners send, the others have nothing to do."""
         owners = [held.owners[part] for part in range(held.parts)]
-        if self.place.rank != 0:
+        if self.place.rank != at:
             if self.place.rank in owners and mine is not None:
-                dist.send(mine.detach().contiguous(), dst=0)
+                dist.send(mine.detach().contiguous(), dst=at)
             return []
         device = torch.device("cuda") if dist.get_backend() == "nccl" else torch.device("cpu")
         parts = []
         for owner in owners:
-            if owner == 0:
+            if owner == at:
                 assert mine is not None
                 parts.append(mine.detach().cpu())
                 continue

@@ -272,16 +272,17 @@ class MegatronLearner(Offloadable):
         """No adapters here."""
         return False
 
-    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
-        """The number of parts that :meth:`weights` makes: at most ``bucket_bytes`` or one parameter each."""
-        return len(self.gatherer.buckets(bucket_bytes))
+    def weight_sources(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> list[int]:
+        """The rank that gives each part: the first of its stage, for experts the first that holds them."""
+        return [source for source, _ in self.gatherer.parts(bucket_bytes)]
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
     ) -> WeightUpdate:
-        """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
-        runs = self.gatherer.buckets(bucket_bytes)
-        return WeightUpdate(version, dict(self.gatherer.whole(runs[part])), part, len(runs))
+        """One part of the policy's weights on the CPU, on the rank that gives it; nothing on the others."""
+        parts = self.gatherer.parts(bucket_bytes)
+        source, names = parts[part]
+        return WeightUpdate(version, dict(self.gatherer.whole(names, at=source)), part, len(parts))
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser and reference, every rank its part; any layout can load them."""

@@ -180,9 +180,9 @@ class OffPolicyLearner:
         """No adapters here."""
         return False
 
-    def weight_parts(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> int:
-        """One: networks of this kind are small."""
-        return 1
+    def weight_sources(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> list[int]:
+        """One part, of rank 0: networks of this kind are small."""
+        return [0]
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"

@@ -136,7 +136,7 @@ def _drive(rehearsal: _Rehearsal, tokenizer_path: str, info: RankInfo, batch: Ba
     if config.learner.backend == "megatron" and config.learner.num_workers > 1:
         return  # it asks the other ranks what they hold
     with rehearsal.phase("weights to samplers", "weights gathered"):
-        learner.weight_parts(config.learner.weight_bucket_mb << 20)
+        learner.weight_sources(config.learner.weight_bucket_mb << 20)
         learner.weights(version=1, part=0, bucket_bytes=config.learner.weight_bucket_mb << 20)
 
 

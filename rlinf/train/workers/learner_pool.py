@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from torch import Tensor
 
+from rlinf import weight_sources
 from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
 from rlinf.cluster import Cluster, WorkerGroup
@@ -109,6 +110,9 @@ class LearnerPool:
         return lambda: self.group.gather(handles)[0]
 
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:
-        """The weights, a part at a time where the ranks have a bucket size."""
-        for part in range(self.group.call(LearnerWorker.weight_parts)[0]):
-            yield self.group.call(LearnerWorker.weights, version=version, part=part)[0]
+        """The weights; where the ranks have a bucket size, the parts of different ranks that make up one at a time."""
+        rounds = weight_sources.rounds(self.group.call(LearnerWorker.weight_sources)[0])
+        for number, parts in enumerate(rounds):
+            given = self.group.call(LearnerWorker.own_weights, version=version, parts=parts)
+            tensors = {name: tensor for update in given for name, tensor in update.tensors.items()}
+            yield WeightUpdate(version, tensors, number, len(rounds))

@@ -47,9 +47,9 @@ class LearnerWorker(WeightSender):
         teacher: Scorer | None = None,
         rule: DecisionRule | None = None,
     ) -> None:
-        """``bucket_bytes``: the size of a part of the weights; None sends all of them at once. ``teacher``: this rank's
-        copy, which stays on the device while the learner sleeps. ``rule``: that of a policy that reads observations,
-        where it has one."""
+        """``bucket_bytes``: the size of a part of the weights; None sends all that a rank gives at once. ``teacher``:
+        this rank's copy, which stays on the device while the learner sleeps. ``rule``: that of a policy that reads
+        observations, where it has one."""
         super().__init__(rank)
         self._asleep = False
         self._learner = learner
@@ -123,8 +123,8 @@ class LearnerWorker(WeightSender):
     def has_adapters(self) -> bool:
         return self._learner.has_adapters()
 
-    def weight_parts(self, *, form: WeightForm = "merged") -> int:
-        return 1 if self._bucket_bytes is None else self._learner.weight_parts(self._bucket_bytes, form=form)
+    def weight_sources(self, *, form: WeightForm = "merged") -> list[int]:
+        return self._learner.weight_sources(self._bucket_bytes, form=form)
 
     def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
         if self._asleep:

@@ -13,7 +13,14 @@ from rlinf.config.plan.architecture import Decoder, decoder_of
 from rlinf.config.plan.describe import plan, size_text
 from rlinf.config.plan.memory import estimate, layer_values
 from rlinf.config.plan.parallel import Split
-from rlinf.config.plan.traffic import Passes, context_values, pipeline_values, tensor_values, traffic
+from rlinf.config.plan.traffic import (
+    Passes,
+    context_values,
+    pipeline_values,
+    sampler_values,
+    tensor_values,
+    traffic,
+)
 
 SCALE = Path(__file__).parents[3] / "config" / "scale"
 TRAINING = Passes(forward=0, training=1, recomputed=False)
@@ -113,6 +120,20 @@ def test_the_plan_says_whether_it_fits() -> None:
     assert "of 80 GB: fits" in printed
     config, _ = config_of("qwen3_235b_a22b", "learner.num_workers=64", "rollout.num_samplers=8")
     assert "! a GPU of 80 GB does not hold" in str(plan(config, cpus=2, gpus=0))
+
+
+def test_sources_send_the_whole_model_once() -> None:
+    """One for each stage and each rank with experts of its own, up to 16; the first of a stage sends most."""
+    dense, experts = (config_of(name)[1] for name in ("qwen2_5_32b", "qwen3_235b_a22b"))
+    assert sampler_values(dense, Split(ranks=8, data=8)) == dense.parameters
+    assert sampler_values(dense, Split(ranks=4, data=1, pipeline=4)) == dense.parameters // 4
+    assert sampler_values(dense, Split(ranks=32, data=1, pipeline=32)) == dense.parameters * 2 // 32
+    assert sampler_values(experts, Split(ranks=8, data=2, pipeline=4, expert=2)) == (
+        experts.shared_parameters // 4 + experts.expert_parameters // 8
+    )
+    assert sampler_values(experts, Split(ranks=64, data=16, pipeline=4, expert=16)) == (
+        experts.shared_parameters // 4 + experts.expert_parameters // 16
+    )
 
 
 def test_the_page_says_what_the_code_computes() -> None:
