@@ -94,7 +94,7 @@ class BatchPlan:
 
 
 class Divides(Protocol):
-    """What rows are divided by."""
+    """A model, as far as rows are divided by it."""
 
     @property
     def data_place(self) -> DataPlace: ...

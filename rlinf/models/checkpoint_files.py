@@ -24,7 +24,7 @@ def missing_weights(folder: Path) -> list[str]:
 
 
 def without_weights(path: str) -> str | None:
-    """What is wrong with a folder that is to be read as a model and has not all its weights; None for all else."""
+    """A sentence about a folder that is to be read as a model and lacks weights; None for all else."""
     folder = Path(path).expanduser()
     missing = missing_weights(folder) if folder.is_dir() else []
     if not missing:

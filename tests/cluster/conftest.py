@@ -6,15 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from cluster_workers import Worker
+from cluster_workers import CONFIG, Worker
 
 from rlinf.cluster import Cluster, WorkerGroup, connect
 from rlinf.cluster.local import LocalCluster
-from rlinf.config.schema.cluster import ClusterConfig
-
-CONFIG = ClusterConfig(
-    start_timeout_s=90.0, call_timeout_s=60.0, heartbeat_s=0.5, max_restarts=1, env={"RLINF_TEST_SETTING": "on"}
-)
 
 
 @pytest.fixture(scope="session")

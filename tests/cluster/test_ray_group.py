@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cluster_workers import Collective, Worker
-from conftest import CONFIG
+from cluster_workers import CONFIG, Collective, Worker
 from ray.exceptions import RayError
 
 from rlinf.cluster import (

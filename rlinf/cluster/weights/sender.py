@@ -124,7 +124,7 @@ class WeightSender(ABC):
         return None
 
     def own_weights(self, *, version: int, parts: Sequence[int], form: WeightForm = "merged") -> WeightUpdate:
-        """That of ``parts`` which this rank gives, an empty one if it gives none; no two are of one rank."""
+        """The one of ``parts`` that this rank gives, an empty one if it gives none; no two are of one rank."""
         given = [self.weights(version=version, part=part, form=form) for part in parts]
         return next((update for update in given if update.tensors), given[0])
 

@@ -15,7 +15,7 @@ _SHOWN = 3
 
 
 class MetricMistake(NamedTuple):
-    """What is wrong with a name, and what to write instead."""
+    """A fault of a name, and what to write instead."""
 
     message: str
     fix: str
