@@ -19,24 +19,24 @@ _DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv", ".arrow")
 def check_files(context: Context) -> None:
     """Policies, tokenizers and data files must exist before anything starts, models with their weights."""
     config = context.config
-    if ":" not in config.policy.name:  # a class of the user's own knows its files itself
-        _has_weights(context, "policy.path", config.policy.path)
-    _has_weights(context, "reward_model.path", config.reward_model.path)
-    _has_weights(context, "teacher.path", config.teacher.path)
-    _has_weights(context, "policy.flow.pi0.path", config.policy.flow.pi0.path)
-    _has_weights(context, "policy.vla.language.path", config.policy.vla.language.path)
-    _has_weights(context, "policy.vla.vision.path", config.policy.vla.vision.path)
-    _exists(context, "policy.path", config.policy.path)
+    models = {
+        "policy.path": config.policy.path,
+        "reward_model.path": config.reward_model.path,
+        "teacher.path": config.teacher.path,
+        "policy.flow.pi0.path": config.policy.flow.pi0.path,
+        "policy.vla.language.path": config.policy.vla.language.path,
+        "policy.vla.vision.path": config.policy.vla.vision.path,
+    }
+    own_class = ":" in config.policy.name  # of the user's, which knows its files itself
+    for key, path in models.items():
+        _exists(context, key, path)
+        if not (own_class and key == "policy.path"):
+            _has_weights(context, key, path)
     _exists(context, "policy.tokenizer.path", config.policy.tokenizer.path)
-    _exists(context, "reward_model.path", config.reward_model.path)
-    _exists(context, "teacher.path", config.teacher.path)
     _exists(context, "sft.data", config.sft.data)
     _exists(context, "sft.eval_data", config.sft.eval_data)
     _exists(context, "sft.dataset", config.sft.dataset)
     _exists(context, "algorithm.prior_data", config.algorithm.prior_data)
-    _exists(context, "policy.flow.pi0.path", config.policy.flow.pi0.path)
-    _exists(context, "policy.vla.language.path", config.policy.vla.language.path)
-    _exists(context, "policy.vla.vision.path", config.policy.vla.vision.path)
     _exists(context, "env.kwargs.path", config.env.kwargs.get("path"))
     if config.evaluation.env_kwargs is not None:
         _exists(context, "evaluation.env_kwargs.path", config.evaluation.env_kwargs.get("path"))
