@@ -9,7 +9,7 @@ import pytest
 from gymnasium import spaces
 from simulator_runs import recipe, summary
 
-from rlinf.config import Config, load
+from rlinf.config import Config, ConfigErrors, load
 from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
@@ -70,5 +70,8 @@ def test_off_policy_policies_are_compared_too(tmp_path: Path, kind: str) -> None
 
 
 def test_a_folder_that_is_no_policy_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ConfigErrors, match=r"holds no weights.*\n?.*RUN/policy"):
+        config_for(tmp_path, "ppo")
+    (tmp_path / "model.safetensors").touch()  # of something else
     with pytest.raises(UserError, match=r"no exported policy of policy.name actor_critic: no .*policy.json"):
         make_policy(config_for(tmp_path, "ppo"), BOX, ARM)

@@ -75,7 +75,7 @@ def test_episodes_are_liberos_own_with_its_own_meshes(tmp_path: Path) -> None:
 
 
 def demonstrated(chosen: EnvConfig, episodes: int) -> list[tuple[int, bool]]:
-    """(decisions, success) of the demonstrator's episodes."""
+    """(steps, success) of the demonstrator's episodes."""
     env = IsolatedEnv(chosen)
     try:
         make_expert = expert_of(None, env, chosen.id)
@@ -97,12 +97,11 @@ def test_the_demonstrator_succeeds(task: int) -> None:
 
 def test_a_slow_demonstrator_takes_longer_and_a_hasty_one_less_so() -> None:
     fast, slow, hasty = (
-        demonstrated(options(task=0, expert_speed=speed, expert_haste=haste), 2)
+        demonstrated(options(task=0, expert_speed=speed, expert_haste=haste), 1)
         for speed, haste in ((1.0, 0.0), (0.6, 0.0), (0.6, 0.3))
     )
-    for (least, first), (middle, second), (most, third) in zip(fast, hasty, slow, strict=True):
-        assert (first, second, third) == (True, True, True)
-        assert least < middle < most
+    assert all(success for ((_, success),) in (fast, slow, hasty))
+    assert fast[0][0] < hasty[0][0] < slow[0][0]
 
 
 def test_a_suite_is_one_environment_of_ten_tasks() -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from rlinf.config.context import Context
+from rlinf.config.facts import is_text
 from rlinf.config.names import nearest
 from rlinf.models.checkpoint_files import without_weights
 
@@ -59,8 +60,10 @@ def _has_weights(context: Context, key: str, path: str | None) -> None:
         return
     exported = Path(path) / "policy"  # of a run
     fix = "Download the checkpoint again."
-    if key == "policy.path":
+    if key == "policy.path" and is_text(context.config):
         fix += " Random weights of its shape are made by policy.architecture, in the place of policy.path."
+    elif key == "policy.path":
+        fix = "Name the folder that a run has exported: RUN/policy."
     context.error(key, f"{key}: {wrong}.", f"Did you mean {exported}?" if exported.expanduser().is_dir() else fix)
 
 
