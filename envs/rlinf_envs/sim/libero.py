@@ -18,6 +18,7 @@ from rlinf_envs.sim.camera import use_offscreen_gl
 from rlinf_envs.sim.libero_expert import LiberoExpert
 from rlinf_envs.sim.libero_files import LiberoFileError, import_libero, load_init_states
 from rlinf_envs.sim.libero_scene import CAMERAS, LiberoScene
+from rlinf_envs.sim.pace import Pace
 from rlinf_envs.spaces import FreeText
 
 _EVALUATION_SHARE = 5
@@ -62,11 +63,7 @@ class LiberoEnv(gymnasium.Env):
         expert_haste: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
-        if not 0.0 < expert_speed <= 1.0 or not 0.0 <= expert_haste < 1.0:
-            raise ValueError(
-                f"expert_speed must be above 0 and at most 1, expert_haste at least 0 and below 1; "
-                f"got {expert_speed} and {expert_haste}"
-            )
+        self._pace = Pace(expert_speed, expert_haste)
         use_offscreen_gl()
         libero = import_libero(assets)
         from libero.libero import benchmark
@@ -91,7 +88,6 @@ class LiberoEnv(gymnasium.Env):
             tasks.get_task_bddl_file_path(task), image_size, shadows=shadows, cameras=self._cameras
         )
         self._expert = LiberoExpert(self._scene.engine)
-        self._expert_speed, self._expert_haste = expert_speed, expert_haste
         self.draws_observations = True
         """While it is false, pictures are black: nobody will look at them."""
         if self.states.shape[1] != self._scene.state_size:
@@ -134,8 +130,7 @@ class LiberoEnv(gymnasium.Env):
 
     def expert_action(self) -> np.ndarray:
         """The scripted demonstrator's action now: float32 [7]. NoScriptError where it has no script for the task."""
-        hastens = self._expert_haste > 0.0 and self.np_random.random() < self._expert_haste
-        return self._expert.action(1.0 if hastens else self._expert_speed)
+        return self._expert.action(self._pace.draw(self.np_random))
 
     def close(self) -> None:
         self._scene.close()

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlinf_envs.sim import start_number
+from rlinf_envs.sim.pace import Pace
 from rlinf_envs.sim.tabletop.expert import expert_action
 from rlinf_envs.sim.tabletop.progress import way_to_go
 from rlinf_envs.sim.tabletop.tasks import Split, Start, Task, other_goal, solved, spoilt, start_state
@@ -74,18 +75,13 @@ class TabletopEnv(gymnasium.Env):
                 f"bodies must be 1 to 4, num_states and max_steps at least 1, image_size at least 16; "
                 f"got {bodies}, {num_states}, {max_steps} and {image_size}"
             )
-        if not 0.0 < expert_speed <= 1.0 or not 0.0 <= expert_haste < 1.0:
-            raise ValueError(
-                f"expert_speed must be above 0 and at most 1, expert_haste at least 0 and below 1; "
-                f"got {expert_speed} and {expert_haste}"
-            )
+        self._pace = Pace(expert_speed, expert_haste)
         self.task, self.split, self.num_states, self.max_steps = task, split, num_states, max_steps
         self.render_mode = render_mode
         self._bodies, self._clear_ways, self._size = bodies, clear_ways, image_size
         self._start: Start = start_state(task, split, 0, bodies, clear_ways)
         self._world = deepcopy(self._start.world)
         self._steps = 0
-        self._expert_speed, self._expert_haste = expert_speed, expert_haste
         self._dense = reward_mode == "dense"
         self._whole_way = self._way = 0.0
         self.draws_observations = True
@@ -132,8 +128,7 @@ class TabletopEnv(gymnasium.Env):
 
     def expert_action(self) -> np.ndarray:
         """The action of the scripted demonstrator now: float32 [2]."""
-        hastens = self._expert_haste > 0.0 and self.np_random.random() < self._expert_haste
-        return expert_action(self._start.goal, self._world, 1.0 if hastens else self._expert_speed)
+        return expert_action(self._start.goal, self._world, self._pace.draw(self.np_random))
 
     def render(self) -> np.ndarray:
         """The table from above, uint8 [256, 256, 3]."""
