@@ -20,30 +20,36 @@ class Column(Sequence[Number], Generic[Number]):
     (True, (4, 5, 6, 7))
     """
 
+    dtype: np.dtype
+
     def __init__(self, array: np.ndarray) -> None:
         """``array`` [n] is kept as it is, and must not be written to."""
-        self.array = array
+        self._array, self.dtype = array, array.dtype
+
+    @property
+    def array(self) -> np.ndarray:
+        return self._array
 
     @classmethod
     def ints(cls, numbers: Iterable[int] = ()) -> Column[int]:
         """As int32: token ids, versions."""
-        return Column(_array(numbers, np.int32))
+        return _column(numbers, np.int32)
 
     @classmethod
     def floats(cls, numbers: Iterable[float] = ()) -> Column[float]:
         """As float32: log-probabilities."""
-        return Column(_array(numbers, np.float32))
+        return _column(numbers, np.float32)
 
     @classmethod
     def flags(cls, numbers: Iterable[float] = ()) -> Column[bool]:
-        return Column(_array(numbers, np.bool_))
+        return _column(numbers, np.bool_)
 
-    def like(self, number: Number) -> Self:
+    def like(self, number: Number) -> Column[Number]:
         """As long as this one, of one number."""
-        return type(self)(np.full_like(self.array, number))
+        return Column(np.full(len(self), number, self.dtype))
 
     def __len__(self) -> int:
-        return len(self.array)
+        return len(self._array)
 
     def __iter__(self) -> Iterator[Number]:
         return iter(self.array.tolist())
@@ -55,13 +61,15 @@ class Column(Sequence[Number], Generic[Number]):
     def __getitem__(self, place: slice) -> Column[Number]: ...
 
     def __getitem__(self, place: int | slice) -> Number | Column[Number]:
+        if isinstance(place, slice) and place.indices(len(self)) == (0, len(self), 1):
+            return self
         found = self.array[place]
         return Column(found) if isinstance(place, slice) else found.item()
 
     def __add__(self, other: Iterable[Number]) -> Column[Number]:
         if not len(self):
-            return Column(_array(other, self.array.dtype))
-        return Column(np.concatenate([self.array, _array(other, self.array.dtype)]))
+            return _column(other, self.dtype)
+        return Column(np.concatenate([self.array, _array(other, self.dtype)]))
 
     def __radd__(self, other: Any) -> Any:
         """A tuple or list with these numbers behind it."""
@@ -70,7 +78,7 @@ class Column(Sequence[Number], Generic[Number]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (Column, tuple, list)):
             return NotImplemented
-        return len(other) == len(self) and bool((self.array == _array(other, self.array.dtype)).all())
+        return len(other) == len(self) and bool((self.array == _array(other, self.dtype)).all())
 
     def __hash__(self) -> int:
         return hash(tuple(self))
@@ -79,7 +87,7 @@ class Column(Sequence[Number], Generic[Number]):
         return repr(tuple(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.array.dtype.str, self.array.tobytes())
+        return _restored, (self.dtype.str, self.array.tobytes())
 
     def runs(self) -> list[tuple[Number, int]]:
         """(number, how often) for each run of equal numbers.
@@ -91,6 +99,36 @@ class Column(Sequence[Number], Generic[Number]):
             return []
         starts: np.ndarray = np.concatenate([[0], np.flatnonzero(np.diff(self.array)) + 1])
         return list(zip(self.array[starts].tolist(), np.diff([*starts, len(self)]).tolist(), strict=True))
+
+
+class RunColumn(Column[Number]):
+    """Known by its runs of equal numbers alone.
+
+    >>> RunColumn([(3, 2), (4, 1)], np.int32)
+    (3, 3, 4)
+    """
+
+    def __init__(self, runs: Sequence[tuple[Number, int]], kind: Any) -> None:
+        """``runs``: (number, how often at least once); neighbours differ."""
+        self._runs: list[tuple[Number, int]] = list(runs)
+        self.dtype = np.dtype(kind)
+
+    @property
+    def array(self) -> np.ndarray:
+        return np.repeat(np.array([number for number, _ in self._runs], self.dtype), [count for _, count in self._runs])
+
+    def __len__(self) -> int:
+        return sum(count for _, count in self._runs)
+
+    def runs(self) -> list[tuple[Number, int]]:
+        return self._runs
+
+
+def _column(numbers: Iterable[Any], kind: Any) -> Column[Any]:
+    """A column of this kind: ``numbers`` itself if it is one."""
+    if isinstance(numbers, Column) and numbers.dtype == np.dtype(kind):
+        return numbers
+    return Column(_array(numbers, kind))
 
 
 def _array(numbers: Iterable[Any], kind: Any) -> np.ndarray:

@@ -7,8 +7,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from rlinf.runs import RunSource
 
 _NEXT = "next_"
 """Before a leaf's name: that of the observation that follows."""
@@ -86,6 +89,46 @@ class LeafSource(Protocol):
 
 
 @dataclass(frozen=True)
+class RowsApart:
+    """Columns [B, T] of a batch of text that are not in it: where the runs of each row are.
+
+    In the batch they are on the device `meta`: they have a shape and a dtype, and nobody can read them.
+    """
+
+    names: tuple[str, ...]
+    places: Tensor
+    """[B] int64: the row of a source, with the number of the source in the upper half; -1: a row without positions."""
+    sources: tuple[RunSource, ...]
+    """Known to the driver alone."""
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], rows: Sequence[tuple[RunSource, int] | None]) -> Self:
+        """``rows``: the source of each row and its place in there."""
+        sources = tuple(dict.fromkeys(row[0] for row in rows if row is not None))
+        numbers = {source: number << _ROW_BITS for number, source in enumerate(sources)}
+        places = [-1 if row is None else numbers[row[0]] + row[1] for row in rows]
+        return cls(names, torch.tensor(places, dtype=torch.int64), sources)
+
+    def select(self, index: Tensor) -> Self:
+        """The rows named by an int64 index [B']."""
+        return replace(self, places=self.places[index])
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """The rows of all parts, which are of the same columns."""
+        sources = tuple(dict.fromkeys(source for part in parts for source in part.sources))
+        places = torch.cat([numbered_among(sources, part.sources, part.places) for part in parts])
+        return cls(parts[0].names, places, sources)
+
+    def wanted(self, rows: Tensor) -> list[tuple[int, np.ndarray, np.ndarray]]:
+        """For ``rows`` int64 [n] of the batch: (number of a source, rows [k] in there, which of the n they are [k])."""
+        places = self.places[rows].numpy()
+        numbers = np.where(places < 0, -1, places >> _ROW_BITS)
+        found = ((number, np.flatnonzero(numbers == number)) for number in np.unique(numbers[numbers >= 0]).tolist())
+        return [(number, places[at] & (1 << _ROW_BITS) - 1, at) for number, at in found]
+
+
+@dataclass(frozen=True)
 class TextInputs(Inputs):
     """The prompts of responses, whose tokens are the batch's actions."""
 
@@ -97,13 +140,21 @@ class TextInputs(Inputs):
     """[B] int64."""
     labels: Tensor | None = None
     """[B, T] float32, for a reward model: what its scores are to say."""
+    apart: tuple[RowsApart, ...] = ()
+    """Columns of the batch that lie elsewhere; known to the driver alone."""
 
     def named(self) -> dict[str, Tensor]:
-        tensors = {item.name: getattr(self, item.name) for item in fields(self)}
+        tensors = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "apart"}
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
+    def select(self, index: Tensor) -> Self:
+        return replace(super().select(index), apart=tuple(rows.select(index) for rows in self.apart))
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        return replace(self, **{name: change(tensor) for name, tensor in self.named().items()})
+        return self._with({name: change(tensor) for name, tensor in self.named().items()})
+
+    def _with(self, named: Mapping[str, Any]) -> Self:
+        return replace(self, **named)
 
     def fit(self, decisions: int) -> Self:
         return self if self.labels is None else replace(self, labels=fit(self.labels, decisions, 0))
@@ -117,7 +168,8 @@ class TextInputs(Inputs):
         every = [cls.of(part) for part in parts]
         width = max(part.prompt_ids.shape[1] for part in every)
         wide = [replace(part, prompt_ids=fit(part.prompt_ids, width, 0)) for part in every]
-        return cls(**_joined([part.named() for part in wide]))
+        apart = tuple(RowsApart.join(parts) for parts in zip(*(part.apart for part in every), strict=True))
+        return cls(**dict[str, Any](_joined([part.named() for part in wide])), apart=apart)
 
 
 @dataclass(frozen=True)
@@ -170,17 +222,11 @@ class ObservationInputs(Inputs):
     def join(cls, parts: Sequence[Inputs]) -> Self:
         every = [cls.of(part) for part in parts]
         sources = tuple(dict.fromkeys(source for part in every for source in part.sources))
-        named = [part._numbered_among(sources).named() for part in every]
-        return cls(**_observation_fields(_joined(named)), sources=sources)
-
-    def _numbered_among(self, sources: Sequence[LeafSource]) -> Self:
-        """With places that speak of ``sources``, which have all of its own among them."""
-        if self.places is None or not self.sources:
-            return self
-        numbers = torch.tensor([sources.index(source) for source in self.sources])
-        row = self.places & (1 << _ROW_BITS) - 1
-        moved = (numbers[(self.places >> _ROW_BITS).clamp(min=0)] << _ROW_BITS) + row
-        return replace(self, places=torch.where(self.places < 0, -1, moved))
+        moved = [
+            part if part.places is None else replace(part, places=numbered_among(sources, part.sources, part.places))
+            for part in every
+        ]
+        return cls(**_observation_fields(_joined([part.named() for part in moved])), sources=sources)
 
     def with_places(self, names: Collection[str], places: Tensor) -> Self:
         """Without these leaves, which lie apart, where ``places`` [B, T] say."""
@@ -237,10 +283,19 @@ class ObservationInputs(Inputs):
         )
 
 
+def numbered_among(sources: Sequence[Any], own: Sequence[Any], places: Tensor) -> Tensor:
+    """``places`` of rows in ``own`` sources, as places in ``sources``, which have all of those among them."""
+    if not own:
+        return places
+    numbers = torch.tensor([sources.index(source) for source in own])
+    moved = (numbers[(places >> _ROW_BITS).clamp(min=0)] << _ROW_BITS) + (places & (1 << _ROW_BITS) - 1)
+    return torch.where(places < 0, -1, moved)
+
+
 def named_inputs(named: Mapping[str, Tensor]) -> Inputs:
     """The inputs of which :meth:`Inputs.named` gave ``named``."""
     if "prompt_ids" in named:
-        return TextInputs(**named)
+        return TextInputs(**dict[str, Any](named))
     return ObservationInputs(**_observation_fields(named))
 
 

@@ -16,8 +16,9 @@ from rlinf.types import Batch
 _INPUT = "inputs."
 _LENGTHS = f"{_INPUT}response_lengths"
 _ALIGNMENT = 8
-_TOKENS = "actions"
-"""Token ids travel as int32."""
+_TOKENS, _MASK = "actions", "mask"
+_ACTED = "acted"
+"""In the place of a mask [B, T]: whether a row's is true over all of its response; otherwise it is true nowhere."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Run:
 
     name: str
     dtype: torch.dtype
-    """As it travels."""
+    """As it travels: token ids as int32."""
 
     def numbers(self, column: Tensor) -> np.ndarray:
         """The column [B, T] as it travels."""
@@ -65,17 +66,18 @@ class RecordLayout:
 
     @classmethod
     def of(cls, batch: Batch, columns: Collection[str]) -> Self:
-        """``columns`` that the batch has not are left out."""
+        """``columns`` that the batch has not are left out, and those that lie apart from it."""
         found: list[Field] = []
         runs: list[Run] = []
         end = 0
+        wanted = {*columns, _ACTED} if _MASK in columns else columns
         for name, column in _named(batch).items():
             of_positions = tuple(column.shape[1:]) == (batch.num_positions,)
-            if name.startswith(_INPUT) or (name in columns and not of_positions):
+            if name.startswith(_INPUT) or (name in wanted and not of_positions):
                 size = column[0].numel() * column.element_size()
                 found.append(Field(name, column.dtype, tuple(column.shape[1:]), end, size))
                 end += -(-size // _ALIGNMENT) * _ALIGNMENT
-            elif name in columns:
+            elif name in columns and not column.is_meta:
                 runs.append(Run(name, torch.int32 if name == _TOKENS else column.dtype))
         return cls(tuple(found), end, tuple(runs), batch.num_positions)
 
@@ -122,6 +124,9 @@ class RecordLayout:
                 place[:length] = row[begin : begin + run.dtype.itemsize * length].view(place.dtype)
             offset += run.dtype.itemsize
             found[run.name] = column.long() if run.name == _TOKENS else column
+        if _ACTED in found:
+            valid = torch.arange(self.positions) < found[_LENGTHS][:, None]
+            found[_MASK] = valid & found.pop(_ACTED)[:, None]
         inputs = {name.removeprefix(_INPUT): found.pop(name) for name in list(found) if name.startswith(_INPUT)}
         none = torch.zeros(1).expand(len(rows))
         positions = torch.zeros(1, 1).expand(len(rows), self.positions)
@@ -136,5 +141,9 @@ class RecordLayout:
 
 
 def _named(batch: Batch) -> dict[str, Tensor]:
+    columns = batch._columns(lambda tensor: tensor)
     inputs = {_INPUT + name: tensor for name, tensor in batch.inputs.named().items()}
-    return {**batch._columns(lambda tensor: tensor), **inputs}
+    valid, lengths = batch.mask.sum(dim=1), inputs[_LENGTHS]
+    if bool(((valid == lengths) | (valid == 0)).all()):
+        columns[_ACTED] = columns.pop(_MASK).any(dim=1)
+    return {**columns, **inputs}

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from rlinf.columns import Column
 from rlinf.inputs import BatchError, Inputs, ObservationInputs, TextInputs, fit, picked
+from rlinf.runs import LaterText
 
 if TYPE_CHECKING:
     from rlinf.config.schema import RolloutConfig
@@ -235,6 +236,28 @@ class Batch:
         rewards = torch.zeros(len(rows), device=self.mask.device)
         return self.replace(inputs=inputs, rewards=rewards, domains=None, metadata={}, **columns)
 
+    @property
+    def rows_apart(self) -> bool:
+        """Whether some columns of text are not here."""
+        return isinstance(self.inputs, TextInputs) and bool(self.inputs.apart)
+
+    def fetched(self) -> Self:
+        """The same with all columns here, wherever they lie now."""
+        if not isinstance(self.inputs, TextInputs):
+            return self.replace(inputs=self.inputs.fetched())
+        columns: dict[str, Tensor] = {}
+        for apart in self.inputs.apart:
+            columns |= {name: torch.zeros(self.mask.shape, dtype=getattr(self, name).dtype) for name in apart.names}
+            for source, places, rows in apart.wanted(torch.arange(self.num_rows)):
+                runs = apart.sources[source].fetch(places)
+                for name in apart.names:
+                    runs.write(name, columns[name].numpy(), rows)
+        metadata = {
+            name: [str(value) if isinstance(value, LaterText) else value for value in values]
+            for name, values in self.metadata.items()
+        }
+        return self.replace(inputs=replace(self.inputs, apart=()), metadata=metadata, **columns)
+
     def by_reward(self) -> Self:
         """The same batch with one position for each reward: the log-probabilities of its parts add up.
 
@@ -398,7 +421,6 @@ class Completion:
     """One version per token: a response that was continued under newer weights has several."""
     cached_tokens: int = field(default=0, compare=False)
     """Of its context, which a prefix cache still had: they were not computed again."""
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "token_ids", Column.ints(self.token_ids))
         object.__setattr__(self, "logprobs", Column.floats(self.logprobs))

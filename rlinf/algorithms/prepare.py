@@ -6,7 +6,7 @@ The second half is one pure call, :func:`prepare_batch`: filters, rewards, token
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from rlinf.algorithms.kl import KLController, kl_divergence
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
 from rlinf.algorithms.running import RewardState
-from rlinf.algorithms.statistics import group_statistics, masked_mean
+from rlinf.algorithms.statistics import gaps, group_statistics, masked_mean, row_sums
 from rlinf.config.facts import Facts
 from rlinf.config.schema import AlgorithmConfig
 from rlinf.types import Batch, Metrics, PolicyOutput
@@ -75,6 +75,9 @@ class EvaluatesBatches(Protocol):
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
         """Log-probabilities and values [B, T] of all rows."""
 
+    def evaluate_apart(self, batch: Batch, names: Sequence[str], *, reference: bool = False) -> tuple[Batch, Tensor]:
+        """``batch`` with the same as columns ``names``, which stay where they were made, and its `statistics.gaps`."""
+
 
 class OnPolicy(Preparation):
     """Adds what learner (proximal, reference, critic) and teacher say of the batch; then rewards and advantages."""
@@ -99,13 +102,18 @@ class OnPolicy(Preparation):
         self._corrected = "rollout_logprobs" in needs
         # A selection among all rows, a KL in the reward and a teacher's term read them before that step.
         penalised = catalog.estimator(options.adv_type).penalises_tokens(options)
-        read_before = facts.needs_values or "selected" in needs or penalised or teacher is not None
+        self._reads_tokens = penalised or teacher is not None
+        read_before = facts.needs_values or "selected" in needs or self._reads_tokens
         self._left_to_step = self._corrected and self._old_is_current and not read_before
         self._options, self._state = options, AlgorithmState.of(options)
 
     def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
-        batch, metrics = self._with_old(batch, step - batch.policy_version)
-        if self._facts.needs_reference:
+        if batch.rows_apart and self._reads_tokens:
+            batch = batch.fetched()
+        batch, metrics = self._with_old(batch, step)
+        if self._facts.needs_reference and batch.rows_apart:
+            batch, _ = self._learner.evaluate_apart(batch, ("ref_logprobs",), reference=True)
+        elif self._facts.needs_reference:
             batch = batch.replace(ref_logprobs=self._learner.evaluate(batch, reference=True).logprobs)
         if self._teacher is not None:
             batch = batch.replace(teacher_logprobs=self._teacher(batch))
@@ -114,12 +122,11 @@ class OnPolicy(Preparation):
         )
         return batch, metrics | {f"algorithm/{name}": value for name, value in numbers.items()}
 
-    def _with_old(self, batch: Batch, ages: Tensor) -> tuple[Batch, Metrics]:
-        """With the log-probabilities of the proximal policy and the critic's values, where somebody reads them.
-
-        ``ages`` [B, T] are versions of the weights since a position was sampled: more than 0 one batch ahead, or where
-        responses were continued from an earlier iteration.
-        """
+    def _with_old(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
+        """With the log-probabilities of the proximal policy and the critic's values, where somebody reads them."""
+        # The versions of the weights since a position was sampled: more than 0 one batch ahead, or where responses
+        # were continued from an earlier iteration.
+        ages = step - batch.policy_version
         fresh = batch.mask & (ages == 0)
         stale = bool((ages > 0)[batch.mask].any())
         metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask)}
@@ -131,16 +138,25 @@ class OnPolicy(Preparation):
         elif self._left_to_step:
             return (batch.replace(fresh=fresh) if stale else batch), metrics
         elif self._facts.needs_values or self._corrected or not (stale or self._old_is_current):
-            current = self._learner.evaluate(batch)
-            if fresh.any():
-                gap = (current.logprobs - batch.rollout_logprobs).abs()
-                metrics["train/sampler_logprob_gap"] = masked_mean(gap, fresh)
-            values = current.values if batch.old_values is None else batch.old_values
-            batch = batch.replace(old_logprobs=current.logprobs, old_values=values)
+            batch, found = self._evaluated(batch.replace(fresh=fresh) if stale else batch)
+            distance, count = row_sums(found.T).tolist()
+            if count:
+                metrics["train/sampler_logprob_gap"] = distance / count
+            batch = batch.replace(fresh=None)
         if stale and not self._corrected:
             # The policy that answered is not the one that learns: ratios are taken against the one that answered.
+            batch = batch.fetched() if batch.rows_apart else batch
             batch = batch.replace(old_logprobs=batch.rollout_logprobs)
         return batch, metrics
+
+    def _evaluated(self, batch: Batch) -> tuple[Batch, Tensor]:
+        """With the proximal policy's log-probabilities, and the critic's values where there are none yet; `gaps`."""
+        if batch.rows_apart:
+            critic = ("old_values",) if self._facts.needs_values and batch.old_values is None else ()
+            return self._learner.evaluate_apart(batch, ("old_logprobs", *critic))
+        current = self._learner.evaluate(batch)
+        values = current.values if batch.old_values is None else batch.old_values
+        return batch.replace(old_logprobs=current.logprobs, old_values=values), gaps(batch, current.logprobs)
 
     def state_dict(self) -> Mapping[str, Any]:
         return self._state.state_dict()
@@ -203,7 +219,24 @@ def _prepared(
         metrics |= _follow(state.kl, masked_mean(kl, mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
         metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, mask)
-    columns = AdvantageColumns(
+    # The batch's own mask: with one position for each reward it is the estimator's.
+    left = whole.mask if bool(kept.all()) else whole.mask & kept[:, None]
+    columns = _columns(batch, processed, mask)
+    found = None if look is None else by_row.left_to_ranks(whole.replace(mask=left), now, columns, look)
+    if found is not None:
+        return found[0], metrics | found[1]
+    if whole.rows_apart:
+        whole = whole.fetched()
+        columns = _columns(whole.by_reward(), processed, mask)
+    advantages, returns = estimate(now, columns)
+    metrics["advantage_mean"] = masked_mean(advantages, mask)
+    metrics["advantage_abs_mean"] = masked_mean(advantages, mask, torch.abs)
+    return whole.replace(mask=left, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
+
+
+def _columns(batch: Batch, processed: Tensor, mask: Tensor) -> AdvantageColumns:
+    """What the estimator reads of a batch, with ``processed`` rewards and filtered ``mask``."""
+    return AdvantageColumns(
         rewards=processed,
         mask=mask,
         group_ids=batch.group_ids,
@@ -212,22 +245,13 @@ def _prepared(
         truncated=batch.truncated,
         bootstrap_values=batch.bootstrap_values,
         step_rewards=batch.step_rewards,
-        logprobs=logprobs,
+        logprobs=batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs,
         ref_logprobs=batch.ref_logprobs,
         teacher_logprobs=batch.teacher_logprobs,
         greedy_rewards=batch.greedy_rewards,
         anchor_ids=batch.anchor_ids,
         acted=batch.mask,
     )
-    # The batch's own mask: with one position for each reward it is the estimator's.
-    left = whole.mask if bool(kept.all()) else whole.mask & kept[:, None]
-    found = None if look is None else by_row.left_to_ranks(whole.replace(mask=left), now, columns, look)
-    if found is not None:
-        return found[0], metrics | found[1]
-    advantages, returns = estimate(now, columns)
-    metrics["advantage_mean"] = masked_mean(advantages, mask)
-    metrics["advantage_abs_mean"] = masked_mean(advantages, mask, torch.abs)
-    return whole.replace(mask=left, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
 
 def _processed(batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rlinf.estimation import Moments
+from rlinf.types import Batch
 
 EPS = 1e-6
 """Added to a standard deviation before it divides."""
@@ -115,6 +116,14 @@ def row_sums(values: Tensor) -> Tensor:
     tensor([3., 7.])
     """
     return torch.from_numpy(np.add.reduce(values.detach().cpu().numpy(), axis=1)).to(values.device)
+
+
+def gaps(batch: Batch, logprobs: Tensor) -> Tensor:
+    """[B, 2] float64: over the fresh positions of each row the distance between ``logprobs`` [B, T] and those that its
+    sampler reported, summed up; and the number of these positions."""
+    fresh = batch.mask if batch.fresh is None else batch.fresh
+    distance = torch.where(fresh, (logprobs - batch.rollout_logprobs).abs(), 0.0)
+    return torch.stack([row_sums(distance.double()), fresh.sum(dim=1).double()], dim=1)
 
 
 def row_moments(values: Tensor, mask: Tensor) -> Tensor:

@@ -193,6 +193,11 @@ class WorkerGroup(ABC):
         """Starts a generator method; each item may take as long as a call."""
 
     @abstractmethod
+    def stream_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
+        """Like :meth:`stream` for a method that yields pairs: of the second half an item has a handle, as
+        :meth:`submit_apart` gives it."""
+
+    @abstractmethod
     def nodes(self) -> list[str]:
         """The address of each rank's node."""
 

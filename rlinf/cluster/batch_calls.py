@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,7 +16,8 @@ from rlinf.cluster.api import Assembled, Cluster, Handle, WorkerGroup
 from rlinf.cluster.errors import WorkerError
 from rlinf.learners.step_plan import BatchPlan, OwnRows, RowFacts
 from rlinf.row_records import RecordLayout
-from rlinf.types import OPTIONAL_COLUMNS, Batch, ObservationInputs, PolicyOutput
+from rlinf.runs import Runs
+from rlinf.types import OPTIONAL_COLUMNS, Batch, ObservationInputs, PolicyOutput, TextInputs
 
 Cut = Callable[[RowFacts, DataPlace], BatchPlan | None]
 """From the facts of all rows and how shares are cut: what each share computes; None where each has to have all rows."""
@@ -40,26 +42,30 @@ class BatchCall:
 
         0 for a row that none returns; several ranks may return the same one.
         """
-        return self._joined(self._numbered())
+        return self._joined(self.numbered())
 
     def outputs(self) -> PolicyOutput:
         """Log-probabilities and values [B, T] in the order of the batch, of ranks that return (rows, output).
 
         :raises WorkerError: a row that has a valid position was left out.
         """
-        parts = self._numbered()
+        parts = self.numbered()
         left_out = torch.ones(self.batch.num_rows, dtype=torch.bool)
         for rows, _ in parts:
             left_out[rows] = False
-        if bool(self.batch.mask[left_out].any()):
-            method = self.handles[0].method
-            raise WorkerError("the learner left rows out", group=self.group.name, rank=0, method=method)
+        self.require_complete(left_out)
         values = [(rows, output.values) for rows, output in parts]
         missing = any(column is None for _, column in values)
         logprobs = self._joined([(rows, output.logprobs) for rows, output in parts])
         return PolicyOutput(logprobs, values=None if missing else self._joined(values))
 
-    def _numbered(self) -> list[tuple[Tensor, Any]]:
+    def require_complete(self, left_out: Tensor) -> None:
+        """:raises WorkerError: a row that has a valid position is ``left_out`` [B]."""
+        if bool(self.batch.mask[left_out].any()):
+            method = self.handles[0].method
+            raise WorkerError("the learner left rows out", group=self.group.name, rank=0, method=method)
+
+    def numbered(self) -> list[tuple[Tensor, Any]]:
         """The (rows, value) of each rank, where rows go by their numbers in the batch."""
         found: list[tuple[Tensor, Any]] = self.results()
         if self.rows is None:
@@ -113,6 +119,20 @@ class BatchCalls:
         handles = self._group.submit(method.__name__, per_rank=[(one,) for one in given], **options)
         return BatchCall(self._group, handles, batch, rows)
 
+    def submit_apart(
+        self,
+        method: Callable[..., Any],
+        batch: Batch,
+        cut: Cut | None = None,
+        *,
+        columns: Collection[str],
+        **options: Any,
+    ) -> tuple[BatchCall, list[Handle]]:
+        """As :meth:`submit`, for a method that returns a pair: the second halves stay with the ranks."""
+        given, rows = self._given(batch, cut, columns, None)
+        pairs = [self._group.submit_apart(rank, method.__name__, one, **options) for rank, one in enumerate(given)]
+        return BatchCall(self._group, [first for first, _ in pairs], batch, rows), [second for _, second in pairs]
+
     def _given(
         self, batch: Batch, cut: Cut | None, columns: Collection[str], observed: Observed | None
     ) -> tuple[list[Any], list[Tensor] | None]:
@@ -130,9 +150,10 @@ class BatchCalls:
             layout = RecordLayout.of(batch, columns)
             common = self._cluster.share(CommonFacts(plan.steps, layout, batch.estimation))
             records = layout.records(batch, [share.rows for share in own])
+            apart = _runs_apart(batch, columns, own)
             held = [
-                Assembled(_of_records, (self._cluster.share((part, share.parts)), common))
-                for part, share in zip(records, own, strict=True)
+                Assembled(_of_records, (self._cluster.share((part, share.parts, placed)), common, *runs))
+                for part, share, (placed, runs) in zip(records, own, apart, strict=True)
             ]
         indices = [place.index for place in self._places]
         return [held[index] for index in indices], [own[index].rows for index in indices]
@@ -140,6 +161,10 @@ class BatchCalls:
     def _whole(self, batch: Batch) -> Any:
         """All rows, as every rank is given them."""
         slim, inputs = batch.replace(metadata={}, domains=None), batch.inputs
+        if isinstance(inputs, TextInputs) and inputs.apart:
+            ((placed, runs),) = _runs_apart(batch, [name for rows in inputs.apart for name in rows.names])
+            known = self._cluster.share((slim.replace(inputs=replace(inputs, apart=())), placed))
+            return Assembled(_with_all_runs, (known, *runs))
         if not isinstance(inputs, ObservationInputs) or inputs.places is None:
             return self._cluster.share(slim)
         known = self._cluster.share(slim.replace(inputs=replace(inputs, sources=())))
@@ -175,10 +200,61 @@ def _slim(batch: Batch, columns: Collection[str]) -> Batch:
     return batch.replace(metadata={}, domains=None, estimation=None, **dict.fromkeys(dropped))
 
 
-def _of_records(own: tuple[Tensor, Sequence[StepPart]], common: CommonFacts) -> BatchShare:
-    """The rows of a batch of text, from their records in shared memory."""
+@dataclass(frozen=True)
+class Placed:
+    """Columns that come as runs beside a call, and the rows [n] that they are of."""
+
+    columns: Mapping[str, torch.dtype]
+    rows: np.ndarray
+
+
+def _runs_apart(
+    batch: Batch, columns: Collection[str], shares: Sequence[OwnRows] | None = None
+) -> list[tuple[list[Placed], list[Any]]]:
+    """For each share its runs of the ``columns`` that lie apart, and where they belong; without ``shares`` of all rows.
+    """
+    rows = [share.rows for share in shares] if shares is not None else [torch.arange(batch.num_rows)]
+    found: list[tuple[list[Placed], list[Any]]] = [([], []) for _ in rows]
+    waiting: list[tuple[list[int], Callable[[], list[Any]]]] = []
+    for apart in TextInputs.of(batch.inputs).apart:
+        kinds = {name: getattr(batch, name).dtype for name in apart.names if name in columns}
+        if not kinds:
+            continue
+        # The pieces of a source are cut together, and all sources side by side.
+        asked: dict[int, list[tuple[int, np.ndarray]]] = {}
+        for share, own in enumerate(rows):
+            for number, places, at in apart.wanted(own):
+                asked.setdefault(number, []).append((share, places))
+                found[share][0].append(Placed(kinds, at))
+        for number, pieces in sorted(asked.items()):  # as each share has them
+            waiting.append(([share for share, _ in pieces], apart.sources[number].pieces([own for _, own in pieces])))
+    for takers, wait in waiting:
+        for share, piece in zip(takers, wait(), strict=True):
+            found[share][1].append(piece)
+    return found
+
+
+def _of_records(
+    own: tuple[Tensor, Sequence[StepPart], Sequence[Placed]], common: CommonFacts, *runs: Runs
+) -> BatchShare:
+    """The rows of a batch of text, from their records in shared memory and ``runs`` of what was apart."""
     assert common.layout is not None
-    return _share(common.layout.batch(own[0]), own[1], common)
+    return _share(_with_runs(common.layout.batch(own[0]), own[2], runs), own[1], common)
+
+
+def _with_runs(batch: Batch, placed: Sequence[Placed], runs: Sequence[Runs]) -> Batch:
+    """``batch`` with the columns that came as runs. Padding is 0."""
+    columns: dict[str, Tensor] = {}
+    for where, part in zip(placed, runs, strict=True):
+        for name, dtype in where.columns.items():
+            column = columns.setdefault(name, torch.zeros(batch.mask.shape, dtype=dtype))
+            part.write(name, column.numpy(), where.rows)
+    return batch.replace(**columns)
+
+
+def _with_all_runs(known: tuple[Batch, Sequence[Placed]], *runs: Runs) -> Batch:
+    """All rows of a batch, with the columns that were apart."""
+    return _with_runs(known[0], known[1], runs)
 
 
 def _of_rows(own: tuple[Batch, Sequence[StepPart]], common: CommonFacts, *leaves: Mapping[str, Tensor]) -> BatchShare:

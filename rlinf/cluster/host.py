@@ -96,14 +96,20 @@ class Host:
         finally:
             self._running = None
 
-    def stream(self, token: int, method: str, packed: Packed, *shared: Packed | Failure) -> Iterator[Packed | Failure]:
-        """Items of a generator method, until it ends or :meth:`stop_stream` is called with this token."""
+    def stream(
+        self, token: int, apart: bool, method: str, packed: Packed, *shared: Packed | Failure
+    ) -> Iterator[Packed | Failure]:
+        """Items of a generator method, until it ends or :meth:`stop_stream` is called with this token.
+
+        ``apart``: items are pairs. The second half comes first: whoever has the first one has both.
+        """
         self._running = (method, threading.get_ident(), time.monotonic())
         try:
             args, options = _arguments(packed, shared)
             items = getattr(self._target, method)(*args, **options)
             for item in items:
-                yield pack(item)
+                for half in reversed(item) if apart else (item,):
+                    yield pack(half)
                 if token in self._stopped_streams:
                     items.close()
                     break

@@ -142,6 +142,11 @@ class LocalGroup(WorkerGroup):
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         return LocalStream(self, rank, method, iter(getattr(self._worker(rank), method)(*args, **options)))
 
+    def stream_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
+        pairs = getattr(self._worker(rank), method)(*args, **options)
+        items = ((facts, LocalHandle(self.name, rank, method, apart, None)) for facts, apart in pairs)
+        return LocalStream(self, rank, method, items)
+
     def nodes(self) -> list[str]:
         return [info.node for info in self._infos]
 

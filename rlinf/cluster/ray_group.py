@@ -82,10 +82,10 @@ class RayHandle(Handle):
 class RayStream(Stream):
     """Items of a generator method on an actor. ``waited`` stands for the next one in the waiting functions."""
 
-    def __init__(self, workers: RayGroup, rank: int, method: str, packed: Sequence[Any]) -> None:
+    def __init__(self, workers: RayGroup, rank: int, method: str, packed: Sequence[Any], *, apart: bool) -> None:
         self.workers, self.group, self.rank, self.method = workers, workers.name, rank, method
-        self._token = next(_tokens)
-        self._items = workers.start_stream(rank, self._token, method, packed)
+        self._token, self._apart = next(_tokens), apart
+        self._items = workers.start_stream(rank, self._token, apart, method, packed)
         self._open = True
         self.waited = self._handle(self._items)
 
@@ -95,13 +95,15 @@ class RayStream(Stream):
         with self.workers.fates_tied():
             waiting.wait_first([self.waited])
             try:
-                ref = next(self._items)
+                handles = [self._handle(next(self._items))]
             except StopIteration:
                 self._open = False
                 raise
-            (item,) = waiting.gather([self._handle(ref)])
+            if self._apart:
+                handles += [self._handle(ref) for ref in itertools.islice(self._items, 1)]
+            (item,) = waiting.gather(handles[-1:])  # the only one, where the worker raised
         self.waited = self._handle(self._items)
-        return item
+        return (item, handles[0]) if self._apart else item
 
     def close(self) -> None:
         if self._open:
@@ -195,11 +197,14 @@ class RayGroup(WorkerGroup):
             return waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)])
 
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        return RayStream(self, rank, method, _with_shared(args, options))
+        return RayStream(self, rank, method, _with_shared(args, options), apart=False)
 
-    def start_stream(self, rank: int, token: int, method: str, packed: Sequence[Any]) -> Any:
+    def stream_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
+        return RayStream(self, rank, method, _with_shared(args, options), apart=True)
+
+    def start_stream(self, rank: int, token: int, apart: bool, method: str, packed: Sequence[Any]) -> Any:
         """Ray's generator of items, until :meth:`stop_stream` is called with this token."""
-        return self._host(rank).stream.options(num_returns="streaming").remote(token, method, *packed)
+        return self._host(rank).stream.options(num_returns="streaming").remote(token, apart, method, *packed)
 
     def stop_stream(self, rank: int, token: int) -> None:
         """Ends a stream at its next item."""

@@ -70,6 +70,8 @@ def _plain(value: Any, name: str) -> Any:
         return value.item()
     if value is None or isinstance(value, (Tensor, torch.dtype)) or type(value) in _SCALARS:
         return value
+    if isinstance(value, Batch):
+        value = value.fetched()
     if isinstance(value, Inputs):
         return value.fetched().named()
     if isinstance(value, Column):

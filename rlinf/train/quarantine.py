@@ -21,7 +21,7 @@ def require_finite(batch: Batch, run: Path, step: int) -> None:
     """Raises BadBatch where a valid position of a column is NaN or infinite."""
     for name in _CHECKED:
         column = getattr(batch, name)
-        if column is None:
+        if column is None or column.is_meta:  # whoever has it has looked
             continue
         bad = ~torch.isfinite(column) & (batch.mask if column.ndim == 2 else batch.mask.any(dim=1))
         if bool(bad.any()):
@@ -34,5 +34,5 @@ def quarantine(batch: Batch, run: Path, step: int) -> Path:
     """Saves a batch into the run directory; its path."""
     path = run / "quarantine" / f"step_{step:06d}.pt"
     path.parent.mkdir(exist_ok=True)
-    save_plain(with_advantages(batch), path)
+    save_plain(with_advantages(batch.fetched()), path)
     return path

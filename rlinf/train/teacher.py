@@ -38,13 +38,17 @@ def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tup
     server = EchoServer(
         teacher.base_url, model=teacher.model, timeout_s=teacher.timeout_s, concurrency=teacher.concurrency
     )
+
+    def score(batch: Batch) -> Tensor:
+        return server.score(batch.fetched())
+
     found, name = server.tokenize(PROBE), f"{server.model} at {teacher.base_url}"
     if found is None:
-        return _finite(server.score), {
+        return _finite(score), {
             "teacher": f"{name}; its tokenizer could not be compared (there is no /tokenize)"
         }
     require_same_ids(tokenizer, found, key="teacher.base_url", name=name)
-    return _finite(server.score), {"teacher": name}
+    return _finite(score), {"teacher": name}
 
 
 def _finite(teach: Teach) -> Teach:

@@ -141,7 +141,7 @@ class TextEnvWorker:
         ends = graded.facts.get("step_ends")
         to_text = self._decoder(split, response.place).text
         steps = () if ends is None else step_positions(response.said, ends, to_text)
-        return replace(graded, text=text, step_positions=steps)
+        return replace(graded, text=text if response.read_back else None, step_positions=steps)
 
     def facts(self, split: str) -> EnvFacts:
         return EnvFacts.of(self._env(split))

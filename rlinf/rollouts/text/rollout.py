@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -19,6 +19,7 @@ import torch
 
 from rlinf.algorithms.catalog import columns_of
 from rlinf.config.facts import Collection
+from rlinf.inputs import RowsApart
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.curriculum import curriculum_of
 from rlinf.rollouts.text.free import FreeConversations
@@ -28,12 +29,15 @@ from rlinf.rollouts.text.rows import Graded, Pause, Response, Row, set_lost_apar
 from rlinf.rollouts.text.task_draws import TaskDraws
 from rlinf.rollouts.text.task_pool import TaskPool
 from rlinf.rollouts.text.turns import TurnLimits, Turns
+from rlinf.runs import LOGPROBS, TOKENS, ApartColumn
 from rlinf.streams import rollout_key
 from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, TextInputs
 
 GENERATION = "time/generation_s"
 
 T = TypeVar("T")
+Stream = Callable[[Sequence[SampleRequest]], Iterator[Completion]]
+"""Of a sampler."""
 
 
 class TextSampler(Protocol):
@@ -118,8 +122,18 @@ class TextRollout:
     and of what earlier steps passed over (prompts that were too long, tasks that rest).
     """
 
-    def __init__(self, sampler: TextSampler, envs: TextEnvs, members: Sequence[Member], config: Collection) -> None:
-        """``members``: what ``envs`` play, one environment or a mixture of several."""
+    def __init__(
+        self,
+        sampler: TextSampler,
+        envs: TextEnvs,
+        members: Sequence[Member],
+        config: Collection,
+        *,
+        stream: Stream | None = None,
+    ) -> None:
+        """``members``: what ``envs`` play, one environment or a mixture of several. ``stream``: where responses of one
+        turn to train on come from, in the place of ``sampler``'s own."""
+        self._stream = stream
         self.sampler, self.envs, self.members, self.seed = sampler, envs, members, config.run.seed
         self.pool = TaskPool(config.data.pool) if config.data.pool.adaptive else None
         self.curriculum = curriculum_of(config, envs, [member.num_tasks for member in members])
@@ -201,7 +215,7 @@ class TextRollout:
         rows = self.open_rows(split, task_ids, samples)
         clock.add("time/env_reset_s", began)
         if self.max_turns == 1:
-            self.apply_feedback(split, rows, self._answers(rows, params, key, clock), clock)
+            self.apply_feedback(split, rows, self._answers(split, rows, params, key, clock), clock)
         else:
             self._converse_freely(split, rows, params, key, clock)
         return Conversations(rows, {**summary(rows), **metrics_by_member(self.members, rows), **clock.spent})
@@ -269,7 +283,7 @@ class TextRollout:
         clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
 
     def _answers(
-        self, rows: Sequence[Row], params: SamplingParams, key: tuple[int, ...], clock: Clock
+        self, split: str, rows: Sequence[Row], params: SamplingParams, key: tuple[int, ...], clock: Clock
     ) -> Iterator[Response]:
         """The only responses of single-turn conversations, as the sampler finishes them."""
         requests: list[SampleRequest] = []
@@ -280,7 +294,8 @@ class TextRollout:
                 continue
             name = (*key, row.task_id, 0)
             requests.append(SampleRequest(place, row.prompt_ids, 1, params, name, group=row.group))
-        for completion in clock.timed(GENERATION, self.sampler.stream(requests)):
+        stream = self._stream if self._stream is not None and split == "train" else self.sampler.stream
+        for completion in clock.timed(GENERATION, stream(requests)):
             place = completion.request_id + completion.sample_index
             rows[place].append_response(completion, self.renderer_of(rows[place].task_id))
             yield rows[place].response(place)
@@ -323,18 +338,44 @@ def _outcomes(rows: Sequence[Row]) -> torch.Tensor:
     return torch.tensor([row.total_reward for row in rows], dtype=torch.float32)
 
 
+def _versions(rows: Sequence[Row], positions: int) -> torch.Tensor:
+    """[B, T] int32. Where each row has one version it is in memory once."""
+    runs = [row.versions.runs() for row in rows]
+    if all(len(own) <= 1 for own in runs):
+        of_rows = torch.tensor([own[0][0] if own else 0 for own in runs], dtype=torch.int32)
+        return of_rows[:, None].expand(-1, positions)
+    versions = torch.zeros(len(rows), positions, dtype=torch.int32)
+    for target, row in zip(versions.numpy(), rows, strict=True):
+        target[: len(row.versions)] = row.versions.array
+    return versions
+
+
+def _rows_apart(rows: Sequence[Row]) -> tuple[RowsApart, ...]:
+    """Where the tokens of all rows are that have any, if they are all apart."""
+    tokens = [row.tokens for row in rows]
+    if not any(tokens) or any(len(own) and not isinstance(own, ApartColumn) for own in tokens):
+        return ()
+    places = [(own.source, own.row) if isinstance(own, ApartColumn) else None for own in tokens]
+    return (RowsApart.of((TOKENS, LOGPROBS), places),)
+
+
 def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
     """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
     count, positions = len(rows), max(1, *(len(row.tokens) for row in rows))
     width = max(1, *(len(row.prompt_ids) for row in rows))
     prompts = torch.full((count, width), pad_token_id)
-    actions = torch.full((count, positions), pad_token_id)
-    logprobs = torch.zeros(count, positions)
+    apart = _rows_apart(rows)
+    # On the device `meta` columns have a shape alone.
+    device = "meta" if apart else "cpu"
+    actions = torch.full((count, positions), pad_token_id, device=device)
+    logprobs = torch.zeros(count, positions, device=device)
     mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
-    versions = torch.zeros(count, positions, dtype=torch.int32)
+    versions = _versions(rows, positions)
     episodes = [row.episode for row in rows if row.episode is not None]
     turn_ids = torch.full((count, positions), -1) if episodes else None
-    columns = [(actions, "tokens"), (logprobs, "logprobs"), (mask, "mask"), (versions, "versions")]
+    columns = [(mask, "mask")]
+    if not apart:
+        columns += [(actions, "tokens"), (logprobs, "logprobs")]
     if turn_ids is not None:
         columns.append((turn_ids, "turn_ids"))
     arrays = [(column.numpy(), name) for column, name in columns]
@@ -359,6 +400,7 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             prompts,
             prompt_lengths=torch.tensor([len(row.prompt_ids) for row in rows]),
             response_lengths=torch.tensor([len(row.tokens) for row in rows]),
+            apart=apart,
         ),
         actions=actions,
         mask=mask,
@@ -375,7 +417,7 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         domains=[row.domain for row in rows],
         metadata={
             "prompt": [row.prompt_text for row in rows],
-            "response": ["\n".join(row.answers) for row in rows],
+            "response": [row.text for row in rows],
             "answer": [row.answer for row in rows],
             "task_id": [row.task_id for row in rows],
             "verdict": [row.verdict for row in rows],

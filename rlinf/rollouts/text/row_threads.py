@@ -87,7 +87,7 @@ class RowThreads:
 
     def _answer(self, call: _Call) -> None:
         """In a thread: what the environment says to one response."""
-        place, text, cut = call.response
+        place, text, cut, _ = call.response
         try:
             observation, reward, terminated, truncated, info = self._step_row(place - self._first, str(text), cut=cut)
             graded = Graded(

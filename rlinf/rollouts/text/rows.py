@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rlinf.columns import Column
+from rlinf.columns import Column, RunColumn
 from rlinf.rollouts.text.response_text import step_positions
+from rlinf.runs import ApartColumn, LaterText
 
 if TYPE_CHECKING:
     from rlinf.rollouts.text.prompts import PromptRenderer
@@ -30,6 +31,8 @@ class Response(NamedTuple):
     """Its text, or its tokens, which become text where it is graded."""
     cut: bool
     """The length limit ended it, not the policy."""
+    read_back: bool = True
+    """Its text is wanted, as the environment reads it."""
 
 
 class Pause(NamedTuple):
@@ -197,6 +200,8 @@ class Row:
     _turn_start: int = 0
     _undecoded: bool = False
     """The text of the last turn is still to come."""
+    _later: LaterText | None = None
+    """The text of the only turn, where its tokens are apart."""
     _last_observation: str | None = None
     """What the environment said last; None before its first answer to a turn."""
 
@@ -268,7 +273,7 @@ class Row:
             self.turn_ids += said.like(len(self.answers) if number is None else number)
         self.tokens += said
         self.logprobs += completion.logprobs
-        self.mask += Column(np.ones(len(said), np.bool_))
+        self.mask += RunColumn([(True, len(said))], np.bool_)
         self.versions += completion.policy_version
         self.finish_reason = completion.finish_reason
         versions = tuple(sorted({version for version, _ in completion.policy_version.runs()}))
@@ -285,11 +290,18 @@ class Row:
     def response(self, place: int) -> Response:
         """The turn that :meth:`append_response` added, for the environment; ``place`` is that of the conversation."""
         said = self.tokens[self._turn_start :] if self._undecoded else self.answers[-1]
-        return Response(place, said, self.cut_by_length)
+        return Response(place, said, self.cut_by_length, read_back=not isinstance(said, ApartColumn))
+
+    @property
+    def text(self) -> str | LaterText:
+        """All that the policy said; later, where that is apart."""
+        return self._later or "\n".join(self.answers)
 
     def _decode(self, text: str | None, renderer: PromptRenderer) -> None:
         """The last turn's text, where :meth:`append_response` left it open: as the environment read it."""
-        if self._undecoded:
+        if self._undecoded and text is None and isinstance(self.tokens, ApartColumn):
+            self._later = LaterText(self.tokens, renderer.said)
+        elif self._undecoded:
             self._undecoded = False
             self.answers[-1] = renderer.said(self.tokens[self._turn_start :]) if text is None else text
             self.turns[-1] = replace(self.turns[-1], text=self.answers[-1])

@@ -63,7 +63,10 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     if facts.continues_responses:
         rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
     else:
-        rollout = _rollout(config, cluster)(sampler, envs, members, config.collection)
+        make = _rollout(config, cluster)
+        if make is TextRollout and _rows_can_stay(config, members):
+            make = functools.partial(TextRollout, stream=sampler.stream_apart)
+        rollout = make(sampler, envs, members, config.collection)
     rollout.require_fitting_prompt()
     tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     evaluator = TextEvaluator(rollout, config.evaluation, tasks)
@@ -139,6 +142,17 @@ def _decode_where_graded(config: Config, members: Sequence[Member], envs: TextEn
         envs.read_tokens(decoders)
         for member in members:
             member.renderer.decodes_responses = False
+
+
+def _rows_can_stay(config: Config, members: Sequence[Member]) -> bool:
+    """Whether nobody needs the tokens of a response on their way from samplers to environments and the learner.
+
+    What is said next follows on what was said before; texts that end a response are looked for in it; a learned reward
+    judges it.
+    """
+    decoded_here = any(member.renderer.decodes_responses for member in members)
+    judged = config.reward_model.supervision != "none"
+    return config.facts.max_turns == 1 and not (config.rollout.stop or judged or decoded_here)
 
 
 def _begin_samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> Starting:

@@ -28,7 +28,7 @@ def write_samples(
     path = folder / "samples" / f"step_{step:06d}.jsonl"
     chosen = set(batch.group_ids.unique()[:groups].tolist())
     rows = [row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen]
-    shown = with_advantages(batch.select(rows))
+    shown = with_advantages(batch.select(rows).fetched())
     updated = evaluate(shown).logprobs if evaluate is not None and isinstance(shown.inputs, TextInputs) else None
     _write_lines(path, sample_lines(shown, updated))
 

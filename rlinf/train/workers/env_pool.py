@@ -8,7 +8,7 @@ from typing import Any
 from rlinf.cluster import Handle
 from rlinf.cluster.pool import PolicyPool
 from rlinf.errors import UserError
-from rlinf.train.workers.kept_leaves import with_kept_leaves
+from rlinf.train.workers.kept_values import with_kept_leaves
 from rlinf.types import Metrics
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec
 
+import torch
 from torch import Tensor
 
 from rlinf import weight_sources
@@ -13,10 +15,12 @@ from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
+from rlinf.inputs import RowsApart
 from rlinf.learners.step_plan import RowFacts, division, evaluation_plan
+from rlinf.train.workers.kept_values import KeptRuns
 from rlinf.train.workers.learner_worker import LearnerWorker
-from rlinf.train.workers.row_plan import EVALUATED, RowPlan
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
+from rlinf.train.workers.row_plan import EVALUATED, KEPT, RowPlan
+from rlinf.types import Batch, Metrics, PolicyOutput, TextInputs, WeightUpdate
 
 Given = ParamSpec("Given")
 
@@ -77,6 +81,28 @@ class LearnerPool:
             LearnerWorker.evaluate, batch, evaluation_plan, columns=EVALUATED, reference=reference
         )
         return call.outputs()
+
+    def evaluate_apart(self, batch: Batch, names: Sequence[str], *, reference: bool = False) -> tuple[Batch, Tensor]:
+        """As :meth:`evaluate` for a batch of text, whose columns ``names`` (log-probabilities; values) stay with the
+        ranks that made them. The second result has the :func:`gaps` [B, 2] of rows between these and the samplers'.
+        """
+        call, kept = self._calls.submit_apart(
+            LearnerWorker.keep, batch, evaluation_plan, columns=KEPT, names=names, reference=reference
+        )
+        places: list[tuple[KeptRuns, int] | None] = [None] * batch.num_rows
+        every = torch.zeros(batch.num_rows, 2, dtype=torch.float64)
+        for rank, (runs, (rows, found)) in enumerate(zip(kept, call.numbered(), strict=True)):
+            source = KeptRuns(self.group, rank)
+            source.add(runs, len(rows))
+            every[rows] = found
+            for place, row in enumerate(rows.tolist()):
+                places[row] = (source, place)
+        call.require_complete(torch.tensor([place is None for place in places]))
+        inputs = TextInputs.of(batch.inputs)
+        apart = RowsApart.of(tuple(names), places)
+        elsewhere = torch.empty(batch.mask.shape, device="meta")
+        columns: dict[str, Any] = dict.fromkeys(names, elsewhere)
+        return batch.replace(inputs=replace(inputs, apart=(*inputs.apart, apart)), **columns), every
 
     def teach(self, batch: Batch) -> Tensor:
         """The teacher's log-probabilities [B, T] of all rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
@@ -12,13 +12,15 @@ from torch import Tensor
 
 from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
+from rlinf.algorithms.statistics import gaps
 from rlinf.batch_share import BatchShare, DataPlace
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.freed_memory import FreedMemory
 from rlinf.interfaces import Learner
 from rlinf.learners.scorer import Scorer
 from rlinf.models.decision_rule import DecisionRule
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.runs import Runs
+from rlinf.types import Batch, Metrics, PolicyOutput, TextInputs, WeightForm, WeightUpdate
 
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
@@ -100,6 +102,22 @@ class LearnerWorker(WeightSender):
         """(rows [B'], the teacher's log-probabilities [B', T]) of this rank's share."""
         rows, logprobs = self._scorer.score(batch)
         return rows, PolicyOutput(logprobs)
+
+    def keep(
+        self, batch: Batch | BatchShare, *, names: Sequence[str], reference: bool = False
+    ) -> tuple[tuple[Tensor, Tensor], Runs]:
+        """((rows [B'], the :func:`gaps` of each), log-probabilities and values as the columns ``names``) of this rank's
+        share of a batch of text."""
+        rows, output = self.wake().evaluate(batch, reference=reference)
+        held = (batch.held if isinstance(batch, BatchShare) else batch).select(rows)
+        columns = dict(zip(names, (output.logprobs, output.values), strict=False))
+        lengths = TextInputs.of(held.inputs).response_lengths.tolist()
+        runs = {
+            name: [own[:length] for own, length in zip(column.numpy(), lengths, strict=True)]
+            for name, column in columns.items()
+            if column is not None
+        }
+        return (rows, gaps(held, output.logprobs)), Runs.of_rows(runs)
 
     def look(self, batch: Batch | BatchShare, *, looked: Looked) -> tuple[Tensor, Tensor]:
         """(places [B'] in what this rank was given, `by_row.row_facts` of each [B', 3]) of the rows that are here."""

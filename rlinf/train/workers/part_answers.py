@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerTimeout
 from rlinf.rollouts.text.rows import Graded, Grades, Hung, Pause, Response
-from rlinf.train.workers.rounds import AnsweringPool, Round
+from rlinf.train.workers.rounds import AnsweringPool, Round, handed_over
 
 _GATHER_S = 0.01
 _LOOK_S = 0.002
@@ -103,7 +103,7 @@ class PartAnswers:
             one.handle = self._submit(rank, one.given)
 
     def _submit(self, rank: int, given: Sequence[Response]) -> Handle:
-        return self._pool.group.submit_one(rank, "answer", self._round.name, given)
+        return self._pool.group.submit_one(rank, "answer", self._round.name, handed_over(given))
 
     def _collect(self, rank: int) -> Iterator[Graded]:
         """Waits for what the worker was given last."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from rlinf.cluster import WorkerGroup
+from rlinf.cluster.api import Assembled
+from rlinf.columns import Column
 from rlinf.portions import shares
 from rlinf.rollouts.text.env_worker import CHANNEL_MARK
 from rlinf.rollouts.text.rows import Graded, Response
+from rlinf.runs import TOKENS, ApartColumn, Runs
 
 
 @dataclass
@@ -55,6 +58,33 @@ class Round:
             while len(past) <= number:
                 past.append([])
             past[number].append(response)
+
+
+def handed_over(responses: Sequence[Response]) -> Sequence[Response] | Assembled:
+    """Responses as the argument of a call: a worker gets tokens that are apart from where they are."""
+    parts: dict[Any, int] = {}
+    places: list[tuple[int, int] | None] = []
+    for response in responses:
+        if isinstance(response.said, ApartColumn):
+            part, row = response.said.source.part(response.said.row)
+            places.append((parts.setdefault(part, len(parts)), row))
+        else:
+            places.append(None)
+    if not parts:
+        return responses
+    known = [one if place is None else one._replace(said="") for one, place in zip(responses, places, strict=True)]
+    return Assembled(_with_tokens, (known, places, *parts))
+
+
+def _with_tokens(
+    responses: Sequence[Response], places: Sequence[tuple[int, int] | None], *parts: Runs
+) -> list[Response]:
+    """Responses with the tokens that are at ``places`` (part, row)."""
+    tokens, spans = [runs.columns[TOKENS] for runs in parts], [runs.spans() for runs in parts]
+    return [
+        one if place is None else one._replace(said=Column(tokens[place[0]][spans[place[0]][place[1]]]))
+        for one, place in zip(responses, places, strict=True)
+    ]
 
 
 class AnsweringPool(Protocol):

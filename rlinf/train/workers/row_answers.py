@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerTimeout
 from rlinf.rollouts.text.rows import Graded, Pause, Response
-from rlinf.train.workers.rounds import AnsweringPool, Round
+from rlinf.train.workers.rounds import AnsweringPool, Round, handed_over
 
 _GATHER_S = 0.01
 _SLICE_S = 0.02
@@ -89,7 +89,7 @@ class RowAnswers:
         ready, worker.waiting = worker.waiting, []
         worker.given.update((response.place, response) for response in ready)
         worker.submitted, worker.life = time.monotonic(), self._pool.lives[rank]
-        worker.handle = self._pool.group.submit_one(rank, "exchange", self._round.name, ready, wait_s)
+        worker.handle = self._pool.group.submit_one(rank, "exchange", self._round.name, handed_over(ready), wait_s)
 
     def _stuck(self, worker: _Worker) -> bool:
         return self._timeout_s is not None and time.monotonic() - worker.submitted >= self._timeout_s + _GRACE_S

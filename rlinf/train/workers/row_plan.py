@@ -17,6 +17,8 @@ from rlinf.types import Batch, ObservationInputs, TextInputs
 
 EVALUATED = ("actions", "mask")
 """The columns that ranks read of a batch that they evaluate ..."""
+KEPT = (*EVALUATED, "rollout_logprobs", "fresh")
+"""... where they keep what they find, and compare it ..."""
 LEARNED = (*EVALUATED, "rollout_logprobs", "old_logprobs", "ref_logprobs", "advantages", "fresh")
 """... of one that they learn from ..."""
 OF_A_CRITIC = ("old_values", "returns")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
-from rlinf.cluster import WORKER_LOST, Cluster, Stream, WorkerGroup
+import numpy as np
+
+from rlinf.cluster import WORKER_LOST, Cluster, Handle, Stream, WorkerGroup
 from rlinf.cluster.pool import PolicyPool
+from rlinf.columns import Column, RunColumn
 from rlinf.portions import shares
+from rlinf.runs import LOGPROBS, TOKENS, ApartColumn
 from rlinf.samplers.requests import in_request_order
+from rlinf.train.workers.kept_values import KeptRuns
 from rlinf.train.workers.sampler_session import SLICE_S, PoolSession
+from rlinf.train.workers.sampler_worker import CompletionFacts
 from rlinf.types import Completion, SampleRequest
 
 
@@ -58,6 +65,12 @@ class SamplerPool(PolicyPool):
         parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
         return self._read(parts, {rank: self._start(rank, part) for rank, part in parts.items()})
 
+    def stream_apart(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+        """The same, with tokens and log-probabilities left where they were made (:class:`rlinf.runs.ApartColumn`)."""
+        parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
+        kept = {rank: KeptRuns(self.group, rank) for rank in parts}
+        return self._read(parts, {rank: self._start(rank, part, kept[rank]) for rank, part in parts.items()}, kept)
+
     def session(self, *, slice_s: float = SLICE_S) -> PoolSession:
         """A session with all workers, which look for new requests every ``slice_s`` seconds."""
         return PoolSession(self, slice_s=slice_s)
@@ -88,8 +101,16 @@ class SamplerPool(PolicyPool):
                 running[rank] = (stream, names)
         return self._read(parts, running)
 
-    def _read(self, parts: dict[int, _Part], running: dict[int, tuple[Stream, list[int]]]) -> Iterator[Completion]:
-        """The messages of the workers; one that is lost is restarted and asked for what is missing of its part."""
+    def _read(
+        self,
+        parts: dict[int, _Part],
+        running: dict[int, tuple[Stream, list[int]]],
+        kept: Mapping[int, KeptRuns] = MappingProxyType({}),
+    ) -> Iterator[Completion]:
+        """The messages of the workers; one that is lost is restarted and asked for what is missing of its part.
+
+        ``kept``: of workers whose messages are facts, and that keep what these are about.
+        """
         try:
             while running:
                 try:
@@ -100,13 +121,13 @@ class SamplerPool(PolicyPool):
                         if portion is None:
                             del running[rank]
                             continue
-                        for given in portion:
+                        for given in _completions(portion, kept[rank]) if rank in kept else portion:
                             completion = replace(given, request_id=running[rank][1][given.request_id])
                             parts[rank].done.add((completion.request_id, completion.sample_index))
                             yield completion
                 except WORKER_LOST as error:
                     self.restart(error.rank, error)
-                    running[error.rank] = self._start(error.rank, parts[error.rank])
+                    running[error.rank] = self._start(error.rank, parts[error.rank], kept.get(error.rank))
                     self.redone += sum(request.n for request in parts[error.rank].rest()[0])
         finally:
             for stream, _ in running.values():
@@ -119,6 +140,22 @@ class SamplerPool(PolicyPool):
     def wake(self) -> None:
         self.group.call("wake")
 
-    def _start(self, rank: int, part: _Part) -> tuple[Stream, list[int]]:
+    def _start(self, rank: int, part: _Part, kept: KeptRuns | None = None) -> tuple[Stream, list[int]]:
         requests, names = part.rest()
+        if kept is not None:
+            return self.group.stream_apart(rank, "stream_apart", requests), names
         return self.group.stream(rank, "stream_portions", requests), names
+
+
+def _completions(portion: tuple[Sequence[CompletionFacts], Handle], kept: KeptRuns) -> Iterator[Completion]:
+    """The completions that a worker keeps the runs of. What is not finite is looked at: it comes here."""
+    facts, runs = portion
+    for row, one in enumerate(facts, kept.add(runs, len(facts))):
+        tokens: Column[int] = ApartColumn(kept, row, TOKENS, one.tokens, np.int32)
+        logprobs: Column[float] = ApartColumn(kept, row, LOGPROBS, one.tokens, np.float32)
+        if not one.finite:
+            tokens, logprobs = Column(tokens.array), Column(logprobs.array)
+        versions = RunColumn(one.versions, np.int32)
+        yield Completion(
+            one.request_id, one.sample_index, tokens, logprobs, one.finish_reason, versions, one.cached_tokens
+        )

@@ -5,14 +5,45 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from rlinf.cluster.weights.receiver import WeightReceiver
 from rlinf.freed_memory import FreedMemory
 from rlinf.interfaces import Sampler, SamplerSession
+from rlinf.runs import LOGPROBS, TOKENS, Runs
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 _PORTIONS = 8
 """Messages with responses per call of a sampler: enough to overlap, few enough to cost nothing."""
+
+
+@dataclass(frozen=True)
+class CompletionFacts:
+    """What the driver has to know of a completion whose tokens and log-probabilities are apart."""
+
+    request_id: int
+    sample_index: int
+    tokens: int
+    finite: bool
+    """No log-probability is NaN or infinite."""
+    finish_reason: str
+    versions: list[tuple[int, int]]
+    """(version, tokens), as the response goes on."""
+    cached_tokens: int
+
+    @classmethod
+    def of(cls, completion: Completion) -> CompletionFacts:
+        return cls(
+            completion.request_id,
+            completion.sample_index,
+            len(completion.token_ids),
+            bool(np.isfinite(completion.logprobs.array).all()),
+            completion.finish_reason,
+            completion.policy_version.runs(),
+            completion.cached_tokens,
+        )
 
 
 class SamplerWorker(WeightReceiver):
@@ -55,6 +86,15 @@ class SamplerWorker(WeightReceiver):
         """All completions, a few messages of those that have finished since the one before."""
         yield from _portions(self._sampler.stream(requests), sum(request.n for request in requests))
         self._freed.give_back()
+
+    def stream_apart(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[list[CompletionFacts], Runs]]:
+        """The same portions: facts of each completion, and what they are about."""
+        for portion in self.stream_portions(requests):
+            columns = {
+                TOKENS: [completion.token_ids.array for completion in portion],
+                LOGPROBS: [completion.logprobs.array for completion in portion],
+            }
+            yield [CompletionFacts.of(completion) for completion in portion], Runs.of_rows(columns)
 
     def stream_enough(
         self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int

@@ -18,7 +18,7 @@ from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.rollouts.text.response_text import ResponseText
 from rlinf.rollouts.text.rows import Answers, Graded, Pause, Response
 from rlinf.train.workers.part_answers import PartAnswers
-from rlinf.train.workers.rounds import Round
+from rlinf.train.workers.rounds import Round, handed_over
 from rlinf.train.workers.row_answers import RowAnswers
 
 _MIXTURE = "env.tasks"
@@ -168,10 +168,11 @@ class TextEnvPool(ResilientPool):
         past = round.past[rank]
         if self.facts(round.split).steps_rows:
             if past:
-                self.group.call_one(rank, "replay", round.name, [response for given in past for response in given])
+                every = [response for given in past for response in given]
+                self.group.call_one(rank, "replay", round.name, handed_over(every))
             return started
         for given in past:
-            self.group.call_one(rank, "answer", round.name, given)
+            self.group.call_one(rank, "answer", round.name, handed_over(given))
         return started
 
 

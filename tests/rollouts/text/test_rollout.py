@@ -50,7 +50,7 @@ class Echo:
     def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
         for response in responses:
             if isinstance(response, Response):
-                place, answer, _ = response
+                place, answer, *_ = response
                 self.turn[place] += 1
                 reward, over = float(len(answer) % 2 == 0), self.turn[place] >= self.turns
                 yield Graded(place, str(len(answer) % 3), reward, over, {})

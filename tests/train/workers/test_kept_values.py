@@ -26,7 +26,7 @@ from rlinf.train.build.simulator_policy import make_policy
 from rlinf.train.build.stages import stages_of
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.train.workers.kept_leaves import KeptLeaves
+from rlinf.train.workers.kept_values import KeptLeaves
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import DecisionPlan

@@ -1,0 +1,117 @@
+"""What stays with the worker that made it: the driver has handles of it, and gives them on."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup
+from rlinf.cluster.api import Assembled
+from rlinf.inputs import leaves_of_rows
+from rlinf.rollouts.simulator.records import RolloutPart
+from rlinf.runs import Runs
+from rlinf.types import ObservationInputs
+
+Cut = Callable[..., Sequence[Any]]
+"""Called with a list of rows and the values: what each entry of the list asks for."""
+
+
+def pieces_of(
+    group: WorkerGroup, rank: int, cut: Cut, rows: Sequence[Any], values: Sequence[Handle]
+) -> Callable[[], list[Any]]:
+    """``cut(rows, *values)`` in the process of the worker that made the values; calling what is returned waits."""
+    made, pieces = group.submit_pieces(rank, cut, list(rows), *values, count=len(rows))
+
+    def wait() -> list[Any]:
+        try:
+            made.result()
+        except WORKER_LOST:
+            # The values outlive the worker: whoever asks for some has to fetch them all.
+            return [Assembled(_cut_once, (cut, own, *values)) for own in rows]
+        return list(pieces)
+
+    return wait
+
+
+class KeptLeaves:
+    """Observations: an `inputs.LeafSource`. The leaves are freed with the last batch that has them among its sources."""
+
+    def __init__(self, group: WorkerGroup, rank: int, leaves: Handle) -> None:
+        """``leaves``: what worker ``rank`` of the group made."""
+        self._group, self._rank, self._leaves = group, rank, leaves
+
+    def whole(self) -> Handle:
+        return self._leaves
+
+    def pieces(self, rows: Sequence[Tensor]) -> Callable[[], list[Any]]:
+        return pieces_of(self._group, self._rank, _cut_leaves, rows, [self._leaves])
+
+    def fetch(self) -> Mapping[str, Tensor]:
+        leaves: Mapping[str, Tensor] = self._leaves.result()
+        return leaves
+
+
+class KeptRuns:
+    """Rows of text: a `runs.RunSource`. They are freed with the last batch that has them among its sources."""
+
+    def __init__(self, group: WorkerGroup, rank: int) -> None:
+        """Of worker ``rank`` of the group; :meth:`add` says what it has made."""
+        self._group, self._rank = group, rank
+        self._parts: list[Handle] = []
+        self._starts = [0]
+        """The row that each part begins with, and the number of all."""
+
+    def add(self, runs: Handle, rows: int) -> int:
+        """Further rows; the place of the first one."""
+        self._parts.append(runs)
+        self._starts.append(self._starts[-1] + rows)
+        return self._starts[-2]
+
+    def part(self, row: int) -> tuple[Handle, int]:
+        """The part that a row is in, and its place in there."""
+        number = bisect.bisect_right(self._starts, row) - 1
+        return self._parts[number], row - self._starts[number]
+
+    def whole(self) -> Assembled:
+        return Assembled(Runs.join, tuple(self._parts))
+
+    def pieces(self, rows: Sequence[np.ndarray]) -> Callable[[], list[Any]]:
+        return pieces_of(self._group, self._rank, _cut_runs, rows, self._parts)
+
+    def fetch(self, rows: np.ndarray) -> Runs:
+        made, (piece,) = self._group.submit_pieces(self._rank, _cut_runs, [rows], *self._parts, count=1)
+        try:
+            made.result()
+        except WORKER_LOST:
+            return Runs.join(*(part.result() for part in self._parts)).select(rows)
+        found: Runs = piece.result()
+        return found
+
+
+def with_kept_leaves(part: RolloutPart, group: WorkerGroup, rank: int, leaves: Handle) -> RolloutPart:
+    """A worker's part of a rollout, which knows where its images are, if any are apart."""
+    if part.batch is None:
+        return part
+    inputs = ObservationInputs.of(part.batch.inputs)
+    if inputs.places is None:
+        return part
+    known = replace(inputs, sources=(KeptLeaves(group, rank, leaves),))
+    return replace(part, batch=part.batch.replace(inputs=known))
+
+
+def _cut_leaves(rows: Sequence[Tensor], leaves: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    return leaves_of_rows(leaves, rows)
+
+
+def _cut_runs(rows: Sequence[np.ndarray], *parts: Runs) -> list[Runs]:
+    runs = Runs.join(*parts)
+    return [runs.select(own) for own in rows]
+
+
+def _cut_once(cut: Cut, rows: Any, *values: Any) -> Any:
+    return cut([rows], *values)[0]
