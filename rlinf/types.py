@@ -237,6 +237,11 @@ class Batch:
         return self.replace(inputs=inputs, rewards=rewards, domains=None, metadata={}, **columns)
 
     @property
+    def proximal_logprobs(self) -> Tensor:
+        """[B, T]: the proximal policy's where the learner recomputed them, otherwise those of the one that acted."""
+        return self.rollout_logprobs if self.old_logprobs is None else self.old_logprobs
+
+    @property
     def rows_apart(self) -> bool:
         """Whether some columns of text are not here."""
         return isinstance(self.inputs, TextInputs) and bool(self.inputs.apart)

@@ -156,7 +156,7 @@ def _columns(batch: Batch) -> AdvantageColumns:
         truncated=batch.truncated,
         bootstrap_values=batch.bootstrap_values,
         step_rewards=batch.step_rewards,
-        logprobs=batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs,
+        logprobs=batch.proximal_logprobs,
         ref_logprobs=batch.ref_logprobs,
         teacher_logprobs=batch.teacher_logprobs,
     )

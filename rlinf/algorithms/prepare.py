@@ -102,14 +102,11 @@ class OnPolicy(Preparation):
         self._corrected = "rollout_logprobs" in needs
         # A selection among all rows, a KL in the reward and a teacher's term read them before that step.
         penalised = catalog.estimator(options.adv_type).penalises_tokens(options)
-        self._reads_tokens = penalised or teacher is not None
-        read_before = facts.needs_values or "selected" in needs or self._reads_tokens
+        read_before = facts.needs_values or "selected" in needs or penalised or teacher is not None
         self._left_to_step = self._corrected and self._old_is_current and not read_before
         self._options, self._state = options, AlgorithmState.of(options)
 
     def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
-        if batch.rows_apart and self._reads_tokens:
-            batch = batch.fetched()
         batch, metrics = self._with_old(batch, step)
         if self._facts.needs_reference and batch.rows_apart:
             batch, _ = self._learner.evaluate_apart(batch, ("ref_logprobs",), reference=True)
@@ -205,16 +202,19 @@ def prepare_batch(
 def _prepared(
     batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool, look: LookAtRows | None = None
 ) -> tuple[Batch, Metrics]:
+    penalised = catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm) and batch.ref_logprobs is not None
+    if batch.rows_apart and (penalised or batch.teacher_logprobs is not None):
+        batch = batch.fetched()
     whole, batch = batch, batch.by_reward()
     outcomes = row_outcomes(batch.rewards, batch.mask)
     kept = _kept(batch, outcomes, algorithm)
     processed = _processed(batch, algorithm, state, fragments=fragments)
-    logprobs = batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs
+    logprobs = batch.proximal_logprobs
     mask = batch.mask if bool(kept.all()) else batch.mask & kept[:, None]
     now = dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef)
     metrics = _report(batch, outcomes, processed, kept)
-    penalised = catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm)
-    if penalised and batch.ref_logprobs is not None:
+    if penalised:
+        assert batch.ref_logprobs is not None
         kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
         metrics |= _follow(state.kl, masked_mean(kl, mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
@@ -245,7 +245,7 @@ def _columns(batch: Batch, processed: Tensor, mask: Tensor) -> AdvantageColumns:
         truncated=batch.truncated,
         bootstrap_values=batch.bootstrap_values,
         step_rewards=batch.step_rewards,
-        logprobs=batch.rollout_logprobs if batch.old_logprobs is None else batch.old_logprobs,
+        logprobs=batch.proximal_logprobs,
         ref_logprobs=batch.ref_logprobs,
         teacher_logprobs=batch.teacher_logprobs,
         greedy_rewards=batch.greedy_rewards,

@@ -119,6 +119,17 @@ def test_halves_of_a_pair_travel_apart(pair: WorkerGroup) -> None:
             half.result()
 
 
+def test_halves_of_streamed_pairs_travel_apart(pair: WorkerGroup) -> None:
+    stream = pair.stream_apart(0, "numbered_weights_and_raise", 3)
+    for version in range(3):
+        found, weights = next(stream)
+        assert found == version
+        assert pair.call_one(1, "total", weights) == sum(range(50_000))
+    with pytest.raises(WorkerError, match="no such version"):
+        next(stream)
+    assert [version for version, _ in pair.stream_apart(1, "numbered_weights_and_raise", 2, fail=False)] == [0, 1]
+
+
 def halves(update: WeightUpdate, fail: bool = False) -> list[WeightUpdate]:
     """Two updates with half of the numbers each."""
     if fail:

@@ -66,6 +66,12 @@ class Worker:
             raise ValueError("no such version")
         return version, self.weights(version=version)
 
+    def numbered_weights_and_raise(self, count: int, *, fail: bool = True) -> Iterator[tuple[int, WeightUpdate]]:
+        for version in range(count):
+            yield self.numbered_weights(version=version)
+        if fail:
+            self.numbered_weights(version=-1)
+
     def numbers(self, count: int, pause_s: float = 0.0) -> Iterator[int]:
         for number in range(count):
             self.sent = number + 1

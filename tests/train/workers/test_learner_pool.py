@@ -128,10 +128,10 @@ class Counter:
         return tuple(map(str, task_ids)), {"task_id": task_ids}
 
     def answer(self, split: str, responses: list[Response]) -> Grades:
-        for row, _, _ in responses:
+        for row, *_ in responses:
             self.turns[row] += 1
         rows = []
-        for row, text, cut in responses:
+        for row, text, cut, _ in responses:
             turn = float(self.turns[row])
             rows.append(
                 Graded(row, f"{self.tasks[row]}:{self.turns[row]}:{text}{'!' * cut}", turn, False, {"turn": turn})

@@ -171,7 +171,7 @@ def test_a_rank_is_sent_its_share(sharers: int) -> None:
     pairs = zip(given[::sharers], given[sharers - 1 :: sharers], strict=True)
     assert all(one.held.actions.equal(other.held.actions) for one, other in pairs)
     numbers = {tuple(tokens): row for row, tokens in enumerate(batch.actions.tolist())}
-    for share, ((records, _), common) in zip(given, [one.parts for (one,) in ranks.sent], strict=True):
+    for share, ((records, *_), common) in zip(given, [one.parts for (one,) in ranks.sent], strict=True):
         expected = batch.select([numbers[tuple(tokens)] for tokens in share.held.actions.tolist()])
         assert share.held.advantages is not None
         assert share.held.advantages.equal(expected.advantages)  # type: ignore[arg-type]

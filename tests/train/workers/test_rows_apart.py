@@ -1,0 +1,304 @@
+"""Rows of text stay where they were made: what is learned from them is what is learned from rows on the driver."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_runs
+import torch
+from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
+
+from rlinf.algorithms.objective import Objective
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.cluster import Cluster, WorkerDied, connect
+from rlinf.cluster.api import Assembled
+from rlinf.cluster.local import LocalHandle
+from rlinf.config import Config
+from rlinf.config.schema import AlgorithmConfig
+from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.inputs import RowsApart
+from rlinf.learners.torch import TorchLearner
+from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.runs import LOGPROBS, TOKENS, Runs
+from rlinf.train.build.setup import Setup
+from rlinf.train.graph import Graph
+from rlinf.train.plain_state import load_plain, save_plain
+from rlinf.train.quarantine import BadBatch, require_finite
+from rlinf.train.run import build_graph
+from rlinf.train.workers.kept_values import KeptRuns
+from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.train.workers.learner_worker import LearnerWorker
+from rlinf.train.workers.row_plan import TextPlan
+from rlinf.types import Batch, TextInputs, concatenate
+
+COLUMNS = ("actions", "rollout_logprobs", "mask", "rewards", "terminated", "truncated", "group_ids", "correct")
+"""That a policy, an estimator or a loss reads."""
+
+
+class Makers:
+    """Workers of this process that cut up what they made; those in ``dead`` do not answer."""
+
+    name = "sampler"
+
+    def __init__(self, dead: tuple[int, ...] = ()) -> None:
+        self.dead = dead
+
+    def submit_pieces(self, rank: int, function: Callable[..., Any], *args: Any, count: int) -> Any:
+        if rank in self.dead:
+            error = WorkerDied("sampler died", group=self.name, rank=rank, method=function.__name__)
+            return LocalHandle(self.name, rank, "", None, error), [LocalHandle(self.name, rank, "", None, error)] * count
+        pieces = function(*map(_real, args))
+        assert len(pieces) == count
+        done = LocalHandle(self.name, rank, "", None, None)
+        return done, [LocalHandle(self.name, rank, "", piece, None) for piece in pieces]
+
+
+def _real(argument: Any) -> Any:
+    if isinstance(argument, Assembled):
+        return argument.of(_real)
+    return argument.result() if isinstance(argument, LocalHandle) else argument
+
+
+def taken_apart(batch: Batch, *, dead: tuple[int, ...] = ()) -> Batch:
+    """The batch with its tokens and log-probabilities at two makers, in parts of three rows, in no order."""
+    inputs = TextInputs.of(batch.inputs)
+    group: Any = Makers(dead)
+    sources = [KeptRuns(group, rank) for rank in range(2)]
+    places: list[tuple[KeptRuns, int] | None] = [None] * batch.num_rows
+    order = torch.randperm(batch.num_rows, generator=torch.Generator().manual_seed(1))
+    for number, rows in enumerate(order.split(3)):
+        lengths = inputs.response_lengths[rows].tolist()
+        tokens, logprobs = (column.numpy()[rows.numpy()] for column in (batch.actions, batch.rollout_logprobs))
+        runs = Runs.of_rows(
+            {
+                TOKENS: [row[:length].astype(np.int32) for row, length in zip(tokens, lengths, strict=True)],
+                LOGPROBS: [row[:length] for row, length in zip(logprobs, lengths, strict=True)],
+            }
+        )
+        source = sources[number % 2]
+        first = source.add(LocalHandle("sampler", number % 2, "", runs, None), len(rows))
+        for place, row in enumerate(rows.tolist()):
+            places[row] = (source, first + place) if lengths[place] else None
+    apart = RowsApart.of((TOKENS, LOGPROBS), places)
+    meta = {name: torch.empty_like(getattr(batch, name), device="meta") for name in apart.names}
+    return batch.replace(inputs=replace(inputs, apart=(apart,)), **meta)
+
+
+def same(one: Batch, other: Batch) -> None:
+    """Equal wherever a response is."""
+    valid = torch.arange(one.num_positions) < TextInputs.of(one.inputs).response_lengths[:, None]
+    for name in COLUMNS:
+        column, expected = getattr(one, name), getattr(other, name)
+        if expected is None:
+            assert column is None
+        elif expected.shape == valid.shape:
+            assert torch.where(valid, column, 0).equal(torch.where(valid, expected, 0)), name
+        else:
+            assert column.equal(expected), name
+    for name, tensor in other.inputs.named().items():
+        assert one.inputs.named()[name].equal(tensor)
+
+
+@pytest.mark.parametrize("dead", [(), (1,), (0, 1)])
+def test_rows_are_fetched_also_from_makers_that_died(dead: tuple[int, ...]) -> None:
+    batch = make_batch()
+    apart = taken_apart(batch, dead=dead)
+    assert apart.rows_apart
+    assert apart.actions.is_meta
+    assert apart.rollout_logprobs.is_meta
+    same(apart.fetched(), batch)
+    assert not apart.fetched().rows_apart
+
+
+def test_places_follow_their_rows(tmp_path: Path) -> None:
+    batch = make_batch()
+    first, second = taken_apart(batch), taken_apart(batch.replace(group_ids=batch.group_ids + 4))
+    rows = [7, 0, 3]
+    mixed = concatenate([first.select(rows), second.select([2, 2]), first])
+    whole = batch.replace(group_ids=batch.group_ids + 4)
+    same(mixed.fetched(), concatenate([batch.select(rows), whole.select([2, 2]), batch]))
+    assert len(TextInputs.of(mixed.inputs).apart[0].sources) == 4
+    save_plain(mixed, tmp_path / "batch.pt")
+    same(load_plain(tmp_path / "batch.pt"), mixed.fetched())
+
+
+class Ranks:
+    """Learners of this process that are called one after the other and share no gradient."""
+
+    name = "learner"
+
+    def __init__(self, size: int, *, minibatches: int, critic: bool) -> None:
+        self.size, self.given = size, list[Any]()
+        objective = Objective.of("actor_critic" if critic else "actor", kl_beta=0.05)
+        self.stage = replace(make_stage(minibatches=minibatches, reference=True, critic=critic), objective=objective)
+        self.workers = [
+            LearnerWorker(
+                TorchLearner(
+                    policy_of(tiny_model(layers=1), value_head=critic),
+                    stages=[self.stage],
+                    seed=3,
+                    micro_batch_tokens=MICRO_BATCH_TOKENS,
+                    rank=rank,
+                    size=size,
+                ),
+                rank=rank,
+            )
+            for rank in range(size)
+        ]
+
+    def call(self, method: Any) -> list[Any]:
+        return [worker.data_place() for worker in self.workers]
+
+    def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
+        self.given = [_real(one) for (one,) in per_rank]
+        pairs = zip(self.workers, self.given, strict=True)
+        return [LocalHandle(self.name, 0, method, getattr(one, method)(given, **options), None) for one, given in pairs]
+
+    def submit_apart(self, rank: int, method: str, given: Any, **options: Any) -> Any:
+        halves = getattr(self.workers[rank], method)(_real(given), **options)
+        return tuple(LocalHandle(self.name, rank, method, half, None) for half in halves)
+
+    submit_pieces = Makers.submit_pieces
+    dead = ()
+
+    def gather(self, handles: Any) -> list[Any]:
+        return [handle.result() for handle in handles]
+
+
+class InPlace:
+    def share(self, value: Any) -> Any:
+        return value
+
+
+@pytest.mark.parametrize("size", [1, 2, 8])
+@pytest.mark.parametrize("adv_type", ["grpo", "gae", "reinforce_pp"])
+def test_ranks_learn_from_rows_apart_as_from_rows_on_the_driver(
+    size: int, adv_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit: log-probabilities and values that ranks keep, advantages, weights and metrics."""
+    monkeypatch.setattr("rlinf.learners.torch.sum_gradients", lambda parameters, ranks: None)
+    critic = adv_type == "gae"
+    algorithm = AlgorithmConfig(adv_type=adv_type, normalize_advantages=critic)
+    whole = make_batch().replace(advantages=None, returns=None)
+    learned = []
+    for batch in (whole, taken_apart(whole, dead=(1,))):
+        ranks: Any = Ranks(size, minibatches=2, critic=critic)
+        store: Any = InPlace()
+        pool = LearnerPool(ranks, store, plan=TextPlan([ranks.stage], seed=3, packed=False))
+        if batch.rows_apart:
+            names = ("old_logprobs", "old_values") if critic else ("old_logprobs",)
+            ready, found = pool.evaluate_apart(batch, names)
+            ready, _ = pool.evaluate_apart(ready, ("ref_logprobs",), reference=True)
+            assert ready.old_logprobs is not None
+            assert ready.old_logprobs.is_meta
+            same(ready.fetched(), whole)
+        else:
+            output = pool.evaluate(batch)
+            ready = batch.replace(old_logprobs=output.logprobs, old_values=output.values)
+            ready = ready.replace(ref_logprobs=pool.evaluate(batch, reference=True).logprobs)
+            found = ready
+        prepared, metrics = prepare_batch(ready, algorithm, AlgorithmState.of(algorithm), look=pool.look)
+        updated = pool.update(prepared, step=2)
+        learned.append((metrics, updated, [worker._learner.policy.state_dict() for worker in ranks.workers], found))
+    (metrics, updated, weights, ready), (apart_metrics, apart_updated, apart_weights, found) = learned
+    assert metrics == apart_metrics
+    assert updated == apart_updated
+    for one, other in zip(weights, apart_weights, strict=True):
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    gap = torch.where(ready.mask, (ready.old_logprobs - ready.rollout_logprobs).abs(), 0.0)
+    assert found[:, 0].allclose(gap.double().sum(dim=1))
+    assert found[:, 1].equal(ready.mask.sum(dim=1).double())
+
+
+def test_an_estimator_that_reads_all_rows_gets_them() -> None:
+    """Without ranks to look at rows, the driver makes advantages of what it fetches."""
+    whole = make_batch().replace(advantages=None, returns=None)
+    algorithm = AlgorithmConfig(adv_type="reinforce_pp", gamma=0.9)
+    expected, metrics = prepare_batch(whole, algorithm, AlgorithmState.of(algorithm))
+    found, apart_metrics = prepare_batch(taken_apart(whole), algorithm, AlgorithmState.of(algorithm))
+    assert found.advantages is not None
+    assert expected.advantages is not None
+    assert found.advantages.equal(expected.advantages)
+    assert metrics == apart_metrics
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with connect(ClusterConfig(backend="local")) as local:
+        yield local
+
+
+def graph_of(config: Config, cluster: Cluster, folder: Path) -> Graph:
+    folder.mkdir()
+    return build_graph(Setup.of(config), cluster, folder)
+
+
+def config_of(folder: Path, **algorithm: Any) -> Config:
+    env = {"num_workers": 2, "kwargs": tiny_runs.GRADED_BY_LENGTH}
+    rollout = {"sampler": "hf", "batch_size": 4, "max_new_tokens": 6, "num_samplers": 2}
+    return tiny_runs.config(folder, env=env, rollout=rollout, algorithm={"group_size": 4, **algorithm})
+
+
+def test_a_run_leaves_rows_with_its_samplers(tmp_path: Path, cluster: Cluster) -> None:
+    """The batch is the one that the driver would have, texts and metrics too."""
+    graph = graph_of(config_of(tmp_path / "run"), cluster, tmp_path / "graph")
+    graph.send_weights(0)
+    rollout = graph.rollout
+    assert isinstance(rollout, TextRollout)
+    apart, metrics = rollout.collect(0)
+    assert apart.rows_apart
+    assert {type(text).__name__ for text in apart.metadata["response"]} == {"LaterText"}
+    rollout._stream = None
+    whole, expected = rollout.collect(0)
+    assert not whole.rows_apart
+    fetched = apart.fetched()
+    same(fetched, whole)
+    assert fetched.metadata == whole.metadata
+    timed = {name for name in expected if name.startswith("time/")}
+    assert {name: metrics[name] for name in metrics.keys() - timed} == {
+        name: expected[name] for name in expected.keys() - timed
+    }
+
+
+def test_what_is_not_finite_comes_to_the_driver(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = graph_of(config_of(tmp_path / "run"), cluster, tmp_path / "graph")
+    graph.send_weights(0)
+    batch, _ = graph.rollout.collect(0)
+    require_finite(batch, tmp_path, 0)
+
+    def broken(self: Any, requests: Any) -> Any:
+        for completion in type(self).sound(self, requests):
+            logprobs = [math.nan] * len(completion.token_ids) if completion.sample_index == 1 else completion.logprobs
+            yield replace(completion, logprobs=logprobs)
+
+    from rlinf.samplers.hf import HFSampler
+
+    monkeypatch.setattr(HFSampler, "sound", HFSampler.stream, raising=False)
+    monkeypatch.setattr(HFSampler, "stream", broken)
+    batch, _ = graph.rollout.collect(0)
+    with pytest.raises(BadBatch, match="rollout_logprobs is NaN or infinite in rows"):
+        require_finite(batch, tmp_path, 0)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rollout": {"stop": ["x"]}},
+        {"env": {"max_turns": 2}},
+        {"reward_model": {"supervision": "outcome", "fit_batches": 1}},
+    ],
+)
+def test_rows_that_somebody_reads_on_their_way_do_not_stay(
+    options: dict[str, Any], tmp_path: Path, cluster: Cluster
+) -> None:
+    graph = graph_of(tiny_runs.config(tmp_path / "run", **options), cluster, tmp_path / "graph")
+    graph.send_weights(0)
+    assert not graph.rollout.collect(0)[0].rows_apart
