@@ -1,8 +1,8 @@
 """What a step costs the driver, and what it sends: python benchmarks/driver.py [--shapes 256x32 ...] [--ranks 1 64 ...]
 
-Responses are made up (lengths lognormal, mean about half of T); everything else is the code of a training step: their
-way from samplers, what environments say to them, the batch, advantages, and what the ranks of a learner are sent for an
-update. Seconds are CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows
+Responses are made up (lengths lognormal, mean about half of T); everything else is the code of a training step: what
+samplers say of them, what environments say to them, the batch, advantages, and what the ranks of a learner are sent for
+an update. Tokens and log-probabilities stay with the samplers, which cut them up for the ranks. Seconds are CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows
 (`--sample`), since all parts are linear in rows. Ranks are simulated: each is sent its rows with its parts of the
 optimiser steps, packed as for Ray; to make that plan is a part of sending. Estimators of tokens are the ranks' work:
 what is given for them is what the driver has to do for the largest number of ranks, `of a rank` what the one with the
@@ -12,27 +12,36 @@ first rows does.
 from __future__ import annotations
 
 import argparse
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 
 from rlinf.algorithms import by_row
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.batch_share import BatchShare, DataPlace
-from rlinf.cluster.packing import pack, unpack
+from rlinf.cluster.api import Assembled
+from rlinf.cluster.packing import Packed, pack, unpack
 from rlinf.config.schema import OptimizerConfig
 from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.learners.stage import Stage
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import batch_of
+from rlinf.inputs import RowsApart
 from rlinf.rollouts.text.rows import Graded, Row
+from rlinf.runs import Runs
+from rlinf.train.workers.kept_values import KeptRuns
 from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.train.workers.rounds import handed_over
 from rlinf.train.workers.row_plan import TextPlan
-from rlinf.types import Batch, Completion
+from rlinf.train.workers.sampler_pool import completions_of
+from rlinf.train.workers.sampler_worker import SamplerWorker
+from rlinf.types import Batch, Completion, SampleRequest, SamplingParams, TextInputs
 
 SHAPES = ("256x32", "4096x32", "65536x32", "1024x512", "16384x512", "65536x512", "1024x4096", "8192x8192")
 RANKS = (1, 64, 1024)
@@ -41,13 +50,74 @@ GROUP, PROMPT = 8, 256
 STEP = 64
 """Tokens of a step that has a reward, and of a turn."""
 MICRO_BATCH = 16_384
+SAMPLERS = 16
 RANKS_ON_A_NODE = 8
 """They read what all ranks have in common from one object store."""
 T = TypeVar("T")
 
 
+class Kept:
+    """What a worker keeps: a value, or what is cut from others when somebody asks for it."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def value(self) -> Any:
+        return self._make()
+
+    @property
+    def size(self) -> int:
+        """Bytes, packed."""
+        return bytes_packed(self.value)
+
+    def result(self) -> Any:
+        return self.value
+
+
+class Keepers:
+    """Workers that cut up what they made, in nobody's time."""
+
+    def submit_pieces(self, rank: int, cut: Any, rows: Any, *values: Kept, count: int) -> tuple[Kept, list[Kept]]:
+        def piece(own: Any) -> Kept:
+            return Kept(lambda: cut([own], *(value.value for value in values))[0])
+
+        return Kept(lambda: None), [piece(own) for own in rows]
+
+
+class Finished:
+    """A sampler that has its responses."""
+
+    def __init__(self, completions: list[Completion]) -> None:
+        self.stream = lambda requests: iter(completions)
+
+
+def messages(completions: list[Completion]) -> list[list[tuple[Packed, Kept]]]:
+    """The messages of each sampler as they travel, and what each is about."""
+    found = []
+    for place in torch.arange(len(completions)).tensor_split(SAMPLERS):
+        own = [completions[number] for number in place.tolist()]
+        if own:
+            asked = SampleRequest(0, (0,), len(own), SamplingParams(1), ())
+            portions = SamplerWorker(Finished(own)).stream_apart([asked])  # type: ignore[arg-type]
+            found.append([(pack(facts), Kept(lambda runs=runs: runs)) for facts, runs in portions])
+    return found
+
+
+def received(sent: list[list[tuple[Packed, Kept]]]) -> list[Completion]:
+    """Completions of what samplers have said."""
+    group: Any = Keepers()
+    sources = [KeptRuns(group, rank) for rank in range(len(sent))]
+    return [
+        completion
+        for source, portions in zip(sources, sent, strict=True)
+        for facts, runs in portions
+        for completion in completions_of((unpack(facts, writable=True), runs), source)  # type: ignore[arg-type]
+    ]
+
+
 def made_up_completions(count: int, positions: int) -> list[Completion]:
-    """Responses of one sampler, one for each row."""
+    """Responses, one for each row."""
     random = torch.Generator().manual_seed(0)
     lengths = torch.exp(torch.randn(count, generator=random) * 0.7 + torch.tensor(0.4 * positions).log())
     return [
@@ -65,8 +135,7 @@ def graded_rows(completions: list[Completion], renderer: PromptRenderer) -> list
         row = Row(group, number % GROUP, group, "", "answer", "prompt", prompt)
         row.append_response(completion, renderer)
         row.response(number)
-        text = "x" * 4 * len(row.tokens)
-        row.read(Graded(number, "", float(number % 3 == 0), True, {"verdict": "correct"}, text=text), renderer)
+        row.read(Graded(number, "", float(number % 3 == 0), True, {"verdict": "correct"}), renderer)
         rows.append(row)
     return rows
 
@@ -87,9 +156,9 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
     scale = count / taken
     renderer = PromptRenderer(NoTokenizer())
     renderer.decodes_responses = False
-    message = pack(made_up_completions(taken, positions))
+    sent = messages(made_up_completions(taken, positions))
     seconds: dict[str, float] = {}
-    seconds["receive"], completions = timed(lambda: unpack(message, writable=True))
+    seconds["receive"], completions = timed(lambda: received(sent))
     seconds["rows"], rows = timed(lambda: graded_rows(completions, renderer))
     seconds["batch_of"], batch = timed(lambda: batch_of(rows, pad_token_id=0, multi_turn=False))
     prepared = batch
@@ -107,13 +176,17 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
             own = group.first().held
             of_a_rank[f"{adv_type} of a rank"], _ = timed(lambda: by_row.row_facts(own, "advantages"))  # noqa: B023
     seconds = {name: value * scale for name, value in seconds.items()} | of_a_rank
-    tokens = int(batch.mask.sum()) * scale
-    received = len(message.head) + sum(buffer.raw().nbytes for buffer in message.buffers)
-    words = {"batch": f"{bytes_of(batch) * scale / 1e6:.1f} MB", "from samplers": f"{received * scale / 1e6:.1f} MB"}
-    words |= {"to and from environments": f"{8 * tokens / 1e6:.1f} MB"}  # int32, and four letters
+    said = sum(size_of(facts) for portions in sent for facts, _ in portions)
+    asked = handed_over([row.response(place) for place, row in enumerate(rows)])
+    responses = bytes_packed(asked.parts[0]) if isinstance(asked, Assembled) else bytes_packed(asked)
+    words = {
+        "batch": f"{bytes_of(batch) * scale / 1e6:.1f} MB",
+        "from samplers": f"{said * scale / 1e6:.2f} MB",
+        "to environments": f"{responses * scale / 1e6:.2f} MB",
+    }
     for size in ranks:
-        spent, words[f"more than {size} shares"], sent = send(prepared, size, scale)
-        words[f"to {size}"] = f"{sent / 1e6:.1f} MB"
+        spent, words[f"more than {size} shares"], through, past = send(prepared, size, scale)
+        words[f"to {size}"] = f"{through / 1e6:.1f} MB, and {past / 1e6:.1f} MB from samplers"
         seconds[f"send to {size}"] = spent * scale
     return seconds, words
 
@@ -122,7 +195,7 @@ def with_column(batch: Batch, adv_type: str) -> Batch:
     """The batch with the column that this estimator needs."""
     ends = torch.arange(batch.num_positions) % STEP == 0
     if adv_type == "gae":
-        return replace(batch, old_values=torch.zeros_like(batch.rollout_logprobs))
+        return with_values(batch)
     if adv_type == "grpo_process":
         return replace(batch, step_rewards=torch.where(ends, batch.rewards[:, None], torch.nan))
     if adv_type == "gigpo":
@@ -130,6 +203,22 @@ def with_column(batch: Batch, adv_type: str) -> Batch:
         rewards = torch.where(batch.terminated, batch.rewards[:, None], 0.0)
         return replace(batch, anchor_ids=torch.where(ends, batch.group_ids[:, None], -1), rewards=rewards)
     return batch
+
+
+def with_values(batch: Batch) -> Batch:
+    """The batch with a critic's values, which the ranks have that made them."""
+    inputs = TextInputs.of(batch.inputs)
+    group: Any = Keepers()
+    lengths = inputs.response_lengths.tolist()
+    places: list[tuple[KeptRuns, int] | None] = []
+    for rank, rows in enumerate(torch.arange(len(lengths)).tensor_split(SAMPLERS)):
+        source = KeptRuns(group, rank)
+        runs = Runs.of_rows({"old_values": [np.zeros(lengths[row], np.float32) for row in rows.tolist()]})
+        source.add(Kept(lambda runs=runs: runs), len(rows))  # type: ignore[arg-type]
+        places += [(source, place) for place in range(len(rows))]
+    apart = RowsApart.of(("old_values",), places)
+    old_values = torch.empty(batch.mask.shape, device="meta")
+    return batch.replace(inputs=replace(inputs, apart=(*inputs.apart, apart)), old_values=old_values)
 
 
 def stage() -> Stage:
@@ -170,6 +259,15 @@ class Ranks:
         return handles
 
 
+def size_of(packed: Packed) -> int:
+    """Bytes of a message."""
+    return len(packed.head) + sum(buffer.raw().nbytes for buffer in packed.buffers)
+
+
+def bytes_packed(value: Any) -> int:
+    return size_of(pack(value))
+
+
 class Sent(NamedTuple):
     """A message."""
 
@@ -182,8 +280,7 @@ class Store:
     """Packs what is shared, as Ray's object store gets it."""
 
     def share(self, value: Any) -> Sent:
-        packed = pack(value)
-        return Sent(value, len(packed.head) + sum(buffer.raw().nbytes for buffer in packed.buffers))
+        return Sent(value, bytes_packed(value))
 
 
 def learner(size: int) -> tuple[Ranks, LearnerPool]:
@@ -193,34 +290,32 @@ def learner(size: int) -> tuple[Ranks, LearnerPool]:
     return group, LearnerPool(group, store, plan=plan)  # type: ignore[arg-type]
 
 
-def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float]:
+def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float, float]:
     """An update by ``size`` data-parallel ranks of ``scale`` times as many rows: seconds of these rows, and of all rows
-    the bytes beyond those that have to be computed, and all bytes.
+    the bytes beyond those that have to be computed, all bytes that pass the driver, and those that do not.
 
-    The former are of the columns that a learner reads, once each, without padding, and with tokens as int32. What all
+    The first are of the columns that a learner reads, once each, without padding, and with tokens as int32. What all
     ranks have in common goes to every node.
     """
     ranks, pool = learner(simulated(size, scale))
     seconds, _ = timed(lambda: pool.update(batch, step=0))
     if size == 1:
-        return seconds, "whole", ranks.sent[0][0].size * scale
+        known, *sources = ranks.sent[0][0].parts
+        return seconds, "whole", known.size * scale, sum(source.size for source in sources) * scale
     moving = TextPlan([stage()], 0, packed=True).facts(batch).moving
-    read = (*batch.inputs.named().values(), batch.actions, batch.mask, batch.rollout_logprobs)
-    valid = moving[:, None] & (torch.arange(batch.num_positions) < batch.inputs.response_lengths[:, None])
-    needed = sum(
-        column[valid if column.shape == valid.shape else moving].nbytes // (2 if column is batch.actions else 1)
-        for column in read
-        if column is not None
-    )
+    lengths = TextInputs.of(batch.inputs).response_lengths[moving]
+    needed = 8 * int(lengths.sum()) + sum(column[moving].nbytes for column in batch.inputs.named().values())
     sent = [one.parts for (one,) in ranks.sent]
-    total = sum(own.size for own, _ in sent) * scale + sent[0][1].size * -(-size // RANKS_ON_A_NODE)
-    return seconds, f"{total / (needed * scale) - 1:+.1%}", total
+    through = sum(own.size for own, *_ in sent) * scale + sent[0][1].size * -(-size // RANKS_ON_A_NODE)
+    past = sum(piece.size for _, _, *pieces in sent for piece in pieces) * scale
+    return seconds, f"{(through + past) / (needed * scale) - 1:+.1%}", through, past
 
 
 def bytes_of(batch: Batch) -> int:
+    """That the driver has in memory."""
     columns = [*batch._columns(lambda tensor: tensor).values(), *batch.inputs.named().values()]
     texts = sum(len(value) for values in batch.metadata.values() for value in values if isinstance(value, str))
-    return sum(column.nbytes for column in columns) + texts
+    return sum(column.untyped_storage().nbytes() for column in columns if not column.is_meta) + texts
 
 
 def main() -> None:

@@ -121,7 +121,7 @@ class SamplerPool(PolicyPool):
                         if portion is None:
                             del running[rank]
                             continue
-                        for given in _completions(portion, kept[rank]) if rank in kept else portion:
+                        for given in completions_of(portion, kept[rank]) if rank in kept else portion:
                             completion = replace(given, request_id=running[rank][1][given.request_id])
                             parts[rank].done.add((completion.request_id, completion.sample_index))
                             yield completion
@@ -147,7 +147,7 @@ class SamplerPool(PolicyPool):
         return self.group.stream(rank, "stream_portions", requests), names
 
 
-def _completions(portion: tuple[Sequence[CompletionFacts], Handle], kept: KeptRuns) -> Iterator[Completion]:
+def completions_of(portion: tuple[Sequence[CompletionFacts], Handle], kept: KeptRuns) -> Iterator[Completion]:
     """The completions that a worker keeps the runs of. What is not finite is looked at: it comes here."""
     facts, runs = portion
     for row, one in enumerate(facts, kept.add(runs, len(facts))):
