@@ -2,11 +2,11 @@
 
 Responses are made up (lengths lognormal, mean about half of T); everything else is the code of a training step: what
 samplers say of them, what environments say to them, the batch, advantages, and what the ranks of a learner are sent for
-an update. Tokens and log-probabilities stay with the samplers, which cut them up for the ranks. Seconds are CPU-seconds of this process on one thread. Large batches are measured on a sample of their rows
-(`--sample`), since all parts are linear in rows. Ranks are simulated: each is sent its rows with its parts of the
-optimiser steps, packed as for Ray; to make that plan is a part of sending. Estimators of tokens are the ranks' work:
-what is given for them is what the driver has to do for the largest number of ranks, `of a rank` what the one with the
-first rows does.
+an update. Tokens and log-probabilities stay with the samplers, which cut them up for the ranks. Seconds are CPU-seconds
+of this process on one thread. Large batches are measured on a sample of their rows (`--sample`), since all parts are
+linear in rows. Ranks are simulated: each is sent its rows with its parts of the optimiser steps, packed as for Ray; to
+make that plan is a part of sending. Estimators of tokens are the ranks' work: what is given for them is what the driver
+has to do for the largest number of ranks, `of a rank` what the one with the first rows does.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from rlinf.cluster.api import Assembled
 from rlinf.cluster.packing import Packed, pack, unpack
 from rlinf.config.schema import OptimizerConfig
 from rlinf.config.schema.algorithm import AlgorithmConfig
+from rlinf.inputs import RowsApart
 from rlinf.learners.stage import Stage
 from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import batch_of
-from rlinf.inputs import RowsApart
 from rlinf.rollouts.text.rows import Graded, Row
 from rlinf.runs import Runs
 from rlinf.train.workers.kept_values import KeptRuns

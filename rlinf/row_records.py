@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from rlinf.inputs import named_inputs
-from rlinf.types import Batch
+from rlinf.runs import Runs
+from rlinf.types import Batch, TextInputs
 
 _INPUT = "inputs."
 _LENGTHS = f"{_INPUT}response_lengths"
 _ALIGNMENT = 8
 _TOKENS, _MASK = "actions", "mask"
-_ACTED = "acted"
-"""In the place of a mask [B, T]: whether a row's is true over all of its response; otherwise it is true nowhere."""
+_ENDS = ("valid_positions", "cut")
+"""In the place of flags [B, T], where a row's mask is true over all of its response or nowhere."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class RecordLayout:
         found: list[Field] = []
         runs: list[Run] = []
         end = 0
-        wanted = {*columns, _ACTED} if _MASK in columns else columns
+        wanted = {*columns, *_ENDS}
         for name, column in _named(batch).items():
             of_positions = tuple(column.shape[1:]) == (batch.num_positions,)
             if name.startswith(_INPUT) or (name in wanted and not of_positions):
@@ -124,26 +125,37 @@ class RecordLayout:
                 place[:length] = row[begin : begin + run.dtype.itemsize * length].view(place.dtype)
             offset += run.dtype.itemsize
             found[run.name] = column.long() if run.name == _TOKENS else column
-        if _ACTED in found:
-            valid = torch.arange(self.positions) < found[_LENGTHS][:, None]
-            found[_MASK] = valid & found.pop(_ACTED)[:, None]
         inputs = {name.removeprefix(_INPUT): found.pop(name) for name in list(found) if name.startswith(_INPUT)}
         none = torch.zeros(1).expand(len(rows))
         positions = torch.zeros(1, 1).expand(len(rows), self.positions)
         absent = {
             "actions": positions.long(),
+            _MASK: positions.bool(),
             "rollout_logprobs": positions,
             "policy_version": positions.int(),
             "rewards": none,
             "group_ids": none.long(),
         }
-        return Batch(**{**absent, **found}, inputs=named_inputs(inputs))
+        return Batch(**{**absent, **found}, inputs=named_inputs(inputs)).with_flags()
+
+
+def runs_of(batch: Batch, columns: Mapping[str, Tensor | None]) -> Runs:
+    """``columns`` [B, T] up to the end of each row of a batch of text; those that are None are left out."""
+    lengths = TextInputs.of(batch.inputs).response_lengths.tolist()
+    return Runs.of_rows(
+        {
+            name: [own[:length] for own, length in zip(column.numpy(), lengths, strict=True)]
+            for name, column in columns.items()
+            if column is not None
+        }
+    )
 
 
 def _named(batch: Batch) -> dict[str, Tensor]:
     columns = batch._columns(lambda tensor: tensor)
     inputs = {_INPUT + name: tensor for name, tensor in batch.inputs.named().items()}
-    valid, lengths = batch.mask.sum(dim=1), inputs[_LENGTHS]
+    valid, lengths = batch.valid_counts, inputs[_LENGTHS]
     if bool(((valid == lengths) | (valid == 0)).all()):
-        columns[_ACTED] = columns.pop(_MASK).any(dim=1)
+        columns |= {_ENDS[0]: valid}
+        del columns[_MASK]
     return {**columns, **inputs}

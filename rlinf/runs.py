@@ -19,7 +19,7 @@ TOKENS, LOGPROBS = "actions", "rollout_logprobs"
 
 @dataclass(frozen=True)
 class Runs:
-    """Of n rows."""
+    """Columns of n rows."""
 
     lengths: np.ndarray
     """[n] int64."""
@@ -30,7 +30,7 @@ class Runs:
     def of_rows(cls, columns: Mapping[str, Sequence[np.ndarray]]) -> Self:
         """``columns``: the arrays of each row, which are of equal length for all columns."""
         lengths = np.array([len(row) for row in next(iter(columns.values()))], np.int64)
-        return cls(lengths, {name: np.concatenate(rows) for name, rows in columns.items()})
+        return cls(lengths, {name: np.concatenate(rows) if rows else np.zeros(0) for name, rows in columns.items()})
 
     @classmethod
     def join(cls, *parts: Self) -> Self:

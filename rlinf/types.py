@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from rlinf.columns import Column
-from rlinf.inputs import BatchError, Inputs, ObservationInputs, TextInputs, fit, picked
-from rlinf.runs import LaterText
+from rlinf.inputs import BatchError, Inputs, ObservationInputs, RowsApart, TextInputs, fit, picked
+from rlinf.runs import LaterText, RunSource
 
 if TYPE_CHECKING:
     from rlinf.config.schema import RolloutConfig
@@ -67,7 +67,7 @@ _POSITION_FILL: dict[str, float] = {
     "turn_ids": -1,
 }
 # The columns [B].
-_PER_ROW = ("group_ids", "episode_ids", "greedy_rewards", "correct", "moving")
+_PER_ROW = ("group_ids", "episode_ids", "greedy_rewards", "correct", "moving", "valid_positions", "cut", "version")
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,12 @@ class Batch:
     """... [B, U] int32: the first position of each turn, T where a row has fewer, and ..."""
     moving: Tensor | None = None
     """... [B] bool: the rows that get an advantage other than 0."""
+    valid_positions: Tensor | None = None
+    """[B] int64, where rows lie apart: how many of a row's first positions are valid, instead of ``mask``, and ..."""
+    cut: Tensor | None = None
+    """... [B] bool: the row was cut at the last of them, in the place of ``terminated`` and ``truncated``, and ..."""
+    version: Tensor | None = None
+    """... [B] int32: of the weights that chose all of them, in the place of ``policy_version``."""
     greedy_rewards: Tensor | None = None
     """[B] float32: the reward of the most likely response to the row's prompt."""
     anchor_ids: Tensor | None = None
@@ -246,6 +252,37 @@ class Batch:
         """Whether some columns of text are not here."""
         return isinstance(self.inputs, TextInputs) and bool(self.inputs.apart)
 
+    @property
+    def valid_counts(self) -> Tensor:
+        """[B] int64: the valid positions of each row."""
+        return self.mask.sum(dim=1) if self.valid_positions is None else self.valid_positions
+
+    def keeping(self, kept: Tensor) -> Self:
+        """With no valid position in the rows that are not ``kept`` [B] bool."""
+        if self.valid_positions is None:
+            return self.replace(mask=self.mask & kept[:, None])
+        return self.replace(valid_positions=torch.where(kept, self.valid_positions, 0))
+
+    def with_flags(self) -> Self:
+        """With ``mask`` and the like themselves, where there are numbers of rows in their place."""
+        if self.valid_positions is None:
+            return self
+        every = torch.arange(self.num_positions)
+        ends = every == self.valid_positions[:, None] - 1
+        flags = {"mask": every < self.valid_positions[:, None]}
+        if self.cut is not None:
+            flags |= {"terminated": ends, "truncated": ends & self.cut[:, None]}
+        if self.version is not None:
+            flags["policy_version"] = self.version[:, None].expand(-1, self.num_positions)
+        return self.replace(valid_positions=None, cut=None, version=None, **flags)
+
+    def with_columns_apart(self, names: Sequence[str], rows: Sequence[tuple[RunSource, int] | None]) -> Self:
+        """A batch of text whose columns [B, T] float32 ``names`` are in ``rows``: the source of each and its place."""
+        inputs = TextInputs.of(self.inputs)
+        apart = RowsApart.of(tuple(names), rows)
+        columns: dict[str, Any] = dict.fromkeys(names, torch.empty(self.mask.shape, device="meta"))
+        return self.replace(inputs=replace(inputs, apart=(*inputs.apart, apart)), **columns)
+
     def fetched(self) -> Self:
         """The same with all columns here, wherever they lie now."""
         if not isinstance(self.inputs, TextInputs):
@@ -261,7 +298,8 @@ class Batch:
             name: [str(value) if isinstance(value, LaterText) else value for value in values]
             for name, values in self.metadata.items()
         }
-        return self.replace(inputs=replace(self.inputs, apart=()), metadata=metadata, **columns)
+        whole = self.with_flags()
+        return whole.replace(inputs=replace(self.inputs, apart=()), metadata=metadata, **columns)
 
     def by_reward(self) -> Self:
         """The same batch with one position for each reward: the log-probabilities of its parts add up.
@@ -321,6 +359,8 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     """
     if not batches:
         raise BatchError("there is nothing to concatenate: the list of batches is empty")
+    if len({batch.rows_apart for batch in batches}) > 1:
+        batches = [batch.fetched() if batch.rows_apart else batch for batch in batches]
     levels = {(batch.positions_per_decision, batch.positions_per_reward) for batch in batches}
     if len(levels) > 1:
         raise BatchError(f"(positions_per_decision, positions_per_reward) differ between the batches: {sorted(levels)}")
@@ -426,6 +466,7 @@ class Completion:
     """One version per token: a response that was continued under newer weights has several."""
     cached_tokens: int = field(default=0, compare=False)
     """Of its context, which a prefix cache still had: they were not computed again."""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "token_ids", Column.ints(self.token_ids))
         object.__setattr__(self, "logprobs", Column.floats(self.logprobs))

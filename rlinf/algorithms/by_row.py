@@ -105,7 +105,7 @@ def _looked_at(batch: Batch, how: Estimation, look: LookAtRows) -> tuple[Batch, 
         how = replace(how, whole=replace(how.whole, advantages=moments_of(look(batch, "unwhitened"))))
         batch = batch.replace(estimation=how)
     facts = look(batch, "advantages")
-    return batch.replace(moving=facts[:, 2] > 0), _figures(row_sums(facts.T), int(batch.mask.sum()))
+    return batch.replace(moving=facts[:, 2] > 0), _figures(row_sums(facts.T), int(batch.valid_counts.sum()))
 
 
 def _figures(sums: Tensor, tokens: int) -> Metrics:

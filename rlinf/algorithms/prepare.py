@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import by_row, catalog, filters
-from rlinf.algorithms.advantages.columns import AdvantageColumns
+from rlinf.algorithms.advantages.columns import AdvantageColumns, of_rows
 from rlinf.algorithms.advantages.estimate import clips_after_norm, estimate
 from rlinf.algorithms.branches import over_episodes
 from rlinf.algorithms.by_row import LookAtRows
@@ -123,19 +123,22 @@ class OnPolicy(Preparation):
         """With the log-probabilities of the proximal policy and the critic's values, where somebody reads them."""
         # The versions of the weights since a position was sampled: more than 0 one batch ahead, or where responses
         # were continued from an earlier iteration.
-        ages = step - batch.policy_version
-        fresh = batch.mask & (ages == 0)
-        stale = bool((ages > 0)[batch.mask].any())
-        metrics: Metrics = {"rollout/staleness": masked_mean(ages, batch.mask)}
+        ages, valid = (step - batch.policy_version, batch.mask)
+        if batch.version is not None:
+            ages, valid = step - batch.version, batch.valid_counts
+        stale = bool(((ages > 0) & (valid > 0)).any())
+        if stale:
+            batch = batch.with_flags()
+        metrics: Metrics = {"rollout/staleness": _mean_age(ages, valid)}
         if self._bound:
-            metrics |= _age_shares(ages[batch.mask], self._bound)
+            metrics |= _age_shares(ages, valid, self._bound)
         if not (self._facts.recomputes_logprobs or self._corrected):
             # They came with the actions, of the same weights and the same arithmetic.
             stale = stale or not self._old_is_current
         elif self._left_to_step:
-            return (batch.replace(fresh=fresh) if stale else batch), metrics
+            return (batch.replace(fresh=_fresh(batch, step)) if stale else batch), metrics
         elif self._facts.needs_values or self._corrected or not (stale or self._old_is_current):
-            batch, found = self._evaluated(batch.replace(fresh=fresh) if stale else batch)
+            batch, found = self._evaluated(batch.replace(fresh=_fresh(batch, step)) if stale else batch)
             distance, count = row_sums(found.T).tolist()
             if count:
                 metrics["train/sampler_logprob_gap"] = distance / count
@@ -162,11 +165,24 @@ class OnPolicy(Preparation):
         self._state.load_state_dict(state)
 
 
-def _age_shares(ages: Tensor, bound: int) -> Metrics:
-    """The largest of the ages [N] of tokens, and which share of them has each age up to ``bound``."""
-    counts = torch.bincount(ages.clamp(min=0), minlength=bound + 1).tolist()
-    shares = {f"rollout/age/{age}": count / max(1, len(ages)) for age, count in enumerate(counts)}
-    return {"rollout/staleness_max": float(ages.max()) if len(ages) else 0.0, **shares}
+def _fresh(batch: Batch, step: int) -> Tensor:
+    """[B, T] bool: the valid positions that the weights of this step chose."""
+    return batch.mask & (batch.policy_version == step)
+
+
+def _mean_age(ages: Tensor, valid: Tensor) -> float:
+    """The mean over tokens: of ``ages`` [B, T] by a mask ``valid`` [B, T], or of rows [B] with ``valid`` [B] tokens."""
+    if ages.ndim > 1:
+        return masked_mean(ages, valid)
+    return float((ages * valid).sum()) / max(1.0, float(valid.sum()))
+
+
+def _age_shares(ages: Tensor, valid: Tensor, bound: int) -> Metrics:
+    """The largest of the ages of tokens, and which share of them has each age up to ``bound``; as :func:`_mean_age`."""
+    there, weights = ages[valid > 0], valid[valid > 0].double()
+    counts = torch.bincount(there.clamp(min=0), weights, minlength=bound + 1).tolist()
+    shares = {f"rollout/age/{age}": count / max(1.0, float(weights.sum())) for age, count in enumerate(counts)}
+    return {"rollout/staleness_max": float(there.max()) if len(there) else 0.0, **shares}
 
 
 def prepare_batch(
@@ -210,35 +226,39 @@ def _prepared(
     kept = _kept(batch, outcomes, algorithm)
     processed = _processed(batch, algorithm, state, fragments=fragments)
     logprobs = batch.proximal_logprobs
-    mask = batch.mask if bool(kept.all()) else batch.mask & kept[:, None]
+    everything = bool(kept.all())
     now = dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef)
     metrics = _report(batch, outcomes, processed, kept)
     if penalised:
         assert batch.ref_logprobs is not None
         kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
-        metrics |= _follow(state.kl, masked_mean(kl, mask), batch.num_rows)
+        metrics |= _follow(state.kl, masked_mean(kl, batch.keeping(kept).mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
-        metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, mask)
-    # The batch's own mask: with one position for each reward it is the estimator's.
-    left = whole.mask if bool(kept.all()) else whole.mask & kept[:, None]
-    columns = _columns(batch, processed, mask)
-    found = None if look is None else by_row.left_to_ranks(whole.replace(mask=left), now, columns, look)
-    if found is not None:
-        return found[0], metrics | found[1]
+        metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, batch.keeping(kept).mask)
+    if look is not None:
+        if not of_rows(now, processed):
+            whole, batch = whole.with_flags(), batch.with_flags()
+        left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
+        found = by_row.left_to_ranks(left, now, _columns(learned, processed, acted=batch.mask), look)
+        if found is not None:
+            return found[0], metrics | found[1]
     if whole.rows_apart:
         whole = whole.fetched()
-        columns = _columns(whole.by_reward(), processed, mask)
-    advantages, returns = estimate(now, columns)
-    metrics["advantage_mean"] = masked_mean(advantages, mask)
-    metrics["advantage_abs_mean"] = masked_mean(advantages, mask, torch.abs)
-    return whole.replace(mask=left, advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
+        batch = whole.by_reward()
+    left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
+    advantages, returns = estimate(now, _columns(learned, processed, acted=batch.mask))
+    metrics["advantage_mean"] = masked_mean(advantages, learned.mask)
+    metrics["advantage_abs_mean"] = masked_mean(advantages, learned.mask, torch.abs)
+    return left.replace(advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
 
-def _columns(batch: Batch, processed: Tensor, mask: Tensor) -> AdvantageColumns:
-    """What the estimator reads of a batch, with ``processed`` rewards and filtered ``mask``."""
+def _columns(batch: Batch, processed: Tensor, *, acted: Tensor) -> AdvantageColumns:
+    """The columns of a batch that an estimator reads, ``processed`` rewards among them; ``acted``: its mask before
+    filters."""
     return AdvantageColumns(
         rewards=processed,
-        mask=mask,
+        mask=batch.mask,
+        lengths=batch.valid_positions,
         group_ids=batch.group_ids,
         values=batch.old_values,
         terminated=batch.terminated,
@@ -250,13 +270,14 @@ def _columns(batch: Batch, processed: Tensor, mask: Tensor) -> AdvantageColumns:
         teacher_logprobs=batch.teacher_logprobs,
         greedy_rewards=batch.greedy_rewards,
         anchor_ids=batch.anchor_ids,
-        acted=batch.mask,
+        acted=acted,
     )
 
 
 def _processed(batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> Tensor:
     """The rewards that the estimator sees, float32 [B] or [B, T]."""
-    penalised = with_overlong_penalty(batch.rewards, batch.mask, algorithm.overlong_penalty)
+    lengths = batch.valid_positions
+    penalised = with_overlong_penalty(batch.rewards, batch.mask, algorithm.overlong_penalty, lengths=lengths)
     present = batch.mask if penalised.ndim == 2 else torch.ones_like(penalised, dtype=torch.bool)
     normalised = normalise_rewards(
         penalised, present, batch.group_ids, algorithm, state=state.rewards, domains=batch.domains, fragments=fragments
@@ -273,8 +294,10 @@ def _follow(controller: KLController, kl: float, samples: int) -> Metrics:
 
 def _kept(batch: Batch, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:
     """bool [B]: the rows that no filter takes out."""
-    kept = torch.ones(batch.num_rows, dtype=torch.bool, device=batch.mask.device)
-    if algorithm.max_len_mask and batch.truncated is not None:
+    kept = torch.ones(batch.num_rows, dtype=torch.bool, device=batch.group_ids.device)
+    if algorithm.max_len_mask and batch.cut is not None:
+        kept &= ~(batch.cut & (batch.valid_counts > 0))
+    elif algorithm.max_len_mask and batch.truncated is not None:
         kept &= filters.max_len_mask(batch.truncated, batch.mask)
     if algorithm.difficulty_mask:
         low, high = algorithm.difficulty_low_threshold, algorithm.difficulty_high_threshold

@@ -228,12 +228,15 @@ def overlong_penalty(lengths: Tensor, *, safe_length: int, max_length: int, coef
     return -coef * over.clamp(0.0, 1.0)
 
 
-def with_overlong_penalty(rewards: Tensor, mask: Tensor, option: OverlongPenaltyConfig) -> Tensor:
+def with_overlong_penalty(
+    rewards: Tensor, mask: Tensor, option: OverlongPenaltyConfig, *, lengths: Tensor | None = None
+) -> Tensor:
     """Rewards [B] or [B, T] float32 with the :func:`overlong_penalty` of each row; as they are where ``coef`` is 0.
 
     A row is as long as it has valid tokens in ``mask`` [B, T]: those that the policy generated, in all turns of a
     conversation together; what the environment said in between does not count. Where a row has several rewards, the
-    penalty is added at its last valid token, so that it is part of the outcome and of no earlier turn.
+    penalty is added at its last valid token, so that it is part of the outcome and of no earlier turn. ``lengths`` [B]
+    of rows with one reward say what ``mask`` would.
 
     >>> long = torch.tensor([[True, True, False, True]])
     >>> with_overlong_penalty(torch.zeros(1, 4), long, OverlongPenaltyConfig(safe_length=2, max_length=4, coef=1.0))
@@ -241,7 +244,7 @@ def with_overlong_penalty(rewards: Tensor, mask: Tensor, option: OverlongPenalty
     """
     if not option.coef:
         return rewards
-    lengths = mask.sum(dim=1)
+    lengths = mask.sum(dim=1) if lengths is None else lengths
     penalty = overlong_penalty(lengths, safe_length=option.safe_length, max_length=option.max_length, coef=option.coef)
     if rewards.ndim == 1:
         return rewards.float() + penalty

@@ -61,7 +61,7 @@ class BatchCall:
 
     def require_complete(self, left_out: Tensor) -> None:
         """:raises WorkerError: a row that has a valid position is ``left_out`` [B]."""
-        if bool(self.batch.mask[left_out].any()):
+        if bool(self.batch.valid_counts[left_out].any()):
             method = self.handles[0].method
             raise WorkerError("the learner left rows out", group=self.group.name, rank=0, method=method)
 
@@ -211,8 +211,7 @@ class Placed:
 def _runs_apart(
     batch: Batch, columns: Collection[str], shares: Sequence[OwnRows] | None = None
 ) -> list[tuple[list[Placed], list[Any]]]:
-    """For each share its runs of the ``columns`` that lie apart, and where they belong; without ``shares`` of all rows.
-    """
+    """For each share its runs of the ``columns`` that lie apart, and where they belong; or those of all rows."""
     rows = [share.rows for share in shares] if shares is not None else [torch.arange(batch.num_rows)]
     found: list[tuple[list[Placed], list[Any]]] = [([], []) for _ in rows]
     waiting: list[tuple[list[int], Callable[[], list[Any]]]] = []
@@ -254,7 +253,7 @@ def _with_runs(batch: Batch, placed: Sequence[Placed], runs: Sequence[Runs]) -> 
 
 def _with_all_runs(known: tuple[Batch, Sequence[Placed]], *runs: Runs) -> Batch:
     """All rows of a batch, with the columns that were apart."""
-    return _with_runs(known[0], known[1], runs)
+    return _with_runs(known[0].with_flags(), known[1], runs)
 
 
 def _of_rows(own: tuple[Batch, Sequence[StepPart]], common: CommonFacts, *leaves: Mapping[str, Tensor]) -> BatchShare:

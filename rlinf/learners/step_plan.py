@@ -39,10 +39,10 @@ class RowFacts:
         if batch.moving is not None:
             moving = batch.moving
         elif batch.advantages is None:
-            moving = torch.ones_like(batch.mask[:, 0])
+            moving = torch.ones(batch.num_rows, dtype=torch.bool)
         else:
             moving = (batch.mask & (batch.advantages != 0)).any(dim=1)
-        tokens, shared = batch.mask.sum(dim=1, dtype=torch.int32), batch.positions_per_reward
+        tokens, shared = batch.valid_counts.int(), batch.positions_per_reward
         rewards = None
         if shared > 1:
             rewards = batch.mask.unflatten(1, (-1, shared)).any(dim=2).sum(dim=1, dtype=torch.int32)

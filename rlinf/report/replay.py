@@ -93,10 +93,10 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
         trainer.run.resume()
         graph.send_weights(step - 1)
         batch, _ = trainer.collect(step - 1)
-    rows = (batch.group_ids == group).nonzero()[:, 0]
-    if not len(rows):
-        raise ReplayError(f"step {step} has no group {group}: groups are {batch.group_ids.unique().tolist()}")
-    return sample_lines(batch.select(rows))
+        rows = (batch.group_ids == group).nonzero()[:, 0]
+        if not len(rows):
+            raise ReplayError(f"step {step} has no group {group}: groups are {batch.group_ids.unique().tolist()}")
+        return sample_lines(batch.select(rows).fetched())
 
 
 def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -23,7 +23,7 @@ def require_finite(batch: Batch, run: Path, step: int) -> None:
         column = getattr(batch, name)
         if column is None or column.is_meta:  # whoever has it has looked
             continue
-        bad = ~torch.isfinite(column) & (batch.mask if column.ndim == 2 else batch.mask.any(dim=1))
+        bad = ~torch.isfinite(column) & (batch.mask if column.ndim == 2 else batch.valid_counts > 0)
         if bool(bad.any()):
             rows = bad.reshape(batch.num_rows, -1).any(dim=1).nonzero()[:, 0].tolist()
             path = quarantine(batch, run, step)

@@ -44,9 +44,7 @@ def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tup
 
     found, name = server.tokenize(PROBE), f"{server.model} at {teacher.base_url}"
     if found is None:
-        return _finite(score), {
-            "teacher": f"{name}; its tokenizer could not be compared (there is no /tokenize)"
-        }
+        return _finite(score), {"teacher": f"{name}; its tokenizer could not be compared (there is no /tokenize)"}
     require_same_ids(tokenizer, found, key="teacher.base_url", name=name)
     return _finite(score), {"teacher": name}
 
@@ -55,7 +53,7 @@ def _finite(teach: Teach) -> Teach:
     """The same; a RuntimeError for a token that the teacher finds impossible, or has no number for."""
 
     def checked(batch: Batch) -> Tensor:
-        logprobs = teach(batch)
+        logprobs, batch = teach(batch), batch.with_flags()
         bad = (~logprobs.isfinite() & batch.mask).any(dim=1).nonzero().flatten().tolist()
         if bad:
             raise RuntimeError(f"the teacher's log-probabilities are NaN or infinite in rows {bad[:8]}")

@@ -57,6 +57,7 @@ LAYERS = (
     },
     {"types"},
     {"inputs", "estimation", "own_code"},
+    {"runs"},
     {"errors", "stopping", "columns", "json_text", "metrics"},
 )
 # Layers whose members are not a package each, but parts of one floor.

@@ -41,7 +41,7 @@ class AdvantageColumns:
     acted: Tensor | None = None
     """The mask before filters took rows out of it."""
     lengths: Tensor | None = None
-    """[B] int64: valid positions, where the other columns have one for all of them."""
+    """[B] int64: valid positions, where ``mask`` does not say it."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,13 @@ def spread(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
     return values.gather(1, turn.clamp(min=0))
 
 
+def of_rows(algorithm: AlgorithmConfig, rewards: Tensor) -> bool:
+    """Whether advantages are made of the ``rewards`` of rows, and of their tokens nothing is read but their number."""
+    entry = catalog.estimator(algorithm.adv_type)
+    before = algorithm.whiten_rewards or (algorithm.kl_coef and entry.penalises_tokens(algorithm))
+    return entry.of_outcomes and rewards.ndim == 1 and not before
+
+
 def condensed(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Condensed | None:
     """``x`` by rows or turns; None where its estimator, or what comes before it, reads more."""
     entry = catalog.estimator(algorithm.adv_type)
@@ -80,10 +87,10 @@ def condensed(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Condensed | No
 
 
 def _by_row(x: AdvantageColumns) -> Condensed:
-    tokens = x.mask.sum(dim=1)
+    tokens = x.mask.sum(dim=1) if x.lengths is None else x.lengths
     columns = AdvantageColumns(
         rewards=row_outcomes(x.rewards, _acted(x)),
-        mask=x.mask.any(dim=1, keepdim=True),
+        mask=(tokens > 0)[:, None],
         group_ids=x.group_ids,
         greedy_rewards=x.greedy_rewards,
         lengths=tokens,

@@ -338,22 +338,17 @@ def _outcomes(rows: Sequence[Row]) -> torch.Tensor:
     return torch.tensor([row.total_reward for row in rows], dtype=torch.float32)
 
 
-def _versions(rows: Sequence[Row], positions: int) -> torch.Tensor:
-    """[B, T] int32. Where each row has one version it is in memory once."""
-    runs = [row.versions.runs() for row in rows]
-    if all(len(own) <= 1 for own in runs):
-        of_rows = torch.tensor([own[0][0] if own else 0 for own in runs], dtype=torch.int32)
-        return of_rows[:, None].expand(-1, positions)
-    versions = torch.zeros(len(rows), positions, dtype=torch.int32)
-    for target, row in zip(versions.numpy(), rows, strict=True):
-        target[: len(row.versions)] = row.versions.array
-    return versions
+def _version(row: Row) -> int:
+    """The version of the weights that chose a row's tokens, where these are apart."""
+    return next((version for version, _ in row.versions.runs()), 0)
 
 
 def _rows_apart(rows: Sequence[Row]) -> tuple[RowsApart, ...]:
-    """Where the tokens of all rows are that have any, if they are all apart."""
+    """Where the tokens of all rows are that have any, if they are all apart and each row is of one version."""
     tokens = [row.tokens for row in rows]
     if not any(tokens) or any(len(own) and not isinstance(own, ApartColumn) for own in tokens):
+        return ()
+    if any(len(row.versions.runs()) > 1 for row in rows):
         return ()
     places = [(own.source, own.row) if isinstance(own, ApartColumn) else None for own in tokens]
     return (RowsApart.of((TOKENS, LOGPROBS), places),)
@@ -369,19 +364,18 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
     device = "meta" if apart else "cpu"
     actions = torch.full((count, positions), pad_token_id, device=device)
     logprobs = torch.zeros(count, positions, device=device)
-    mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
-    versions = _versions(rows, positions)
+    mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool, device=device) for _ in range(3))
+    versions = torch.zeros(count, positions, dtype=torch.int32, device=device)
     episodes = [row.episode for row in rows if row.episode is not None]
     turn_ids = torch.full((count, positions), -1) if episodes else None
-    columns = [(mask, "mask")]
-    if not apart:
-        columns += [(actions, "tokens"), (logprobs, "logprobs")]
-    if turn_ids is not None:
-        columns.append((turn_ids, "turn_ids"))
-    arrays = [(column.numpy(), name) for column, name in columns]
-    of_prompts, ends, cuts = prompts.numpy(), terminated.numpy(), truncated.numpy()
+    of_prompts = prompts.numpy()
     for place, row in enumerate(rows):
         of_prompts[place, : len(row.prompt_ids)] = row.prompt_ids
+    columns = [(mask, "mask"), (actions, "tokens"), (logprobs, "logprobs"), (versions, "versions")]
+    if turn_ids is not None:
+        columns.append((turn_ids, "turn_ids"))
+    arrays = [] if apart else [(column.numpy(), name) for column, name in columns]
+    for place, row in enumerate([] if apart else rows):
         for column, name in arrays:
             column[place, : len(row.tokens)] = getattr(row, name).array
         acted = row.mask.array
@@ -389,8 +383,8 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             # A response that ran out of room was graded as it stands, so its episode is over either way. It ends where
             # the policy acted last: the environment may have spoken after that.
             last = len(acted) - 1 - int(acted[::-1].argmax())
-            ends[place, last] = True
-            cuts[place, last] = row.cut_by_length
+            terminated[place, last] = True
+            truncated[place, last] = row.cut_by_length
     rewards = _sparse([row.rewards for row in rows], positions, 0.0) if multi_turn else _outcomes(rows)
     # By what the environment can do, not by what it found: a batch without one right step has the column too.
     graded = any("step_ends" in row.facts for row in rows)
@@ -412,6 +406,9 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         turn_ids=turn_ids,
         terminated=terminated,
         truncated=truncated,
+        valid_positions=torch.tensor([0 if row.lost else len(row.tokens) for row in rows]) if apart else None,
+        cut=torch.tensor([row.cut_by_length for row in rows]) if apart else None,
+        version=torch.tensor([_version(row) for row in rows], dtype=torch.int32) if apart else None,
         step_rewards=steps,
         correct=torch.tensor([row.verdict == "correct" for row in rows]),
         domains=[row.domain for row in rows],

@@ -1,4 +1,4 @@
-"""What stays with the worker that made it: the driver has handles of it, and gives them on."""
+"""Values that stay with the worker that made them: the driver has their handles, and gives them on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pieces_of(
 
 
 class KeptLeaves:
-    """Observations: an `inputs.LeafSource`. The leaves are freed with the last batch that has them among its sources."""
+    """Observations: an `inputs.LeafSource`. They are freed with the last batch that has them among its sources."""
 
     def __init__(self, group: WorkerGroup, rank: int, leaves: Handle) -> None:
         """``leaves``: what worker ``rank`` of the group made."""
@@ -60,7 +60,7 @@ class KeptRuns:
     """Rows of text: a `runs.RunSource`. They are freed with the last batch that has them among its sources."""
 
     def __init__(self, group: WorkerGroup, rank: int) -> None:
-        """Of worker ``rank`` of the group; :meth:`add` says what it has made."""
+        """Nothing yet of worker ``rank`` of the group: :meth:`add` says what it has made."""
         self._group, self._rank = group, rank
         self._parts: list[Handle] = []
         self._starts = [0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec
 
 import torch
@@ -15,12 +14,11 @@ from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
-from rlinf.inputs import RowsApart
 from rlinf.learners.step_plan import RowFacts, division, evaluation_plan
 from rlinf.train.workers.kept_values import KeptRuns
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import EVALUATED, KEPT, RowPlan
-from rlinf.types import Batch, Metrics, PolicyOutput, TextInputs, WeightUpdate
+from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
 Given = ParamSpec("Given")
 
@@ -98,11 +96,7 @@ class LearnerPool:
             for place, row in enumerate(rows.tolist()):
                 places[row] = (source, place)
         call.require_complete(torch.tensor([place is None for place in places]))
-        inputs = TextInputs.of(batch.inputs)
-        apart = RowsApart.of(tuple(names), places)
-        elsewhere = torch.empty(batch.mask.shape, device="meta")
-        columns: dict[str, Any] = dict.fromkeys(names, elsewhere)
-        return batch.replace(inputs=replace(inputs, apart=(*inputs.apart, apart)), **columns), every
+        return batch.with_columns_apart(names, places), every
 
     def teach(self, batch: Batch) -> Tensor:
         """The teacher's log-probabilities [B, T] of all rows."""

@@ -19,8 +19,9 @@ from rlinf.freed_memory import FreedMemory
 from rlinf.interfaces import Learner
 from rlinf.learners.scorer import Scorer
 from rlinf.models.decision_rule import DecisionRule
+from rlinf.row_records import runs_of
 from rlinf.runs import Runs
-from rlinf.types import Batch, Metrics, PolicyOutput, TextInputs, WeightForm, WeightUpdate
+from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
 
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
@@ -111,13 +112,7 @@ class LearnerWorker(WeightSender):
         rows, output = self.wake().evaluate(batch, reference=reference)
         held = (batch.held if isinstance(batch, BatchShare) else batch).select(rows)
         columns = dict(zip(names, (output.logprobs, output.values), strict=False))
-        lengths = TextInputs.of(held.inputs).response_lengths.tolist()
-        runs = {
-            name: [own[:length] for own, length in zip(column.numpy(), lengths, strict=True)]
-            for name, column in columns.items()
-            if column is not None
-        }
-        return (rows, gaps(held, output.logprobs)), Runs.of_rows(runs)
+        return (rows, gaps(held, output.logprobs)), runs_of(held, columns)
 
     def look(self, batch: Batch | BatchShare, *, looked: Looked) -> tuple[Tensor, Tensor]:
         """(places [B'] in what this rank was given, `by_row.row_facts` of each [B', 3]) of the rows that are here."""

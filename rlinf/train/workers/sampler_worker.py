@@ -21,7 +21,7 @@ _PORTIONS = 8
 
 @dataclass(frozen=True)
 class CompletionFacts:
-    """What the driver has to know of a completion whose tokens and log-probabilities are apart."""
+    """The facts that the driver has to know of a completion whose tokens and log-probabilities are apart."""
 
     request_id: int
     sample_index: int

@@ -21,6 +21,7 @@ from rlinf.cluster.api import Assembled
 from rlinf.cluster.local import LocalHandle
 from rlinf.config import Config
 from rlinf.config.schema import AlgorithmConfig
+from rlinf.config.schema.algorithm import OverlongPenaltyConfig
 from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.inputs import RowsApart
 from rlinf.learners.torch import TorchLearner
@@ -37,7 +38,8 @@ from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import TextPlan
 from rlinf.types import Batch, TextInputs, concatenate
 
-COLUMNS = ("actions", "rollout_logprobs", "mask", "rewards", "terminated", "truncated", "group_ids", "correct")
+COLUMNS = ("actions", "rollout_logprobs", "policy_version", "mask", "terminated", "truncated")
+COLUMNS += ("rewards", "group_ids", "correct")
 """That a policy, an estimator or a loss reads."""
 
 
@@ -52,7 +54,9 @@ class Makers:
     def submit_pieces(self, rank: int, function: Callable[..., Any], *args: Any, count: int) -> Any:
         if rank in self.dead:
             error = WorkerDied("sampler died", group=self.name, rank=rank, method=function.__name__)
-            return LocalHandle(self.name, rank, "", None, error), [LocalHandle(self.name, rank, "", None, error)] * count
+            return LocalHandle(self.name, rank, "", None, error), [
+                LocalHandle(self.name, rank, "", None, error)
+            ] * count
         pieces = function(*map(_real, args))
         assert len(pieces) == count
         done = LocalHandle(self.name, rank, "", None, None)
@@ -86,8 +90,34 @@ def taken_apart(batch: Batch, *, dead: tuple[int, ...] = ()) -> Batch:
         for place, row in enumerate(rows.tolist()):
             places[row] = (source, first + place) if lengths[place] else None
     apart = RowsApart.of((TOKENS, LOGPROBS), places)
-    meta = {name: torch.empty_like(getattr(batch, name), device="meta") for name in apart.names}
-    return batch.replace(inputs=replace(inputs, apart=(apart,)), **meta)
+    names, facts = list(apart.names), dict[str, torch.Tensor]()
+    if batch.truncated is not None:
+        names += ["mask", "terminated", "truncated", "policy_version"]
+        facts = {"valid_positions": batch.mask.sum(dim=1), "cut": batch.truncated.any(dim=1)}
+        facts["version"] = batch.policy_version[:, 0]
+    meta = {name: torch.empty_like(getattr(batch, name), device="meta") for name in names}
+    return batch.replace(inputs=replace(inputs, apart=(apart,)), **meta, **facts)
+
+
+def of_one_turn() -> Batch:
+    """Whole rows are valid or, two of them, nothing; some were cut, one has no response."""
+    batch = make_batch(groups=5, group_size=4)
+    inputs = TextInputs.of(batch.inputs)
+    lengths = inputs.response_lengths.clone()
+    lengths[9] = 0
+    every, valid = torch.arange(batch.num_positions), lengths.clone()
+    valid[[2, 13]] = 0
+    ends = every == valid[:, None] - 1
+    return batch.replace(
+        inputs=replace(inputs, response_lengths=lengths),
+        mask=every < valid[:, None],
+        rollout_logprobs=batch.rollout_logprobs * (every < lengths[:, None]),
+        rewards=(torch.arange(20) % 3 > 0).float() * (valid > 0),
+        terminated=ends,
+        truncated=ends & (torch.arange(20) % 4 == 1)[:, None],
+        advantages=None,
+        returns=None,
+    )
 
 
 def same(one: Batch, other: Batch) -> None:
@@ -107,7 +137,7 @@ def same(one: Batch, other: Batch) -> None:
 
 @pytest.mark.parametrize("dead", [(), (1,), (0, 1)])
 def test_rows_are_fetched_also_from_makers_that_died(dead: tuple[int, ...]) -> None:
-    batch = make_batch()
+    batch = of_one_turn()
     apart = taken_apart(batch, dead=dead)
     assert apart.rows_apart
     assert apart.actions.is_meta
@@ -117,11 +147,11 @@ def test_rows_are_fetched_also_from_makers_that_died(dead: tuple[int, ...]) -> N
 
 
 def test_places_follow_their_rows(tmp_path: Path) -> None:
-    batch = make_batch()
-    first, second = taken_apart(batch), taken_apart(batch.replace(group_ids=batch.group_ids + 4))
+    batch = of_one_turn()
+    first, second = taken_apart(batch), taken_apart(batch.replace(group_ids=batch.group_ids + 5))
     rows = [7, 0, 3]
     mixed = concatenate([first.select(rows), second.select([2, 2]), first])
-    whole = batch.replace(group_ids=batch.group_ids + 4)
+    whole = batch.replace(group_ids=batch.group_ids + 5)
     same(mixed.fetched(), concatenate([batch.select(rows), whole.select([2, 2]), batch]))
     assert len(TextInputs.of(mixed.inputs).apart[0].sources) == 4
     save_plain(mixed, tmp_path / "batch.pt")
@@ -176,16 +206,31 @@ class InPlace:
         return value
 
 
+OPTIONS: list[dict[str, Any]] = [
+    {"adv_type": "grpo"},
+    {"adv_type": "grpo", "max_len_mask": True, "difficulty_mask": True},
+    {"adv_type": "grpo", "overlong_penalty": OverlongPenaltyConfig(safe_length=2, max_length=6, coef=0.5)},
+    {"adv_type": "grpo", "normalize_advantages": True, "keep_zero_groups": True, "use_valid_token_scale": True},
+    {"adv_type": "gae", "normalize_advantages": True, "max_len_mask": True},
+    {"adv_type": "reinforce_pp", "kl_coef": 0.1},
+    {"adv_type": "reinforce_pp_baseline", "gamma": 0.9, "keep_zero_groups": True},
+    {"adv_type": "rloo"},
+    {"adv_type": "opo"},
+    {"adv_type": "raw", "whiten_rewards": True},
+]
+
+
 @pytest.mark.parametrize("size", [1, 2, 8])
-@pytest.mark.parametrize("adv_type", ["grpo", "gae", "reinforce_pp"])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("make", [make_batch, of_one_turn])
 def test_ranks_learn_from_rows_apart_as_from_rows_on_the_driver(
-    size: int, adv_type: str, monkeypatch: pytest.MonkeyPatch
+    size: int, options: dict[str, Any], make: Callable[[], Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bit for bit: log-probabilities and values that ranks keep, advantages, weights and metrics."""
     monkeypatch.setattr("rlinf.learners.torch.sum_gradients", lambda parameters, ranks: None)
-    critic = adv_type == "gae"
-    algorithm = AlgorithmConfig(adv_type=adv_type, normalize_advantages=critic)
-    whole = make_batch().replace(advantages=None, returns=None)
+    algorithm = AlgorithmConfig(**options)
+    critic = algorithm.adv_type == "gae"
+    whole = make().replace(advantages=None, returns=None)
     learned = []
     for batch in (whole, taken_apart(whole, dead=(1,))):
         ranks: Any = Ranks(size, minibatches=2, critic=critic)
