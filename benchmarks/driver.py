@@ -92,10 +92,10 @@ class Finished:
         self.stream = lambda requests: iter(completions)
 
 
-def messages(completions: list[Completion]) -> list[list[tuple[Packed, Kept]]]:
+def messages(completions: list[Completion], samplers: int) -> list[list[tuple[Packed, Kept]]]:
     """The messages of each sampler as they travel, and what each is about."""
     found = []
-    for place in torch.arange(len(completions)).tensor_split(SAMPLERS):
+    for place in torch.arange(len(completions)).tensor_split(samplers):
         own = [completions[number] for number in place.tolist()]
         if own:
             asked = SampleRequest(0, (0,), len(own), SamplingParams(1), ())
@@ -156,7 +156,7 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
     scale = count / taken
     renderer = PromptRenderer(NoTokenizer())
     renderer.decodes_responses = False
-    sent = messages(made_up_completions(taken, positions))
+    sent = messages(made_up_completions(taken, positions), max(1, round(SAMPLERS / scale)))
     seconds: dict[str, float] = {}
     seconds["receive"], completions = timed(lambda: received(sent))
     seconds["rows"], rows = timed(lambda: graded_rows(completions, renderer))
@@ -199,6 +199,7 @@ def with_column(batch: Batch, adv_type: str) -> Batch:
     if adv_type == "grpo_process":
         return replace(batch, step_rewards=torch.where(ends, batch.rewards[:, None], torch.nan))
     if adv_type == "gigpo":
+        batch = batch.with_flags()  # conversations of several turns have them
         assert batch.terminated is not None
         rewards = torch.where(batch.terminated, batch.rewards[:, None], 0.0)
         return replace(batch, anchor_ids=torch.where(ends, batch.group_ids[:, None], -1), rewards=rewards)
