@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +99,39 @@ def taken_apart(batch: Batch, *, dead: tuple[int, ...] = ()) -> Batch:
         facts["version"] = batch.policy_version[:, 0]
     meta = {name: torch.empty_like(getattr(batch, name), device="meta") for name in names}
     return batch.replace(inputs=replace(inputs, apart=(apart,)), **meta, **facts)
+
+
+class Maker:
+    """Makes rows of 30,000 tokens, more than Ray sends to the caller, and counts those that it is given."""
+
+    def __init__(self, info: Any) -> None: ...
+
+    def make(self, portions: int) -> Iterator[tuple[int, Runs]]:
+        for number in range(portions):
+            rows = [np.full(30_000, 10 * number + row, np.int32) for row in range(3)]
+            yield len(rows), Runs.of_rows({TOKENS: rows})
+
+    def firsts(self, *pieces: Runs) -> list[list[int]]:
+        return [[int(piece.columns[TOKENS][span][0]) for span in piece.spans()] for piece in pieces]
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_rows_of_an_actor_that_was_killed_are_still_given_to_others() -> None:
+    wanted = [np.array([0, 4]), np.array([5]), np.array([3, 1, 2])]
+    with connect(ClusterConfig()) as cluster, cluster.spawn("maker", Maker, n=2) as group:
+        source = KeptRuns(group, 0)
+        for count, runs in group.stream_apart(0, "make", 2):
+            source.add(runs, count)
+        assert group.call_one(1, "firsts", *source.pieces(wanted)()) == [[0, 11], [12], [10, 1, 2]]
+        with pytest.raises(WorkerDied):
+            group.call_one(0, "die")
+        assert group.call_one(1, "firsts", *source.pieces(wanted)()) == [[0, 11], [12], [10, 1, 2]]
+        assert source.fetch(np.array([4])).columns[TOKENS][0] == 11
+        group.restart(0)
+        assert group.call_one(1, "firsts", *source.pieces(wanted)()) == [[0, 11], [12], [10, 1, 2]]
 
 
 def of_one_turn() -> Batch:
