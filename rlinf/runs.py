@@ -67,14 +67,12 @@ class Runs:
 class RunSource(Protocol):
     """Runs of some rows, where the worker that made them has put them."""
 
-    def whole(self) -> Any:
-        """All rows: a worker that is given this in a call is given the :class:`Runs`."""
-
     def part(self, row: int) -> tuple[Any, int]:
-        """The part of the rows that a row is in, for a call as :meth:`whole` gives all, and its place in there."""
+        """The part that a row is in, and its place in there: a worker that is given the part in a call is given its
+        :class:`Runs`."""
 
     def pieces(self, rows: Sequence[np.ndarray]) -> Callable[[], list[Any]]:
-        """The same of these rows int64 [n] each, cut out where the runs lie. Calling what is returned waits."""
+        """Likewise these rows int64 [n] each, cut out where the runs lie. Calling what is returned waits."""
 
     def fetch(self, rows: np.ndarray) -> Runs:
         """These rows int64 [n], here."""

@@ -123,8 +123,9 @@ class OnPolicy(Preparation):
         """With the log-probabilities of the proximal policy and the critic's values, where somebody reads them."""
         # The versions of the weights since a position was sampled: more than 0 one batch ahead, or where responses
         # were continued from an earlier iteration.
-        ages, valid = (step - batch.policy_version, batch.mask)
-        if batch.version is not None:
+        if batch.version is None:
+            ages, valid = step - batch.policy_version, batch.mask
+        else:
             ages, valid = step - batch.version, batch.valid_counts
         stale = bool(((ages > 0) & (valid > 0)).any())
         if stale:

@@ -77,9 +77,6 @@ class KeptRuns:
         number = bisect.bisect_right(self._starts, row) - 1
         return self._parts[number], row - self._starts[number]
 
-    def whole(self) -> Assembled:
-        return Assembled(Runs.join, tuple(self._parts))
-
     def pieces(self, rows: Sequence[np.ndarray]) -> Callable[[], list[Any]]:
         return pieces_of(self._group, self._rank, _cut_runs, rows, self._parts)
 
