@@ -237,7 +237,7 @@ def _prepared(
     if batch.teacher_logprobs is not None:
         metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, batch.keeping(kept).mask)
     if look is not None:
-        if not of_rows(now, processed):
+        if not of_rows(now, processed, batch.mask):
             whole, batch = whole.with_flags(), batch.with_flags()
         left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
         found = by_row.left_to_ranks(left, now, _columns(learned, processed, acted=batch.mask), look)

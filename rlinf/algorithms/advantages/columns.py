@@ -69,17 +69,23 @@ def spread(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
     return values.gather(1, turn.clamp(min=0))
 
 
-def of_rows(algorithm: AlgorithmConfig, rewards: Tensor) -> bool:
-    """Whether advantages are made of the ``rewards`` of rows, and of their tokens nothing is read but their number."""
-    entry = catalog.estimator(algorithm.adv_type)
-    before = algorithm.whiten_rewards or (algorithm.kl_coef and entry.penalises_tokens(algorithm))
-    return entry.of_outcomes and rewards.ndim == 1 and not before
+def of_rows(algorithm: AlgorithmConfig, rewards: Tensor, mask: Tensor) -> bool:
+    """Whether :func:`condensed` reads of rows with these ``rewards`` nothing but the shape of their ``mask``, and how
+    many tokens each has."""
+    outcomes = catalog.estimator(algorithm.adv_type).of_outcomes
+    return outcomes and rewards.ndim == 1 and not _tokens_are_read_before(algorithm, mask)
+
+
+def _tokens_are_read_before(algorithm: AlgorithmConfig, mask: Tensor) -> bool:
+    """Whether what comes before the estimator looks at single tokens, or rows have one token at most."""
+    penalised = algorithm.kl_coef and catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm)
+    return mask.shape[1] == 1 or algorithm.whiten_rewards or bool(penalised)
 
 
 def condensed(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Condensed | None:
     """``x`` by rows or turns; None where its estimator, or what comes before it, reads more."""
     entry = catalog.estimator(algorithm.adv_type)
-    if x.mask.shape[1] == 1 or algorithm.whiten_rewards or (algorithm.kl_coef and entry.penalises_tokens(algorithm)):
+    if _tokens_are_read_before(algorithm, x.mask):
         return None
     if entry.of_outcomes:
         return None if algorithm.reward_clip and x.rewards.ndim == 2 else _by_row(x)

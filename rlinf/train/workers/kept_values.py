@@ -81,12 +81,8 @@ class KeptRuns:
         return pieces_of(self._group, self._rank, _cut_runs, rows, self._parts)
 
     def fetch(self, rows: np.ndarray) -> Runs:
-        made, (piece,) = self._group.submit_pieces(self._rank, _cut_runs, [rows], *self._parts, count=1)
-        try:
-            made.result()
-        except WORKER_LOST:
-            return Runs.join(*(part.result() for part in self._parts)).select(rows)
-        found: Runs = piece.result()
+        (piece,) = self.pieces([rows])()
+        found: Runs = piece.of(_here) if isinstance(piece, Assembled) else _here(piece)
         return found
 
 
@@ -108,6 +104,11 @@ def _cut_leaves(rows: Sequence[Tensor], leaves: Mapping[str, Tensor]) -> list[di
 def _cut_runs(rows: Sequence[np.ndarray], *parts: Runs) -> list[Runs]:
     runs = Runs.join(*parts)
     return [runs.select(own) for own in rows]
+
+
+def _here(value: Any) -> Any:
+    """A value that a worker has made, fetched; anything else as it is."""
+    return value.result() if isinstance(value, Handle) else value
 
 
 def _cut_once(cut: Cut, rows: Any, *values: Any) -> Any:

@@ -170,6 +170,16 @@ def same(one: Batch, other: Batch) -> None:
         assert one.inputs.named()[name].equal(tensor)
 
 
+def of_one_token() -> Batch:
+    """The same where nobody says more than one."""
+    batch = of_one_turn()
+    inputs = TextInputs.of(batch.inputs)
+    inputs = replace(inputs, response_lengths=inputs.response_lengths.clamp(max=1))
+    cut = {name: getattr(batch, name)[:, :1] for name in ("actions", "rollout_logprobs", "policy_version", "mask")}
+    ends = cut["mask"]
+    return batch.replace(inputs=inputs, terminated=ends, truncated=ends & batch.truncated.any(dim=1)[:, None], **cut)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("dead", [(), (1,), (0, 1)])
 def test_rows_are_fetched_also_from_makers_that_died(dead: tuple[int, ...]) -> None:
     batch = of_one_turn()
@@ -255,9 +265,12 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 8])
+CASES = [(make, size) for make in (make_batch, of_one_turn) for size in (1, 2, 8)]
+CASES += [(of_one_token, size) for size in (1, 2)]  # of more ranks some have no gradient, which nobody adds here
+
+
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("make", [make_batch, of_one_turn])
+@pytest.mark.parametrize(("make", "size"), CASES)
 def test_ranks_learn_from_rows_apart_as_from_rows_on_the_driver(
     size: int, options: dict[str, Any], make: Callable[[], Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
