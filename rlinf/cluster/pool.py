@@ -12,6 +12,7 @@ from rlinf.errors import UserError
 from rlinf.types import Metrics
 
 if TYPE_CHECKING:
+    from rlinf.cluster.weights.proof import WeightProof
     from rlinf.cluster.weights.transport import WeightTransport
 
 _log = logging.getLogger(__name__)
@@ -131,6 +132,7 @@ class PolicyPool(ResilientPool):
     version = 0
     """Of the weights that were sent last."""
     _transport: WeightTransport | None = None
+    _proof: WeightProof | None = None
 
     @property
     def transport(self) -> WeightTransport:
@@ -139,15 +141,26 @@ class PolicyPool(ResilientPool):
             raise RuntimeError(f"{self.group.name} is not connected to a learner")
         return self._transport
 
-    def connect(self, transport: WeightTransport) -> None:
-        """Weights come by ``transport`` from now on."""
-        self._transport = transport
+    def connect(self, transport: WeightTransport, proof: WeightProof | None = None) -> None:
+        """Weights come by ``transport`` from now on, and by ``proof`` all workers show that they have them."""
+        self._transport, self._proof = transport, proof
+
+    @property
+    def unproved(self) -> str | None:
+        """Why it cannot be shown that the workers hold the weights that they were sent; None: it is shown."""
+        return None if self._proof is None else self._proof.unread
 
     def send_weights(self, version: int) -> Metrics:
-        """Sends the learner's weights to all workers; whatever they do next follows them."""
+        """Sends the learner's weights to all workers; whatever they do next follows them.
+
+        :raises WeightsNotHeld: one of them does not have them.
+        """
         self.version = version
-        return self.transport.send(version, self.restart)
+        figures = self.transport.send(version, self.restart)
+        return figures if self._proof is None else {**figures, **self._proof.check(version, self)}
 
     def recover(self, rank: int) -> Any:
         if self._transport is not None:
             self._transport.send_again(rank)
+        if self._proof is not None:
+            self._proof.check_one(rank, self.group)

@@ -39,6 +39,7 @@ EXAMPLES: Mapping[str, object] = {
     "env.max_episode_steps": 500,
     "data.chat_template_kwargs": {"enable_thinking": False},
     "rollout.staleness": 2,
+    "rollout.gap_limit": 0.05,
     "rollout.replay_arrivals": "runs/asynchronous",
     "rollout.keep_cache": True,
     "rollout.stop": ["</answer>"],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import torch
 from transformers import PreTrainedModel
 
+from rlinf.models.checkpoint_names import by_expert
+from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
@@ -149,6 +151,10 @@ class HFSampler:
         metrics = self._weights.take(self._model, update)
         self._version = update.version
         return metrics
+
+    def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+        """What the model holds of the weights that are ``asked`` for."""
+        return held_digests(by_expert(self._model.state_dict(keep_vars=True).items()), asked)
 
     def sleep(self) -> None:
         """Moves the weights to host memory (nothing to do on a CPU), and frees the cache. :meth:`load` works asleep."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, answer_to
+from rlinf.models.checkpoint_names import by_expert
+from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 from rlinf.types import Metrics, WeightUpdate
 
@@ -27,6 +30,10 @@ class PolicyServer:
     def load(self, update: WeightUpdate) -> Metrics:
         """Takes weights and statistics; every later answer follows them."""
         return self._weights.take(self._policy, update)
+
+    def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+        """What the policy holds of the weights and statistics that are ``asked`` for."""
+        return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
 
     def answer(self, ask: PolicyRequest) -> tuple[Any, float]:
         """The answer, and the seconds that it took."""

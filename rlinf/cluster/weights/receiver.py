@@ -11,6 +11,7 @@ import torch
 
 from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
 from rlinf.cluster.weights.segment import SegmentAddress, SegmentReader, address_key
+from rlinf.models.weight_digest import Asked, Digests
 from rlinf.types import Metrics, WeightUpdate
 
 
@@ -26,6 +27,10 @@ class WeightReceiver(ABC):
     @abstractmethod
     def load(self, update: WeightUpdate) -> Metrics:
         """Takes weights in place, and copies what it keeps of them; ``weight_update_s`` and ``weight_update_bytes``."""
+
+    def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
+        """The digests of the weights that the next answer is computed with, or why they cannot be read."""
+        return f"{type(self).__name__} has no method held_digests"
 
     def takes_adapters(self) -> bool:
         """Whether :meth:`load` puts adapters and the layers that they belong to together itself."""

@@ -12,6 +12,7 @@ import torch
 
 from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
 from rlinf.cluster.weights.segment import SegmentWriter, address_key
+from rlinf.models.weight_digest import SentWeights, TensorDigest
 from rlinf.types import WeightForm, WeightUpdate
 
 
@@ -30,6 +31,7 @@ class WeightSender(ABC):
         self._rank = rank
         self._segments: dict[int, SegmentWriter] = {}
         self._changing_segments: dict[int, SegmentWriter] = {}
+        self._sent_weights: SentWeights | None = None
 
     def has_adapters(self) -> bool:
         """Whether the weights have low-rank adapters, which can be given apart from their layers."""
@@ -45,6 +47,20 @@ class WeightSender(ABC):
 
         With adapters "apart", the last parts are those of the form "changing".
         """
+
+    def keep_digests(self) -> None:
+        """From now on reads what it sends, for :meth:`sent_digests`."""
+        self._sent_weights = SentWeights()
+
+    def sent_digests(self) -> dict[str, TensorDigest]:
+        """The digests of what this rank has sent, as receivers have to hold it; nothing where it gives no weights."""
+        return {} if self._sent_weights is None else self._sent_weights.digests()
+
+    def _leaving(self, update: WeightUpdate) -> WeightUpdate:
+        """An update that is about to be sent."""
+        if self._sent_weights is not None:
+            self._sent_weights.add(update)
+        return update
 
     def host_addresses(self, *, timeout_s: float) -> int | None:
         """Opens the place where readers of shared memory learn what lies where, on rank 0; its port."""
@@ -76,7 +92,7 @@ class WeightSender(ABC):
                 continue
             if self._addresses is None:
                 self._addresses = Broadcast.meet("127.0.0.1", port, timeout_s=timeout_s)
-            address = segments.setdefault(part, SegmentWriter()).write(update)
+            address = segments.setdefault(part, SegmentWriter()).write(self._leaving(update))
             self._addresses.delete_key(address_key(replaced, part))
             self._addresses.set(address_key(sending, part), address.message())
 
@@ -110,6 +126,7 @@ class WeightSender(ABC):
                 update = self._taken(version, part, keep, form)
                 if source != self._rank:
                     continue
+                self._leaving(update)
                 problem = problem or (under_way.result() if under_way is not None else None)
                 under_way = thread.submit(self._send, update)
             return problem or (under_way.result() if under_way is not None else None)
@@ -132,7 +149,7 @@ class WeightSender(ABC):
         self, *, version: int, parts: Sequence[int], form: WeightForm = "merged"
     ) -> tuple[None, WeightUpdate]:
         """:meth:`own_weights` as the second half of a pair, which receivers fetch past the driver."""
-        return None, self.own_weights(version=version, parts=parts, form=form)
+        return None, self._leaving(self.own_weights(version=version, parts=parts, form=form))
 
     def sent_weights(
         self, *, version: int, parts: Sequence[int], form: WeightForm = "merged"

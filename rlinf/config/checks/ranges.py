@@ -42,6 +42,7 @@ AT_LEAST: Mapping[str, float] = {
     "rollout.temperature": 0,
     "rollout.top_k": 0,
     "rollout.staleness": 0,
+    "rollout.gap_steps": 1,
     "rollout.num_steps": 1,
     "rollout.generation_batch_size": 1,
     "rollout.pipeline_stages": 1,

@@ -18,6 +18,8 @@ from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.run import Words
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
+from rlinf.models.checkpoint_names import by_expert
+from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.envs.offscreen import offscreen
@@ -115,6 +117,10 @@ class EnvWorker:
         """Takes weights and statistics; every later decision follows them."""
         self._version = update.version
         return self._weights.take(self._policy, update)
+
+    def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+        """What the policy holds of the weights and statistics that are ``asked`` for."""
+        return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
 
     def begin(
         self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.algorithms.prepare import OnPolicy, Preparation
 from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.cluster.weights.proof import WeightProof
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.facts import prior_transitions, prompted
@@ -75,7 +76,10 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         rendezvous=config.learner.num_workers > 1,
     )
     on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
-    envs.acting.connect(choose(facts.weight_transport, learners, envs.acting.group, cuda=on_gpus, keep=facts.overlaps))
+    envs.acting.connect(
+        choose(facts.weight_transport, learners, envs.acting.group, cuda=on_gpus, keep=facts.overlaps),
+        WeightProof(learners, envs.acting.group.name) if config.rollout.verify_weights else None,
+    )
     plan = _row_plan(config, learners.call_one(0, "decision_rule"))
     learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
     dataset = config.sft.dataset or config.algorithm.prior_data
@@ -88,6 +92,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         learner=learner,
         preparation=Preparation() if facts.off_policy else OnPolicy(algorithm, facts, learner, staleness=staleness),
         send_weights=envs.acting.send_weights,
+        unproved=lambda: envs.acting.unproved,
         evaluate=evaluator.evaluate if config.evaluation.size else None,
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         overlaps=facts.overlaps,

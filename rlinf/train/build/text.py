@@ -10,6 +10,7 @@ from typing import Any
 
 from rlinf.algorithms.prepare import OnPolicy
 from rlinf.cluster import Cluster, Resources, Starting
+from rlinf.cluster.weights.proof import WeightProof
 from rlinf.cluster.weights.transport import StoredWeights, choose
 from rlinf.config import Config
 from rlinf.config.facts import is_agent
@@ -59,7 +60,10 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     learner, samplers = learner_pool(config, cluster, coming.ready()), following.ready()
     sampler = SamplerPool(samplers, cluster)
     on_gpus, keep = devices.all_on_gpus, facts.overlaps
-    sampler.connect(choose(facts.weight_transport, learner.group, samplers, cuda=on_gpus, keep=keep))
+    sampler.connect(
+        choose(facts.weight_transport, learner.group, samplers, cuda=on_gpus, keep=keep),
+        WeightProof(learner.group, samplers.name) if config.rollout.verify_weights else None,
+    )
     if facts.continues_responses:
         rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
     else:
@@ -90,6 +94,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
             config.algorithm, facts, learner, teacher, look=learner.look, staleness=config.rollout.staleness
         ),
         send_weights=sampler.send_weights,
+        unproved=lambda: sampler.unproved,
         evaluate=evaluate,
         warm_start_batch=make_batch,
         warm_start_preparation=prepare,

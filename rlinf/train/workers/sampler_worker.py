@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from rlinf.cluster.weights.receiver import WeightReceiver
 from rlinf.freed_memory import FreedMemory
 from rlinf.interfaces import Sampler, SamplerSession
+from rlinf.models.weight_digest import Asked, Digests
 from rlinf.runs import LOGPROBS, TOKENS, Runs
 from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
@@ -125,6 +126,13 @@ class SamplerWorker(WeightReceiver):
 
     def load(self, update: WeightUpdate) -> Metrics:
         return self._sampler.load(update)
+
+    def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
+        read = getattr(self._sampler, "held_digests", None)
+        if read is None:
+            return f"{type(self._sampler).__name__} has no method held_digests"
+        held: Digests | str = read(asked)
+        return held
 
     def takes_adapters(self) -> bool:
         return bool(getattr(self._sampler, "takes_adapters", False))

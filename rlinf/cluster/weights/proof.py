@@ -1,0 +1,81 @@
+"""The proof, at every update, that whatever acts with the policy holds the weights that its learner sent."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from rlinf.cluster.api import WorkerGroup
+from rlinf.cluster.weights.sender import WeightSender
+from rlinf.errors import RunFailed
+from rlinf.models.weight_digest import Asked, Digests, asked_of, differences, listed
+from rlinf.types import Metrics
+
+
+class WeightsNotHeld(RunFailed):
+    """A sampler, policy server or env worker answers with other weights than it was sent."""
+
+
+class Receivers(Protocol):
+    """The part of a pool of workers that is asked what it holds."""
+
+    def call(self, method: str, /, *args: Any) -> list[Any]: ...
+
+
+class WeightProof:
+    """Compares what the learner sent with what every receiver reads back from the model that computes."""
+
+    def __init__(self, learner: WorkerGroup, name: str) -> None:
+        """``name``: of the receivers' group. The learner reads what it sends from now on."""
+        self._learner, self._name = learner, name
+        learner.call(WeightSender.keep_digests)
+        self._sent: Digests = {}
+        self._asked: dict[str, Asked] = {}
+        self._version = 0
+        self.unread: str | None = None
+        """Why receivers cannot read their weights back; None: they can."""
+
+    def check(self, version: int, receivers: Receivers) -> Metrics:
+        """Asks all receivers, after the weights of ``version`` were sent; what share of them has proved it.
+
+        :raises WeightsNotHeld: one of them holds other weights; the message names it and the weights.
+        """
+        began = time.perf_counter()
+        self._version = version
+        self._sent = {
+            name: digest
+            for digests in self._learner.call(WeightSender.sent_digests)
+            for name, digest in digests.items()
+        }
+        self._asked = asked_of(self._sent)
+        answers = receivers.call("held_digests", self._asked)
+        problems = [text for rank, held in enumerate(answers) if (text := self._problem(rank, held))]
+        if problems:
+            raise self._error(problems)
+        proved = sum(not isinstance(held, str) for held in answers) / len(answers)
+        return {"weight_proved": proved, "weight_proof_s": time.perf_counter() - began}
+
+    def check_one(self, rank: int, group: WorkerGroup) -> None:
+        """Asks a receiver that was restarted, and sent the last weights again.
+
+        :raises WeightsNotHeld: it holds other weights.
+        """
+        if self._asked and (problem := self._problem(rank, group.call_one(rank, "held_digests", self._asked))):
+            raise self._error([problem])
+
+    def _problem(self, rank: int, held: Digests | str) -> str | None:
+        if isinstance(held, str):
+            self.unread = held
+            return None
+        found = differences(self._sent, held)
+        return f"{self._name} {rank}: {len(found)} of {len(self._sent)} weights differ: {listed(found)}" if found else None
+
+    def _error(self, problems: list[str]) -> WeightsNotHeld:
+        return WeightsNotHeld(
+            f"weights {self._version} were sent, and not all that act with them hold them:\n  "
+            + "\n  ".join(problems)
+            + "\nResponses would be those of another policy than the one that is trained, so the run ends here. "
+            "With a sampler of your own, see that its load() copies every tensor into the model that computes. "
+            "Otherwise try another rollout.weight_transport; rollout.verify_weights: false turns this check off."
+        )
+

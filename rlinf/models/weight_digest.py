@@ -1,0 +1,205 @@
+"""Digests of weights: by them a run proves that a sampler computes with the weights that its learner sent.
+
+The sender keeps a digest of every tensor as it leaves (:class:`SentWeights`); a receiver reads the same numbers back
+from the model that computes (:func:`held_digests`), and :func:`difference` compares the two. Reading one sum over a
+tensor's bits costs less than a tenth of copying it, and the sampled numbers next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rlinf.models.weight_update import BASE_MARK, DOWN_MARK, SCALE_MARK, UP_MARK
+from rlinf.types import WeightUpdate
+
+_SAMPLES = 32
+"""Numbers of a tensor that are compared, beside its first and its last."""
+_STEP = 7919
+"""How far the sampled places move from one version to the next: over time they cover a tensor."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to read of a tensor."""
+
+    salt: int
+    """Which of its places: a version."""
+    whole: bool
+    """Whether the sum over all bits is wanted too."""
+
+
+@dataclass(frozen=True)
+class TensorDigest:
+    """What a tensor is recognised by."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    salt: int
+    numbers: np.ndarray
+    """float64, at :func:`places`."""
+    bits: int | None = None
+    """The sum over all bits (:func:`sum_of_bits`); None: not computed."""
+    slack: np.ndarray | None = None
+    """float64: how large the terms are that each number was added up from; None: the numbers were copied."""
+
+
+Digests = Mapping[str, TensorDigest]
+
+
+def places(size: int, salt: int) -> Tensor:
+    """The flat places of ``size`` numbers that are sampled: the first, the last, and others in equal distances.
+
+    >>> places(3, salt=5).tolist()
+    [0, 0, 1, 2, 2]
+    """
+    count = min(size, _SAMPLES)
+    if not count:
+        return torch.zeros(0, dtype=torch.int64)
+    inner = torch.arange(count) * size // count + salt * _STEP % max(1, size // count)
+    return torch.cat([torch.tensor([0]), inner, torch.tensor([size - 1])])
+
+
+def numbers_at(tensor: Tensor, salt: int) -> Tensor:
+    """[n] float64 on the tensor's device: its numbers at :func:`places`."""
+    found = places(tensor.numel(), salt).to(tensor.device)
+    if tensor.is_contiguous():
+        return tensor.detach().reshape(-1)[found].double()
+    return tensor.detach()[torch.unravel_index(found, tensor.shape)].double()
+
+
+def sum_of_bits(tensor: Tensor) -> Tensor | None:
+    """The bits of ``tensor`` as whole numbers of 64 bits, added up (int64 []); None where its memory has gaps.
+
+    >>> int(sum_of_bits(torch.zeros(4))), int(sum_of_bits(torch.ones(2, dtype=torch.uint8)))
+    (0, 257)
+    """
+    if not tensor.is_contiguous():
+        return None
+    flat = tensor.detach().reshape(-1).view(torch.uint8)
+    if flat.storage_offset() % 8:
+        flat = flat.clone()  # words of 64 bits can only be read from where one may begin
+    whole = flat.numel() // 8 * 8
+    total = flat[:whole].view(torch.int64).sum()
+    rest = flat[whole:].long()
+    return total + (rest << (8 * torch.arange(len(rest), device=rest.device))).sum()
+
+
+def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+    """The digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's names."""
+    chosen = [(name, tensor, asked[name]) for name, tensor in named if name in asked]
+    numbers = [numbers_at(tensor, one.salt) for _, tensor, one in chosen]
+    sums = [sum_of_bits(tensor) if one.whole else None for _, tensor, one in chosen]
+    # One copy for all: from a GPU each of its own would wait for the device.
+    flat = torch.cat(numbers).cpu() if numbers else torch.zeros(0)
+    whole = [total for total in sums if total is not None]
+    bits = iter(torch.stack(whole).tolist() if whole else ())
+    parts = flat.split([len(part) for part in numbers]) if numbers else ()
+    return {
+        name: TensorDigest(
+            tuple(tensor.shape),
+            str(tensor.dtype).removeprefix("torch."),
+            one.salt,
+            part.numpy(),
+            None if total is None else next(bits),
+        )
+        for (name, tensor, one), part, total in zip(chosen, parts, sums, strict=True)
+    }
+
+
+class SentWeights:
+    """The digests of all that one source has sent, as a model has to hold it: adapters added to their layers."""
+
+    def __init__(self) -> None:
+        self._digests: dict[str, TensorDigest] = {}
+        self._bases: dict[str, TensorDigest] = {}
+        """Of the weights that have an adapter, without it."""
+        self._version = 0
+
+    def add(self, update: WeightUpdate) -> None:
+        """Reads the tensors of an update, or of a part of one, before it leaves."""
+        self._version = update.version
+        plain: dict[str, Tensor] = {}
+        for name, tensor in update.tensors.items():
+            if name.endswith(BASE_MARK):
+                weight = name.removesuffix(BASE_MARK)
+                self._bases |= held_digests([(weight, tensor)], {weight: Asked(update.version, whole=False)})
+            elif name.endswith(DOWN_MARK):
+                weight = name.removesuffix(DOWN_MARK)
+                up, scale = update.tensors[weight + UP_MARK], update.tensors[weight + SCALE_MARK]
+                self._digests[weight] = _adapted(self._bases[weight], tensor, up, float(scale))
+            elif not name.endswith((UP_MARK, SCALE_MARK)):
+                plain[name] = tensor
+        self._digests |= held_digests(plain.items(), {name: Asked(update.version, whole=True) for name in plain})
+
+    def digests(self) -> dict[str, TensorDigest]:
+        """By name. Sums of tensors that stayed where they were sent earlier are left out: reading them again costs."""
+        return {
+            name: digest if digest.salt == self._version or digest.bits is None else _sampled(digest)
+            for name, digest in self._digests.items()
+        }
+
+
+def asked_of(sent: Digests) -> dict[str, Asked]:
+    """What a receiver has to read, to be compared with what was sent."""
+    return {name: Asked(digest.salt, digest.bits is not None) for name, digest in sent.items()}
+
+
+def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str | None:
+    """How the tensor that a model holds differs from the one that was sent, in words; None where it is the same.
+
+    A model of fewer bits holds rounded numbers, and is compared with the rounded ones.
+    """
+    if held is None:
+        return f"{name}: the model has no such weight"
+    if held.shape != sent.shape:
+        return f"{name}: {held.shape} instead of {sent.shape}"
+    if sent.bits is not None and held.bits is not None and sent.dtype == held.dtype:
+        if sent.bits == held.bits:
+            return None
+    kept = getattr(torch, held.dtype)
+    expected = torch.from_numpy(sent.numbers).to(getattr(torch, sent.dtype)).to(kept).double().numpy()
+    same = np.equal(expected, held.numbers) | (np.isnan(expected) & np.isnan(held.numbers))
+    if sent.slack is not None:
+        same |= np.abs(expected - held.numbers) <= _rounding(sent.dtype, held.dtype) * sent.slack
+    if same.all():
+        whole = sent.bits is not None and held.bits is not None and sent.dtype == held.dtype
+        return f"{name}: its bits do not add up to the same sum" if whole else None
+    place = int(np.flatnonzero(~same)[0])
+    return f"{name}: {held.numbers[place]:.6g} instead of {expected[place]:.6g}"
+
+
+def differences(sent: Digests, held: Digests) -> list[str]:
+    """The :func:`difference` of each tensor that has one, in the order of their names."""
+    return [found for name in sorted(sent) if (found := difference(name, sent[name], held.get(name))) is not None]
+
+
+def listed(found: Sequence[str], limit: int = 3) -> str:
+    """The first few of ``found``, and how many more there are."""
+    more = f"; and {len(found) - limit} more" if len(found) > limit else ""
+    return "; ".join(found[:limit]) + more
+
+
+def _sampled(digest: TensorDigest) -> TensorDigest:
+    return TensorDigest(digest.shape, digest.dtype, digest.salt, digest.numbers, slack=digest.slack)
+
+
+def _adapted(base: TensorDigest, down: Tensor, up: Tensor, scale: float) -> TensorDigest:
+    """The digest of a weight [out, in] with its adapter [rank, in], [out, rank], with the roundings of the merge."""
+    rows, columns = np.unravel_index(places(int(np.prod(base.shape)), base.salt).numpy(), base.shape)
+    factors = up.detach()[rows].double() * down.detach()[:, columns].T.double()
+    kept = up.dtype
+    product = (factors.sum(dim=1) * scale).to(kept)
+    numbers = torch.from_numpy(base.numbers).to(kept) + product
+    slack = np.abs(base.numbers) + factors.abs().sum(dim=1).numpy() * abs(scale)
+    return TensorDigest(base.shape, base.dtype, base.salt, numbers.double().numpy(), slack=slack)
+
+
+def _rounding(sent: str, held: str) -> float:
+    """How far two ways of adding the same terms up may be from each other, as a share of the terms' size."""
+    exact = max(torch.finfo(getattr(torch, dtype)).eps for dtype in (sent, held))
+    return exact if exact > 1e-5 else 8 * exact
