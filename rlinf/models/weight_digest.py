@@ -31,6 +31,8 @@ class Asked:
     """Which of its places: a version."""
     whole: bool
     """Whether the sum over all bits is wanted too."""
+    shape: tuple[int, ...] = ()
+    """Of the tensor, for engines that keep several in one."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,12 @@ class TensorDigest:
     """The sum over all bits (:func:`sum_of_bits`); None: not computed."""
     slack: np.ndarray | None = None
     """float64: how large the terms are that each number was added up from; None: the numbers were copied."""
+    every: int = 1
+    """``numbers`` has one of this many places alone, where reading one is expensive."""
 
 
-Digests = Mapping[str, TensorDigest]
+Digests = Mapping[str, TensorDigest | None]
+"""By name; None stands for a weight that its engine keeps in a form that cannot be read."""
 
 
 def places(size: int, salt: int) -> Tensor:
@@ -144,9 +149,12 @@ class SentWeights:
         }
 
 
-def asked_of(sent: Digests) -> dict[str, Asked]:
+def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, Asked]:
     """What a receiver has to read, to be compared with what was sent."""
-    return {name: Asked(digest.salt, digest.bits is not None) for name, digest in sent.items()}
+    return {
+        name: Asked(digest.salt, digest.bits is not None, digest.shape)
+        for name, digest in sent.items()
+    }
 
 
 def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str | None:
@@ -158,24 +166,24 @@ def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str 
         return f"{name}: the model has no such weight"
     if held.shape != sent.shape:
         return f"{name}: {held.shape} instead of {sent.shape}"
-    if sent.bits is not None and held.bits is not None and sent.dtype == held.dtype:
-        if sent.bits == held.bits:
-            return None
+    whole = sent.bits is not None and held.bits is not None and sent.dtype == held.dtype
+    if whole and sent.bits == held.bits:
+        return None
     kept = getattr(torch, held.dtype)
-    expected = torch.from_numpy(sent.numbers).to(getattr(torch, sent.dtype)).to(kept).double().numpy()
+    expected = torch.from_numpy(sent.numbers[:: held.every]).to(getattr(torch, sent.dtype)).to(kept).double().numpy()
     same = np.equal(expected, held.numbers) | (np.isnan(expected) & np.isnan(held.numbers))
     if sent.slack is not None:
-        same |= np.abs(expected - held.numbers) <= _rounding(sent.dtype, held.dtype) * sent.slack
+        same |= np.abs(expected - held.numbers) <= _rounding(sent.dtype, held.dtype) * sent.slack[:: held.every]
     if same.all():
-        whole = sent.bits is not None and held.bits is not None and sent.dtype == held.dtype
         return f"{name}: its bits do not add up to the same sum" if whole else None
     place = int(np.flatnonzero(~same)[0])
     return f"{name}: {held.numbers[place]:.6g} instead of {expected[place]:.6g}"
 
 
-def differences(sent: Digests, held: Digests) -> list[str]:
-    """The :func:`difference` of each tensor that has one, in the order of their names."""
-    return [found for name in sorted(sent) if (found := difference(name, sent[name], held.get(name))) is not None]
+def differences(sent: Mapping[str, TensorDigest], held: Digests) -> list[str]:
+    """The :func:`difference` of each tensor that has one, in the order of their names. What cannot be read has none."""
+    readable = [name for name in sorted(sent) if held.get(name, ...) is not None]
+    return [found for name in readable if (found := difference(name, sent[name], held.get(name))) is not None]
 
 
 def listed(found: Sequence[str], limit: int = 3) -> str:

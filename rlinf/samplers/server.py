@@ -21,8 +21,10 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.config.schema.rollout import ServerConfig
+from rlinf.models.weight_digest import Asked, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.portions import portions
+from rlinf.samplers import server_digests
 from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.server_answers import OpenAnswers
 from rlinf.samplers.server_http import Server, ServerError
@@ -161,6 +163,16 @@ class ServerSampler:
         if update.is_last:
             self._version, self._pushed = update.version, True
         return figures(tensors, time.perf_counter() - started)
+
+    def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
+        """What the server computes with of the weights that are ``asked`` for; or why it does not say."""
+        try:
+            return server_digests.held(self._server, asked)
+        except ServerError as error:
+            return (
+                f"{self._server.base} does not read its weights back; it needs --worker-extension-cls "
+                f"rlinf.samplers.vllm_weights.WeightReceiver of this version of rlinf ({error})"
+            )
 
     def sleep(self) -> None:
         """Nothing to do: the server's memory is not shared with a learner."""

@@ -23,6 +23,7 @@ from torch import Tensor
 from rlinf.columns import Column
 from rlinf.config.facts import Precision, activation_dtype
 from rlinf.config.schema.rollout import VllmConfig
+from rlinf.models.weight_digest import Asked, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import answered, in_request_order, limit_of
@@ -211,6 +212,14 @@ class VllmSampler:
             # An engine whose update stopped half-way holds a mixture; a new one takes the weights just kept.
             self._restart(error)
         return figures(tensors, time.perf_counter() - started)
+
+    def held_digests(self, asked: Mapping[str, Asked]) -> Digests:
+        """What the engine computes with of the weights that are ``asked`` for.
+
+        Of an engine of several workers each has a part of most weights, and those are not read.
+        """
+        answers: list[Digests] = self._engine.collective_rpc("held_digests", args=(dict(asked),))
+        return answers[0]
 
     def sleep(self) -> None:
         """Frees the device's memory: weights go to the host, the cache is dropped (nothing to do on a CPU)."""

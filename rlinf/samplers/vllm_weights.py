@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from rlinf.models.weight_digest import Asked, TensorDigest
 from rlinf.samplers.memory_files import from_shared_memory
+from rlinf.samplers.server_digests import encoded_digests
+from rlinf.samplers.vllm_digests import read_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 class WeightReceiver:
@@ -39,6 +43,15 @@ class WeightReceiver:
     def receive_shared_weights(self, path: str) -> None:
         """The same from shared memory, for workers that are processes of their own."""
         self.receive_weights(from_shared_memory(path))
+
+    def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest | None]:
+        """What the model computes with of the weights (Hugging Face names) that are ``asked`` for."""
+        return read_digests(self.model_runner.get_model(), asked)
+
+    def held_encoded(self, asked: str) -> dict[str, Any]:
+        """The same as JSON, for :func:`rlinf.samplers.server_digests.read_digests`: remote calls carry text alone."""
+        wanted = {name: Asked(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(asked).items()}
+        return encoded_digests(self.held_digests(wanted))
 
     def receive_encoded(self, text: str) -> None:
         """Keeps some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from rlinf.cluster.api import WorkerGroup
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.errors import RunFailed
-from rlinf.models.weight_digest import Asked, Digests, asked_of, differences, listed
+from rlinf.models.weight_digest import Asked, Digests, TensorDigest, asked_of, differences, listed
 from rlinf.types import Metrics
 
 
@@ -29,7 +29,7 @@ class WeightProof:
         """``name``: of the receivers' group. The learner reads what it sends from now on."""
         self._learner, self._name = learner, name
         learner.call(WeightSender.keep_digests)
-        self._sent: Digests = {}
+        self._sent: dict[str, TensorDigest] = {}
         self._asked: dict[str, Asked] = {}
         self._version = 0
         self.unread: str | None = None
@@ -52,7 +52,7 @@ class WeightProof:
         problems = [text for rank, held in enumerate(answers) if (text := self._problem(rank, held))]
         if problems:
             raise self._error(problems)
-        proved = sum(not isinstance(held, str) for held in answers) / len(answers)
+        proved = sum(self._share(held) for held in answers) / len(answers)
         return {"weight_proved": proved, "weight_proof_s": time.perf_counter() - began}
 
     def check_one(self, rank: int, group: WorkerGroup) -> None:
@@ -63,11 +63,18 @@ class WeightProof:
         if self._asked and (problem := self._problem(rank, group.call_one(rank, "held_digests", self._asked))):
             raise self._error([problem])
 
-    def _problem(self, rank: int, held: Digests | str) -> str | None:
+    def _share(self, held: Digests | str) -> float:
+        """The share of weights that a receiver has proved; the reason for the others is kept."""
         if isinstance(held, str):
             self.unread = held
-            return None
-        found = differences(self._sent, held)
+            return 0.0
+        hidden = sorted(name for name, digest in held.items() if digest is None)
+        if hidden:
+            self.unread = f"the engine keeps {len(hidden)} of {len(self._sent)} in a form of its own ({listed(hidden)})"
+        return 1.0 - len(hidden) / max(1, len(self._sent))
+
+    def _problem(self, rank: int, held: Digests | str) -> str | None:
+        found = [] if isinstance(held, str) else differences(self._sent, held)
         return f"{self._name} {rank}: {len(found)} of {len(self._sent)} weights differ: {listed(found)}" if found else None
 
     def _error(self, problems: list[str]) -> WeightsNotHeld:

@@ -1,0 +1,42 @@
+"""Digests of weights between a server and its client: JSON, in which numbers are base64 of their float64 bytes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlinf.models.weight_digest import Asked, Digests, TensorDigest
+from rlinf.samplers.server_http import Server, ServerError
+
+
+def held(server: Server, asked: Mapping[str, Asked]) -> Digests:
+    """The digests of what the first worker of ``server`` computes with.
+
+    Raises:
+        ServerError: it has no such call, or answers otherwise.
+    """
+    wanted = json.dumps({name: [one.salt, one.shape] for name, one in asked.items()})
+    answer = server.call(f"{server.root}/collective_rpc", {"method": "held_encoded", "args": [wanted]})
+    results = answer.get("results") if isinstance(answer, dict) else None
+    if not (isinstance(results, list) and results and isinstance(results[0], dict)):
+        raise ServerError(f"{server.base} answered held_encoded with {str(answer)[:80]!r}")
+    return {name: _decoded(asked[name], one) for name, one in results[0].items() if name in asked}
+
+
+def encoded_digests(digests: Mapping[str, TensorDigest | None]) -> dict[str, Any]:
+    """By name None, or [dtype, ``every``, the numbers]."""
+    return {
+        name: None if one is None else [one.dtype, one.every, base64.b64encode(one.numbers.tobytes()).decode()]
+        for name, one in digests.items()
+    }
+
+
+def _decoded(asked: Asked, plain: Any) -> TensorDigest | None:
+    if plain is None:
+        return None
+    dtype, every, numbers = plain
+    return TensorDigest(asked.shape, dtype, asked.salt, np.frombuffer(base64.b64decode(numbers)), every=every)

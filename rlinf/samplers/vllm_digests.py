@@ -1,0 +1,90 @@
+"""Reads weights back from a model of vLLM under the names of checkpoints, through the kernels that compute with them.
+
+vLLM joins projections into one weight, pads vocabularies, and on a CPU keeps a packed copy alone, whose numbers come
+out of the layer itself: its output for a vector with a single 1 is a column of its weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rlinf.models.weight_digest import Asked, TensorDigest, places
+
+_EVERY = 8
+"""Of packed weights one place in this many is read: each costs the layer a token."""
+
+
+def read_digests(model: nn.Module, asked: Mapping[str, Asked]) -> dict[str, TensorDigest | None]:
+    """The digests of the weights that are ``asked`` for; None for those in a form that is not known here.
+
+    Those are weights that are split over several workers, quantised ones, and experts.
+    """
+    owners = dict(model.named_modules())
+    joined: Mapping[str, Sequence[str]] = getattr(model, "packed_modules_mapping", {})
+    with torch.inference_mode():
+        return {name: _read(owners, joined, name, asked) for name in asked}
+
+
+def _read(
+    owners: Mapping[str, Any], joined: Mapping[str, Sequence[str]], name: str, asked: Mapping[str, Asked]
+) -> TensorDigest | None:
+    path, _, kind = name.rpartition(".")
+    one, first = asked[name], 0
+    if path not in owners:
+        stem, _, own = path.rpartition(".")
+        whole = next((whole for whole, members in joined.items() if own in members), None)
+        before = [] if whole is None else [f"{stem}.{other}.{kind}" for other in joined[whole][: joined[whole].index(own)]]
+        if whole is None or any(other not in asked for other in before):
+            return None
+        path, first = f"{stem}.{whole}", sum(asked[other].shape[0] for other in before)
+    layer = owners.get(path)
+    if layer is None or not one.shape or getattr(layer, "tp_size", 1) > 1:
+        return None
+    found = [numbers for holder in _holders(owners, layer, kind) if (numbers := _numbers(holder, kind, one, first))]
+    if not found:
+        return None
+    # A head that is tied to the embedding computes with a copy: where the two are not alike, the copy is what counts.
+    numbers, every = found[-1]
+    dtype = str(numbers.dtype).removeprefix("torch.")
+    return TensorDigest(one.shape, dtype, one.salt, numbers.double().cpu().numpy(), every=every)
+
+
+def _holders(owners: Mapping[str, Any], layer: Any, kind: str) -> list[Any]:
+    """The layers that compute with this parameter; one that multiplies with a copy of it comes last."""
+    parameter = getattr(layer, kind, None)
+    if parameter is None or not parameter.numel():
+        return [layer]
+    sharing = [other for other in owners.values() if getattr(other, kind, None) is parameter]
+    return sorted(sharing, key=lambda other: hasattr(other, "cpu_linear"))
+
+
+def _numbers(layer: Any, kind: str, one: Asked, first: int) -> tuple[Tensor, int] | None:
+    """The numbers at the places that are asked for, and of how many places each is one. ``first``: where the rows of
+    this weight begin in the one that it is joined into."""
+    size = 1
+    for extent in one.shape:
+        size *= extent
+    found = places(size, one.salt)
+    if kind == "weight" and hasattr(layer, "cpu_linear"):
+        return _column_numbers(layer, one, first, found[::_EVERY])
+    parameter = getattr(layer, kind, None)
+    if not isinstance(parameter, Tensor) or not parameter.dtype.is_floating_point or parameter.itemsize < 2:
+        return None
+    held = parameter.detach()
+    if held.ndim != len(one.shape) or held.shape[1:] != one.shape[1:] or len(held) < first + one.shape[0]:
+        return None
+    rows = held[first : first + one.shape[0]]
+    return rows.reshape(-1)[found.to(held.device)], 1
+
+
+def _column_numbers(layer: Any, one: Asked, first: int, found: Tensor) -> tuple[Tensor, int] | None:
+    """The same of a layer [out, in] from its products with single columns."""
+    width = one.shape[-1]
+    inputs = torch.zeros(len(found), width, dtype=getattr(layer, "params_dtype", torch.float32))
+    inputs[torch.arange(len(found)), found % width] = 1.0
+    products = layer.quant_method.apply(layer, inputs)
+    return products[torch.arange(len(found)), first + found // width], _EVERY
