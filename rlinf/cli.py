@@ -122,7 +122,7 @@ def _reported(error: Exception) -> int:
         _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
         return WRONG_CONFIG
     if is_user_error(error):
-        _complain(str(error))
+        _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
         return exit_code_of(error)
     if isinstance(error, ClusterError):
         # It names the worker and holds its traceback: that of the driver would only say who waited for it.

@@ -15,6 +15,10 @@ class RunFailed(UserError):
     exit_code = 1
 
 
+class OtherPolicy(RunFailed):
+    """Samplers answer with another policy than the one that is trained."""
+
+
 def is_user_error(error: BaseException) -> bool:
     """Whether a person has to change something: a :class:`UserError`, or an exception that says so of itself.
 

@@ -25,6 +25,7 @@ from rlinf.algorithms.running import RewardState
 from rlinf.algorithms.statistics import gaps, group_statistics, masked_mean, row_sums
 from rlinf.config.facts import Facts
 from rlinf.config.schema import AlgorithmConfig
+from rlinf.errors import OtherPolicy
 from rlinf.types import Batch, Metrics, PolicyOutput
 
 
@@ -90,10 +91,10 @@ class OnPolicy(Preparation):
         teacher: Callable[[Batch], Tensor] | None = None,
         *,
         look: LookAtRows | None = None,
-        staleness: int = 0,
+        staleness: int | None = 0,
     ) -> None:
-        """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is `rollout.staleness`.
-        ``look`` reaches ranks that make advantages of their own rows, where the estimator reads no others."""
+        """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is the bound on the age of
+        tokens, None where responses are continued for as long as it takes. ``look`` reaches ranks that make advantages of their own rows, where the estimator reads no others."""
         self._look = look
         self._facts, self._learner, self._teacher, self._bound = facts, learner, teacher, staleness
         # One optimiser step per batch: it is taken from the policy that the batch is evaluated under.
@@ -130,20 +131,27 @@ class OnPolicy(Preparation):
         stale = bool(((ages > 0) & (valid > 0)).any())
         if stale:
             batch = batch.with_flags()
-        metrics: Metrics = {"rollout/staleness": _mean_age(ages, valid)}
+            metrics: Metrics = {"train/sampler_logprob_gap_age": float(ages[valid > 0].min())}
+        else:
+            metrics = {}
+        metrics["rollout/staleness"] = _mean_age(ages, valid)
+        if self._bound is not None:
+            _require_bound(ages, valid, self._bound, step)
         if self._bound:
             metrics |= _age_shares(ages, valid, self._bound)
         if not (self._facts.recomputes_logprobs or self._corrected):
             # They came with the actions, of the same weights and the same arithmetic.
             stale = stale or not self._old_is_current
         elif self._left_to_step:
-            return (batch.replace(fresh=_fresh(batch, step)) if stale else batch), metrics
+            return (batch.replace(fresh=_newest(batch)) if stale else batch), metrics
         elif self._facts.needs_values or self._corrected or not (stale or self._old_is_current):
-            batch, found = self._evaluated(batch.replace(fresh=_fresh(batch, step)) if stale else batch)
+            batch, found = self._evaluated(batch.replace(fresh=_newest(batch)) if stale else batch)
             distance, count = row_sums(found.T).tolist()
             if count:
                 metrics["train/sampler_logprob_gap"] = distance / count
             batch = batch.replace(fresh=None)
+        elif stale:
+            batch = batch.replace(fresh=_newest(batch))  # compared at the learner's first step
         if stale and not self._corrected:
             # The policy that answered is not the one that learns: ratios are taken against the one that answered.
             batch = batch.fetched() if batch.rows_apart else batch
@@ -166,9 +174,20 @@ class OnPolicy(Preparation):
         self._state.load_state_dict(state)
 
 
-def _fresh(batch: Batch, step: int) -> Tensor:
-    """[B, T] bool: the valid positions that the weights of this step chose."""
-    return batch.mask & (batch.policy_version == step)
+def _newest(batch: Batch) -> Tensor:
+    """[B, T] bool: the valid positions that the newest weights chose; those of this step, where there are any."""
+    return batch.mask & (batch.policy_version == batch.policy_version[batch.mask].max())
+
+
+def _require_bound(ages: Tensor, valid: Tensor, bound: int, step: int) -> None:
+    """Raises OtherPolicy where a token is older than it may be: its sampler has not taken the weights since then."""
+    oldest = int(ages[valid > 0].max()) if bool((valid > 0).any()) else 0
+    if oldest > bound:
+        raise OtherPolicy(
+            f"step {step}: tokens of its batch were made by weights {step - oldest}, {oldest} updates old, and "
+            f"rollout.staleness allows {bound}. A sampler has not taken the weights that it was sent since: with a "
+            "sampler of your own, see that its load() copies them and that its completions name their version."
+        )
 
 
 def _mean_age(ages: Tensor, valid: Tensor) -> float:

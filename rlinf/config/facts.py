@@ -44,6 +44,8 @@ VERIFIERS = "verifiers:"
 INSTRUCTION = "{instruction}"
 """What stands for the instruction in `policy.vla.prompt`."""
 Precision = Literal["float32", "bfloat16", "auto"]
+_EXACT_GAP, _ROUNDED_GAP = 0.02, 0.1
+"""Nats: far above what rounding makes of the same log-probability in float32 (1e-6 to 1e-4) and in bfloat16 (0.01)."""
 
 
 def run_directory(config: Config) -> str:
@@ -310,6 +312,22 @@ def gpus_per_learner(cluster: ClusterConfig, *, on_gpus: bool) -> float:
 def activation_dtype(dtype: Precision, *, on_gpu: bool) -> Literal["float32", "bfloat16"]:
     """``dtype``, or for ``auto`` bfloat16 on a GPU and float32 elsewhere."""
     return dtype if dtype != "auto" else "bfloat16" if on_gpu else "float32"
+
+
+def gap_limit(config: Config, *, on_gpu: bool) -> float | None:
+    """`rollout.gap_limit`, or for null what rounding alone stays below; None where more than rounding is expected.
+
+    Caches of older weights and dropout in the learner change log-probabilities by as much as they like.
+    """
+    rollout, policy = config.rollout, config.policy
+    if rollout.gap_limit is not None:
+        return rollout.gap_limit
+    if rollout.keep_cache or (policy.lora.rank and policy.lora.dropout):
+        return None
+    sampled = rollout.vllm.dtype if rollout.sampler == "vllm" and rollout.vllm.dtype != "auto" else policy.dtype
+    kinds = {activation_dtype(dtype, on_gpu=on_gpu) for dtype in (policy.dtype, sampled)}
+    # A server computes in a precision of its own.
+    return _EXACT_GAP if kinds == {"float32"} and rollout.sampler != "server" else _ROUNDED_GAP
 
 
 def has_warm_start(config: Config) -> bool:

@@ -30,10 +30,14 @@ class NonFiniteUpdate(RuntimeError):
 class Minibatch:
     """This rank's part of an optimiser step, with what is fixed for all of its rows before the first forward pass."""
 
-    def __init__(self, batch: BatchShare, part: StepPart, step: StepFacts, stage: Stage) -> None:
-        """``part`` and ``step`` are of ``batch``. Raises ValueError for a batch without advantages."""
+    def __init__(
+        self, batch: BatchShare, part: StepPart, step: StepFacts, stage: Stage, *, first: bool = False
+    ) -> None:
+        """``part`` and ``step`` are of ``batch``; ``first``: no step of it was taken before.
+
+        Raises ValueError for a batch without advantages."""
         _given(batch.held.advantages)
-        self.stage, self.batch, self.part, self.step = stage, batch, part, step
+        self.stage, self.batch, self.part, self.step, self._first = stage, batch, part, step, first
         self._selected = self._select()
 
     def _select(self) -> Tensor | None:
@@ -74,7 +78,7 @@ class Minibatch:
             rollout_logprobs=part.rollout_logprobs,
             selected=None if self._selected is None else self._selected[rows].to(device),
         )
-        if on_policy:
+        if on_policy or (self._first and part.fresh is not None):
             fresh = part.mask if part.fresh is None else part.mask & part.fresh
             gap = torch.where(fresh, (output.logprobs.detach() - part.rollout_logprobs).abs(), 0.0)
             metrics[_GAP] = mean_over(gap, fresh)
@@ -112,8 +116,8 @@ def train_on(batch: BatchShare, stage: Stage, *, optimise: Callable[[Minibatch],
     """
     metrics: list[Metrics] = []
     skipped = 0
-    for part, step in zip(batch.parts, batch.steps, strict=True):
-        numbers, stopped = optimise(Minibatch(batch, part, step, stage))
+    for number, (part, step) in enumerate(zip(batch.parts, batch.steps, strict=True)):
+        numbers, stopped = optimise(Minibatch(batch, part, step, stage, first=number == 0))
         metrics.append(numbers)
         skipped += stopped
     return {**mean_metrics(metrics), "skipped_minibatches": float(skipped)}

@@ -353,6 +353,14 @@ MACHINE: Mapping[str, Metric] = {
     "weights/weight_update_s": Metric(
         "how long that took", "sum", SECONDS, "small beside time/step_s", "rollout.weight_transport"
     ),
+    "weights/proved": Metric(
+        "weights that samplers, or env workers, have shown to hold as they were sent",
+        "compared and the same / sent",
+        SHARE,
+        "1",
+        "a sampler that can read its weights back (rollout.verify_weights)",
+    ),
+    "weights/proof_s": Metric("how long that took", "wall time", SECONDS, "small beside time/step_s"),
     "weights/offload_bytes": Metric("what moved to the host while samplers answered", "sum", "bytes"),
     "weights/offload_s": Metric("how long that took", "sum", SECONDS, "small beside time/step_s", "learner.offload"),
     "time/step_s": Metric("the whole training iteration", "wall time", SECONDS, remedy="the largest of the others"),

@@ -165,6 +165,12 @@ TRAIN: Mapping[str, Metric] = {
     "train/sampler_logprob_gap_max": Metric(
         "the largest disagreement about one token", "max |logp_learner - logp_sampler|", NATS, "below 1", "the same"
     ),
+    "train/sampler_logprob_gap_age": Metric(
+        "rollout.staleness, over_sampling: how old the newest tokens are, which the gap is measured on",
+        "updates since they were sampled",
+        COUNT,
+        "0: otherwise what was learned since is part of the gap",
+    ),
     "train/rollout_mismatch_k1": Metric(
         "KL divergence of the learner's policy from the sampler's",
         "mean(logp_sampler - logp_learner)",

@@ -57,6 +57,8 @@ class Graph:
     """Writes what belongs into the folder of an exported policy: a tokenizer, or the class of a policy of one's own."""
     restarts: Callable[[], Mapping[str, float]] = dict
     """How often workers were restarted, by kind, and what else pools of workers count."""
+    gap_limit: float | None = None
+    """Above this distance of their log-probabilities, in nats, sampler and learner do not run the same policy."""
     unproved: Callable[[], str | None] = lambda: None
     """Why it is not shown that samplers hold the weights that they were sent; None: it is shown at every update."""
     notes: Mapping[str, int | str] = field(default_factory=dict)

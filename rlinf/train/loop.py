@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +12,7 @@ from rlinf.stopping import Stopped, held
 from rlinf.train.callbacks import Callback, RunStart, Step
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.in_training import TrainingEvaluation
+from rlinf.train.gap_alarm import GapAlarm
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import Source
 from rlinf.train.prefetch import Batches, BatchPrefetcher, ContinuousBatches
@@ -57,6 +57,7 @@ class Trainer:
             )
         self.run = RunState(config, graph, self.batches, folder, display, source)
         self.evaluation = TrainingEvaluation(self.run)
+        self.alarm = GapAlarm(graph.gap_limit, config.rollout.gap_steps, display.warn)
 
     def train(self) -> Progress:
         """From wherever the run stands to its last iteration; a stop signal leaves a checkpoint.
@@ -83,7 +84,7 @@ class Trainer:
         config, run, state = self.config, self.run, self.run.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
         run.mark()
-        self.graph.send_weights(state.step)
+        self.send_first_weights()
         if state.step == 0 and not state.initial:
             initial = self.evaluate()
             with held():
@@ -107,7 +108,11 @@ class Trainer:
                 self.display.step(state.step, metrics)
                 state.unfinished = None
                 run.mark()
-                if run.due(config.checkpoint.every) or asked.save_requested or self.stopped is not None:
+                self.alarm.add(state.step, metrics)
+                # Under alarm the last checkpoint stays the last good one, until it is clear what this state is.
+                going_on = state.step < config.run.max_steps and self.stopped is None
+                due = run.due(config.checkpoint.every) or asked.save_requested or self.stopped is not None
+                if due and not (going_on and self.alarm.holds_checkpoints):
                     run.save()
             if self.stopped is not None:
                 self.display.say(f"stopped after step {state.step}: {self.stopped}")
@@ -117,6 +122,15 @@ class Trainer:
         if state.evaluated != state.step:
             # Continued with a run.max_steps at or below its checkpoint, whose step was none of evaluation.every.
             self.evaluate()
+
+    def send_first_weights(self) -> None:
+        """Sends the samplers what they begin with, and names those of which nobody can show that they have it."""
+        self.graph.send_weights(self.run.progress.step)
+        if (reason := self.graph.unproved()) is not None:
+            self.display.warn(
+                f"It cannot be shown by value that samplers hold the weights that they are sent: {reason}. Their "
+                "versions and train/sampler_logprob_gap are watched instead."
+            )
 
     def begin_callbacks(self) -> None:
         """Tells callbacks that the run begins, or goes on, with what is logged so far."""
@@ -212,8 +226,7 @@ class Trainer:
 
     def log(self) -> MetricLog:
         """The log of metrics, cut after the last step that is not written again."""
-        say = functools.partial(self.display.say, style="yellow")
-        return MetricLog(self.run.folder.path, self.config, from_step=self.run.logged_until, say=say)
+        return MetricLog(self.run.folder.path, self.config, from_step=self.run.logged_until, say=self.display.warn)
 
 
 def rates(metrics: Metrics, seconds: float) -> Metrics:

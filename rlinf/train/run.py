@@ -18,7 +18,7 @@ from rlinf.config import Config
 from rlinf.config.facts import has_warm_start
 from rlinf.config.stored import load_stored
 from rlinf.durable import naming_disk_errors
-from rlinf.errors import UserError, is_user_error
+from rlinf.errors import OtherPolicy, UserError, is_user_error
 from rlinf.json_files import read_json_lines
 from rlinf.rollouts.robot_data.statistics import keep_statistics
 from rlinf.stopping import Stopped, stop_signals
@@ -138,8 +138,8 @@ def _resumable(folder: RunDirectory) -> Iterator[None]:
     except Stopped as stop:
         stop.outlook = stop.outlook or _outlook(folder)
         raise
-    except ClusterError as error:
-        if not is_user_error(error):
+    except (ClusterError, OtherPolicy) as error:
+        if isinstance(error, OtherPolicy) or not is_user_error(error):
             error.add_note(f"Checkpoints are kept: {_outlook(folder)}.")
         raise
 

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 from rlinf.cluster.api import WorkerGroup
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.errors import RunFailed
+from rlinf.errors import OtherPolicy
 from rlinf.models.weight_digest import Asked, Digests, TensorDigest, asked_of, differences, listed
 from rlinf.types import Metrics
 
 
-class WeightsNotHeld(RunFailed):
+class WeightsNotHeld(OtherPolicy):
     """A sampler, policy server or env worker answers with other weights than it was sent."""
 
 
@@ -53,7 +53,7 @@ class WeightProof:
         if problems:
             raise self._error(problems)
         proved = sum(self._share(held) for held in answers) / len(answers)
-        return {"weight_proved": proved, "weight_proof_s": time.perf_counter() - began}
+        return {"proved": proved, "proof_s": time.perf_counter() - began}
 
     def check_one(self, rank: int, group: WorkerGroup) -> None:
         """Asks a receiver that was restarted, and sent the last weights again.

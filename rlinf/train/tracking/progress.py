@@ -69,6 +69,10 @@ class ProgressDisplay:
         if self.mode != "none":
             self.console.print(Text(printable(text), style=style), soft_wrap=True)
 
+    def warn(self, text: str) -> None:
+        """A line that nobody should miss: it is printed in every mode."""
+        self.console.print(Text(printable(text), style="yellow"), soft_wrap=True)
+
     def phase(self, text: str, *, total: int, done: int = 0) -> None:
         """Another stage of the run (a warm start, the training steps) with its own length."""
         self._bar.reset(self._task, total=total, completed=done, description=text)

@@ -11,6 +11,7 @@ import numpy as np
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, Stream, WorkerGroup
 from rlinf.cluster.pool import PolicyPool
 from rlinf.columns import Column, RunColumn
+from rlinf.errors import OtherPolicy
 from rlinf.portions import shares
 from rlinf.runs import LOGPROBS, TOKENS, ApartColumn
 from rlinf.samplers.requests import in_request_order
@@ -122,6 +123,7 @@ class SamplerPool(PolicyPool):
                             del running[rank]
                             continue
                         for given in completions_of(portion, kept[rank]) if rank in kept else portion:
+                            self._require_current(rank, given)
                             completion = replace(given, request_id=running[rank][1][given.request_id])
                             parts[rank].done.add((completion.request_id, completion.sample_index))
                             yield completion
@@ -132,6 +134,16 @@ class SamplerPool(PolicyPool):
         finally:
             for stream, _ in running.values():
                 stream.close()
+
+    def _require_current(self, rank: int, completion: Completion) -> None:
+        """Raises OtherPolicy where tokens name other weights than those that were sent last: none came since."""
+        for version, tokens in completion.policy_version.runs():
+            if version != self.version:
+                raise OtherPolicy(
+                    f"{self.group.name} {rank} answered with weights {version} ({tokens} tokens of a response), and "
+                    f"weights {self.version} were sent to it. With a sampler of your own, see that its load() takes "
+                    "every update and that its completions name the version that chose their tokens."
+                )
 
     def sleep(self) -> None:
         """Frees the samplers' device memory until :meth:`wake`."""
