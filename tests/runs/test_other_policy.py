@@ -1,0 +1,176 @@
+"""A run whose samplers answer with other weights than it trains says so at once, and ends with an exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tiny_runs import GRADED_BY_LENGTH, config, logged, mapping, run
+
+from rlinf.cli import main
+from rlinf.errors import OtherPolicy
+from rlinf.types import Metrics, WeightUpdate
+
+LAST_GOOD = 2
+"""The version of the weights that faulty samplers take last."""
+
+
+def idle(config: Any, spec: Any) -> Any:
+    """The `hf` sampler whose load does nothing after the first updates."""
+    from rlinf.samplers.build import SAMPLERS
+
+    sampler: Any = SAMPLERS["hf"](config, spec)
+    load = sampler.load
+    sampler.load = lambda update: load(update) if update.version <= LAST_GOOD else {}
+    return sampler
+
+
+class Opaque:
+    """A sampler around `hf` that has no way to read its weights back."""
+
+    def __init__(self, config: Any, spec: Any, *, names_versions: bool, faulty: bool) -> None:
+        from rlinf.samplers.build import SAMPLERS
+
+        self._inner: Any = SAMPLERS["hf"](config, spec)
+        self._names_versions, self._faulty = names_versions, faulty
+        for name in ("sample", "stream", "session", "abort", "sleep", "wake"):
+            setattr(self, name, getattr(self._inner, name))
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        if not self._faulty or update.version <= LAST_GOOD:
+            figures: Metrics = self._inner.load(update)
+            return figures
+        if self._names_versions:
+            self._inner._version = update.version
+        return {}
+
+
+def opaque(config: Any, spec: Any, *, names_versions: bool = True, faulty: bool = True) -> Any:
+    return Opaque(config, spec, names_versions=names_versions, faulty=faulty)
+
+
+@pytest.fixture(autouse=True)
+def without_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page about a run takes as long as one of these runs."""
+    monkeypatch.setattr("rlinf.report.page.plotting_installed", lambda: False)
+
+
+MOVING = {
+    "run": {"max_steps": 9},
+    "env": {"kwargs": GRADED_BY_LENGTH},
+    "sft": {"steps": 0},
+    "learner": {"optimizer": {"lr": 1e-2}},
+    "evaluation": {"size": 4},
+    "checkpoint": {"every": 1, "export": False},
+}
+"""Every update changes the policy by more than rounding does."""
+
+
+def command(folder: Path, **sections: Any) -> int:
+    """`rlinf train` of a file; its exit code."""
+    file = folder / "run.yaml"
+    file.write_text(yaml.safe_dump(mapping(folder / "run", **{**MOVING, **sections})))
+    return main(["train", str(file)])
+
+
+def checkpoints(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "run" / "checkpoints").glob("step_*"))
+
+
+def test_a_load_that_does_nothing_ends_the_run_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(tmp_path, rollout={"sampler": f"{__name__}:idle"}) == 1
+    said = capsys.readouterr().err
+    assert "weights 3 were sent" in said
+    assert "sampler 0:" in said
+    assert f"Checkpoints are kept: the same command continues from step {LAST_GOOD}." in said
+    assert not (tmp_path / "run" / "summary.json").exists()
+    assert checkpoints(tmp_path)[-1] == f"step_{LAST_GOOD:06d}"
+
+
+def test_old_versions_end_a_run_whose_sampler_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"sampler": f"{__name__}:opaque", "sampler_options": {"names_versions": False}}
+    assert command(tmp_path, rollout=options) == 1
+    said = capsys.readouterr()
+    assert "Opaque has no method held_digests" in said.out
+    assert "sampler 0 answered with weights 2" in said.err
+    assert "weights 3 were sent to it" in said.err
+
+
+def test_a_version_that_advances_without_weights_ends_the_run_by_the_gap(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(tmp_path, rollout={"sampler": f"{__name__}:opaque"}) == 1
+    said = capsys.readouterr()
+    assert said.out.count("WARNING: step 4: sampler and learner differ by") == 1
+    assert "step 6: sampler and learner differ by" in said.err
+    assert "above rollout.gap_limit for 3 steps in a row" in said.err
+    assert "continues from step 3" in said.err
+    assert checkpoints(tmp_path)[-1] == "step_000003"
+    gaps = {line["step"]: line["train/sampler_logprob_gap"] for line in logged(tmp_path / "run") if line["step"]}
+    assert max(gaps[step] for step in (1, 2, 3)) < 1e-4
+    assert min(gaps[step] for step in (4, 5, 6)) > 0.02
+
+
+def test_a_run_may_go_on_above_the_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"sampler": f"{__name__}:opaque", "gap_steps": None}
+    assert command(tmp_path, rollout=options, run={"max_steps": 6}) == 0
+    assert capsys.readouterr().out.count("WARNING: step") == 1
+    assert checkpoints(tmp_path)[-1] == "step_000006"
+
+
+HEALTHY: dict[str, dict[str, Any]] = {
+    "asynchronous": {"rollout": {"staleness": 2, "max_new_tokens": 24, "generation_batch_size": 24}},
+    "asynchronous, corrected": {"rollout": {"staleness": 2, "max_new_tokens": 24}, "algorithm": {"loss_type": "decoupled"}},
+    "whole batches ahead": {"rollout": {"staleness": 1}, "algorithm": {"adv_type": "remax", "group_size": 1}},
+    "over-sampling": {"rollout": {"over_sampling": 0.5, "max_new_tokens": 24}},
+    "several optimiser steps": {"algorithm": {"update_epochs": 2, "num_minibatches": 2}},
+    "unreadable": {"rollout": {"sampler": f"{__name__}:opaque", "sampler_options": {"faulty": False}}},
+}
+
+
+@pytest.mark.parametrize("kind", HEALTHY)
+def test_healthy_runs_raise_no_alarm_and_log_the_gap_at_every_step(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sections = {**MOVING, **HEALTHY[kind], "run": {"max_steps": 5}}
+    run(config(tmp_path, **sections))
+    assert "WARNING: step" not in capsys.readouterr().out
+    lines = [line for line in logged(tmp_path) if line["step"]]
+    assert all("train/sampler_logprob_gap" in line for line in lines)
+    fresh = [line for line in lines if not line.get("train/sampler_logprob_gap_age")]
+    assert max(line["train/sampler_logprob_gap"] for line in fresh) < 1e-4
+    assert {line["weights/proved"] for line in lines} == {0.0 if kind == "unreadable" else 1.0}
+
+
+def test_the_proof_can_be_turned_off(tmp_path: Path) -> None:
+    run(config(tmp_path, **{**MOVING, "run": {"max_steps": 1}, "rollout": {"verify_weights": False}}))
+    assert "weights/proved" not in logged(tmp_path)[-1]
+
+
+def test_a_policy_that_acts_in_env_workers_is_compared_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rlinf.rollouts.simulator.env_worker import EnvWorker
+
+    load = EnvWorker.load
+    monkeypatch.setattr(
+        EnvWorker, "load", lambda self, update: load(self, update) if update.version < LAST_GOOD else {}
+    )
+    sections = {
+        "run": {"name": "cart", "dir": str(tmp_path), "max_steps": 4},
+        "env": {"id": "CartPole-v1", "num_envs": 2},
+        "policy": {"name": "actor_critic"},
+        "rollout": {"num_steps": 8},
+        "algorithm": {"adv_type": "gae", "loss_type": "actor_critic"},
+        "cluster": {"backend": "local"},
+        "evaluation": {"size": 0},
+        "logging": {"progress": "none", "tensorboard": False},
+    }
+    from rlinf.config import load_mapping
+
+    with pytest.raises(OtherPolicy, match="weights 2 were sent.*\n  env 0:"):
+        run(load_mapping(sections, source="test"))
+    assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["step"] == 1
