@@ -100,6 +100,10 @@ class RewardSum:
         """Whether a term takes so long that responses should be scored side by side."""
         return any(term.slow for term in self._functions.values())
 
+    def pays(self, kind: str) -> bool:
+        """Whether a term of this kind counts."""
+        return any(weight != 0 and name.partition(":")[0] == kind for name, weight in self.weights.items())
+
     def _add_built(self, name: str, kind: str, value: Mapping[str, Any]) -> None:
         build = BUILDERS[kind]
         parameters = inspect.signature(build).parameters

@@ -15,6 +15,8 @@ FIRST_STEPS = 3
 """Training iterations that are looked at together; fewer in a shorter run."""
 _ALL = 0.9995
 """A share that counts as all: shares are means of floats."""
+FEW, _MOST = 0.05, 0.95
+"""Between these shares of right answers groups have right and wrong ones."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,40 @@ def _unparsable(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any],
     return EarlyWarning(f"No answer could be read {when}", words)
 
 
+def _unpaid(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> str:
+    """What to change where rewards do not depend on whether answers are right; "" where they may."""
+    shares = [metrics["rollout/accuracy"] for metrics in steps if "rollout/accuracy" in metrics]
+    return unpaid_answers(sum(shares) / len(shares), config) if shares else ""
+
+
+def unpaid_answers(accuracy: float, config: Mapping[str, Any]) -> str:
+    """What to change where all rewards are the same although only some answers are right; "" where that is not so.
+
+    >>> unpaid_answers(0.0, {}), unpaid_answers(0.45, {})[:28]
+    ('', '45% of the answers are right')
+    """
+    learned = setting(config, "reward_model.supervision") not in (None, "none")
+    if learned or not FEW <= accuracy <= _MOST:
+        return ""
+    reward = setting(config, "env.kwargs.reward")
+    terms = {name: _weight(term) for name, term in reward.items()} if isinstance(reward, Mapping) else {}
+    now = f" (now {', '.join(f'{name}: {weight}' for name, weight in terms.items())})" if terms else ""
+    return (
+        f"{accuracy:.0%} of the answers are right, and right and wrong ones earn the same: not the tasks are the "
+        f"reason, the reward is. Let right answers earn something: env.kwargs.reward: {{correctness: 1.0}}{now}."
+    )
+
+
+def _weight(term: object) -> object:
+    """The weight of a reward's term, or the names of the functions that it consists of."""
+    return term.get("weight", ", ".join(map(str, term))) if isinstance(term, Mapping) else term
+
+
 def _no_reward(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
     if not _zero(steps, "algorithm/reward_mean", "algorithm/reward_std"):
         return None
+    if unpaid := _unpaid(steps, config):
+        return EarlyWarning(f"No reward was earned {when}", unpaid)
     if setting(config, "policy.name") in (None, "causal_lm"):
         words = (
             "There is nothing to learn from. Take easier tasks or a stronger model, begin with a warm start "
@@ -137,6 +170,8 @@ def _no_reward(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], 
 def _no_advantage(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
     if not _zero(steps, "algorithm/advantage_abs_mean"):
         return None
+    if _zero(steps, "algorithm/reward_std") and (unpaid := _unpaid(steps, config)):
+        return EarlyWarning(f"Every advantage was 0 {when}", unpaid)
     words = (
         "All members of a group earned the same, so that no gradient came from rewards. Try larger groups "
         f"(algorithm.group_size, now {setting(config, 'algorithm.group_size')}), harder or easier tasks, "

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlinf.report.first_steps import FIRST_STEPS, early_warnings
+from rlinf.report import causes
+from rlinf.report.first_steps import FIRST_STEPS, early_warnings, unpaid_answers
 from rlinf.report.runs import RunRecord
 from rlinf.report.trends import early, late, lost, peak, risen
 
@@ -73,7 +74,9 @@ def _progress(run: RunRecord) -> Finding | None:
         if lows[-1] > highs[0]:
             return Finding("ok", "Progress", f"{text} The intervals before and after do not touch.")
         if highs[-1] < lows[0]:
-            return Finding("bad", "Progress", f"{text} The policy is worse than before training.")
+            return Finding(
+                "bad", "Progress", f"{text} The policy is worse than before training. {causes.of_decline(run)}"
+            )
         if name != "eval/return" and values[0] >= _CEILING:
             fix = "There was next to nothing to learn: take harder tasks, or a shorter warm start (sft.steps)."
             return Finding("watch", "At the ceiling from the start", f"{text} {fix}")
@@ -92,7 +95,10 @@ def _entropy(run: RunRecord) -> Finding | None:
             "ok", "Entropy", f"{text} It is differential (continuous actions): judge its curve, not its zero."
         )
     if after < 0.1 * before:
-        fix = "The policy has all but stopped exploring: try a lower learning rate, an entropy bonus or a KL term."
+        fix = (
+            "The policy has all but stopped exploring: try a lower learner.optimizer.lr "
+            f"(now {run.setting('learner.optimizer.lr')}), an entropy bonus (algorithm.entropy_bonus) or a KL term."
+        )
         return Finding("bad", "Entropy collapse", f"{text} {fix}")
     if after < 0.3 * before:
         return Finding("watch", "Entropy", f"{text} It falls fast; groups will soon agree with themselves.")
@@ -113,7 +119,7 @@ def _collapse(run: RunRecord) -> Finding | None:
         text = f"{name} rose from {early(values):.3g} to {peak(values):.3g} and ended at {late(values):.3g}."
         if not share:
             text = f"{name} ended near its best."
-        fix = "Try a lower learning rate, a smaller clip range or fewer epochs, and go back to the best checkpoint."
+        fix = f"Go back to the best checkpoint. {causes.of_decline(run)}"
         return graded(
             share,
             text,
@@ -146,7 +152,13 @@ def _constant_groups(run: RunRecord) -> Finding | None:
     if not values or not (run.setting("algorithm.group_size") or 0) > 1:
         return None
     share = late(values)
-    fix = "Almost no group teaches anything: change the difficulty of the tasks, or set algorithm.dynamic_sampling."
+    accuracy = run.values("rollout/accuracy")
+    fix = unpaid_answers(late(accuracy), run.config) if accuracy and _same_rewards(run) else ""
+    if causes.worsened(run):
+        fix = f"The policy has lost what it could do, not the tasks their difficulty. {causes.of_decline(run)}"
+    fix = fix or (
+        "Almost no group teaches anything: change the difficulty of the tasks, or set algorithm.dynamic_sampling."
+    )
     thin = "The signal gets thin; larger groups, other tasks or algorithm.dynamic_sampling would help."
     return graded(
         share,
@@ -156,8 +168,18 @@ def _constant_groups(run: RunRecord) -> Finding | None:
     )
 
 
+def _same_rewards(run: RunRecord) -> bool:
+    """Whether all responses of the late steps earned the same, in whatever group."""
+    spreads = run.values("algorithm/reward_std")
+    return not spreads or late(spreads) == 0
+
+
 def _mismatch(run: RunRecord) -> Finding | None:
-    values = run.values("train/sampler_logprob_gap")
+    ages = run.series.get("train/sampler_logprob_gap_age", [])
+    column = run.series.get("train/sampler_logprob_gap", [])
+    # Tokens of older weights differ by what was learned since, too.
+    fresh = [gap for place, gap in enumerate(column) if not (ages[place] if ages else 0)]
+    values = [gap for gap in fresh if gap is not None]
     if not values:
         return None
     gap = late(values)

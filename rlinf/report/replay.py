@@ -90,7 +90,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     with connect(setup.cluster) as cluster:
         graph = build_graph(setup, cluster, folder)
         trainer = Trainer(config, graph, RunDirectory(folder, only=step - 1), display)
-        trainer.run.resume()
+        trainer.run.resume(verb="replaying")
         graph.send_weights(step - 1)
         batch, _ = trainer.collect(step - 1)
         rows = (batch.group_ids == group).nonzero()[:, 0]

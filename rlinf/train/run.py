@@ -37,6 +37,7 @@ from rlinf.types import Metrics
 
 if TYPE_CHECKING:
     from rlinf.api.policy import Policy
+    from rlinf.report.health import Finding
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class RunResult:
     run_dir: Path
     stopped: str | None = None
     """Why a callback ended the run before run.max_steps."""
+    findings: Sequence[Finding] = ()
+    """What the run's numbers say of its health, the worst first; those of level "bad" were printed too."""
 
     @property
     def history(self) -> list[dict[str, float]]:
@@ -106,7 +109,7 @@ def _run(
         done = folder.summary()
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
-            return RunResult(done["metrics"], folder.path)
+            return RunResult(done["metrics"], folder.path, findings=diagnosis(folder, display))
         setup = Setup.of(config)
         source = source_of(config, folder.path) if not folder.steps() else None
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
@@ -121,12 +124,13 @@ def _run(
     columns = {"before": state.before, "after": state.evaluation} if state.before else {"result": state.evaluation}
     show(display.console, columns, trainer.evaluation.samples)
     display.console.print(Text(f"\n{wall:.0f} s in all. Everything is in {contents(folder.path)}"), soft_wrap=True)
+    findings = diagnosis(folder, display)
     if report:
         with _complete(folder):
             write_page(folder, display)
     for callback in callbacks:
         callback.on_end(state.evaluation)
-    return RunResult(state.evaluation, folder.path, trainer.stopped)
+    return RunResult(state.evaluation, folder.path, trainer.stopped, findings)
 
 
 @contextmanager
@@ -178,6 +182,21 @@ def require_extras(config: Config) -> None:
     if missing:
         listed = "\n  ".join(f"{extra.reason} needs {extra.fix}" for extra in missing)
         raise UserError(f"this run needs what is not installed:\n  {listed}")
+
+
+def diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[Finding]:
+    """The findings about the run, of which each bad one is printed in a line; none of a run without numbers."""
+    from rlinf.report.health import examine
+    from rlinf.report.runs import ReportError, read_run
+
+    try:
+        findings = examine(read_run(folder.path))
+    except ReportError:
+        return ()
+    for finding in findings:
+        if finding.level == "bad":
+            display.warn(f"BAD  {finding.title}: {finding.words}")
+    return findings
 
 
 def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
@@ -264,7 +283,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
         connect(setup.cluster) as cluster,
     ):
         trainer = Trainer(config, build_graph(setup, cluster, path), directory, display)
-        trainer.run.resume()
+        trainer.run.resume(verb="evaluating")
         trainer.graph.send_weights(trainer.run.order)
         if trainer.graph.evaluate is None:
             raise UserError("evaluation.size is 0: there is nothing to evaluate")

@@ -109,8 +109,10 @@ class RunState:
             self.save()
         stop.outlook = f"the same command continues from {self.where}"
 
-    def resume(self) -> None:
+    def resume(self, *, verb: str = "continuing from") -> None:
         """Continues from the newest whole checkpoint, bit for bit; without any, begins with the source.
+
+        ``verb``: what is done with the checkpoint, in the line about it.
 
         Raises UserError where checkpoints are there and none of them can be used: starting again would lose the run.
         """
@@ -119,10 +121,14 @@ class RunState:
             self.display.say(f"passed over a damaged checkpoint: {note}", style="yellow")
         if survey.newest is not None:
             self._restore(survey.newest)
+            self.display.say(f"{verb} {survey.newest.folder.name}" + self._of_stage())
         elif survey.damaged:
             raise self.folder.nothing_whole(survey)
         elif self.source is not None:
             self._begin_with(self.source)
+
+    def _of_stage(self) -> str:
+        return " of the warm start" if self.progress.stage == "sft" else ""
 
     def _begin_with(self, source: Source) -> None:
         """Takes another run's weights, and saves them at once: from here on the other run is not needed."""
@@ -183,4 +189,3 @@ class RunState:
         )
         if self.progress.lr_scale != 1.0:
             self.graph.learner.scale_lr(self.progress.lr_scale)
-        self.display.say(f"continuing from {found.folder.name} of stage {saved['stage']}")

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from vllm_server import VllmServer, save_word_tokenizer, served
 
 from rlinf.config.schema.rollout import ServerConfig
+from rlinf.models.weight_digest import SentWeights, asked_of, differences
 from rlinf.models.weight_update import WeightLayout
 from rlinf.samplers.server import ServerSampler
 from rlinf.samplers.server_http import ServerError
@@ -87,6 +88,20 @@ def test_samples_and_takes_weights(server: VllmServer, model: PreTrainedModel) -
         check_logprobs(sampler, model, 1.0)
     (done,) = sampler.sample([SampleRequest(0, (4,), 1, PARAMS, (1,))])
     assert set(done.policy_version) == {2}
+
+
+def test_weights_are_read_back(server: VllmServer, model: PreTrainedModel) -> None:
+    sampler, sent = connect(server, model), SentWeights()
+    perturb(model, 4)
+    sent.add(WeightUpdate(3, {name: p.detach() for name, p in model.named_parameters()}))
+    stale = sampler.held_digests(asked_of(sent.digests()))
+    assert not isinstance(stale, str)
+    assert len(differences(sent.digests(), stale)) == len(sent.digests())
+    push(sampler, model, 3)
+    held = sampler.held_digests(asked_of(sent.digests()))
+    assert not isinstance(held, str)
+    assert None not in held.values()
+    assert differences(sent.digests(), held) == []
 
 
 def test_answers_are_the_same_in_pieces_and_whole(server: VllmServer, model: PreTrainedModel) -> None:

@@ -15,6 +15,7 @@ from tiny_models import EOS
 
 from rlinf.config.schema.rollout import ServerConfig
 from rlinf.interfaces import Sampler
+from rlinf.models.weight_digest import Asked
 from rlinf.samplers.server import ServerSampler
 from rlinf.samplers.server_http import ServerError
 from rlinf.types import SampleRequest, SamplingParams, WeightUpdate
@@ -249,6 +250,19 @@ def test_a_server_without_weight_endpoints_is_named(stand_in: tuple[type[StandIn
     handler.answers["/collective_rpc"] = (404, {"detail": "Not Found"})
     with pytest.raises(ServerError, match=r"VLLM_SERVER_DEV_MODE=1.*answered 404"):
         sampler.load(WeightUpdate(1, {"a": torch.zeros(2)}))
+
+
+@pytest.mark.parametrize("answer", [(404, {"detail": "Not Found"}), (200, {"results": ["None"]}), (200, {})])
+def test_a_server_that_cannot_read_its_weights_back_is_named(
+    stand_in: tuple[type[StandIn], str], answer: tuple[int, dict[str, Any]]
+) -> None:
+    handler, url = stand_in
+    sampler = connect(url)
+    handler.answers["/collective_rpc"] = answer
+    reason = sampler.held_digests({"a": Asked(1, True, (2,))})
+    assert isinstance(reason, str)
+    assert f"{url} does not read its weights back" in reason
+    assert "--worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver" in reason
 
 
 def test_a_server_that_lost_its_weights_is_noticed(stand_in: tuple[type[StandIn], str]) -> None:

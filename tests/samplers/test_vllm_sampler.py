@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.interfaces import Sampler
+from rlinf.models.weight_digest import SentWeights, asked_of, differences
 from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.vllm import EngineDiedError, VllmSampler
 from rlinf.samplers.vllm_cache import cpu_block
@@ -65,6 +66,15 @@ def model(engine: tuple[VllmSampler, bool]) -> PreTrainedModel:
 
 def weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def unlike(sampler: VllmSampler, sent: dict[str, torch.Tensor], version: int) -> list[str]:
+    """The weights that the engine computes with otherwise than they were sent."""
+    digests = SentWeights()
+    digests.add(WeightUpdate(version, sent))
+    held = sampler.held_digests(asked_of(digests.digests()))
+    assert None not in held.values()
+    return differences(digests.digests(), held)
 
 
 def perturb(model: PreTrainedModel, seed: int) -> None:
@@ -152,6 +162,18 @@ def test_ten_updates_in_a_row_keep_the_logprobs_together(sampler: VllmSampler, m
         completions = sampler.sample(requests)
         assert gap(model, requests, completions) < 5e-5
         assert {v for done in completions for v in done.policy_version} == {version}
+
+
+def test_weights_are_read_back_from_what_computes(sampler: VllmSampler, model: PreTrainedModel) -> None:
+    """Also where projections are joined and a CPU keeps packed copies alone."""
+    assert unlike(sampler, weights(model), 1) == []
+    perturb(model, 1)
+    assert len(unlike(sampler, weights(model), 2)) == len(weights(model))
+    sampler.load(WeightUpdate(2, weights(model)))
+    assert unlike(sampler, weights(model), 2) == []
+    changed = {**weights(model), "model.layers.1.self_attn.v_proj.weight": torch.zeros(64, 128)}
+    assert [line.split(":")[0] for line in unlike(sampler, changed, 3)] == ["model.layers.1.self_attn.v_proj.weight"]
+
 
 
 def test_updated_engine_equals_a_fresh_one(

@@ -113,8 +113,8 @@ class ReasoningGymEnv(TextTaskEnv):
             tools=Toolbox(tools) if tools else None,
             max_turns=turns_with(tools or ([tool] if tool else []), max_turns),
         )
-        # An answer in another format is not found at all.
-        own = (MARKS[chosen],) if chosen in MARKS else ()
+        # An answer in another format is not found at all, which matters where right answers are paid for.
+        own = (MARKS[chosen],) if chosen in MARKS and reward_sum.pays("correctness") else ()
         paid = format_marks(reward, chosen)
         self.response_marks = tuple(dict.fromkeys((*own, *paid, *(("<calc>",) if calculator else ()))))
         self.instructions = instructions(chosen, paid, calculator=calculator is not None)

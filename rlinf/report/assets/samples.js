@@ -25,8 +25,11 @@ function colouredValues(row, name) {
   return values.map((value, i) => (value === null ? null : value - before[i]));
 }
 
-/** Which tokens the clip range holds back: the ratio after the update lies beyond it, on the side that the advantage pushes to. */
-function clippedTokens(row, [low, high]) {
+/**
+ * Which tokens the update moved past the clip range, on the side that the advantage pushes to. That is no clipping: a batch
+ * that is used for one optimiser step is never clipped, and a further step would be held back at these tokens.
+ */
+function movedPastRange(row, [low, high]) {
   if (!row.updated_logprobs) return null;
   const before = row.old_logprobs || row.logprobs;
   return row.updated_logprobs.map((after, i) => {
@@ -41,13 +44,13 @@ function clippedTokens(row, [low, high]) {
 function tokenElements(row, colouring, clip) {
   const kind = COLOURINGS[colouring];
   const values = colouredValues(row, colouring);
-  const clipped = clippedTokens(row, clip);
+  const moved = movedPastRange(row, clip);
   return row.pieces.map((piece, i) => {
     const shown = piece.replace(/\n/g, "⏎\n") || "·";
     const logprob = row.logprobs[i];
     if (logprob === null) return el("span", { class: "token masked", title: "masked: nothing is learned from this token" }, shown);
-    const title = `log-prob ${number(logprob, 3)} (p ${number(Math.exp(logprob), 3)})` + (clipped?.[i] ? ", clipped" : "");
-    const token = el("span", { class: clipped?.[i] ? "token clipped" : "token", title }, shown);
+    const title = `log-prob ${number(logprob, 3)} (p ${number(Math.exp(logprob), 3)})` + (moved?.[i] ? ", outside the clip range after the update" : "");
+    const token = el("span", { class: moved?.[i] ? "token moved" : "token", title }, shown);
     if (values) token.style.background = kind.colour(values[i]);
     return token;
   });
@@ -82,11 +85,11 @@ function responseText(row, colouring, clip) {
 }
 
 function responseCard(row, colouring, clip, prompt) {
-  const clipped = clippedTokens(row, clip);
+  const moved = movedPastRange(row, clip);
   const facts = [
     ["reward", number(row.reward)], ["advantage", number(row.advantage)], ["verdict", row.verdict], ["found", row.extracted],
     ["decisions", row.slots], ["ended by", row.finish_reason],
-    ["episode", row.episode], ["branch", row.branch], ["turns", row.turns?.length], ["clipped", clipped && `${clipped.filter(Boolean).length} of ${row.slots}`],
+    ["episode", row.episode], ["branch", row.branch], ["turns", row.turns?.length], ["past the clip range after the update", moved && `${moved.filter(Boolean).length} of ${row.slots}`],
   ].filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== "–");
   return el("div", { class: `card response ${row.verdict || ""}` },
     el("div", { class: "head" }, facts.map(([name, value]) => el("span", {}, `${name} `, el("b", {}, value)))),

@@ -36,7 +36,7 @@ class PairedDifference:
 
 
 def compare(first: Sequence[Outcome], second: Sequence[Outcome]) -> list[PairedDifference]:
-    """Every rate that both have. Raises UserError where they have no task in common.
+    """Every rate that both have, `avg@k` as `accuracy`, which it is. Raises UserError where they have no task in common.
 
     >>> from rlinf.train.evaluation.outcomes import TaskOutcome
     >>> right, wrong = (TaskOutcome("a", ("correct",), ("1",)), TaskOutcome("a", ("wrong",), ("2",)))
@@ -52,7 +52,9 @@ def compare(first: Sequence[Outcome], second: Sequence[Outcome]) -> list[PairedD
             "prompt, or with the same env.kwargs and evaluation.seed"
         )
     left, right = (paired_rates([one[task] for task in common]) for one in (before, after))
-    return [_difference(name, left[name], right[name]) for name in left if name in right]
+    # The same numbers as the accuracy, whose random draws, and so whose p-value, would be others under another name.
+    names = [name for name in left if name in right and not name.startswith("avg@")]
+    return [_difference(name, left[name], right[name]) for name in names]
 
 
 def _difference(metric: str, first: Sequence[float], second: Sequence[float]) -> PairedDifference:

@@ -23,7 +23,7 @@ def write_samples(
     """`samples/step_000010.jsonl`: one response (or episode) a line, for the first ``groups`` groups of the batch.
 
     ``evaluate`` is the learner after the update: its log-probabilities show which tokens the update moved, and which
-    ones the clip range held back.
+    ones it moved past the clip range.
     """
     path = folder / "samples" / f"step_{step:06d}.jsonl"
     chosen = set(batch.group_ids.unique()[:groups].tolist())
