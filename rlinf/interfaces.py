@@ -148,7 +148,11 @@ class SamplerSession(Protocol):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Generates text. One interface for transformers, vLLM in process, and a remote server."""
+    """Generates text. One interface for transformers, vLLM in process, and a remote server.
+
+    A sampler may also have ``held_digests(asked)``: by :mod:`rlinf.models.weight_digest`, what the model that computes
+    holds of the weights that it was sent, or a sentence why that cannot be read. Without it no update is proved.
+    """
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """All completions of all requests, ordered by (position of the request, sample index)."""

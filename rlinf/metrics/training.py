@@ -159,7 +159,7 @@ TRAIN: Mapping[str, Metric] = {
         "how much sampler and learner disagree about the same tokens",
         "mean |logp_learner - logp_sampler|",
         NATS,
-        "below 0.02",
+        "below 0.02; above rollout.gap_limit the run warns, and ends after rollout.gap_steps",
         "the same dtype, chat template and temperature; algorithm.rollout_correction weighs it out",
     ),
     "train/sampler_logprob_gap_max": Metric(

@@ -151,10 +151,7 @@ class SentWeights:
 
 def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, Asked]:
     """What a receiver has to read, to be compared with what was sent."""
-    return {
-        name: Asked(digest.salt, digest.bits is not None, digest.shape)
-        for name, digest in sent.items()
-    }
+    return {name: Asked(digest.salt, digest.bits is not None, digest.shape) for name, digest in sent.items()}
 
 
 def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str | None:

@@ -37,7 +37,9 @@ def _read(
     if path not in owners:
         stem, _, own = path.rpartition(".")
         whole = next((whole for whole, members in joined.items() if own in members), None)
-        before = [] if whole is None else [f"{stem}.{other}.{kind}" for other in joined[whole][: joined[whole].index(own)]]
+        before = (
+            [] if whole is None else [f"{stem}.{other}.{kind}" for other in joined[whole][: joined[whole].index(own)]]
+        )
         if whole is None or any(other not in asked for other in before):
             return None
         path, first = f"{stem}.{whole}", sum(asked[other].shape[0] for other in before)

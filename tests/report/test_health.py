@@ -45,6 +45,56 @@ def test_what_goes_wrong_is_named(tmp_path: Path, changes: dict, title: str) -> 
     assert findings[0].words
 
 
+def said(folder: Path, lines: list[dict]) -> dict[str, str]:
+    """The words of each bad finding."""
+    found = examine(read_run(write_run(folder, lines)))
+    return {finding.title: finding.words for finding in found if finding.level == "bad"}
+
+
+def test_a_policy_that_large_updates_destroyed_is_not_given_other_tasks(tmp_path: Path) -> None:
+    """Three steps at a learning rate far too high: right answers are gone, and responses are of full length."""
+    measured = [(0.45, 14.6, 0.9, 0.0), (0.1, 20.0, 0.3, 0.4), (0.0, 24.0, 0.01, 0.6)]
+    lines = [
+        {
+            **healthy(step),
+            "rollout/accuracy": accuracy,
+            "rollout/response_length": length,
+            "train/entropy": entropy,
+            "train/clip_fraction_high": clipped,
+            "reward/constant_groups": 1.0 if step == 3 else 0.4,
+        }
+        for step, (accuracy, length, entropy, clipped) in enumerate(measured, start=1)
+    ]
+    evaluated = [
+        {"eval/accuracy": mean, "eval/accuracy/ci_low": low, "eval/accuracy/ci_high": high}
+        for mean, low, high in ((0.45, 0.4, 0.5), (0.0, 0.0, 0.05))
+    ]
+    lines = [{"step": 0, **evaluated[0]}, *lines[:2], {**lines[2], **evaluated[1]}]
+    words = said(tmp_path / "run", lines)
+    for title in ("Progress", "All groups constant"):
+        assert "try a tenth of learner.optimizer.lr (now" in words[title]
+        assert "response length went from 14.6 to 24 tokens" in words[title]
+        assert "entropy went from 0.9 to 0.01 nats" in words[title]
+        assert "difficulty of the tasks" not in words[title]
+
+
+@pytest.mark.parametrize(("accuracy", "fix"), [(0.45, "correctness: 1.0"), (0.0, "difficulty"), (1.0, "difficulty")])
+def test_constant_groups_are_explained_by_what_is_paid(tmp_path: Path, accuracy: float, fix: str) -> None:
+    constant = {"reward/constant_groups": 1.0, "algorithm/reward_std": 0.0, "rollout/accuracy": accuracy}
+    words = said(tmp_path / "run", [{**healthy(step), **constant} for step in STEPS])
+    assert fix in words["All groups constant"]
+
+
+def test_tokens_of_older_weights_do_not_make_sampler_and_learner_disagree(tmp_path: Path) -> None:
+    lines = [
+        {**healthy(step), "train/sampler_logprob_gap": 0.4, "train/sampler_logprob_gap_age": 1.0}
+        if step % 2
+        else {**healthy(step), "train/sampler_logprob_gap": 1e-6}
+        for step in STEPS
+    ]
+    assert levels(write_run(tmp_path / "run", lines))["Sampler and learner"] == "ok"
+
+
 def test_reward_without_accuracy_is_watched(tmp_path: Path) -> None:
     lines = [{**healthy(step), "rollout/accuracy": 0.4 + 0.01 * (step % 2)} for step in STEPS]
     assert levels(write_run(tmp_path / "run", lines))["Signs of reward hacking"] == "watch"

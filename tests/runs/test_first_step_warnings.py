@@ -29,11 +29,13 @@ def test_a_reward_that_is_always_nan_is_said_loudly_and_once(
         logging={"progress": "plain", "samples_every": 0},
         checkpoint={"every": 0, "export": False},
     )
-    run(made, report=False)
+    found = run(made, report=False).findings
     printed = capsys.readouterr().out
     title = "WARNING: Every reward was NaN or infinite in the first 3 training iterations."
     assert printed.count(title) == 1
     assert "worthless" in printed
     assert printed.index("step 2/4") < printed.index(title) < printed.index("step 4/4")
+    assert "\nBAD  Every reward was NaN or infinite in the first 3 training iterations: Rewards that are" in printed
     worst = examine(read_run(tmp_path))[0]
+    assert found[0] == worst
     assert (worst.level, worst.title) == ("bad", "Every reward was NaN or infinite in the first 3 training iterations")

@@ -125,7 +125,10 @@ def test_a_run_may_go_on_above_the_limit(tmp_path: Path, capsys: pytest.CaptureF
 
 HEALTHY: dict[str, dict[str, Any]] = {
     "asynchronous": {"rollout": {"staleness": 2, "max_new_tokens": 24, "generation_batch_size": 24}},
-    "asynchronous, corrected": {"rollout": {"staleness": 2, "max_new_tokens": 24}, "algorithm": {"loss_type": "decoupled"}},
+    "asynchronous, corrected": {
+        "rollout": {"staleness": 2, "max_new_tokens": 24},
+        "algorithm": {"loss_type": "decoupled"},
+    },
     "whole batches ahead": {"rollout": {"staleness": 1}, "algorithm": {"adv_type": "remax", "group_size": 1}},
     "over-sampling": {"rollout": {"over_sampling": 0.5, "max_new_tokens": 24}},
     "several optimiser steps": {"algorithm": {"update_epochs": 2, "num_minibatches": 2}},

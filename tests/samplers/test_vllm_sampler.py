@@ -175,7 +175,6 @@ def test_weights_are_read_back_from_what_computes(sampler: VllmSampler, model: P
     assert [line.split(":")[0] for line in unlike(sampler, changed, 3)] == ["model.layers.1.self_attn.v_proj.weight"]
 
 
-
 def test_updated_engine_equals_a_fresh_one(
     sampler: VllmSampler, model: PreTrainedModel, tmp_path: Path, engine: tuple[VllmSampler, bool]
 ) -> None:

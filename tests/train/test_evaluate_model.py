@@ -88,6 +88,13 @@ def test_the_paired_test_sees_what_intervals_of_their_own_do_not() -> None:
         compare(first, [outcome("elsewhere", "+1")])
 
 
+def test_the_same_numbers_under_another_name_are_not_compared_again() -> None:
+    """Random draws are named after the metric: `avg@4`, which is the accuracy, had another p-value."""
+    first = [outcome(str(n), "+1", "2", "3", "4") for n in range(20)]
+    second = [outcome(str(n), "+1", "+1" if n % 3 else "2", "3", "4") for n in range(20)]
+    assert [found.metric for found in compare(first, second)] == ["accuracy", "pass@2", "pass@4", "maj@4"]
+
+
 @pytest.mark.parametrize("suite", sorted(SUITES))
 def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
     from rlinf.rollouts.text.make_env import Conversations, make_text_env

@@ -75,7 +75,9 @@ class WeightProof:
 
     def _problem(self, rank: int, held: Digests | str) -> str | None:
         found = [] if isinstance(held, str) else differences(self._sent, held)
-        return f"{self._name} {rank}: {len(found)} of {len(self._sent)} weights differ: {listed(found)}" if found else None
+        return (
+            f"{self._name} {rank}: {len(found)} of {len(self._sent)} weights differ: {listed(found)}" if found else None
+        )
 
     def _error(self, problems: list[str]) -> WeightsNotHeld:
         return WeightsNotHeld(
@@ -85,4 +87,3 @@ class WeightProof:
             "With a sampler of your own, see that its load() copies every tensor into the model that computes. "
             "Otherwise try another rollout.weight_transport; rollout.verify_weights: false turns this check off."
         )
-

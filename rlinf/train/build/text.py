@@ -90,9 +90,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=OnPolicy(
-            config.algorithm, facts, learner, teacher, look=learner.look, staleness=_oldest(config)
-        ),
+        preparation=OnPolicy(config.algorithm, facts, learner, teacher, look=learner.look, staleness=_oldest(config)),
         send_weights=sampler.send_weights,
         unproved=lambda: sampler.unproved,
         gap_limit=gap_limit(config, on_gpu=devices.learner > 0 or devices.sampler > 0),
