@@ -94,7 +94,8 @@ class OnPolicy(Preparation):
         staleness: int | None = 0,
     ) -> None:
         """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is the bound on the age of
-        tokens, None where responses are continued for as long as it takes. ``look`` reaches ranks that make advantages of their own rows, where the estimator reads no others."""
+        tokens, None where responses are continued for as long as it takes. ``look`` reaches ranks that make advantages
+        of their own rows, where the estimator reads no others."""
         self._look = look
         self._facts, self._learner, self._teacher, self._bound = facts, learner, teacher, staleness
         # One optimiser step per batch: it is taken from the policy that the batch is evaluated under.

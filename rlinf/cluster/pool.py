@@ -156,6 +156,8 @@ class PolicyPool(ResilientPool):
         :raises WeightsNotHeld: one of them does not have them.
         """
         self.version = version
+        if self._proof is not None:
+            self._proof.begin()
         figures = self.transport.send(version, self.restart)
         return figures if self._proof is None else {**figures, **self._proof.check(version, self)}
 

@@ -144,7 +144,7 @@ def test_a_transport_that_truncates_is_found(way: str, monkeypatch: pytest.Monke
         it = pool.group.workers[0]  # type: ignore[attr-defined]
         load = it.load
         it.load = MethodType(lambda _self, update: load(cut(update)), it)
-    with pytest.raises(WeightsNotHeld, match="sampler 0: 3 of .* weights differ: .* 0 instead of"):
+    with pytest.raises(WeightsNotHeld, match=r"sampler 0: 3 of .* weights differ: .* 0 instead of"):
         pool.send_weights(2)
 
 
@@ -160,7 +160,7 @@ def test_an_adapter_that_is_never_delivered_is_found(way: str) -> None:
     inner: Any = stale._sampler
     inner.load = lambda update: NOTHING
     train(source)
-    with pytest.raises(WeightsNotHeld, match="sampler 1: 6 of .* weights differ: .*self_attn"):
+    with pytest.raises(WeightsNotHeld, match=r"sampler 1: 6 of .* weights differ: .*self_attn"):
         pool.send_weights(3)
 
 

@@ -26,11 +26,6 @@ TEMPLATE = (
 )
 
 
-def brevity(*, prompt: str, response: str, answer: str, row: dict[str, object]) -> float:
-    """A reward that does not ask what is right."""
-    return 1.0 / (1 + len(response))
-
-
 @pytest.fixture
 def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run on a dataset of sums, with a reward function beside it."""
@@ -175,11 +170,6 @@ def test_a_chat_model_is_asked_for_the_form_of_the_answer(recipe: Path, capsys: 
     assert "responses need" not in output
     output = checked(capsys, recipe, *chat, rewarded, "data.instruction=never")[1]
     assert "responses need \\boxed to earn their reward, and no prompt mentions it" in output
-    generated = ["env.id=rlinf_envs:rlinf/ReasoningGym-v0", "env.kwargs={task: chain_sum, size: 20}"]
-    form, never = "env.kwargs.answer_format='####'", "data.instruction=never"
-    assert "need #### to earn" in checked(capsys, recipe, *chat, *generated, form, never)[1]
-    own = f"env.kwargs.reward={{custom: {{{__name__}:brevity: 1.0}}}}"
-    assert "responses need" not in checked(capsys, recipe, *chat, *generated, form, never, own)[1], "nobody pays for it"
     tools = ["env.id=rlinf_envs:rlinf/MathToolLoop-v0", "env.max_turns=8", "data.instruction=always"]
     output = checked(capsys, recipe, *tools)[1]
     assert "in \\boxed{}. To calculate, write for example <calc>12 * 7</calc>" in output, "a model without template"

@@ -174,6 +174,6 @@ def test_a_policy_that_acts_in_env_workers_is_compared_too(tmp_path: Path, monke
     }
     from rlinf.config import load_mapping
 
-    with pytest.raises(OtherPolicy, match="weights 2 were sent.*\n  env 0:"):
+    with pytest.raises(OtherPolicy, match=r"weights 2 were sent.*\n  env 0:"):
         run(load_mapping(sections, source="test"))
     assert json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[-1])["step"] == 1

@@ -35,6 +35,10 @@ class WeightProof:
         self.unread: str | None = None
         """Why receivers cannot read their weights back; None: they can."""
 
+    def begin(self) -> None:
+        """Weights are on their way: until :meth:`check` nothing is known of what receivers should hold."""
+        self._sent, self._asked = {}, {}
+
     def check(self, version: int, receivers: Receivers) -> Metrics:
         """Asks all receivers, after the weights of ``version`` were sent; what share of them has proved it.
 

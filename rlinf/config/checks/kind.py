@@ -24,6 +24,8 @@ _TEXT = (
     "policy.architecture",
     "policy.attention",
     "reward_model",
+    "rollout.gap_limit",
+    "rollout.gap_steps",
     "rollout.generation_batch_size",
     "rollout.keep_cache",
     "rollout.max_conversation_tokens",

@@ -141,6 +141,7 @@ ABOVE: Mapping[str, float] = {
     "data.curriculum.start": 0,
     "sft.epochs": 0,
     "policy.vla.center_crop": 0,
+    "rollout.gap_limit": 0,
     "rollout.top_p": 0,
     "rollout.repetition_penalty": 0,
     "rollout.vllm.gpu_memory_utilization": 0,

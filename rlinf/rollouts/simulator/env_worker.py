@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -17,8 +17,8 @@ from rlinf.config.facts import Collection, with_words
 from rlinf.config.schema import EnvConfig
 from rlinf.config.schema.run import Words
 from rlinf.interfaces import ActingPolicy
-from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.models.checkpoint_names import by_expert
+from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 from rlinf.rollouts.envs.mixture import Mixture

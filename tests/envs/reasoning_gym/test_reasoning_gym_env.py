@@ -71,6 +71,28 @@ def test_demonstrations_score_full_marks_in_every_format() -> None:
         assert env.step([response for _, response in env.demonstrations([0, 1])])[1].tolist() == [1.5, 1.5]
 
 
+def shortness(*, prompt: str, response: str, answer: str, row: dict[str, object]) -> float:
+    """A reward that does not read the answer."""
+    return 1.0 / (1 + len(response))
+
+
+@pytest.mark.parametrize(
+    ("reward", "marks"),
+    [
+        (None, ("####",)),
+        ({"correctness": 0.5, "custom": {f"{__name__}:shortness": 1.0}}, ("####",)),
+        ({"custom": {f"{__name__}:shortness": 1.0}}, ()),
+        ({"correctness": 0.0, "length": {"weight": 1.0, "target": 8, "slack": 4}}, ()),
+    ],
+)
+def test_a_response_needs_the_form_only_where_right_answers_are_paid(
+    reward: dict[str, object] | None, marks: tuple[str, ...]
+) -> None:
+    env = make(answer_format="####", reward=reward)
+    assert env.response_marks == marks
+    env.close()
+
+
 def test_verdicts_and_partial_credit() -> None:
     for partial, reward in ((False, 0.0), (True, 0.5)):
         env = make(num_envs=3, partial_credit=partial)
