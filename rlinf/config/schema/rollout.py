@@ -57,13 +57,13 @@ class RolloutConfig:
     """Every update is proved: whatever acts with the policy reads its weights back, and they are compared with those
     that were sent. A sampler that holds others ends the run. One that cannot read them back is named at the start."""
     gap_limit: float | None = None
-    """Text: above this mean distance between the log-probabilities of sampler and learner for the same tokens, in nats, the
-    run warns. null: 0.02 where both compute in float32, 0.1 in bfloat16.
+    """Text: above this mean distance between the log-probabilities of sampler and learner for the same tokens, in nats,
+    the run warns. null: 0.02 where both compute in float32, 0.1 in bfloat16.
 
     Only tokens count that the newest weights chose: older ones differ by what was learned since."""
     gap_steps: int | None = 3
-    """Text: after this many steps in a row above `gap_limit` the run ends with an error, and its last checkpoint is the one
-    from before them. null: it only warns."""
+    """Text: after this many steps in a row above `gap_limit` the run ends with an error, and its last checkpoint is
+    the one from before them. null: it only warns."""
     sleep: Literal["auto", "always", "never"] = "auto"
     """Text samplers free their GPU memory while the learner works; `auto`: where they share its GPU."""
     batch_size: int = 32
