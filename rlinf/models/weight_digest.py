@@ -177,8 +177,9 @@ def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str 
 
 def differences(sent: Mapping[str, TensorDigest], held: Digests) -> list[str]:
     """The :func:`difference` of each tensor that has one, in the order of their names. What cannot be read has none."""
-    readable = [name for name in sorted(sent) if held.get(name, ...) is not None]
-    return [found for name in readable if (found := difference(name, sent[name], held.get(name))) is not None]
+    hidden = {name for name, digest in held.items() if digest is None}
+    given = ((name, held.get(name)) for name in sorted(sent.keys() - hidden))
+    return [found for name, digest in given if (found := difference(name, sent[name], digest)) is not None]
 
 
 def listed(found: Sequence[str], limit: int = 3) -> str:

@@ -51,6 +51,8 @@ class WeightProof:
             for digests in self._learner.call(WeightSender.sent_digests)
             for name, digest in digests.items()
         }
+        if not self._sent:
+            raise self._error(["the learner has sent none"])
         self._asked = asked_of(self._sent)
         answers = receivers.call("held_digests", self._asked)
         problems = [text for rank, held in enumerate(answers) if (text := self._problem(rank, held))]
