@@ -316,6 +316,12 @@ class EnvWorker:
         """How this worker steps its environments, and the measurements by which that was chosen."""
         return str(self._choice)
 
+    def render_fps(self) -> float:
+        """Steps of a second that the environment declares; 0 where it declares none."""
+        # Vector environments of a simulator's own need not have metadata.
+        given = (getattr(self._vec_env, "metadata", None) or {}).get("render_fps")
+        return float(given) if isinstance(given, (int, float)) else 0.0
+
     def close(self) -> None:
         self._vec_env.close()
         if self._filmed is not None:

@@ -59,6 +59,10 @@ class EnvPool(PolicyPool):
         """How the first worker steps its environments, and why."""
         return self.call_one(0, "vectorization")
 
+    def render_fps(self) -> float:
+        """Steps of a second that the environment declares; 0 where it declares none."""
+        return self.call_one(0, "render_fps")
+
     def require_filming(self) -> None:
         """Raises UserError where episodes cannot be filmed; worker 0 is the one that films."""
         problem = self.call_one(0, "filming_problem")
