@@ -58,8 +58,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
             resources=Resources(cpus=devices.cpus, spread=True),
         )
     )
-    if config.evaluation.video_every:
-        envs.require_filming()
+    pictures = envs.require_filming() if config.evaluation.video_every else ""
     if facts.vla and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
     if facts.acts_in == "sampler":
@@ -97,7 +96,11 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         if is_own(config.policy.name)
         else None,
         restarts=envs.numbers,
-        notes={"env.vectorization": envs.vectorization(), **_dataset_notes(config, envs)},
+        notes={
+            "env.vectorization": envs.vectorization(),
+            **({"evaluation.video_every": pictures} if pictures else {}),
+            **_dataset_notes(config, envs),
+        },
     )
 
 
