@@ -118,7 +118,13 @@ WRONG = [
         "Write 1 or more, or set sft.steps.",
     ),
     ("run: {max_steps: -1}", "run.max_steps must be at least 0, not -1.", "Write 0 or more."),
-    ("learner: {optimizer: {warmup_steps: 500}}", "is more than run.max_steps 100.", "Set it to 10, for example."),
+    ("learner: {optimizer: {warmup_steps: 500}}", "is more than the 100 optimiser steps", "Set it to 10, for example."),
+    (
+        "run: {max_steps: 4}\nalgorithm: {update_epochs: 2, num_minibatches: 4}\n"
+        "learner: {optimizer: {warmup_steps: 33}}",
+        "is more than the 32 optimiser steps of the run (run.max_steps 4 x 8)",
+        "Set it to 3, for example.",
+    ),
     ("cluster: {backend: local}\nlearner: {num_workers: 2}", "local runs one learner", "Use cluster.backend: ray"),
     ("policy: {hidden_sizes: [8]}", "is read only by simulator policies", "choose policy.name: actor_critic"),
     (
