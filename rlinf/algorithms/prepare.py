@@ -240,21 +240,21 @@ def _prepared(
         if not of_rows(now, processed, batch.mask):
             whole, batch = whole.with_flags(), batch.with_flags()
         left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
-        found = by_row.left_to_ranks(left, now, _columns(learned, processed, acted=batch.mask), look)
+        found = by_row.left_to_ranks(left, now, _columns(learned, processed, before=batch), look)
         if found is not None:
             return found[0], metrics | found[1]
     if whole.rows_apart:
         whole = whole.fetched()
         batch = whole.by_reward()
     left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
-    advantages, returns = estimate(now, _columns(learned, processed, acted=batch.mask))
+    advantages, returns = estimate(now, _columns(learned, processed, before=batch))
     metrics["advantage_mean"] = masked_mean(advantages, learned.mask)
     metrics["advantage_abs_mean"] = masked_mean(advantages, learned.mask, torch.abs)
     return left.replace(advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
 
-def _columns(batch: Batch, processed: Tensor, *, acted: Tensor) -> AdvantageColumns:
-    """The columns of a batch that an estimator reads, ``processed`` rewards among them; ``acted``: its mask before
+def _columns(batch: Batch, processed: Tensor, *, before: Batch) -> AdvantageColumns:
+    """The columns of a batch that an estimator reads, ``processed`` rewards among them; ``before``: the batch before
     filters."""
     return AdvantageColumns(
         rewards=processed,
@@ -271,7 +271,8 @@ def _columns(batch: Batch, processed: Tensor, *, acted: Tensor) -> AdvantageColu
         teacher_logprobs=batch.teacher_logprobs,
         greedy_rewards=batch.greedy_rewards,
         anchor_ids=batch.anchor_ids,
-        acted=acted,
+        acted=None if batch is before else before.mask,
+        acted_lengths=before.valid_positions,
     )
 
 
