@@ -18,7 +18,7 @@ from rlinf.algorithms.advantages.columns import AdvantageColumns, of_rows
 from rlinf.algorithms.advantages.estimate import clips_after_norm, estimate
 from rlinf.algorithms.branches import over_episodes
 from rlinf.algorithms.by_row import LookAtRows
-from rlinf.algorithms.kl import KLController, kl_divergence
+from rlinf.algorithms.kl import KLController, token_kl
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
 from rlinf.algorithms.running import RewardState
@@ -232,7 +232,7 @@ def _prepared(
     metrics = _report(batch, outcomes, processed, kept)
     if penalised:
         assert batch.ref_logprobs is not None
-        kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
+        kl = token_kl(algorithm, logprobs, batch.ref_logprobs)
         metrics |= _follow(state.kl, masked_mean(kl, batch.keeping(kept).mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
         metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, batch.keeping(kept).mask)

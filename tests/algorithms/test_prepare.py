@@ -210,6 +210,17 @@ def test_token_kl_uses_the_trainers_log_probabilities_and_moves_the_controller()
     close(by_rule.returns, ready.advantages)
 
 
+def test_the_kl_of_rewards_has_an_estimate_of_its_own():
+    """d = -0.5 in one token of two: k1 gives -0.5, k2 0.125."""
+    logprobs = torch.tensor([[-0.5, 0.0]])
+    batch = batch_of([1.0], [0]).replace(rollout_logprobs=logprobs, ref_logprobs=torch.zeros(1, 2))
+    options = {"adv_type": "reinforce", "add_token_level_kl": True, "kl_coef": 1.0, "kl_penalty_type": "k2"}
+    for token_kl_type, kl in (("kl", -0.5), (None, 0.125)):
+        ready, metrics, _ = run(batch, **options, token_kl_type=token_kl_type)
+        close(ready.advantages, torch.tensor([[1.0 - kl, 1.0]]))
+        assert metrics["token_kl"] == pytest.approx(kl / 2)
+
+
 def test_state_goes_on_where_it_was():
     options = {"adv_type": "raw", "reward_norm": "running", "kl_coef": 0.1}
     algorithm = AlgorithmConfig(**options)

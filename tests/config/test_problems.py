@@ -97,6 +97,9 @@ WRONG = [
         "take 0.1 and 0.95",
     ),
     ("algorithm: {max_resample: 9}", "is not read without dynamic_sampling: true.", "Add dynamic_sampling: true."),
+    ("algorithm: {add_token_level_kl: true}", "and kl_coef is 0: it does nothing", "Set algorithm.kl_coef"),
+    ("algorithm: {add_token_level_kl: true, kl_coef: 0.1, token_kl_type: k9}", "token_kl_type: k9 does not", "list kl"),
+    ("algorithm: {token_kl_type: kl}", "is not read without add_token_level_kl: true.", ""),
     ("algorithm: {kl_coef: 0.1}", "is not read without add_token_level_kl: true.", "Add add_token_level_kl: true."),
     ("rollout: {max_new_tokens: 20000}", "cannot hold one row", "Set learner.micro_batch_tokens to 20512 or more"),
     (

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.advantages.columns import AdvantageColumns, condensed, spread
-from rlinf.algorithms.kl import kl_divergence
+from rlinf.algorithms.kl import token_kl
 from rlinf.algorithms.rewards import clip_rewards, row_outcomes, token_rewards
 from rlinf.algorithms.scan import discounted_sum, last_true
 from rlinf.algorithms.settings import settings
@@ -348,7 +348,7 @@ def _token_kl(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
         return None
     if x.logprobs is None or x.ref_logprobs is None:
         raise ValueError("the token-level KL (kl_coef) needs logprobs and ref_logprobs")
-    return kl_divergence(algorithm.kl_penalty_type, x.logprobs, x.ref_logprobs)
+    return token_kl(algorithm, x.logprobs, x.ref_logprobs)
 
 
 def _teacher_gains(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:

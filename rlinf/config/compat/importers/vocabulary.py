@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 from rlinf.config.compat.aliases import FLAT, NOT_NEEDED, UNDER_ALGORITHM, rename, translate_values
+from rlinf.config.compat.combined import NAMES as COMBINED_NAMES
 from rlinf.config.compat.combined import combine
 from rlinf.config.compat.importers.sheet import Setting, Sheet
 from rlinf.config.compat.importers.written import Code
@@ -37,7 +38,7 @@ def adopt_vocabulary(sheet: Sheet) -> None:
         sheet.used.add(name)
     for name, why in NOT_NEEDED.items():
         sheet.ignore(name, why)
-    for name in ("use_kl_loss", "kl_loss_coef", "dual_clip_loss", "init_kl_coef"):
+    for name in COMBINED_NAMES:
         sheet.used.update((name, f"algorithm.{name}"))
     for note in notes:
         if " is set: " in note:
