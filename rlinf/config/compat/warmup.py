@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 def warmup_of_iterations(iterations: float, steps_per_iteration: int) -> int:
-    """A warm-up of so many training iterations; ``steps_per_iteration``: passes over a batch x minibatches.
+    """A warm-up of N training ``iterations``; ``steps_per_iteration``: passes over a batch x minibatches.
 
     >>> warmup_of_iterations(10, 16)
     160
@@ -17,7 +17,7 @@ def warmup_of_iterations(iterations: float, steps_per_iteration: int) -> int:
 
 
 def warmup_of_share(share: float, iterations: int, steps_per_iteration: int) -> int:
-    """A warm-up of a share of a run of so many training iterations.
+    """A warm-up of a share of a run of N training ``iterations``.
 
     >>> warmup_of_share(0.05, 100, 16)
     80

@@ -64,7 +64,7 @@ def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: 
         if name is not None and name in dataset.columns:
             return name
     for name in candidates:
-        if name in dataset.unusable:
+        if name is not None and name in dataset.unusable:
             dataset.column(name, f"{leaf} of the environment")
     observed = ", ".join(name for name in dataset.columns if name.startswith(ROOT))
     raise DatasetError(

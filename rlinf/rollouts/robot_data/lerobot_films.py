@@ -95,12 +95,12 @@ def _require_rate(root: Path, info: layout.Info, name: str) -> None:
 def _picture_shape(feature: Mapping[str, Any], frame: np.ndarray, place: str) -> tuple[int, int, int]:
     """Height, width, channels; the header gives them in the order of its ``names``."""
     shape = [int(size) for size in feature["shape"]]
-    first = channels_first(feature)
     if len(shape) != 3:
         raise DatasetError(f"{place}: meta/info.json says {shape}; height, width and channels are needed")
-    orders = {True: [(shape[1], shape[2], shape[0])], False: [tuple(shape)]}
-    readings = orders[first] if first is not None else [*orders[False], *orders[True]]
-    for height, width, channels in readings:
+    one, two, three = shape
+    first = channels_first(feature)
+    orders = {False: (one, two, three), True: (two, three, one)}
+    for height, width, channels in orders.values() if first is None else (orders[first],):
         if (height, width) == frame.shape[:2] and channels in (1, 3):
             return height, width, channels
     raise DatasetError(

@@ -28,7 +28,7 @@ def test_entries_far_from_zero_keep_their_digits(offset: float, spread: float, t
     assert normal.numpy() == pytest.approx(expected, abs=1e-5 + abs(offset) / spread * 1e-15 + tolerance)
 
 
-def test_whole_numbers_beyond_float32_are_told_apart() -> None:
+def test_whole_numbers_beyond_float32_have_numbers_of_their_own() -> None:
     """Neighbouring seconds since 1970 are one number in float32, whose steps are 128 there."""
     seconds = torch.arange(1_700_000_000, 1_700_000_010)[:, None]
     normalizer = RunningNormalizer((1,))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 
 from rlinf.config.compat.aliases import FLAT, NOT_NEEDED, UNDER_ALGORITHM, rename, translate_values
-from rlinf.config.compat.combined import NAMES as COMBINED_NAMES
 from rlinf.config.compat.combined import combine
 from rlinf.config.compat.importers.sheet import Setting, Sheet
 from rlinf.config.compat.importers.written import Code
@@ -38,7 +37,7 @@ def adopt_vocabulary(sheet: Sheet) -> None:
         sheet.used.add(name)
     for name, why in NOT_NEEDED.items():
         sheet.ignore(name, why)
-    for name in COMBINED_NAMES:
+    for name in ("use_kl_loss", "kl_loss_coef", "dual_clip_loss", "init_kl_coef"):
         sheet.used.update((name, f"algorithm.{name}"))
     for note in notes:
         if " is set: " in note:
