@@ -100,3 +100,16 @@ def empty_leaves(space: spaces.Space, lead: Sequence[int]) -> Arrays:
         else:
             arrays[name] = np.zeros((*lead, *(part.shape or ())), dtype=part.dtype)
     return arrays
+
+
+def share_of_bounds(numbers: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Position of each number between its bounds, 0 at ``low`` and 1 at ``high``; all arrays [..., A].
+
+    An entry with equal bounds, such as a locked joint, has one value: its position is the middle.
+
+    >>> share_of_bounds(np.array([3.0, 7.0]), np.array([2.0, 7.0]), np.array([4.0, 7.0])).tolist()
+    [0.5, 0.5]
+    """
+    width = high - low
+    middle = np.full(np.broadcast(numbers, width).shape, 0.5)
+    return np.divide(numbers - low, width, out=middle, where=np.broadcast_to(width != 0, middle.shape))

@@ -36,6 +36,7 @@ ADVANTAGE_OPTIONS = (
     "add_token_level_kl",
     "kl_coef",
     "kl_penalty_type",
+    "token_kl_type",
     "opd_coef",
     "reward_clip",
 )

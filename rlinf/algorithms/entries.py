@@ -20,6 +20,7 @@ OWN_ARGUMENTS: Mapping[str, str] = {
     "loss_type": "LossInputs",
     "loss_agg_func": "BatchShape",
     "kl_penalty_type": "a tensor d = logprobs - ref_logprobs",
+    "token_kl_type": "a tensor d = logprobs - ref_logprobs",
 }
 """The keys that take ``module:name`` of a function -> its one argument, by its class where it has one of its own."""
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rlinf.algorithms import catalog
+from rlinf.config.schema.algorithm import AlgorithmConfig
 from rlinf.own_code import imported
 
 LOG_RATIO_LIMIT = 20.0
@@ -43,6 +44,11 @@ def k2(d: Tensor) -> Tensor:
 def absolute(d: Tensor) -> Tensor:
     """``|d|``."""
     return d.abs()
+
+
+def token_kl(algorithm: AlgorithmConfig, logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
+    """The KL that tokens pay for in their rewards, elementwise: by ``token_kl_type``, or ``kl_penalty_type``."""
+    return kl_divergence(algorithm.token_kl_type or algorithm.kl_penalty_type, logprobs, ref_logprobs)
 
 
 def kl_divergence(kl_penalty_type: str, logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from rlinf.algorithms.advantages.columns import AdvantageColumns, of_rows
 from rlinf.algorithms.advantages.estimate import clips_after_norm, estimate
 from rlinf.algorithms.branches import over_episodes
 from rlinf.algorithms.by_row import LookAtRows
-from rlinf.algorithms.kl import KLController, kl_divergence
+from rlinf.algorithms.kl import KLController, token_kl
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
 from rlinf.algorithms.running import RewardState
@@ -252,7 +252,7 @@ def _prepared(
     metrics = _report(batch, outcomes, processed, kept)
     if penalised:
         assert batch.ref_logprobs is not None
-        kl = kl_divergence(algorithm.kl_penalty_type, logprobs, batch.ref_logprobs)
+        kl = token_kl(algorithm, logprobs, batch.ref_logprobs)
         metrics |= _follow(state.kl, masked_mean(kl, batch.keeping(kept).mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
         metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, batch.keeping(kept).mask)
@@ -260,21 +260,21 @@ def _prepared(
         if not of_rows(now, processed, batch.mask):
             whole, batch = whole.with_flags(), batch.with_flags()
         left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
-        found = by_row.left_to_ranks(left, now, _columns(learned, processed, acted=batch.mask), look)
+        found = by_row.left_to_ranks(left, now, _columns(learned, processed, before=batch), look)
         if found is not None:
             return found[0], metrics | found[1]
     if whole.rows_apart:
         whole = whole.fetched()
         batch = whole.by_reward()
     left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
-    advantages, returns = estimate(now, _columns(learned, processed, acted=batch.mask))
+    advantages, returns = estimate(now, _columns(learned, processed, before=batch))
     metrics["advantage_mean"] = masked_mean(advantages, learned.mask)
     metrics["advantage_abs_mean"] = masked_mean(advantages, learned.mask, torch.abs)
     return left.replace(advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
 
 
-def _columns(batch: Batch, processed: Tensor, *, acted: Tensor) -> AdvantageColumns:
-    """The columns of a batch that an estimator reads, ``processed`` rewards among them; ``acted``: its mask before
+def _columns(batch: Batch, processed: Tensor, *, before: Batch) -> AdvantageColumns:
+    """The columns of a batch that an estimator reads, ``processed`` rewards among them; ``before``: the batch before
     filters."""
     return AdvantageColumns(
         rewards=processed,
@@ -291,7 +291,8 @@ def _columns(batch: Batch, processed: Tensor, *, acted: Tensor) -> AdvantageColu
         teacher_logprobs=batch.teacher_logprobs,
         greedy_rewards=batch.greedy_rewards,
         anchor_ids=batch.anchor_ids,
-        acted=acted,
+        acted=None if batch is before else before.mask,
+        acted_lengths=before.valid_positions,
     )
 
 

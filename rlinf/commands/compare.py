@@ -11,7 +11,7 @@ def main(arguments: Sequence[str]) -> int:
     """Prints the differences and returns the exit code. Raises UserError where there is nothing to compare."""
     parser = argparse.ArgumentParser(
         prog="rlinf compare",
-        description="Two saved evaluations of the same tasks: each rate's difference with its 95% interval (bootstrap "
+        description="Two saved evaluations of the same tasks: each rate's difference with its 95% interval (Student's "
         "over tasks) and the p-value of a paired permutation test.",
     )
     for name in ("first", "second"):

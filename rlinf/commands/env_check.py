@@ -17,10 +17,13 @@ from rlinf.errors import UserError
 
 if TYPE_CHECKING:
     from rlinf.config.schema import EnvConfig
+    from rlinf.rollouts.envs.offscreen import FilmingTrial
 
 _PATIENCE_S = 2.0
 _LONG = 1_000
 """Decisions: gymnasium's own time limits are at most this long."""
+
+_GOALS = ("achieved_goal", "desired_goal")
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _REPEATS = (
@@ -69,6 +72,12 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "fills the bounds instead.",
     ),
     ("maximum and minimum values are equal", False, "Harmless: an entry that never changes teaches nothing."),
+    (
+        "it masks invalid actions",
+        False,
+        "Masks are not read: a forbidden action is chosen like any other. See that step takes it, for example as no "
+        "move with a cost.",
+    ),
     ("Casting input x to numpy array", False, _ARRAYS),
     ("was expecting a numpy array", False, _ARRAYS),
     ("infinity", False, "Harmless; env.normalize_observations: true brings observations of any size to one scale."),
@@ -114,8 +123,12 @@ def examine_env(config: Config) -> list[Finding]:
         return [Finding(True, str(error), "Correct env.id, env.kwargs or env.wrappers.")]
     except Exception as error:  # whatever a constructor raises is the finding
         return [Finding(True, f"it could not be made: {error}", "Correct env.id, env.kwargs or env.wrappers.")]
-    if config.evaluation.video_every and (problem := _filming_problem(config)) is not None:
-        findings.append(Finding(True, problem, "Set evaluation.video_every: 0 to go without videos."))
+    if config.evaluation.video_every:
+        trial = _try_filming(config)
+        if trial.problem is not None:
+            findings.append(Finding(True, trial.problem, "Set evaluation.video_every: 0 to go without videos."))
+        elif trial.remark is not None:
+            findings.append(Finding(False, trial.remark, "Videos may show nothing; training does not depend on it."))
     return merged(findings)
 
 
@@ -135,6 +148,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     from rlinf.rollouts.env_errors import account_of
     from rlinf.rollouts.envs.vec_env import require_alike
     from rlinf.rollouts.envs.vectorize import make_vec_env
+    from rlinf.spaces import observation_leaves
     from rlinf.train.build.simulator_policy import make_policy, require_fit
 
     # Exceptions of environments were met before, by the checker.
@@ -162,7 +176,22 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     if options.isolation == "none" and any(_passes_ids_over(each) for each in (training, evaluation)):
         return [_NO_IDS]
     whole_episodes = collects_episodes(config) or config.evaluation.size > 0
-    return _unlimited(options) if whole_episodes and options.isolation == "none" else []
+    endless = _unlimited(options) if whole_episodes and options.isolation == "none" else []
+    return [*endless, *_unlabelled_goals(config, set(observation_leaves(made[0])))]
+
+
+def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Finding]:
+    """The remark on goals that a replay buffer does not relabel."""
+    if not config.facts.off_policy or not leaves >= {f"observation.{name}" for name in _GOALS}:
+        return []
+    return [
+        Finding(
+            False,
+            f"it observes {' and '.join(_GOALS)}",
+            "Goals are not relabelled: there is no hindsight replay (HER). With a sparse reward, give demonstrations "
+            "(algorithm.prior_data) or choose a dense reward.",
+        )
+    ]
 
 
 def _passes_ids_over(options: EnvConfig) -> bool:
@@ -228,13 +257,13 @@ def merged(findings: list[Finding]) -> list[Finding]:
     ]
 
 
-def _filming_problem(config: Config) -> str | None:
-    """Why evaluations could not be filmed on this machine; a missing extra is reported with the other extras."""
+def _try_filming(config: Config) -> FilmingTrial:
+    """Whether evaluations can be filmed on this machine; a missing extra is reported with the other extras."""
     from rlinf.config.schema import EnvConfig
-    from rlinf.rollouts.video.filmable import filming_problem
+    from rlinf.rollouts.video.filmable import try_filming
 
     env = evaluation_env(config)
-    return filming_problem(EnvConfig(env.id, env.kwargs, isolation=env.isolation, python=env.python))
+    return try_filming(EnvConfig(env.id, env.kwargs, isolation=env.isolation, python=env.python))
 
 
 def explain(message: str, *, fatal: bool) -> Finding:

@@ -112,6 +112,7 @@ EXAMPLES: Mapping[str, object] = {
     "algorithm.kl_coef": 0.001,
     "algorithm.kl_beta": 0.001,
     "algorithm.kl_penalty_type": "k1",
+    "algorithm.token_kl_type": "kl",
     "algorithm.clip_ratio_low": 0.2,
     "algorithm.clip_ratio_high": 0.28,
     "algorithm.clip_ratio_c": 3.0,

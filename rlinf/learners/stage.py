@@ -37,14 +37,22 @@ class Stage:
     def place(self, saved: Mapping[str, Any]) -> int:
         """The optimiser steps behind this stage, from a checkpoint's ``optimizer_steps`` and ``steps_per_batch``.
 
-        They differ from the saved ones where batches are now cut otherwise (a population does so): the schedule goes on
-        at the same batch.
+        They differ from the saved ones where batches are now cut otherwise (a population does so). The learning rate
+        goes on where it was: a warm-up counts optimiser steps however batches are cut, and what follows it falls
+        towards the same batch.
 
         >>> Stage("train", None, OptimizerConfig(), epochs=2).place({"optimizer_steps": 40, "steps_per_batch": 8})
         10
+        >>> Stage("train", None, OptimizerConfig(warmup_steps=20), epochs=2, steps=10).place(
+        ...     {"optimizer_steps": 40, "steps_per_batch": 8})
+        20
         """
-        before = int(saved.get("steps_per_batch", self.steps_per_batch))
-        return int(saved["optimizer_steps"]) * self.steps_per_batch // before
+        done, before = int(saved["optimizer_steps"]), int(saved.get("steps_per_batch", self.steps_per_batch))
+        warmup = self.optimizer.warmup_steps
+        if before == self.steps_per_batch or done < warmup:
+            return done
+        length_before = max(1, self.steps * before - warmup)
+        return max(warmup, warmup + (done - warmup) * (self.optimizer_steps - warmup) // length_before)
 
     @property
     def old_is_current(self) -> bool:

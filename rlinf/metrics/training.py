@@ -38,7 +38,7 @@ ALGORITHM: Mapping[str, Metric] = {
     "algorithm/advantage_abs_mean": Metric("how much there is to learn from", "mean |A|", REWARD, "0.1 to 2", _SIGNAL),
     "algorithm/token_kl": Metric(
         "KL divergence to the reference policy that is taken off the rewards",
-        "mean over valid tokens of the estimate kl_penalty_type",
+        "mean over valid tokens of the estimate token_kl_type",
         NATS,
         "below 0.5",
         "a larger kl_coef, or kl_controller: adaptive",

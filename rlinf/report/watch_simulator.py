@@ -26,7 +26,7 @@ from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.episodes import EpisodeCollector
 from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks
 from rlinf.rollouts.simulator.records import EpisodeRecord, report_success
-from rlinf.rollouts.video.filmable import filming_problem
+from rlinf.rollouts.video.filmable import try_filming
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.terminal import printable
 from rlinf.train.build.simulator_policy import make_policy
@@ -97,7 +97,7 @@ def _film(env: EnvConfig, episodes: int) -> FilmedVecEnv:
     extra = Extra("video", "a video")
     if not extra.installed:
         raise UserError(f"a video needs {extra.fix}")
-    problem = filming_problem(env)
+    problem = try_filming(env).problem
     if problem is not None:
         raise UserError(problem)
     return FilmedVecEnv(env, episodes)

@@ -16,7 +16,7 @@ AXES = ("step", "axis/tokens", "axis/env_steps", "axis/minutes")
 
 @dataclass(frozen=True)
 class Curve:
-    """``low`` and ``high``: the 95% bootstrap interval of the mean. All columns have one value a step."""
+    """``low`` and ``high``: the 95% interval of the mean. All columns have one value a step."""
 
     seeds: int
     axes: Mapping[str, list[float]]

@@ -134,6 +134,47 @@ def test_token_kl_comes_before_or_after_the_norm_of_the_group():
     close(run(late, **options, kl_after_norm=True)[0].advantages[0], torch.full((3,), 0.2071), atol=1e-4, rtol=0)
 
 
+CUT = torch.tensor([[False, True], [False, False], [False, False]])
+
+
+@pytest.mark.parametrize("adv_type", ["grpo", "rloo", "opo"])
+def test_a_row_that_a_filter_took_out_has_its_kl_in_its_group(adv_type):
+    """All pay the same KL: it moves no advantage, and the row that was cut has none."""
+    kl = {"rollout_logprobs": torch.full((3, 2), 0.3), "ref_logprobs": torch.zeros(3, 2), "truncated": CUT}
+    batch = batch_of([1.0, 1.0, 0.0], [0, 0, 0])
+    options = {"adv_type": adv_type, "kl_coef": 1.0, "kl_penalty_type": "kl", "max_len_mask": True}
+    with_kl, _, _ = run(batch.replace(**kl), **options, add_token_level_kl=True)
+    without, _, _ = run(batch.replace(truncated=CUT), adv_type=adv_type, max_len_mask=True)
+    close(with_kl.advantages, without.advantages, atol=1e-6, rtol=0)
+    assert with_kl.advantages[0].tolist() == [0.0, 0.0]
+    assert with_kl.advantages[1, 0] > 0.1
+    equal, _, _ = run(batch_of([1.0, 1.0, 1.0], [0, 0, 0]).replace(**kl), **options, add_token_level_kl=True)
+    close(equal.advantages, torch.zeros(3, 2), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("adv_type", "size"), [("opo", 1 / 3), ("grpo", 0.5774), ("rloo", 0.5)])
+def test_a_row_that_a_filter_took_out_stays_in_the_statistics_of_its_group(adv_type, size):
+    batch = batch_of([0.0, 1.0, 1.0], [0, 0, 0], truncated=CUT)
+    ready, _, _ = run(batch, adv_type=adv_type, max_len_mask=True)
+    close(ready.advantages, torch.tensor([[0.0], [size], [size]]).expand(3, 2), atol=1e-4, rtol=0)
+    # The same where log-probabilities of tokens are read.
+    columns = {"rollout_logprobs": torch.zeros(3, 2), "ref_logprobs": torch.zeros(3, 2)}
+    slow, _, _ = run(batch.replace(**columns), adv_type=adv_type, max_len_mask=True, add_token_level_kl=True, kl_coef=1)
+    close(slow.advantages, ready.advantages)
+
+
+@pytest.mark.parametrize("adv_type", ["grpo", "rloo", "opo"])
+def test_a_row_that_a_filter_took_out_is_whitened_with_the_others(adv_type):
+    """One token each: whitening is an affine map of all, so advantages keep their sign and order."""
+    cut = CUT[:, 1:]
+    batch = batch_of([5.0, 5.0, 0.0], [0, 0, 0], positions=1, truncated=cut)
+    ready, _, _ = run(batch, adv_type=adv_type, max_len_mask=True, whiten_rewards=True)
+    plain, _, _ = run(batch, adv_type=adv_type, max_len_mask=True)
+    ratio = ready.advantages[1:] / plain.advantages[1:]
+    assert ratio.min() > 0
+    close(ratio[0], ratio[1])
+
+
 def test_valid_token_scale_by_row_or_over_the_optimiser_step():
     mask = torch.tensor([[True, True, True], [True, False, False]])
     batch = batch_of([2.0, 2.0], [0, 0], positions=3).replace(mask=mask)
@@ -167,6 +208,17 @@ def test_token_kl_uses_the_trainers_log_probabilities_and_moves_the_controller()
     assert "token_kl" not in metrics
     by_rule, _, _ = run(batch, adv_type="reinforce_pp", **options)
     close(by_rule.returns, ready.advantages)
+
+
+def test_the_kl_of_rewards_has_an_estimate_of_its_own():
+    """d = -0.5 in one token of two: k1 gives -0.5, k2 0.125."""
+    logprobs = torch.tensor([[-0.5, 0.0]])
+    batch = batch_of([1.0], [0]).replace(rollout_logprobs=logprobs, ref_logprobs=torch.zeros(1, 2))
+    options = {"adv_type": "reinforce", "add_token_level_kl": True, "kl_coef": 1.0, "kl_penalty_type": "k2"}
+    for token_kl_type, kl in (("kl", -0.5), (None, 0.125)):
+        ready, metrics, _ = run(batch, **options, token_kl_type=token_kl_type)
+        close(ready.advantages, torch.tensor([[1.0 - kl, 1.0]]))
+        assert metrics["token_kl"] == pytest.approx(kl / 2)
 
 
 def test_state_goes_on_where_it_was():

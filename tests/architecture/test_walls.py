@@ -54,6 +54,7 @@ LAYERS = (
         "durable",
         "child_process",
         "freed_memory",
+        "student",
     },
     {"types"},
     {"inputs", "estimation", "own_code"},

@@ -12,6 +12,7 @@ import pytest
 
 from rlinf.cli import WRONG_CONFIG, main
 from rlinf.commands import env_check
+from rlinf.config import load
 from rlinf.models.actor_critic import ActorCritic
 
 ENV = """
@@ -305,3 +306,60 @@ def test_a_missing_extra_is_a_wrong_configuration(
     assert checked(own, "BipedalWalker-v3") == WRONG_CONFIG
     assert "extra box2d is missing" in capsys.readouterr().out
     assert main(["check", "--no-build", str(own / "run.yaml")]) == 0
+
+
+FOREIGN = """
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Pettish:
+    def observation_space(self, agent): ...
+
+
+def parallel_env(**kwargs):
+    return Pettish()
+
+
+class Legacy:
+    def __init__(self, size=3): ...
+
+
+def make_legacy(size=3):
+    return Legacy(size)
+
+
+class Masked(gymnasium.Env):
+    action_space = spaces.Discrete(2)
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {"action_mask": np.ones(2, np.int8)}
+
+    def step(self, action):
+        return np.zeros(2, np.float32), 0.0, True, False, {"action_mask": np.ones(2, np.int8)}
+"""
+
+
+@pytest.mark.parametrize("name", ["parallel_env", "Legacy", "make_legacy"])
+def test_an_object_of_another_library_is_named_as_such(
+    own: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (own / "foreign_envs.py").write_text(FOREIGN)
+    assert checked(own, f"foreign_envs:{name}") == WRONG_CONFIG
+    words = " ".join(capsys.readouterr().out.split())
+    assert "is no gymnasium environment. Derive the class from gymnasium.Env" in words
+    assert "env.kwargs do not fit" not in words
+
+
+def test_features_that_are_not_read_are_remarked(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "foreign_envs.py").write_text(FOREIGN)
+    assert checked(own, "foreign_envs:Masked") == 0
+    assert "Masks are not read" in capsys.readouterr().out
+    recipe = Path(env_check.__file__).parents[2] / "config" / "sim" / "cartpole_dqn.yaml"
+    goals = {"observation.achieved_goal", "observation.desired_goal"}
+    found = env_check._unlabelled_goals(load(recipe), goals)
+    assert "no hindsight replay" in found[0].meaning
+    assert env_check._unlabelled_goals(load(recipe), {"observation"}) == []

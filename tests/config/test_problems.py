@@ -97,6 +97,9 @@ WRONG = [
         "take 0.1 and 0.95",
     ),
     ("algorithm: {max_resample: 9}", "is not read without dynamic_sampling: true.", "Add dynamic_sampling: true."),
+    ("algorithm: {add_token_level_kl: true}", "and kl_coef is 0: it does nothing", "Set algorithm.kl_coef"),
+    ("algorithm: {add_token_level_kl: true, kl_coef: 0.1, token_kl_type: k9}", "token_kl_type: k9 does not", "list kl"),
+    ("algorithm: {token_kl_type: kl}", "is not read without add_token_level_kl: true.", ""),
     ("algorithm: {kl_coef: 0.1}", "is not read without add_token_level_kl: true.", "Add add_token_level_kl: true."),
     ("rollout: {max_new_tokens: 20000}", "cannot hold one row", "Set learner.micro_batch_tokens to 20512 or more"),
     (
@@ -118,7 +121,13 @@ WRONG = [
         "Write 1 or more, or set sft.steps.",
     ),
     ("run: {max_steps: -1}", "run.max_steps must be at least 0, not -1.", "Write 0 or more."),
-    ("learner: {optimizer: {warmup_steps: 500}}", "is more than run.max_steps 100.", "Set it to 10, for example."),
+    ("learner: {optimizer: {warmup_steps: 500}}", "is more than the 100 optimiser steps", "Set it to 10, for example."),
+    (
+        "run: {max_steps: 4}\nalgorithm: {update_epochs: 2, num_minibatches: 4}\n"
+        "learner: {optimizer: {warmup_steps: 33}}",
+        "is more than the 32 optimiser steps of the run (run.max_steps 4 x 8)",
+        "Set it to 3, for example.",
+    ),
     ("cluster: {backend: local}\nlearner: {num_workers: 2}", "local runs one learner", "Use cluster.backend: ray"),
     ("policy: {hidden_sizes: [8]}", "is read only by simulator policies", "choose policy.name: actor_critic"),
     (

@@ -12,7 +12,7 @@ import pytest
 from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, remarks_in_process
-from rlinf.rollouts.video.filmable import filming_problem
+from rlinf.rollouts.video.filmable import try_filming
 
 VENVS = Path(__file__).parents[2] / "venvs"
 pytestmark = pytest.mark.sim
@@ -91,7 +91,7 @@ def test_the_checker_finds_nothing_serious() -> None:
 
 
 def test_pictures_come_from_over_there() -> None:
-    assert filming_problem(panda()) is None
+    assert try_filming(panda()).problem is None
     vec_env = IsolatedVecEnv(panda(), 1, draws=True)
     try:
         vec_env.reset([0], [7])

@@ -10,10 +10,11 @@ import pytest
 from synthetic import write_sweep
 
 from rlinf.report import write_report
+from rlinf.student import student_tail
 from rlinf.sweep.export import write_tables
 from rlinf.sweep.importance import importances
 from rlinf.sweep.records import TrialRecord, read_sweep
-from rlinf.sweep.statistics import estimate, holm, improvement, iqm, resampled, student_tail, welch
+from rlinf.sweep.statistics import estimate, holm, improvement, iqm, mean_band, resampled, welch
 from rlinf.sweep.summary import summarise
 
 LR = "learner.optimizer.lr"
@@ -35,14 +36,15 @@ def test_bootstrap_samples_are_drawn_task_by_task() -> None:
     assert not np.array_equal(samples[:, :, 0], samples[:, :, 1] - 10)
 
 
-def test_the_bootstrap_interval_covers_the_mean_as_often_as_it_says() -> None:
-    generator = np.random.default_rng(0)
-    covered = 0
-    for place in range(200):
-        found = estimate(generator.normal(size=30).tolist(), seed=place)
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10, 30])
+def test_intervals_over_seeds_cover_the_mean_as_often_as_they_say(seeds: int) -> None:
+    draws = np.random.default_rng(seeds).normal(size=(seeds, 4000))
+    _, low, high = mean_band(draws)
+    assert ((low <= 0.0) & (high >= 0.0)).mean() == pytest.approx(0.95, abs=0.012)
+    for column in (0, 1):
+        found = estimate(draws[:, column].tolist())
         assert found is not None
-        covered += found.mean_interval[0] <= 0.0 <= found.mean_interval[1]
-    assert 0.9 <= covered / 200 <= 0.98
+        assert found.mean_interval == pytest.approx((low[column], high[column]))
 
 
 def test_students_distribution_and_welch() -> None:

@@ -42,6 +42,19 @@ class AdvantageColumns:
     """The mask before filters took rows out of it."""
     lengths: Tensor | None = None
     """[B] int64: valid positions, where ``mask`` does not say it."""
+    acted_lengths: Tensor | None = None
+    """The same before filters, where ``acted`` does not say it."""
+
+    @property
+    def before_filters(self) -> Tensor:
+        """The mask before filters took rows out of it."""
+        return self.mask if self.acted is None else self.acted
+
+    def row_lengths(self) -> Tensor:
+        """[B] int64: valid positions of each row, those included that a filter took out."""
+        if self.acted_lengths is not None:
+            return self.acted_lengths
+        return self.before_filters.sum(dim=1) if self.lengths is None else self.lengths
 
 
 @dataclass(frozen=True)
@@ -95,18 +108,18 @@ def condensed(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Condensed | No
 def _by_row(x: AdvantageColumns) -> Condensed:
     tokens = x.mask.sum(dim=1) if x.lengths is None else x.lengths
     columns = AdvantageColumns(
-        rewards=row_outcomes(x.rewards, _acted(x)),
+        rewards=row_outcomes(x.rewards, x.before_filters),
         mask=(tokens > 0)[:, None],
         group_ids=x.group_ids,
         greedy_rewards=x.greedy_rewards,
-        lengths=tokens,
+        lengths=x.row_lengths(),
     )
     return Condensed(columns, tokens[:, None], None)
 
 
 def _by_turn(x: AdvantageColumns) -> Condensed | None:
     """None where tokens of a turn differ: by a reward or an episode's end before the last one."""
-    acted, kept = _acted(x), x.mask.any(dim=1)
+    acted, kept = x.before_filters, x.mask.any(dim=1)
     if acted is not x.mask and not x.mask.equal(acted & kept[:, None]):
         return None
     assert x.anchor_ids is not None
@@ -126,7 +139,7 @@ def _by_turn(x: AdvantageColumns) -> Condensed | None:
         acted=spoken,
         group_ids=x.group_ids,
         anchor_ids=turns.filled(x.anchor_ids[turns.rows, turns.first], -1),
-        lengths=turns.seen[:, -1].long() * kept,
+        lengths=turns.seen[:, -1].long(),
     )
     return Condensed(columns, turns.tokens * kept[:, None], turns.filled(turns.first.int(), x.mask.shape[1]))
 
@@ -195,7 +208,3 @@ def _true_places(flags: Tensor) -> tuple[Tensor, Tensor]:
     """Row and position, int64 [N] each, where ``flags`` [B, T] are true. A few in many are found faster by numpy."""
     found = torch.from_numpy(np.flatnonzero(flags.cpu().numpy())).to(flags.device)
     return found // flags.shape[1], found % flags.shape[1]
-
-
-def _acted(x: AdvantageColumns) -> Tensor:
-    return x.mask if x.acted is None else x.acted

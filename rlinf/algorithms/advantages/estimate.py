@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.advantages.columns import AdvantageColumns, condensed, spread
-from rlinf.algorithms.kl import kl_divergence
+from rlinf.algorithms.kl import token_kl
 from rlinf.algorithms.rewards import clip_rewards, row_outcomes, token_rewards
 from rlinf.algorithms.scan import discounted_sum, last_true
 from rlinf.algorithms.settings import settings
@@ -23,6 +23,7 @@ from rlinf.algorithms.statistics import (
     GroupStatistics,
     SingletonGroup,
     group_statistics,
+    moments_of,
     row_moments,
     settle_singletons,
     whiten,
@@ -54,7 +55,7 @@ class AdvantageInputs:
     group_ids: Tensor
     """[B] int64."""
     lengths: Tensor
-    """[B] int64: valid positions."""
+    """[B] int64: valid positions, also of rows that a filter took out of ``mask``."""
     peers: Peers | None = None
     """Numbers of the groups, where some of their rows are elsewhere."""
     values: Tensor | None = None
@@ -202,12 +203,12 @@ def unwhitened_moments(
 
 def reward_moments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
     """The :func:`row_moments` [B, 3] of the rewards of positions, before ``whiten_rewards``."""
-    return row_moments(_position_rewards(algorithm, x, _token_kl(algorithm, x)), x.mask)
+    return row_moments(_position_rewards(algorithm, x, x.mask, _token_kl(algorithm, x)), x.mask)
 
 
 def peers_of(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Peers:
     """Numbers of the groups of the batch ``x`` that its rows are compared by, by the configuration."""
-    outcomes = row_outcomes(x.rewards, x.mask if x.acted is None else x.acted)
+    outcomes = row_outcomes(x.rewards, x.before_filters)
     groups, index = torch.unique(x.group_ids, return_inverse=True)
     of_rows = group_statistics(outcomes, x.group_ids)
     found, members = of_rows, index
@@ -230,11 +231,12 @@ def whitens(algorithm: AlgorithmConfig) -> bool:
     return algorithm.normalize_advantages or catalog.estimator(algorithm.adv_type).whitens
 
 
-def _position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, kl: Tensor | None) -> Tensor:
-    """The reward of every position [B, T] float64, with the token ``kl`` [B, T] where it comes before the estimator."""
+def _position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, mask: Tensor, kl: Tensor | None) -> Tensor:
+    """The reward of every position of ``mask`` [B, T] float64, with the token ``kl`` [B, T] where it comes before the
+    estimator."""
     return token_rewards(
         x.rewards,
-        x.mask,
+        mask,
         kl=None if _kl_after_norm(algorithm) else kl,
         kl_coef=algorithm.kl_coef,
         reward_clip=None if clips_after_norm(algorithm) else algorithm.reward_clip,
@@ -245,20 +247,24 @@ def _estimated(
     algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch, *, known: bool = False
 ) -> tuple[Advantages, AdvantageInputs]:
     """The estimator's result, [B, T] float64, and what it was given."""
-    mask = x.mask
+    mask, acted = x.mask, x.before_filters
     kl = _token_kl(algorithm, x)
-    position_rewards = _position_rewards(algorithm, x, kl)
+    # Rows that a filter took out stand in their groups as the others do: with their KL, clipped, whitened.
+    earned = _position_rewards(algorithm, x, acted, kl)
+    moments = None
     if algorithm.whiten_rewards:
-        position_rewards = whiten(position_rewards, mask, whole.rewards)
-    task_outcomes = row_outcomes(x.rewards, mask if x.acted is None else x.acted)
-    unanswered = torch.where(mask.any(dim=1), 0.0, task_outcomes)
+        moments = whole.rewards or moments_of(row_moments(earned, mask))
+        earned = whiten(earned, acted, moments)
+    position_rewards = earned if x.acted is None else torch.where(mask, earned, 0.0)
+    task_outcomes = row_outcomes(x.rewards, acted)
+    unanswered = torch.where(acted.any(dim=1), 0.0, _without_tokens(task_outcomes, algorithm, moments))
     inputs = AdvantageInputs(
-        outcomes=position_rewards.sum(dim=1) + unanswered,
+        outcomes=earned.sum(dim=1) + unanswered,
         task_outcomes=task_outcomes,
         rewards=position_rewards,
         mask=mask,
         group_ids=x.group_ids,
-        lengths=mask.sum(dim=1) if x.lengths is None else x.lengths,
+        lengths=x.row_lengths(),
         peers=whole.peers,
         values=_clean(x.values, mask),
         bootstrap_values=_clean(x.bootstrap_values, mask),
@@ -278,6 +284,12 @@ def _estimated(
         advantages = _after_norm(found.advantages, mask, algorithm, kl if kl_after else None)
         found = Advantages(advantages, advantages)
     return found, inputs
+
+
+def _without_tokens(outcomes: Tensor, algorithm: AlgorithmConfig, moments: Moments | None) -> Tensor:
+    """Rewards [B] of rows without a token to stand at, clipped and whitened as the rewards of tokens are."""
+    clipped = clip_rewards(outcomes, None if clips_after_norm(algorithm) else algorithm.reward_clip)
+    return clipped if moments is None else (clipped - moments.mean) / moments.scale
 
 
 def _returned(made: object, shape: torch.Size, called: str) -> Advantages:
@@ -336,7 +348,7 @@ def _token_kl(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
         return None
     if x.logprobs is None or x.ref_logprobs is None:
         raise ValueError("the token-level KL (kl_coef) needs logprobs and ref_logprobs")
-    return kl_divergence(algorithm.kl_penalty_type, x.logprobs, x.ref_logprobs)
+    return token_kl(algorithm, x.logprobs, x.ref_logprobs)
 
 
 def _teacher_gains(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:

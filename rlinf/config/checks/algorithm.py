@@ -37,7 +37,7 @@ _LOOP = {
 
 def check_algorithm(context: Context) -> None:
     """Names exist, group estimators have groups, every option has a reader, and options that need another have it."""
-    known = [_check_name(context, *row) for row in _tables()]
+    known = [_check_name(context, *row) for row in _tables(context.config.algorithm)]
     if not all(known):
         return
     if is_off_policy(context.config) and is_text(context.config):
@@ -52,8 +52,10 @@ def check_algorithm(context: Context) -> None:
         _check_token_scale(context)
 
 
-def _tables() -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
+def _tables(algorithm: AlgorithmConfig) -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
+    own_kl = [("token_kl_type", catalog.KL_PENALTIES, "kl")] if algorithm.token_kl_type is not None else []
     return [
+        *own_kl,
         ("adv_type", catalog.ADVANTAGES, "advantages"),
         ("loss_type", {**catalog.LOSSES, **catalog.OFF_POLICY}, "losses"),
         ("loss_agg_func", catalog.AGGREGATIONS, "aggregations"),
@@ -85,7 +87,7 @@ def _own_hint(key: str, message: str) -> str:
     if "cannot be imported" in message:
         return MODULE_PLACE
     given = OWN_ARGUMENTS[key]
-    if key in ("loss_agg_func", "kl_penalty_type"):
+    if key in ("loss_agg_func", "kl_penalty_type", "token_kl_type"):
         return f"It has one argument, {given}, and no options."
     return f"Write def NAME(x: {given}, *, OPTION=DEFAULT), with what it needs as x.COLUMN."
 
@@ -135,7 +137,7 @@ def _options_read(config: Config) -> set[str]:
 def _check_own_options(context: Context) -> None:
     """``algorithm.options`` holds what the chosen functions require or read, and what is no key of the section."""
     algorithm = context.config.algorithm
-    for key, table, _ in _tables():
+    for key, table, _ in _tables(algorithm):
         name = getattr(algorithm, key)
         if ":" not in name:
             continue
@@ -181,6 +183,10 @@ def _check_conditions(context: Context) -> None:
             key = f"algorithm.{needed.partition(':')[0]}"
             context.unread(f"algorithm.{name}", f"is not read without {needed}.", f"Add {needed}.", reads=(key,))
     algorithm = context.config.algorithm
+    if algorithm.add_token_level_kl and algorithm.kl_coef == 0:
+        message = "algorithm.add_token_level_kl subtracts kl_coef times the KL, and kl_coef is 0: it does nothing."
+        fix = "Set algorithm.kl_coef, to 0.001 for example (ROLL's default is 0.2), or take add_token_level_kl out."
+        context.error("algorithm.add_token_level_kl", message, fix, reads=("algorithm.kl_coef",))
     lower, upper = algorithm.rewards_lower_bound, algorithm.rewards_upper_bound
     whole = is_text(context.config) or collects_episodes(context.config)
     if algorithm.filter_rewards and whole and lower is None and upper is None:
@@ -208,6 +214,7 @@ def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
     whitened = algorithm.normalize_advantages or estimator.whitens
     return {
         "kl_coef": (token_kl, "add_token_level_kl: true"),
+        "token_kl_type": (token_kl, "add_token_level_kl: true"),
         "kl_controller": (token_kl, "add_token_level_kl: true"),
         "target_kl": (adaptive, "kl_controller: adaptive"),
         "kl_horizon": (adaptive, "kl_controller: adaptive"),

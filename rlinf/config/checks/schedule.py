@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.facts import has_warm_start
+from rlinf.config.facts import has_warm_start, optimizer_steps_per_iteration
 
 
 def check_schedule(context: Context) -> None:
     """A warm-up that outlasts the run would never reach the learning rate."""
     optimizer, steps = context.config.learner.optimizer, context.config.run.max_steps
-    if 0 < steps < optimizer.warmup_steps:
-        message = f"learner.optimizer.warmup_steps {optimizer.warmup_steps} is more than run.max_steps {steps}."
-        fix = f"Set it to {max(steps // 10, 1)}, for example."
-        context.error("learner.optimizer.warmup_steps", message, fix, reads=("run.max_steps",))
+    each = optimizer_steps_per_iteration(context.config)
+    if 0 < steps * each < optimizer.warmup_steps:
+        message = (
+            f"learner.optimizer.warmup_steps {optimizer.warmup_steps} is more than the {steps * each} optimiser steps "
+            f"of the run (run.max_steps {steps} x {each})."
+        )
+        fix = f"Set it to {max(steps * each // 10, 1)}, for example."
+        reads = ("run.max_steps", "algorithm.update_epochs", "algorithm.num_minibatches")
+        context.error("learner.optimizer.warmup_steps", message, fix, reads=reads)
     if optimizer.schedule == "constant":
         why = "is not read by schedule: constant."
         context.unread("learner.optimizer.min_lr_ratio", why, "Set schedule: cosine or linear.")

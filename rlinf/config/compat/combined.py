@@ -6,7 +6,7 @@ from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.schema import AlgorithmConfig
 from rlinf.config.tree import Branch, Located, drop, get, put
 
-NAMES = ("use_kl_loss", "kl_loss_coef", "dual_clip_loss", "init_kl_coef")
+NAMES = ("use_kl_loss", "kl_loss_coef", "dual_clip_loss", "init_kl_coef", "kl_penalty")
 """Wherever they were written, they are found under ``algorithm:``."""
 
 
@@ -62,15 +62,16 @@ def _dual_clip(tree: Branch, notes: list[str], problems: list[ConfigProblem]) ->
 
 
 def _token_kl(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> None:
-    weight = drop(tree, "algorithm.init_kl_coef")
-    if weight is None:
-        return
     switch = get(tree, "algorithm.add_token_level_kl")
-    if switch is None or switch.value is not True:
-        notes.append(f"{weight.origin}: init_kl_coef is not read without add_token_level_kl: true.")
-        return
-    said = f"init_kl_coef: {weight.value}"
-    _settle(tree, "algorithm.kl_coef", Located(weight.value, weight.origin), said, notes, problems)
+    for name, key in (("init_kl_coef", "algorithm.kl_coef"), ("kl_penalty", "algorithm.token_kl_type")):
+        written = drop(tree, f"algorithm.{name}")
+        if written is None:
+            continue
+        if switch is None or switch.value is not True:
+            notes.append(f"{written.origin}: {name} is not read without add_token_level_kl: true.")
+            continue
+        said = f"{name}: {written.value}"
+        _settle(tree, key, Located(written.value, written.origin), said, notes, problems)
 
 
 def _greedy(tree: Branch, notes: list[str]) -> None:

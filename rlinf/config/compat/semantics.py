@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from rlinf.algorithms.catalog import ADVANTAGES
 from rlinf.config.problems import COMMAND_LINE, Origin
-from rlinf.config.tree import Branch, Located, get, put
+from rlinf.config.tree import Branch, Located, drop, get, put
 
-_ROLL_AGGREGATION = "seq-mean-token-sum"
+_ROLL_AGGREGATION = "seq-mean-token-mean"
+_ROLL_KL_COEF, _ROLL_TOKEN_KL = 0.2, "kl"
 _RLINF_WORDS = ("math_", "embodied_")
+_RLINF_CRITICS = ("embodied_ppo", "embodied_actor_critic", "ppo_actor_critic")
 
 
 def roll_origin(layers: Sequence[Branch]) -> Origin | None:
@@ -30,20 +32,52 @@ def adopt(tree: Branch, roll: Origin | None, notes: list[str]) -> None:
     words = [get(tree, key) for key in ("algorithm.adv_type", "algorithm.loss_type")]
     spoken = next((word for word in words if word is not None and str(word.value).startswith(_RLINF_WORDS)), None)
     scaled = _value(tree, "use_valid_token_scale") is True and _value(tree, "loss_agg_func") in (None, "token-mean")
-    if spoken is not None and scaled:
+    if spoken is None:
+        return
+    if scaled:
         why = "RLinf divides the sum of all losses by all valid tokens"
         _default(tree, "token_scale", "global", spoken.origin, why, notes)
+    if str(_value(tree, "loss_type")) in _RLINF_CRITICS:
+        _default(tree, "value_coef", 1.0, spoken.origin, "RLinf adds the critic's loss as it is", notes)
+    if str(spoken.value).startswith("embodied_") and _whole_episodes(tree):
+        why = "RLinf takes the mean of each episode, then of all"
+        _default(tree, "loss_agg_func", "seq-mean-token-mean", spoken.origin, why, notes)
+
+
+def _whole_episodes(tree: Branch) -> bool:
+    """Whether environments wait at an episode's end, as `env.auto_reset: false` says, and end at a termination."""
+    resets, endless = get(tree, "env.auto_reset"), get(tree, "env.ignore_terminations")
+    return resets is not None and resets.value is False and (endless is None or endless.value is False)
 
 
 def _adopt_roll(tree: Branch, roll: Origin, notes: list[str]) -> None:
     _default(tree, "loss_agg_func", _ROLL_AGGREGATION, roll, "ROLL's default", notes)
+    if _value(tree, "loss_agg_func") == "seq-mean-token-sum-norm":
+        _default(tree, "sum_norm_divide_by_batch", False, roll, "ROLL's sum is over all sequences", notes)
+    penalised = _value(tree, "add_token_level_kl") is True
+    if penalised:
+        _default(tree, "kl_coef", _ROLL_KL_COEF, roll, "ROLL's default (init_kl_coef)", notes)
+        _default(tree, "token_kl_type", _ROLL_TOKEN_KL, roll, "ROLL's default (kl_penalty)", notes)
+    _roll_controller(tree, penalised, roll, notes)
     entry = ADVANTAGES.get(str(_value(tree, "adv_type")))
     if entry is None or not entry.normalises_rows:
         return
     if _value(tree, "reward_clip"):
         _default(tree, "clip_after_norm", True, roll, "ROLL normalises by group, then clips", notes)
-    if _value(tree, "add_token_level_kl") is True:
+    if penalised:
         _default(tree, "kl_after_norm", True, roll, "ROLL normalises by group, then subtracts the KL", notes)
+
+
+def _roll_controller(tree: Branch, penalised: bool, roll: Origin, notes: list[str]) -> None:
+    """ROLL's coefficient is adaptive as soon as ``target_kl`` is a number; without one it is fixed."""
+    controller, target = _value(tree, "kl_controller"), _value(tree, "target_kl")
+    if penalised and target is not None and controller is None:
+        _default(tree, "kl_controller", "adaptive", roll, "ROLL's is adaptive where target_kl is a number", notes)
+    adaptive = penalised and (target is not None or controller == "adaptive")
+    for name, read in (("target_kl", adaptive and target is not None), ("kl_horizon", adaptive)):
+        written = None if read else drop(tree, f"algorithm.{name}")
+        if written is not None:
+            notes.append(f"{written.origin}: {name} is not read without add_token_level_kl: true and a target_kl.")
 
 
 def _value(tree: Branch, name: str) -> object:

@@ -97,9 +97,11 @@ class AlgorithmConfig:
     """grpo, grpo_passk: the token-level KL is subtracted after the estimator has normalised the outcome (ROLL): each
     token pays for itself and for those after it, and the group does not divide the KL away."""
     add_token_level_kl: bool = False
-    """Subtract `kl_coef` times the KL to the reference policy from each token's reward."""
+    """Subtract `kl_coef` times the KL to the reference policy from each token's reward; `kl_coef` must be above 0."""
     kl_coef: float = 0.0
     """Weight of the KL divergence that is subtracted from rewards (`add_token_level_kl`)."""
+    token_kl_type: str | None = None
+    """The KL estimate of `add_token_level_kl` (`rlinf list kl`), or `module:function`; null: `kl_penalty_type`."""
     kl_controller: Literal["fixed", "adaptive"] = "fixed"
     """`adaptive` changes `kl_coef` so that the KL divergence stays near `target_kl`."""
     target_kl: float = 0.1
@@ -109,7 +111,8 @@ class AlgorithmConfig:
     kl_beta: float = 0.0
     """Weight of the KL term in the loss; above 0 a reference policy is kept."""
     kl_penalty_type: str = "low_var_kl"
-    """The KL estimate (`rlinf list kl`), or `module:function` of your own."""
+    """The KL estimate of `kl_beta` (`rlinf list kl`), or `module:function` of your own; that of `add_token_level_kl`
+    too, unless `token_kl_type` names another."""
     ref_update_every: int = 0
     """Steps after which the reference becomes a copy of the policy (iterative GRPO); 0 never."""
     ratio_clip_eps: float = 0.2

@@ -23,7 +23,8 @@ class OptimizerConfig:
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate develops after the warm-up: constant, or falling until `run.max_steps`."""
     warmup_steps: int = 0
-    """Steps over which the learning rate rises from 0."""
+    """Optimiser steps over which the learning rate rises to `lr`; the first one takes lr / warmup_steps. A training
+    iteration has `algorithm.update_epochs` x `algorithm.num_minibatches` of them."""
     min_lr_ratio: float = 0.0
     """Learning rate at which `linear` and `cosine` end, as a share of `lr`."""
 
@@ -138,7 +139,8 @@ class SftConfig:
     lr: float = 1e-3
     """Learning rate of the warm start: about 1e-5 for a pretrained model, 1e-3 for random weights."""
     warmup_steps: int = 10
-    """Steps of the warm start over which its learning rate rises from 0."""
+    """Optimiser steps of the warm start (one each) over which its learning rate rises to `lr`; the first one takes
+    lr / warmup_steps."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     """How the warm start's learning rate develops after that; `linear` and `cosine` reach 0 at its last step."""
     evaluate_every: int = 0

@@ -23,7 +23,7 @@ from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
 from rlinf.models.own import is_own, make_own
-from rlinf.spaces import SpaceError
+from rlinf.spaces import SpaceError, share_of_bounds
 
 NoiseKind = Literal["uniform", "normal"]
 _POLICY_GAIN = 0.01  # a near-uniform first policy
@@ -138,7 +138,7 @@ class BoxHead(ActionHead):
     def _to_unit(self, actions: np.ndarray) -> np.ndarray:
         """[low, high] to [0, 1], a little inside: a demonstrator at the bounds has no finite log-probability there."""
         flat = np.asarray(actions, dtype=np.float64).reshape(len(actions), -1)
-        return np.clip((flat - self.low) / (self.high - self.low), _EDGE, 1.0 - _EDGE)
+        return np.clip(share_of_bounds(flat, self.low, self.high), _EDGE, 1.0 - _EDGE)
 
 
 class GaussianHead(BoxHead):

@@ -194,11 +194,20 @@ def _key(name: str) -> str:
     return name.replace(".", "__")
 
 
+_LEAST_VARIANCE = 1e-8
+"""Is added to variances, for entries that never change."""
+_FAR, _LOSSY = 1e6, 1e9
+"""Squared mean over variance, above which float32 (6e-8) and E[x^2] in float64 (1e-16) lose digits that matter."""
+_WIDE = (torch.float64, torch.int64, torch.int32)
+"""Types with numbers that float32 does not have."""
+
+
 class RunningNormalizer(nn.Module):
     """Maps x to clip((x - mean) / std, +-10), with statistics over everything :meth:`observe` was given.
 
     Statistics change only in :meth:`observe`, never while acting or evaluating: log-probabilities of one batch are
-    all computed under the same normalisation. Before the first call it is the identity.
+    all computed under the same normalisation. Before the first call it is the identity. Entries far from 0 with a small
+    spread, such as map coordinates or seconds since 1970, keep their digits if they are observed in float64.
     """
 
     mean: Tensor
@@ -214,25 +223,39 @@ class RunningNormalizer(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """[..., *shape] to float32 of the same shape."""
-        scale = torch.rsqrt(self.variance + 1e-8).to(torch.float32)
-        return ((values.to(torch.float32) - self.mean.to(torch.float32)) * scale).clamp(-self.clip, self.clip)
+        scale = torch.rsqrt(self.variance + _LEAST_VARIANCE).to(torch.float32)
+        centred = values.to(torch.float32) - self.mean.to(torch.float32)
+        if values.dtype in _WIDE:
+            # Entries near 0 keep the bits that runs have had: both differences agree there within float32.
+            far = self.mean.square() > _FAR * (self.variance + _LEAST_VARIANCE)
+            centred = torch.where(far, (values.to(torch.float64) - self.mean).to(torch.float32), centred)
+        return (centred * scale).clamp(-self.clip, self.clip)
 
     @torch.no_grad()
     def observe(self, values: Tensor) -> None:
         """Merges rows [n, *shape] by Chan's formula; over all ranks where a process group is up, so they stay equal."""
         rows = values.to(torch.float64)
-        moments = torch.stack([rows.sum(0), rows.square().sum(0)])
-        count = torch.tensor(float(rows.shape[0]), dtype=torch.float64, device=rows.device)
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(moments)
-            torch.distributed.all_reduce(count)
+        moments = _over_ranks(torch.stack([rows.sum(0), rows.square().sum(0)]))
+        count = _over_ranks(torch.tensor(float(rows.shape[0]), dtype=torch.float64, device=rows.device))
         if float(count) == 0.0:
             return
         batch_mean = moments[0] / count
         batch_variance = (moments[1] / count - batch_mean.square()).clamp_min(0.0)
+        # E[x^2] - mean^2 loses its digits far from 0; near 0 it keeps the bits that runs have had.
+        lossy = batch_mean.square() > _LOSSY * (batch_variance + _LEAST_VARIANCE)
+        if bool(lossy.any()):  # the same on all ranks, which count and mean are
+            apart = _over_ranks((rows - batch_mean).square().sum(0)) / count
+            batch_variance = torch.where(lossy, apart, batch_variance)
         total = self.count + count
         delta = batch_mean - self.mean
         merged = self.variance * self.count + batch_variance * count + delta.square() * self.count * count / total
         self.mean += delta * count / total
         self.variance.copy_(merged / total)
         self.count.copy_(total)
+
+
+def _over_ranks(sums: Tensor) -> Tensor:
+    """The sum over all ranks of a process group; ``sums`` itself without one."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.all_reduce(sums)
+    return sums

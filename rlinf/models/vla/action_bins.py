@@ -47,7 +47,10 @@ class EvenBins:
         return self._low + tokens * self._step
 
     def tokens(self, numbers: np.ndarray) -> np.ndarray:
-        return np.rint(np.clip((numbers - self._low) / self._step, 0, self._last)).astype(np.int64)
+        # With equal bounds every token is the same number: the middle one is imitated.
+        middle = np.full(np.shape(numbers), self._last / 2)
+        steps = np.divide(numbers - self._low, self._step, out=middle, where=self._step != 0)
+        return np.rint(np.clip(steps, 0, self._last)).astype(np.int64)
 
 
 class Categories:
@@ -99,7 +102,9 @@ class VocabularyBins:
         return np.clip(whole, self._low, self._high)
 
     def tokens(self, numbers: np.ndarray) -> np.ndarray:
-        unit = 2.0 * (numbers - self._first) / (self._last - self._first + 1e-8) - 1.0
+        width = self._last - self._first
+        # An entry that never changes is 0, as in OpenVLA's loader.
+        unit = np.where(width != 0, 2.0 * (numbers - self._first) / (width + 1e-8) - 1.0, 0.0)
         return np.digitize(np.clip(np.where(self._mask, unit, numbers), -1.0, 1.0), self._edges) - 1
 
 

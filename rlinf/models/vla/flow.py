@@ -25,7 +25,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.spaces import SpaceError
+from rlinf.spaces import SpaceError, share_of_bounds
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _FREQUENCIES = 8  # of the sines and cosines that tell the time
@@ -141,7 +141,7 @@ class Bounds:
     def from_env(self, actions: np.ndarray) -> np.ndarray:
         """Actions [N, *shape] or [N, K, *shape] as [N, K, A]."""
         parts = np.asarray(actions, dtype=np.float64).reshape(len(actions), self._chunk, self.per_action)
-        return (2.0 * (parts - self._low) / (self._high - self._low) - 1.0).astype(np.float32)
+        return (2.0 * share_of_bounds(parts, self._low, self._high) - 1.0).astype(np.float32)
 
 
 class ActionFlow(nn.Module):

@@ -5,7 +5,11 @@ const KEY_METRICS = [
   "train/explained_variance", "train/loss", "sft/loss", "speed/tokens_per_s", "speed/steps_per_s",
 ];
 const AXES = { step: "step", "axis/tokens": "tokens generated", "axis/env_steps": "environment steps", "axis/minutes": "minutes of training" };
-const Z = 1.96;
+/** Student's t of a 95% interval by degrees of freedom, from 1 on; beyond the list 1.96 + 2.4 / freedom. */
+const STUDENT = [
+  12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+  2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+];
 
 /** The points of a metric over an axis, without the steps that have none. */
 function points(series, metric, axis) {
@@ -29,7 +33,8 @@ function smoothed(values, width) {
     const part = values.slice(Math.max(0, i - half), i + half + 1);
     const mean = part.reduce((sum, value) => sum + value, 0) / part.length;
     const variance = part.reduce((sum, value) => sum + (value - mean) ** 2, 0) / Math.max(1, part.length - 1);
-    const spread = Z * Math.sqrt(variance / part.length);
+    const freedom = Math.max(1, part.length - 1);
+    const spread = (STUDENT[freedom - 1] ?? 1.96 + 2.4 / freedom) * Math.sqrt(variance / part.length);
     return { mean, low: mean - spread, high: mean + spread };
   });
 }

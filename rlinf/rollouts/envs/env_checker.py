@@ -21,6 +21,8 @@ _SEEDS = (123, 124)
 _STEPS = 60
 """Of each."""
 _SPACES = ("observation_space", "action_space")
+_MASK = "action_mask"
+"""The key of observations and infos by which environments name the actions that are possible now."""
 _NOT_FINITE, _UNEQUAL = "not finite", "are not equivalent for the same seed"
 
 
@@ -60,12 +62,21 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
     if any(_NOT_FINITE in remark.message for remark in walked):
         # NaN differs from itself: two equal episodes look as if they were not.
         found = [remark for remark in found if _UNEQUAL not in remark.message]
-    found += walked or raised
+    found += walked or raised or _masks(env)
     env.close()
     said = [str(warning.message) for warning in caught]
     found += [Remark(text, False) for text in said if "WARN:" in text and _ABOUT_WRAPPERS not in text]
     # A Dict has the same remark for each of its parts.
     return list(dict.fromkeys(found))
+
+
+def _masks(env: gymnasium.Env) -> list[Remark]:
+    """A remark on an environment that says which actions are possible (MaskablePPO calls ``action_masks()``)."""
+    leaves = env.observation_space.spaces if isinstance(env.observation_space, spaces.Dict) else {}
+    named = _MASK in leaves or _MASK in env.reset(seed=_SEEDS[0])[1]
+    if named or env.has_wrapper_attr("action_masks") or env.has_wrapper_attr(_MASK):
+        return [Remark("it masks invalid actions", False)]
+    return []
 
 
 def _walk(env: gymnasium.Env) -> list[Remark]:

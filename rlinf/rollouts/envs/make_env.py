@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,6 +39,13 @@ class EnvNotFoundError(UserError):
 
 class EnvConstructionError(UserError):
     """An environment's constructor raised, or took too long."""
+
+
+_NO_ENVIRONMENT = (
+    "{what} is no gymnasium environment. Derive the class from gymnasium.Env (reset gives an observation and an info, "
+    "step five values), or name a function of num_envs that returns a gymnasium.vector.VectorEnv. Environments of gym "
+    "or PettingZoo need an adapter, such as those of shimmy or supersuit"
+)
 
 
 class EnvArgumentsError(UserError):
@@ -79,6 +87,10 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
         # Gymnasium says so of every TypeError in a constructor; only a call that did not fit is the configuration's.
         if "argument" not in str(error):
             raise _not_constructed(options, error) from error
+        if batch is not None and not _takes_num_envs(batch):
+            # A class of another library, or a function that makes one: env.kwargs are not what is wrong.
+            what = _NO_ENVIRONMENT.format(what=f"env.id {options.id!r} takes no num_envs, and")
+            raise EnvNotFoundError(what) from error
         words = _refused_argument(options.id, str(error))
         raise EnvArgumentsError(f"env.kwargs do not fit the constructor of env.id {options.id!r}: {words}") from error
     except (UserError, DeadlineExceededError):
@@ -196,7 +208,9 @@ def make_native_env(options: EnvConfig, num_envs: int) -> Any:
     arguments: dict[str, Any] = {**limit, **options.kwargs}
     batch = batch_function(options.id)
     if batch is not None:
-        return batch(num_envs=num_envs, **arguments)
+        made = batch(num_envs=num_envs, **arguments)
+        require_vector_env(made, batch)
+        return made
     return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **arguments)
 
 
@@ -216,6 +230,21 @@ def batch_function(env_id: str) -> MakeBatch | None:
     """The function that `module:function` names; None where the id is that of a registered environment, or of none."""
     found = _own(env_id)
     return found if callable(found) and not _is_single(found) else None
+
+
+def require_vector_env(made: object, make: MakeBatch) -> None:
+    """Raises EnvNotFoundError for what a function gave in the place of a vector environment."""
+    if not hasattr(made, "single_observation_space") or not hasattr(made, "single_action_space"):
+        name = getattr(make, "__qualname__", repr(make))
+        raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {name} gives a {type(made).__name__}, which"))
+
+
+def _takes_num_envs(make: MakeBatch) -> bool:
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return True  # of compiled code: unknown
+    return any(one.name == "num_envs" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 def _own(env_id: str) -> Any:
@@ -240,6 +269,7 @@ class SingleOfBatch(gymnasium.Env):
 
     def __init__(self, make: MakeBatch, kwargs: Mapping[str, Any]) -> None:
         self._env = make(num_envs=1, **kwargs)
+        require_vector_env(self._env, make)
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
         self.metadata = dict(self._env.metadata)

@@ -6,12 +6,23 @@ import os
 import sys
 from collections.abc import Mapping
 from ctypes.util import find_library
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 
 # Mesa's ways to draw without a display, the faster first.
 _BACKENDS = {"egl": "EGL", "osmesa": "OSMesa"}
+
+
+@dataclass(frozen=True)
+class FilmingTrial:
+    """The result of drawing an environment's first pictures."""
+
+    problem: str | None = None
+    """Why it cannot be filmed."""
+    remark: str | None = None
+    """What may be wrong with its pictures, though it can be filmed."""
 
 
 def offscreen() -> dict[str, str]:
@@ -37,6 +48,12 @@ def draw_plainly(env: gymnasium.Env) -> None:
     quality = getattr(getattr(getattr(env.unwrapped, "model", None), "vis", None), "quality", None)
     if quality is not None:
         quality.offsamples, quality.shadowsize = 0, 0
+
+
+def uses_opengl(env: gymnasium.Env) -> bool:
+    """Whether the environment is known to draw with OpenGL: MuJoCo's do."""
+    bare = env.unwrapped
+    return hasattr(bare, "mujoco_renderer") or hasattr(getattr(bare, "model", None), "vis")
 
 
 def take_context(env: gymnasium.Env) -> None:

@@ -120,10 +120,10 @@ class Host:
     def _film(self, message: Message) -> Message:
         """Whether pictures can be drawn here."""
         from rlinf.rollouts.isolation.wire import Message
-        from rlinf.rollouts.video.filmable import filming_problem
+        from rlinf.rollouts.video.filmable import try_filming
 
         _drawing()
-        return Message("filmed", {"problem": filming_problem(_options(message))})
+        return Message("filmed", dataclasses.asdict(try_filming(_options(message))))
 
     def _check(self, message: Message) -> Message:
         from rlinf.rollouts.envs.env_checker import remarks_on

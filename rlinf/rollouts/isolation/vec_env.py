@@ -10,6 +10,7 @@ import numpy as np
 from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.deadline import can_interrupt
 from rlinf.rollouts.envs.env_checker import Remark
+from rlinf.rollouts.envs.offscreen import FilmingTrial
 from rlinf.rollouts.envs.vec_env import StepResult
 from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError, EnvProcessTimeoutError
 from rlinf.rollouts.isolation.shared import SharedArrays
@@ -216,10 +217,9 @@ def remarks_in_process(options: EnvConfig) -> list[Remark]:
     return [Remark(**remark) for remark in _asked_once(options, "check").fields["remarks"]]
 
 
-def filming_problem_in_process(options: EnvConfig) -> str | None:
-    """Why the environment cannot be filmed in its own interpreter; None where it can."""
-    problem: str | None = _asked_once(options, "film").fields["problem"]
-    return problem
+def filming_trial_in_process(options: EnvConfig) -> FilmingTrial:
+    """Whether the environment can be filmed in its own interpreter."""
+    return FilmingTrial(**_asked_once(options, "film").fields)
 
 
 def _asked_once(options: EnvConfig, kind: str) -> Message:

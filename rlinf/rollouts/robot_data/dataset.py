@@ -2,8 +2,8 @@
 
 N frames of E episodes lie end to end. Columns have LeRobot's names: ``observation.state``,
 ``observation.images.<name>`` (uint8 [H, W, 3]), ``action``, and where they were recorded ``next.reward``,
-``next.done``, ``next.terminated``, ``next.success`` and ``demonstrated`` (false for the random actions of a perturbed
-demonstrator).
+``next.done``, ``next.terminated``, ``next.truncated``, ``next.success`` and ``demonstrated`` (false for the random
+actions of a perturbed demonstrator).
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import numpy as np
 from rlinf.errors import UserError
 from rlinf.spaces import Arrays
 
-ACTION, REWARD, DONE, TERMINATED, SUCCESS, DEMONSTRATED = (
+ACTION, REWARD, DONE, TERMINATED, TRUNCATED, SUCCESS, DEMONSTRATED = (
     "action",
     "next.reward",
     "next.done",
     "next.terminated",
+    "next.truncated",
     "next.success",
     "demonstrated",
 )
@@ -52,15 +53,39 @@ class RobotDataset:
     """Of the whole dataset."""
     finals: Mapping[str, np.ndarray] = field(default_factory=dict)
     """[E, ...] observations after the last action, in formats that keep them."""
+    origins: Sequence[str] = ()
+    """[E] file and episode of each, for messages; empty: the dataset's path and the episode's position."""
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """Columns that the dataset declares and that cannot be read, with the reason; an error if one of them is used."""
 
     @property
     def num_frames(self) -> int:
         return int(self.lengths.sum())
 
+    def column(self, name: str, used_for: str) -> np.ndarray:
+        """The column [N, ...]. Raises DatasetError that says what it is ``used_for`` if it is absent or unusable."""
+        if name in self.columns:
+            return self.columns[name]
+        if name in self.unusable:
+            raise DatasetError(f"{self.path}: {name}, {used_for}, cannot be used: {self.unusable[name]}")
+        raise DatasetError(f"{self.path} has no column {name}, {used_for}, only {', '.join(self.columns)}")
+
+    def place(self, frame: int) -> str:
+        """File, episode and frame (counted from 0 in its episode) of row ``frame``, for messages."""
+        origins = self.origins or [f"{self.path}: episode {number}" for number in range(len(self.lengths))]
+        return frame_place(origins, self.lengths, frame)
+
     def episodes(self) -> Iterator[range]:
         """The frames of each episode."""
         edges = np.concatenate([[0], np.cumsum(self.lengths)]).tolist()
         return (range(first, last) for first, last in itertools.pairwise(edges))
+
+
+def frame_place(origins: Sequence[str], lengths: np.ndarray, row: int) -> str:
+    """The origin of row ``row`` among episodes of these ``lengths`` [E], and its position there."""
+    edges = np.cumsum(lengths)
+    episode = int(np.searchsorted(edges, row, side="right"))
+    return f"{origins[episode]}, frame {row - int(edges[episode] - lengths[episode])}"
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from rlinf.rollouts.robot_data.dataset import DEMONSTRATED, DONE, REWARD, TERMINATED, DatasetError, RobotDataset
+from rlinf.rollouts.robot_data.dataset import (
+    DEMONSTRATED,
+    DONE,
+    REWARD,
+    SUCCESS,
+    TERMINATED,
+    TRUNCATED,
+    DatasetError,
+    RobotDataset,
+)
+from rlinf.rollouts.robot_data.leaves import require_finite
 from rlinf.spaces import Arrays
 from rlinf.types import Batch, ObservationInputs
 
@@ -53,25 +64,51 @@ def chunk_frames(dataset: RobotDataset, chunk: int) -> np.ndarray:
     return np.stack(rows)
 
 
+def terminal_frames(dataset: RobotDataset) -> tuple[np.ndarray, str | None]:
+    """Whether a terminal state follows each frame [N] bool, and the column that decides; None: no column does.
+
+    `next.done` says that an episode is over, for whatever reason. So the first of these that the dataset has decides:
+    `next.terminated`; `next.done` without `next.truncated`; with `next.success`; `next.done` alone, which does not tell
+    a terminal state from a time limit.
+    """
+    over = np.zeros(dataset.num_frames, dtype=bool)
+    over[np.cumsum(dataset.lengths) - 1] = True
+    deciding = deciding_column({*dataset.columns, *dataset.unusable})
+    if deciding is None:
+        return np.zeros_like(over), None
+    flags = _flags(dataset, deciding)
+    if deciding == TERMINATED:
+        return over & flags, deciding
+    done = over & _flags(dataset, DONE) if DONE in dataset.columns else over
+    return done & (~flags if deciding == TRUNCATED else flags), deciding
+
+
+def deciding_column(names: Collection[str]) -> str | None:
+    """Which of a dataset's columns says where terminal states are (:func:`terminal_frames`)."""
+    return next((name for name in (TERMINATED, TRUNCATED, SUCCESS, DONE) if name in names), None)
+
+
+def _flags(dataset: RobotDataset, name: str) -> np.ndarray:
+    return dataset.column(name, "which says how episodes end").astype(bool).reshape(dataset.num_frames)
+
+
 def transitions_batch(
     dataset: RobotDataset, observations: Arrays, finals: Arrays, actions: np.ndarray, chunk: int
 ) -> Batch:
     """Every transition of a dataset in one row, as a replay buffer takes it; rewards are those of whole chunks.
 
     ``actions`` [T, ...] are the policy's own, of the decisions of :func:`chunk_frames`. What follows the last action of
-    an episode is in ``finals`` [E, ...]; without them the last transition of an episode that did not terminate is
-    masked.
+    an episode is in ``finals`` [E, ...]; without them the last transition of an episode that did not terminate
+    (:func:`terminal_frames`) is masked.
     """
-    if REWARD not in dataset.columns:
-        raise DatasetError(f"{dataset.path} has no rewards ({REWARD}), from which transitions are learned")
-    rewards, lengths = dataset.columns[REWARD], dataset.lengths
+    rewards, lengths = dataset.column(REWARD, "the rewards that transitions are learned from"), dataset.lengths
+    require_finite(rewards, REWARD, dataset)
     frames = chunk_frames(dataset, chunk)
     first, last = frames[:, 0], frames[:, -1]
     edges = np.cumsum(lengths)
     episode = np.searchsorted(edges, first, side="right")
     over = last == edges[episode] - 1
-    ends = dataset.columns.get(TERMINATED, dataset.columns.get(DONE))
-    terminated = over & ends[last] if ends is not None else np.zeros_like(over)
+    terminated = over & terminal_frames(dataset)[0][last]
     sums = np.concatenate([[0.0], np.cumsum(rewards, dtype=np.float64)])
     following = {name: leaf[np.minimum(last + 1, len(rewards) - 1)] for name, leaf in observations.items()}
     known = finals.keys() == observations.keys()

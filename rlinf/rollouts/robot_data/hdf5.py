@@ -13,13 +13,30 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.rollouts.robot_data.dataset import ACTION, DONE, REWARD, SUCCESS, TERMINATED, DatasetError, RobotDataset
+from rlinf.rollouts.robot_data.dataset import (
+    ACTION,
+    DONE,
+    REWARD,
+    SUCCESS,
+    TERMINATED,
+    TRUNCATED,
+    DatasetError,
+    RobotDataset,
+)
 from rlinf.rollouts.robot_data.statistics import column_statistics
 
-_LIBERO_HZ, _MANISKILL_HZ = 20.0, 20.0
+HDF5_HZ = 20.0
+"""Frames of a second in the files of both simulators, which do not say it."""
 _NUMBERED = re.compile(r"(demo|traj)_(\d+)")
 # LIBERO's cameras, under the names that its environment here has. The files have them upside down.
 _LIBERO_CAMERAS = {"agentview_rgb": "observation.image", "eye_in_hand_rgb": "observation.wrist_image"}
+_EpisodeParts = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+"""Columns [T, ...], and observations [...] after the last action."""
+
+
+def column_names(path: Path) -> list[str]:
+    """The columns of a file, by its first episode."""
+    return list(read_hdf5(path, [0]).columns)
 
 
 def episode_names(path: Path) -> list[str]:
@@ -29,18 +46,30 @@ def episode_names(path: Path) -> list[str]:
 
 
 def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset:
-    """All episodes of a file, or those that stand at the places ``episodes`` among them."""
+    """All episodes of a file, or those at the positions ``episodes`` in the order of their numbers.
+
+    Raises DatasetError for an episode without a column, or with one of another length or shape.
+    """
     with _opened(path) as file:
         names = _names(file, path)
-        try:
-            chosen = names if episodes is None else [names[place] for place in sorted(set(episodes))]
-        except IndexError as error:
-            raise DatasetError(f"{path} has {len(names)} episodes, not {max(episodes or ())}") from error
+        places = range(len(names)) if episodes is None else sorted(set(episodes))
+        if not places or places[0] < 0 or places[-1] >= len(names):
+            raise DatasetError(f"{path} has the episodes 0 to {len(names) - 1}, not {list(episodes or ())}")
+        chosen = [names[place] for place in places]
         libero = "data" in file
         read = _libero_episode if libero else _maniskill_episode
-        parts = [read(file["data"][name] if libero else file[name], f"{path}: {name}") for name in chosen]
+        parts = []
+        for name in chosen:
+            try:
+                parts.append(read(file["data"][name] if libero else file[name], f"{path}: {name}"))
+            except (AttributeError, IndexError, KeyError, OSError, TypeError, ValueError) as error:
+                # A group in the place of an array, or an array in the place of a group.
+                kind = "LIBERO" if libero else "ManiSkill"
+                raise DatasetError(f"{path}: {name} is not an episode of {kind}: {error}") from error
         instruction = _libero_instruction(file["data"]) if libero else _maniskill_instruction(path)
+    _require_alike(parts, [f"{path}: {name}" for name in chosen])
     columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
+    kept = [name for name in parts[0][1] if all(name in part[1] for part in parts)]
     pictures = {name for name, values in columns.items() if values.dtype == np.uint8 and values.ndim == 4}
     return RobotDataset(
         path=path,
@@ -48,10 +77,32 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
         lengths=np.array([len(part[0][ACTION]) for part in parts], dtype=np.int64),
         instructions=[instruction],
         task_index=np.zeros(len(columns[ACTION]), dtype=np.int64),
-        fps=_LIBERO_HZ if libero else _MANISKILL_HZ,
+        fps=HDF5_HZ,
         statistics={name: column_statistics(values, pictures=name in pictures) for name, values in columns.items()},
-        finals={name: np.stack([part[1][name] for part in parts]) for name in parts[0][1]},
+        finals={name: np.stack([part[1][name] for part in parts]) for name in kept},
+        origins=[f"{path}: {name}" for name in chosen],
     )
+
+
+def _require_alike(parts: Sequence[_EpisodeParts], places: Sequence[str]) -> None:
+    """Raises DatasetError for columns of unequal length in an episode, and for episodes with other columns."""
+    first = parts[0][0]
+    for (columns, _), place in zip(parts, places, strict=True):
+        steps = len(columns[ACTION])
+        if not steps:
+            raise DatasetError(f"{place} has no actions. Take the episode out of the file")
+        for name in {**first, **columns}:
+            if name not in columns or name not in first:
+                has, other = (place, places[0]) if name in columns else (places[0], place)
+                raise DatasetError(f"{other} has no {name}, and {has} has it. All episodes need the same columns")
+            values = columns[name]
+            if len(values) != steps:
+                raise DatasetError(f"{place}: {name} has {len(values)} frames for {steps} actions")
+            if values.shape[1:] != first[name].shape[1:]:
+                raise DatasetError(
+                    f"{place}: {name} is {list(values.shape[1:])} a frame, and {list(first[name].shape[1:])} in "
+                    f"{places[0]}"
+                )
 
 
 def _opened(path: Path) -> Any:
@@ -72,10 +123,6 @@ def _names(file: Any, path: Path) -> list[str]:
     return [match[0] for match in sorted(found, key=lambda match: int(match[2]))]
 
 
-_EpisodeParts = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
-"""Columns [T, ...], and observations [...] after the last action."""
-
-
 def _libero_episode(group: Any, place: str) -> _EpisodeParts:
     observed = _required(group, "obs", place)
     columns = {
@@ -83,14 +130,20 @@ def _libero_episode(group: Any, place: str) -> _EpisodeParts:
         for camera, leaf in _LIBERO_CAMERAS.items()
         if camera in observed
     }
-    position, turn = np.split(np.asarray(_required(observed, "ee_states", place)), [3], axis=1)
+    if "ee_states" not in observed:
+        raise DatasetError(
+            f"{place} has no 'ee_states' in obs, only {', '.join(observed)}. Of robomimic's layout LIBERO's files are "
+            "read: write others as a LeRobotDataset v3 folder"
+        )
+    position, turn = np.split(np.asarray(observed["ee_states"]), [3], axis=1)
     grip = np.asarray(_required(observed, "gripper_states", place))
     columns["observation.state"] = np.concatenate([position, _quaternions(turn), grip], axis=1).astype(np.float32)
     columns[ACTION] = np.asarray(_required(group, "actions", place), dtype=np.float32)
-    done = np.asarray(_required(group, "dones", place)).astype(bool)
-    columns[REWARD] = np.asarray(group.get("rewards", done), dtype=np.float32)
-    # LIBERO's demonstrations end in success, which ends its episodes too.
-    columns |= {DONE: done, TERMINATED: done, SUCCESS: done}
+    done = np.asarray(_required(group, "dones", place)).astype(bool).reshape(-1)
+    columns |= {DONE: done, REWARD: np.asarray(group.get("rewards", done), dtype=np.float32).reshape(-1)}
+    if "rewards" in group:
+        # Success gives LIBERO's only reward and ends its episodes; an end without it is that of a time limit.
+        columns[SUCCESS] = columns[REWARD] > 0
     return columns, {}
 
 
@@ -114,12 +167,12 @@ def _maniskill_episode(group: Any, place: str) -> _EpisodeParts:
     seen = _maniskill_observations(_required(group, "obs", place), place)
     columns = {name: values[:steps] for name, values in seen.items()}
     columns[ACTION] = actions
-    ends = {name: np.asarray(group[name]).astype(bool) for name in ("terminated", "truncated") if name in group}
-    done = np.zeros(steps, dtype=bool)
-    done[-1] = True
-    success = np.asarray(group["success"]).astype(bool) if "success" in group else done
-    columns |= {DONE: done, SUCCESS: success, TERMINATED: ends.get("terminated", success & done)}
-    columns[REWARD] = np.asarray(group.get("rewards", success), dtype=np.float32)
+    done = np.arange(steps) == steps - 1
+    columns[DONE] = done
+    for name, column in (("terminated", TERMINATED), ("truncated", TRUNCATED), ("success", SUCCESS)):
+        if name in group:
+            columns[column] = np.asarray(group[name]).astype(bool)
+    columns[REWARD] = np.asarray(group.get("rewards", columns.get(SUCCESS, done)), dtype=np.float32)
     return columns, {name: values[steps] for name, values in seen.items() if len(values) > steps}
 
 

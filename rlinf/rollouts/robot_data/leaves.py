@@ -47,23 +47,25 @@ def observation_arrays(
         name = _column_name(dataset, leaf, part, rename)
         if name not in columns:
             continue  # of the finals only
-        found[leaf] = _fitted(columns[name], leaf, name, part, dataset)
+        found[leaf] = _fitted(columns[name], leaf, name, part, dataset, finals=finals)
     return found
 
 
 def environment_actions(dataset: RobotDataset, space: spaces.Space, rename: Mapping[str, str]) -> np.ndarray:
     """[N, *shape] actions of the environment."""
     name = rename.get(ACTION, ACTION)
-    if name not in dataset.columns:
-        raise DatasetError(f"{dataset.path} has no column {name}, only {', '.join(dataset.columns)}")
-    return _fitted(dataset.columns[name], ACTION, name, space, dataset)
+    return _fitted(dataset.column(name, "the action"), ACTION, name, space, dataset)
 
 
 def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: Mapping[str, str]) -> str:
     asked = rename.get(leaf)
-    for name in (asked,) if asked is not None else (leaf, column_of(leaf, space)):
+    candidates = (asked,) if asked is not None else (leaf, column_of(leaf, space))
+    for name in candidates:
         if name is not None and name in dataset.columns:
             return name
+    for name in candidates:
+        if name is not None and name in dataset.unusable:
+            dataset.column(name, f"{leaf} of the environment")
     observed = ", ".join(name for name in dataset.columns if name.startswith(ROOT))
     raise DatasetError(
         f"{dataset.path} has no column for {leaf} of the environment: it observes {observed}. Name one: "
@@ -71,8 +73,13 @@ def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: 
     )
 
 
-def _fitted(values: np.ndarray, leaf: str, name: str, space: spaces.Space, dataset: RobotDataset) -> np.ndarray:
-    """A column in the shape and dtype of the environment; nothing is stretched, cut or rounded."""
+def _fitted(
+    values: np.ndarray, leaf: str, name: str, space: spaces.Space, dataset: RobotDataset, *, finals: bool = False
+) -> np.ndarray:
+    """A column in the shape and dtype of the environment; nothing is stretched, cut or rounded.
+
+    Raises DatasetError for another shape or type, and for a number that is not finite (with its episode and frame).
+    """
     shape = tuple(space.shape or ())
     given = values.shape[1:]
     if given != shape and len(shape) == len(given) == 3 and (given[2], *given[:2]) == shape:
@@ -87,7 +94,23 @@ def _fitted(values: np.ndarray, leaf: str, name: str, space: spaces.Space, datas
     dtype = np.dtype(space.dtype)
     if not np.can_cast(values.dtype, dtype, casting="same_kind"):
         raise DatasetError(f"{dataset.path}: {name} is {values.dtype}, and the environment's {leaf} {dtype}")
+    require_finite(values, name, dataset, finals=finals)
     return values.astype(dtype, copy=False)
+
+
+def require_finite(values: np.ndarray, name: str, dataset: RobotDataset, *, finals: bool = False) -> None:
+    """Raises DatasetError that names file, episode, frame and entry of the first NaN or infinite number."""
+    if not np.issubdtype(values.dtype, np.inexact) or np.isfinite(values).all():
+        return
+    row, *entry = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
+    place = (
+        f"{dataset.place(int(np.cumsum(dataset.lengths)[row]) - 1)}, after its action" if finals else dataset.place(row)
+    )
+    number = str(values[(row, *entry)]).replace("nan", "NaN")
+    raise DatasetError(
+        f"{place}: {name}{list(entry) if entry else ''} is {number}. Correct the number, or take the episode out of "
+        "the dataset"
+    )
 
 
 def _instructions(dataset: RobotDataset, leaf: str, space: spaces.Text, finals: bool) -> np.ndarray:

@@ -37,7 +37,7 @@ PICTURES = ("image", "video")
 class Info:
     """`meta/info.json`."""
 
-    fps: int
+    fps: float
     features: Mapping[str, Mapping[str, Any]]
     """By column: dtype, shape, names."""
     codebase_version: str = VERSION
@@ -68,14 +68,27 @@ def read_info(root: Path) -> Info:
         version = str(content["codebase_version"])
         known = {name: value for name, value in content.items() if name in Info.__dataclass_fields__}
         info = Info(**known)
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{path} is no header of a LeRobot dataset: {error!r}") from error
     if not version.startswith("v3."):
         raise DatasetError(
             f"{path}: the dataset is in format {version}, and v3 is read here. lerobot converts it: "
             "python -m lerobot.scripts.convert_dataset_v21_to_v30"
         )
+    _require_described(path, info)
     return info
+
+
+def _require_described(path: Path, info: Info) -> None:
+    """Raises DatasetError for a frame rate that is none, and for columns without dtype or shape."""
+    if isinstance(info.fps, bool) or not isinstance(info.fps, (int, float)) or not 0 < info.fps < float("inf"):
+        raise DatasetError(f"{path}: fps is {info.fps!r}. Write the frames of a second, a number above 0")
+    if not isinstance(info.features, Mapping):
+        raise DatasetError(f"{path}: features is {info.features!r}, not a mapping of columns")
+    for name, feature in info.features.items():
+        for key, kind in (("dtype", str), ("shape", list)):
+            if not isinstance(feature, Mapping) or not isinstance(feature.get(key), kind):
+                raise DatasetError(f"{path}: features.{name} has no {key}. Write it as the other columns have it")
 
 
 def feature_of(values: np.ndarray, *, videos: bool, pictures: bool) -> dict[str, Any]:

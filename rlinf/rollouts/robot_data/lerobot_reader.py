@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,117 +11,120 @@ from typing import Any
 import numpy as np
 
 from rlinf.rollouts.robot_data import lerobot_format as layout
-from rlinf.rollouts.robot_data.dataset import DatasetError, RobotDataset, Statistics
-from rlinf.rollouts.robot_data.pictures import decode_picture
+from rlinf.rollouts.robot_data.dataset import DatasetError, RobotDataset, Statistics, frame_place
+from rlinf.rollouts.robot_data.lerobot_columns import UnusableColumn, column_values
+from rlinf.rollouts.robot_data.lerobot_films import film_column
+from rlinf.rollouts.robot_data.lerobot_rows import Rows, episode_numbers, read_rows, whole_numbers
 from rlinf.rollouts.robot_data.statistics import from_json
-from rlinf.rollouts.video.encoder import frames_at
+
+_TIME, _TASK = "timestamp", "task_index"
 
 
 def read_lerobot(root: Path, episodes: Sequence[int] | None = None) -> RobotDataset:
-    """All episodes of a folder, or those numbered ``episodes``. Raises DatasetError where something is missing."""
+    """All episodes of a folder, or those at the positions ``episodes`` in the order of their numbers.
+
+    Raises DatasetError where something is missing or damaged; it names file, column and frame.
+    """
     info = layout.read_info(root)
-    chosen = None if episodes is None else sorted(set(episodes))
-    if chosen is not None and (not chosen or chosen[0] < 0 or chosen[-1] >= info.total_episodes):
-        raise DatasetError(f"{root} has the episodes 0 to {info.total_episodes - 1}, not {list(episodes or ())}")
-    table = _table(root, "data", chosen)
-    rows = np.argsort(table.column("index").to_numpy(), kind="stable")
-    if np.any(rows[1:] < rows[:-1]):
-        table = table.take(rows)
-    columns = {
-        name: _column(table.column(name), feature, f"{root}: {name}")
-        for name, feature in info.features.items()
-        if feature["dtype"] not in ("video", "language")
-    }
-    number = columns.pop("episode_index")
-    for name in info.keys("video"):
-        columns[name] = _film_column(root, info, name, number, columns["timestamp"])
-    task_index = columns.pop("task_index")
-    added = ("index", "frame_index", "timestamp")
+    rows = read_rows(root, None if episodes is None else _chosen(root, episodes))
+    place = functools.partial(frame_place, rows.origins, rows.lengths)
+    columns: dict[str, np.ndarray] = {}
+    unusable: dict[str, str] = {}
+    for name, feature in info.features.items():
+        if feature["dtype"] in ("video", "language") or name in layout.ADDED:
+            continue
+        if name not in rows.table.column_names:
+            unusable[name] = f"{layout.INFO} declares it, and no file below {root / 'data'} holds it"
+            continue
+        try:
+            columns[name] = column_values(rows.table.column(name), feature, name, place)
+        except UnusableColumn as error:
+            unusable[name] = str(error)
+    films = info.keys("video")
+    if films:
+        if _TIME not in rows.table.column_names:
+            raise DatasetError(f"{root / 'data'} has no column {_TIME}, by which frames are found in {films[0]}")
+        times = rows.table.column(_TIME).to_numpy().astype(np.float64)
+        columns |= {name: film_column(root, info, name, rows, times) for name in films}
+    instructions, task_index = _tasks_of(root, rows)
     return RobotDataset(
         path=root,
-        columns={name: values for name, values in columns.items() if name not in added},
-        lengths=np.unique(number, return_counts=True)[1].astype(np.int64),
-        instructions=read_tasks(root),
+        columns=columns,
+        lengths=rows.lengths,
+        instructions=instructions,
         task_index=task_index,
         fps=info.fps,
         statistics=read_statistics(root),
+        origins=rows.origins,
+        unusable=unusable,
     )
 
 
-def read_tasks(root: Path) -> list[str]:
-    """The instructions of a folder, by their numbers."""
+def read_tasks(root: Path) -> dict[int, str]:
+    """The instructions of a folder by their numbers, ascending; numbers may have gaps."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(root / layout.TASKS)
-    # The words are pandas' index, under whatever name it had.
-    words = [name for name in table.column_names if pa.types.is_string(table.schema.field(name).type)]
-    words += [name for name in table.column_names if pa.types.is_large_string(table.schema.field(name).type)]
+    path = root / layout.TASKS
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{path}, the instructions, cannot be read: {error}") from error
+    numbers = whole_numbers(table, _TASK, str(path)).tolist()
+    words = table.column(_words_column(table, path)).to_pylist()
+    found: dict[int, str] = {}
+    for number, text in sorted(zip(numbers, words, strict=True), key=lambda pair: pair[0]):
+        if number in found:
+            raise DatasetError(f"{path} has {_TASK} {number} twice: {found[number]!r} and {text!r}. Keep one")
+        if text is None:
+            raise DatasetError(f"{path}: {_TASK} {number} has no words. Write its instruction, or an empty text")
+        found[number] = text
+    return found
+
+
+def _words_column(table: Any, path: Path) -> str:
+    """The words are pandas' index, under the name that it had; or the column `task`."""
+    import pyarrow as pa
+
+    texts = (pa.types.is_string, pa.types.is_large_string)
+    words: list[str] = [field.name for field in table.schema if any(kind(field.type) for kind in texts)]
+    for usual in ("task", "__index_level_0__"):
+        if usual in words:
+            return usual
     if len(words) != 1:
-        raise DatasetError(f"{root / layout.TASKS} has the columns {', '.join(table.column_names)}: which are words?")
-    found = dict(zip(table.column("task_index").to_pylist(), table.column(words[0]).to_pylist(), strict=True))
-    return [found[index] for index in range(len(found))]
+        raise DatasetError(f"{path} has the columns {', '.join(table.column_names)}: name the one of words `task`")
+    return words[0]
 
 
-def _table(root: Path, folder: str, episodes: Sequence[int] | None) -> Any:
-    """The rows of all Parquet files below a folder, those of some episodes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    files = sorted((root / folder).glob("*/*.parquet"))
-    if not files:
-        raise DatasetError(f"{root / folder} holds no Parquet files")
-    wanted = None if episodes is None else [("episode_index", "in", list(episodes))]
-    return pa.concat_tables([pq.read_table(file, filters=wanted) for file in files], promote_options="default")
-
-
-def _column(column: Any, feature: Any, place: str) -> np.ndarray:
-    """[N, ...] of a column of the table; pictures decoded."""
-    import pyarrow as pa
-
-    if feature["dtype"] == "image":
-        return np.stack([_picture(entry, place) for entry in column.to_pylist()])
-    if feature["dtype"] == "string":
-        return np.array(column.to_pylist(), dtype=object)
-    array, shape = column.combine_chunks(), tuple(feature["shape"])
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    while pa.types.is_nested(array.type):
-        array = array.flatten()
-    values = array.to_numpy(zero_copy_only=False).astype(feature["dtype"])
-    return values if shape == (1,) else values.reshape(len(column), *shape)
+def _tasks_of(root: Path, rows: Rows) -> tuple[list[str], np.ndarray]:
+    """The instructions, and each frame's position [N] among them."""
+    tasks = read_tasks(root)
+    if not tasks:
+        raise DatasetError(f"{root / layout.TASKS} holds no instruction. Write one row, with an empty text at least")
+    if _TASK not in rows.table.column_names:
+        if len(tasks) > 1:
+            raise DatasetError(f"{root / 'data'} has no column {_TASK}, and there are {len(tasks)} instructions")
+        return list(tasks.values()), np.zeros(int(rows.lengths.sum()), dtype=np.int64)
+    wanted = whole_numbers(rows.table, _TASK, str(root / "data"))
+    numbers = np.array(list(tasks), dtype=np.int64)
+    unknown = np.flatnonzero(~np.isin(wanted, numbers))
+    if len(unknown):
+        place = frame_place(rows.origins, rows.lengths, int(unknown[0]))
+        raise DatasetError(
+            f"{place}: {_TASK} is {wanted[unknown[0]]}, and {root / layout.TASKS} has {', '.join(map(str, tasks))}. "
+            "Add the instruction there, or correct the number"
+        )
+    return list(tasks.values()), np.searchsorted(numbers, wanted)
 
 
-def _picture(entry: Any, place: str) -> np.ndarray:
-    if not entry or entry.get("bytes") is None:
-        raise DatasetError(f"{place}: a picture is not in the Parquet file")
-    return decode_picture(entry["bytes"], place)
-
-
-def _film_column(root: Path, info: layout.Info, name: str, number: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """[N, H, W, 3]: each frame's picture, from the films that its episode's row names."""
-    wanted: dict[Path, list[tuple[float, int]]] = {}
-    assert info.video_path is not None
-    keys = ("chunk_index", "file_index", "from_timestamp")
-    rows = _table(root, "meta/episodes", np.unique(number).tolist())
-    starts = {
-        episode: [rows.column(f"videos/{name}/{key}")[at].as_py() for key in keys]
-        for at, episode in enumerate(rows.column("episode_index").to_pylist())
-    }
-    for row, (episode, time) in enumerate(zip(number.tolist(), times.tolist(), strict=True)):
-        chunk, file, begins = starts[episode]
-        path = root / info.video_path.format(video_key=name, chunk_index=chunk, file_index=file)
-        wanted.setdefault(path, []).append((begins + time, row))
-    pictures = np.zeros((len(number), *info.features[name]["shape"]), dtype=np.uint8)
-    for path, places in wanted.items():
-        try:
-            for row, frame in frames_at(path, places, tolerance_s=0.5 / info.fps):
-                pictures[row] = frame
-        except ImportError as error:
-            raise DatasetError(f"{path}: films of a dataset need PyAV: pip install 'rlinf[video]'") from error
-        except (OSError, ValueError) as error:
-            raise DatasetError(f"{path}: {error}") from error
-    return pictures
+def _chosen(root: Path, episodes: Sequence[int]) -> list[int]:
+    """The numbers of the episodes at these positions."""
+    numbers, places = episode_numbers(root), sorted(set(episodes))
+    if not places or places[0] < 0 or places[-1] >= len(numbers):
+        raise DatasetError(
+            f"{root} has the episodes 0 to {len(numbers) - 1} (in the order of their numbers), not {list(episodes)}"
+        )
+    return [int(numbers[place]) for place in places]
 
 
 def read_statistics(root: Path) -> Statistics:

@@ -207,7 +207,7 @@ def _index_of_pandas(index: str, column: str) -> bytes:
     return json.dumps(content).encode()
 
 
-def _video_info(height: int, width: int, fps: int) -> dict[str, Any]:
+def _video_info(height: int, width: int, fps: float) -> dict[str, Any]:
     return {
         "video.height": height,
         "video.width": width,

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlinf.rollouts.robot_data.dataset import DatasetError, RobotDataset, Statistics
-from rlinf.rollouts.robot_data.hdf5 import episode_names, read_hdf5
+from rlinf.rollouts.robot_data.hdf5 import HDF5_HZ, column_names, episode_names, read_hdf5
 from rlinf.rollouts.robot_data.lerobot_format import read_info
 from rlinf.rollouts.robot_data.lerobot_reader import read_lerobot, read_statistics, read_tasks
+from rlinf.rollouts.robot_data.lerobot_rows import episode_numbers
 
 _HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
 def read_dataset(path: str | Path, episodes: Sequence[int] | None = None) -> RobotDataset:
-    """The dataset at ``path``, or some of its episodes by their numbers.
+    """The dataset at ``path``, or some of its episodes by their positions in the order of their numbers.
 
     ``path`` is a LeRobotDataset v3 folder, or an HDF5 file of LIBERO or ManiSkill. Anything else is a DatasetError.
     """
@@ -29,7 +30,8 @@ def count_episodes(path: str | Path) -> int:
     place = _place(path)
     if place.suffix in _HDF5_SUFFIXES:
         return len(episode_names(place))
-    return read_info(place).total_episodes
+    read_info(place)  # another version of the format is named before its files are searched
+    return len(episode_numbers(place))
 
 
 def dataset_instructions(path: str | Path) -> list[str]:
@@ -37,7 +39,7 @@ def dataset_instructions(path: str | Path) -> list[str]:
     place = _place(path)
     if place.suffix in _HDF5_SUFFIXES:
         return list(read_dataset(place, [0]).instructions)
-    return read_tasks(place)
+    return list(read_tasks(place).values())
 
 
 def dataset_statistics(path: str | Path) -> Statistics:
@@ -56,3 +58,19 @@ def _place(path: str | Path) -> Path:
         return place
     wanted = "a LeRobotDataset v3 folder (with meta/info.json) or an HDF5 file (.hdf5, .h5) of LIBERO or ManiSkill"
     raise DatasetError(f"{place} is no robot dataset: {wanted} is needed")
+
+
+def dataset_columns(path: str | Path) -> list[str]:
+    """The names of the columns that the dataset at ``path`` declares."""
+    place = _place(path)
+    if place.suffix in _HDF5_SUFFIXES:
+        return column_names(place)
+    return list(read_info(place).features)
+
+
+def frame_rate(path: str | Path) -> float:
+    """Frames of a second of the dataset at ``path``."""
+    place = _place(path)
+    if place.suffix in _HDF5_SUFFIXES:
+        return HDF5_HZ
+    return read_info(place).fps

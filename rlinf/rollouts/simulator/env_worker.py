@@ -22,7 +22,7 @@ from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoro
 from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 from rlinf.rollouts.envs.mixture import Mixture
-from rlinf.rollouts.envs.offscreen import offscreen
+from rlinf.rollouts.envs.offscreen import FilmingTrial, offscreen
 from rlinf.rollouts.envs.vec_env import VecEnv, require_alike
 from rlinf.rollouts.envs.vectorize import choose_vec_env, make_seeded_vec_env, make_vec_env
 from rlinf.rollouts.simulator.anchors import anchor_ids
@@ -40,7 +40,7 @@ from rlinf.rollouts.simulator.images_apart import Leaves, images_apart
 from rlinf.rollouts.simulator.pipelined import Notice, PipelinedRollout, WorkerMessage
 from rlinf.rollouts.simulator.recorded import RecordedDemonstrator
 from rlinf.rollouts.simulator.records import RolloutPart
-from rlinf.rollouts.video.filmable import filming_problem
+from rlinf.rollouts.video.filmable import try_filming
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.streams import rollout_key, stream_seed
 from rlinf.types import Metrics, WeightUpdate
@@ -260,9 +260,9 @@ class EnvWorker:
         """The distinct instructions of ``starts`` start states, before any rollout."""
         return instructions_of(self._env, [stream_seed(self._config.run.seed, "text", n) for n in range(starts)])
 
-    def filming_problem(self) -> str | None:
-        """Why evaluation episodes cannot be filmed where this worker runs; None where they can."""
-        return filming_problem(self._evaluation_env())
+    def try_filming(self) -> FilmingTrial:
+        """Whether evaluation episodes can be filmed on this worker's machine."""
+        return try_filming(self._evaluation_env())
 
     def _filming(self, episodes: int) -> tuple[FilmedVecEnv, EpisodeCollector]:
         """A sub-environment for each filmed episode, made with the first film."""
@@ -321,6 +321,12 @@ class EnvWorker:
     def vectorization(self) -> str:
         """How this worker steps its environments, and the measurements by which that was chosen."""
         return str(self._choice)
+
+    def render_fps(self) -> float:
+        """Steps of a second that the environment declares; 0 where it declares none."""
+        # Vector environments of a simulator's own need not have metadata.
+        given = (getattr(self._vec_env, "metadata", None) or {}).get("render_fps")
+        return float(given) if isinstance(given, (int, float)) else 0.0
 
     def close(self) -> None:
         self._vec_env.close()

@@ -16,6 +16,14 @@ NEARLY_LOSSLESS = {"preset": "veryfast", "crf": "12", "g": "2", "bf": "0"}
 """For pictures that are trained on. Every second frame is whole, so that any frame is read without many before it."""
 
 
+class NoFrameError(ValueError):
+    """A film without a picture at a time; ``key`` is that of the picture that was wanted."""
+
+    def __init__(self, message: str, key: int) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 class Film:
     """Frames of one size, encoded as they come into a file aside, which :meth:`close` renames."""
 
@@ -71,24 +79,26 @@ def frames_at(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """(key, frame [H, W, 3] uint8) for the (time in seconds, key) in ``wanted``, in the order of time.
 
-    The film is read once. Raises ValueError where no frame lies within ``tolerance_s`` of a time, OSError for a file
-    that is missing or damaged.
+    The film is read once. Raises NoFrameError where no frame lies within ``tolerance_s`` of a time, OSError for a file
+    that is missing or damaged, ValueError for one without pictures.
     """
     import av
 
     left = sorted(wanted)
     place = 0
     with av.open(str(path)) as container:
+        if not container.streams.video:
+            raise ValueError("it holds no pictures")
         for frame in container.decode(video=0):
             shown: np.ndarray | None = None
             time = float(frame.time or 0.0)
             while place < len(left) and left[place][0] <= time + tolerance_s:
                 if left[place][0] < time - tolerance_s:
-                    raise ValueError(f"there is no frame at {left[place][0]:.3f} s")
+                    raise NoFrameError(f"there is no frame at {left[place][0]:.3f} s", left[place][1])
                 shown = frame.to_ndarray(format="rgb24") if shown is None else shown
                 yield left[place][1], shown
                 place += 1
             if place == len(left):
                 return
     if place < len(left):
-        raise ValueError(f"it ends before {left[place][0]:.3f} s")
+        raise NoFrameError(f"it ends before {left[place][0]:.3f} s", left[place][1])

@@ -9,11 +9,13 @@ import numpy as np
 
 from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.envs.make_env import make_env
-from rlinf.rollouts.envs.offscreen import draw_plainly, take_context
+from rlinf.rollouts.envs.offscreen import FilmingTrial, draw_plainly, take_context, uses_opengl
 from rlinf.rollouts.envs.vec_env import close_quietly
-from rlinf.rollouts.isolation.vec_env import filming_problem_in_process
+from rlinf.rollouts.isolation.vec_env import filming_trial_in_process
 
 _MODE = "rgb_array"
+_TRIED_FRAMES = 12
+"""Pictures of one colour in a row before a remark: an episode may begin with a dark one."""
 
 
 class RenderingError(RuntimeError):
@@ -39,26 +41,46 @@ def filmable_env(options: EnvConfig) -> gymnasium.Env:
     return Filmable(env)
 
 
-def filming_problem(options: EnvConfig) -> str | None:
-    """Why the environment of ``options`` cannot be filmed here, found by drawing one picture; None where it can."""
+def try_filming(options: EnvConfig) -> FilmingTrial:
+    """Whether the environment of ``options`` can be filmed here, by drawing a picture; several if the first ones have
+    one colour."""
     if options.isolation == "process":
-        return filming_problem_in_process(options)
+        return filming_trial_in_process(options)
     env = make_env(options)
     modes = list(env.metadata.get("render_modes") or [])
     close_quietly(env)
     if _MODE not in modes:
-        return (
+        return FilmingTrial(
             f"{options.id} draws no pictures: its render modes are {modes or 'none'}, and {_MODE!r} is not among them"
         )
     try:
         env = filmable_env(options)
         try:
-            env.reset(seed=0)
-            frame: Any = env.render()
+            shown, opengl = _shows_something(env), uses_opengl(env)
         finally:
             close_quietly(env)
     except Exception as error:  # renderers raise what they like
-        return f"{options.id} cannot be drawn here: {error} (`rlinf doctor` says which renderers there are)"
-    if float(frame.std()) == 0.0:
-        return f"{options.id} draws pictures of one colour: this machine's OpenGL is broken (see `rlinf doctor`)"
-    return None
+        return FilmingTrial(
+            f"{options.id} cannot be drawn here: {error} (`rlinf doctor` says which renderers there are)"
+        )
+    if shown:
+        return FilmingTrial()
+    cause = "this machine's OpenGL may be broken (see `rlinf doctor`)" if opengl else "is that how it begins?"
+    return FilmingTrial(remark=f"{options.id}: its first {_TRIED_FRAMES} pictures have one colour: {cause}")
+
+
+def _shows_something(env: gymnasium.Env) -> bool:
+    """Whether one of the first pictures has more than one colour; random actions are taken between them."""
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    over = False
+    for drawn in range(_TRIED_FRAMES):
+        if drawn:
+            if over:
+                env.reset()
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            over = terminated or truncated
+        frame: Any = env.render()
+        if float(frame.std()) > 0.0:
+            return True
+    return False

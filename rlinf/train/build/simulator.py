@@ -19,6 +19,7 @@ from rlinf.models.own import is_own, keep_class
 from rlinf.rollouts.robot_data.decisions import chunk_frames, transitions_batch
 from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
 from rlinf.rollouts.robot_data.reading import dataset_instructions, dataset_statistics, read_dataset
+from rlinf.rollouts.robot_data.remarks import ends_remark, rate_remark
 from rlinf.rollouts.robot_data.statistics import write_statistics
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.train.build.learner import all_ranks, torch_learner, towers_fsdp_learner
@@ -58,8 +59,7 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
             resources=Resources(cpus=devices.cpus, spread=True),
         )
     )
-    if config.evaluation.video_every:
-        envs.require_filming()
+    pictures = envs.require_filming() if config.evaluation.video_every else ""
     if facts.vla and config.policy.path is None:
         _keep_tokenizer(config, envs, folder)
     if facts.acts_in == "sampler":
@@ -101,8 +101,26 @@ def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         if is_own(config.policy.name)
         else None,
         restarts=envs.numbers,
-        notes={"env.vectorization": envs.vectorization()},
+        notes={
+            "env.vectorization": envs.vectorization(),
+            **({"evaluation.video_every": pictures} if pictures else {}),
+            **_dataset_notes(config, envs),
+        },
     )
+
+
+def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:
+    """Remarks on recorded episodes that do not fit the run in every respect, by the key that names them."""
+    notes: dict[str, str] = {}
+    for key, path in (("sft.dataset", config.sft.dataset), ("algorithm.prior_data", config.algorithm.prior_data)):
+        if path is None:
+            continue
+        remarks = [rate_remark(path, envs.render_fps())]
+        if key == "algorithm.prior_data":
+            remarks.append(ends_remark(path))
+        if found := [remark for remark in remarks if remark is not None]:
+            notes[key] = ". ".join(found)
+    return notes
 
 
 def _with_samplers(setup: Setup, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:

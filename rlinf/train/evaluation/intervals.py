@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from rlinf.student import student_quantile
 from rlinf.types import Metrics
 
 _Z = 1.959963984540054
@@ -25,16 +26,20 @@ def wilson(successes: float, count: float) -> tuple[float, float]:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95% normal interval of a mean.
+    """The 95% interval of a mean, by Student's t; one value alone is both edges.
 
     >>> mean_interval([1.0, 1.0])
     (1.0, 1.0)
+    >>> [round(edge, 2) for edge in mean_interval([0.0, 1.0])]
+    [-5.85, 6.85]
     """
     count = len(values)
     if count < 2:
         return (values[0], values[0]) if values else (math.nan, math.nan)
     mean = sum(values) / count
-    spread = _Z * math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1) / count)
+    spread = student_quantile(count - 1.0) * math.sqrt(
+        sum((value - mean) ** 2 for value in values) / (count - 1) / count
+    )
     return mean - spread, mean + spread
 
 

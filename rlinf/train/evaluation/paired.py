@@ -9,10 +9,13 @@ import numpy as np
 
 from rlinf.errors import UserError
 from rlinf.streams import numpy_generator
+from rlinf.train.evaluation.intervals import mean_interval
 from rlinf.train.evaluation.outcomes import Outcome, paired_rates
 
 _DRAWS = 10_000
 _AT_ONCE = 1 << 22
+_UNBOUNDED = "return"
+"""The metric that is no share: differences of the others lie in [-1, 1]."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class PairedDifference:
     second: float
     low: float
     high: float
-    """95% interval of the difference: percentiles of 10,000 bootstrap samples of the tasks (Efron 1979)."""
+    """95% interval of the difference: Student's, of the tasks' differences."""
     p_value: float
     """Two-sided, of no difference: signs of the tasks' differences flipped at random 10,000 times (for one response a
     task this is McNemar's test)."""
@@ -63,16 +66,17 @@ def _difference(metric: str, first: Sequence[float], second: Sequence[float]) ->
     gains = np.asarray(second) - np.asarray(first)
     count, observed = len(gains), float(gains.mean())
     generator = numpy_generator(0, "paired", metric)
-    means, flipped = np.empty(_DRAWS), np.empty(_DRAWS)
+    flipped = np.empty(_DRAWS)
     size = max(1, _AT_ONCE // count)
     for start in range(0, _DRAWS, size):
         draws = min(size, _DRAWS - start)
-        means[start : start + draws] = gains[generator.integers(count, size=(draws, count))].mean(axis=1)
         signs = generator.integers(2, size=(draws, count)) * 2 - 1
         flipped[start : start + draws] = (signs * gains).mean(axis=1)
     # A draw that equals the observed difference but for rounding counts as extreme.
     extreme = int((np.abs(flipped) >= abs(observed) - 1e-12).sum())
-    low, high = (float(edge) for edge in np.percentile(means, [2.5, 97.5]))
+    low, high = mean_interval(gains.tolist())
+    if metric != _UNBOUNDED:
+        low, high = max(-1.0, low), min(1.0, high)
     return PairedDifference(
         metric, float(np.mean(first)), float(np.mean(second)), low, high, (1 + extreme) / (1 + _DRAWS), count
     )

@@ -8,6 +8,7 @@ from typing import Any
 from rlinf.cluster import Handle
 from rlinf.cluster.pool import PolicyPool
 from rlinf.errors import UserError
+from rlinf.rollouts.envs.offscreen import FilmingTrial
 from rlinf.train.workers.kept_values import with_kept_leaves
 from rlinf.types import Metrics
 
@@ -59,11 +60,18 @@ class EnvPool(PolicyPool):
         """How the first worker steps its environments, and why."""
         return self.call_one(0, "vectorization")
 
-    def require_filming(self) -> None:
-        """Raises UserError where episodes cannot be filmed; worker 0 is the one that films."""
-        problem = self.call_one(0, "filming_problem")
-        if problem is not None:
-            raise UserError(f"evaluation.video_every: {problem}. Set evaluation.video_every: 0 to go without videos.")
+    def render_fps(self) -> float:
+        """Steps of a second that the environment declares; 0 where it declares none."""
+        return self.call_one(0, "render_fps")
+
+    def require_filming(self) -> str:
+        """A remark on the pictures, or "". Raises UserError if episodes cannot be filmed; worker 0 is the one that
+        films."""
+        trial: FilmingTrial = self.call_one(0, "try_filming")
+        if trial.problem is not None:
+            advice = "Set evaluation.video_every: 0 to go without videos."
+            raise UserError(f"evaluation.video_every: {trial.problem}. {advice}")
+        return trial.remark or ""
 
     def recover(self, rank: int) -> None:
         self.group.call_one(rank, "skip_episodes", self.restarts)

@@ -328,6 +328,16 @@ def test_reward_clip_is_applied_again_after_the_token_kl():
     expect(found, [[-2.0]])
 
 
+def test_a_row_without_a_token_stands_in_its_group_as_the_others_do():
+    """Clipped: R = (1, 1, 0) has mean 2/3 and deviation 0.5774. Whitened: an affine map, which grpo undoes."""
+    mask = [[0, 0], [1, 1], [1, 0]]
+    found = estimate("grpo", [9.0, 1.0, 0.0], mask=mask, reward_clip=1.0).advantages
+    expect(found, [[0.0, 0.0], [0.5774, 0.5774], [-1.1547, 0.0]])
+    # The map is that of tokens: 5 -> 0.7071, 0 -> -0.7071.
+    found = estimate("grpo", [5.0, 5.0, 0.0], mask=[[0], [1], [1]], whiten_rewards=True).advantages
+    expect(found, [[0.0], [0.5774], [-1.1547]])
+
+
 def test_whiten_rewards():
     found = estimate("reinforce", [[1.0, 3.0, 9.0]], mask=[[1, 1, 0]], whiten_rewards=True).advantages
     expect(found, [[0.0, 0.7071, 0.0]])

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from config_cases import QUICKSTART, Write, mistakes
 
 from rlinf.config import Config, load, resolve
 from rlinf.config.compat.aliases import FLAT, UNDER_ALGORITHM, VALUES
+from rlinf.config.compat.semantics import adopt, roll_origin
 from rlinf.config.names import leaves
+from rlinf.config.problems import Origin
+from rlinf.config.tree import Branch, get, locate
 
 # The keys of the two published GRPO pages.
 FLAT_BLOCK = """
@@ -180,16 +184,72 @@ def test_rolls_own_block_means_what_it_means_there(write: Write) -> None:
 def test_what_rolls_block_leaves_out_has_rolls_default(write: Write) -> None:
     resolved = resolve(write("adv_estimator: grpo\nadd_token_level_kl: true\ninit_kl_coef: 0.1\n"))
     algorithm = resolved.config.algorithm
-    assert (algorithm.loss_agg_func, algorithm.kl_after_norm) == ("seq-mean-token-sum", True)
+    assert (algorithm.loss_agg_func, algorithm.kl_after_norm) == ("seq-mean-token-mean", True)
     assert not algorithm.clip_after_norm
-    assert any("loss_agg_func: seq-mean-token-sum is set: ROLL's default." in note for note in resolved.notes)
+    assert any("loss_agg_func: seq-mean-token-mean is set: ROLL's default." in note for note in resolved.notes)
+
+
+ROLL_KL = "adv_estimator: grpo\nadd_token_level_kl: true\n"
+EMBODIED = "algorithm: {adv_type: embodied_grpo, loss_type: embodied_grpo}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ROLL_KL, {"kl_coef": 0.2, "token_kl_type": "kl", "kl_penalty_type": "low_var_kl", "kl_controller": "fixed"}),
+        (f"{ROLL_KL}init_kl_coef: 0.1\nkl_penalty: mse", {"kl_coef": 0.1, "token_kl_type": "mse"}),
+        (f"{ROLL_KL}target_kl: 0.3\nkl_horizon: 50", {"kl_controller": "adaptive", "target_kl": 0.3}),
+        (f"{ROLL_KL}target_kl: null\nkl_horizon: 50", {"kl_controller": "fixed", "target_kl": 0.1}),
+        ("adv_estimator: grpo\ntarget_kl: ~\nkl_penalty: kl", {"token_kl_type": None, "kl_coef": 0.0}),
+        ("adv_estimator: grpo\nloss_agg_mode: seq-mean-token-sum-norm", {"sum_norm_divide_by_batch": False}),
+        ("adv_estimator: grpo\nloss_agg_mode: token-mean", {"sum_norm_divide_by_batch": True}),
+        ("algorithm: {adv_type: grpo}", {"loss_agg_func": "token-mean", "token_kl_type": None}),
+        ("algorithm: {adv_type: math_grpo}", {"loss_agg_func": "token-mean", "value_coef": 0.5}),
+    ],
+)
+def test_what_a_key_means_in_its_vocabulary(write: Write, text: str, expected: dict[str, object]) -> None:
+    algorithm = load(write(text)).algorithm
+    assert {name: getattr(algorithm, name) for name in expected} == expected
+
+
+def adopted(text: str) -> Branch:
+    """A file with what its vocabulary means, before anything is checked."""
+    tree = locate(yaml.safe_load(text), Origin("file.yaml", 1)).branch
+    assert tree is not None
+    adopt(tree, roll_origin([tree]), [])
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ("", None),
+        ("{auto_reset: false}", "seq-mean-token-mean"),
+        ("{auto_reset: false, ignore_terminations: true}", None),
+    ],
+)
+def test_rlinfs_robots_have_its_mean_of_episodes(env: str, expected: str | None) -> None:
+    tree = adopted(f"{EMBODIED}env: {env}" if env else EMBODIED)
+    found = get(tree, "algorithm.loss_agg_func")
+    assert (None if found is None else found.value) == expected
+
+
+def test_rlinfs_critic_counts_in_full() -> None:
+    tree = adopted("algorithm: {adv_type: embodied_gae, loss_type: embodied_actor_critic}")
+    found = get(tree, "algorithm.value_coef")
+    assert found is not None
+    assert found.value == 1.0
 
 
 @pytest.mark.parametrize(
     ("text", "overrides", "expected"),
     [
-        ("adv_estimator: grpo\nreward_clip: 1\nalgorithm: {clip_after_norm: false}", [], ("seq-mean-token-sum", False)),
-        ("adv_estimator: rloo\nreward_clip: 1", [], ("seq-mean-token-sum", False)),
+        (
+            "adv_estimator: grpo\nreward_clip: 1\nalgorithm: {clip_after_norm: false}",
+            [],
+            ("seq-mean-token-mean", False),
+        ),
+        ("adv_estimator: rloo\nreward_clip: 1", [], ("seq-mean-token-mean", False)),
         ("adv_estimator: rloo\nalgorithm: {loss_agg_func: token-mean}", [], ("token-mean", False)),
         # A name on the command line is not a file in another vocabulary.
         ("algorithm: {reward_clip: 1}", ["adv_estimator=grpo"], ("token-mean", False)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,34 @@ def test_transitions_end_where_episodes_do() -> None:
     chunked = transitions_batch(recorded(terminated=True), seen, {}, np.zeros((3, 4), np.float32), 2)
     assert chunk_frames(recorded(), 2).tolist() == [[0, 1], [2, 2], [3, 4]]
     assert chunked.rewards[0].tolist() == [3, 4, 24]
+
+
+@pytest.mark.parametrize(
+    ("columns", "terminal"),
+    [
+        ({"next.done": "AB", "next.terminated": "A", "next.truncated": "B"}, "A"),
+        ({"next.done": "AB", "next.truncated": "B", "next.success": "A"}, "A"),
+        ({"next.done": "AB", "next.success": "B"}, "B"),
+        ({"next.success": "A"}, "A"),
+        ({"next.truncated": "A"}, "B"),
+        ({"next.done": "A"}, "A"),
+        ({}, ""),
+    ],
+)
+def test_a_time_limit_is_no_terminal_state(columns: dict[str, str], terminal: str) -> None:
+    """Ends A and B of two episodes, by what each column says of them."""
+    found = recorded()
+    ends = {"A": 2, "B": 4}
+    kept = {name: values for name, values in found.columns.items() if name not in ("next.done", "next.terminated")}
+    for name, where in columns.items():
+        kept[name] = np.isin(np.arange(5), [ends[letter] for letter in where])
+    found = replace(found, columns=kept)
+    seen = {"observation": kept["observation.state"]}
+    batch = transitions_batch(found, seen, {}, kept["action"], 1)
+    assert batch.terminated is not None
+    assert np.flatnonzero(batch.terminated[0]).tolist() == [ends[letter] for letter in terminal]
+    # Without the observation after it a time limit has nothing to bootstrap from.
+    assert np.flatnonzero(~batch.mask[0]).tolist() == [ends[letter] for letter in "AB" if letter not in terminal]
 
 
 def make(prior: PriorTransitions | None = None, **options: Any) -> OffPolicyLearner:

@@ -10,6 +10,7 @@ import pytest
 from gymnasium import spaces
 
 from rlinf.rollouts.robot_data.dataset import DatasetError
+from rlinf.rollouts.robot_data.decisions import terminal_frames
 from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
 from rlinf.rollouts.robot_data.reading import count_episodes, dataset_instructions, read_dataset
 
@@ -104,3 +105,41 @@ def test_files_of_another_layout_are_reported(tmp_path: Path) -> None:
     (tmp_path / "text.h5").write_text("no")
     with pytest.raises(DatasetError, match="no HDF5 file"):
         read_dataset(tmp_path / "text.h5")
+
+
+def rewrite(path: Path, name: str, values: np.ndarray | None) -> None:
+    """Replaces an array of a file, or takes it out."""
+    with h5py.File(path, "a") as file:
+        del file[name]
+        if values is not None:
+            file[name] = values
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("data/demo_10/obs/ee_states", None, "demo_10 has no 'ee_states' in obs.*robomimic"),
+        ("data/demo_10/obs/agentview_rgb", None, r"demo_10 has no observation\.image, and .*demo_2 has it"),
+        ("data/demo_10/rewards", np.zeros(2), r"demo_10: next\.reward has 2 frames for 3 actions"),
+        ("data/demo_10/actions", np.zeros((3, 6)), r"demo_10: action is \[6\] a frame, and \[7\] in .*demo_2"),
+        ("data/demo_10/obs", np.zeros(3), "demo_10"),
+        ("data/demo_10/actions", np.full((3, 7), np.nan), r"demo_10, frame 0: action\[0\] is NaN"),
+    ],
+)
+def test_damaged_episodes_are_named(tmp_path: Path, name: str, values: np.ndarray | None, words: str) -> None:
+    libero_file(tmp_path / "task.hdf5")
+    rewrite(tmp_path / "task.hdf5", name, values)
+    with pytest.raises(DatasetError, match=words):
+        environment_actions(read_dataset(tmp_path / "task.hdf5"), spaces.Box(-1, 1, (7,), np.float32), {})
+
+
+def test_only_success_is_a_terminal_state(tmp_path: Path) -> None:
+    libero_file(tmp_path / "task.hdf5")
+    rewrite(tmp_path / "task.hdf5", "data/demo_10/rewards", np.zeros(3))
+    assert terminal_frames(read_dataset(tmp_path / "task.hdf5"))[0].tolist() == [False] * 3 + [True] + [False] * 3
+    maniskill_file(tmp_path / "states.h5", pictures=False)
+    for name in ("traj_0", "traj_1"):
+        rewrite(tmp_path / "states.h5", f"{name}/terminated", None)
+    rewrite(tmp_path / "states.h5", "traj_1/truncated", np.array([False, True]))
+    found = read_dataset(tmp_path / "states.h5")
+    assert terminal_frames(found)[0].tolist() == [False, False, True, False, False]

@@ -18,12 +18,12 @@ from worker_group import InThisProcess
 
 from rlinf.config.schema import EnvConfig, EvaluationConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.offscreen import offscreen
+from rlinf.rollouts.envs.offscreen import FilmingTrial, offscreen
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.rollouts.video.encoder import Film
-from rlinf.rollouts.video.filmable import filming_problem
+from rlinf.rollouts.video.filmable import try_filming
 
 av = pytest.importorskip("av", reason="needs the extra video")
 pytest.importorskip("PIL", reason="needs the extra video")
@@ -195,9 +195,42 @@ def test_a_second_evaluation_is_filmed_like_the_first(tmp_path: Path, pictures: 
 
 
 def test_what_can_not_be_filmed_is_said_before() -> None:
-    assert filming_problem(EnvConfig("Walk-v0")) is None
-    assert "its render modes are none" in str(filming_problem(EnvConfig("Blind-v0")))
-    assert "the renderer is gone" in str(filming_problem(EnvConfig("Walk-v0", {"breaks_at": 1})))
+    assert try_filming(EnvConfig("Walk-v0")) == FilmingTrial()
+    assert "its render modes are none" in str(try_filming(EnvConfig("Blind-v0")).problem)
+    assert "the renderer is gone" in str(try_filming(EnvConfig("Walk-v0", {"breaks_at": 1})).problem)
+
+
+class Dawn(Walk):
+    """Pictures are black before step ``light``."""
+
+    def __init__(self, render_mode: str | None = None, light: int = 1, engine: bool = False) -> None:
+        super().__init__(render_mode)
+        self.light, self.steps = light, 0
+        if engine:
+            self.mujoco_renderer = None
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.steps += 1
+        return super().step(action)
+
+    def render(self) -> np.ndarray:
+        return super().render() if self.steps >= self.light else np.zeros((51, 65, 3), np.uint8)
+
+
+def test_a_dark_picture_is_a_picture() -> None:
+    """Several of one colour are remarked, and OpenGL is named only if the environment draws with it."""
+    gymnasium.register("Dawn-v0", Dawn)
+    try:
+        assert try_filming(EnvConfig("Dawn-v0", {"light": 1})) == FilmingTrial()
+        assert try_filming(EnvConfig("Dawn-v0", {"light": 11})) == FilmingTrial()
+        dark, engine = (try_filming(EnvConfig("Dawn-v0", {"light": 99, "engine": flag})) for flag in (False, True))
+    finally:
+        del gymnasium.registry["Dawn-v0"]
+    assert dark.problem is None
+    assert engine.problem is None
+    assert "its first 12 pictures have one colour" in str(dark.remark)
+    assert "OpenGL" not in str(dark.remark)
+    assert "OpenGL may be broken" in str(engine.remark)
 
 
 @pytest.fixture
@@ -229,8 +262,8 @@ def test_a_picture_that_fails_in_another_interpreter_says_why(tmp_path: Path) ->
     assert "OSError: the renderer is gone" in str(broken.problem)
     assert not list((tmp_path / "films").iterdir())
     isolated = EnvConfig("walk:Walk-v0", isolation="process")
-    assert filming_problem(isolated) is None
-    assert "the renderer is gone" in str(filming_problem(replace(isolated, kwargs={"breaks_at": 1})))
+    assert try_filming(isolated) == FilmingTrial()
+    assert "the renderer is gone" in str(try_filming(replace(isolated, kwargs={"breaks_at": 1})).problem)
 
 
 def test_a_choice_of_the_user_stands(monkeypatch: pytest.MonkeyPatch) -> None:
