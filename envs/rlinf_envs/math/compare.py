@@ -106,9 +106,10 @@ def _same_in_words(given: str, wanted: str) -> bool | None:
     if letter is not None:
         return given_choice(given) == letter
     letters = wanted_choices(wanted)
-    # Letters that are no choices are compared as mathematics: AB is also a segment or a product.
     if letters is not None and given_choices(given) == letters:
         return True
+    if letters is not None and not wanted.isalpha():
+        return False  # while AB is a segment or a product too, which algebra compares
     if ordinal(wanted) != wanted or ordinal(given) != given:
         return ordinal(given).lower() == ordinal(wanted).lower()
     value = number_word(wanted)
@@ -155,7 +156,7 @@ def _same_values(given: str, wanted: str, equal: Equal, depth: int) -> bool | No
     # A tuple is in the order of the alphabet, unless the reference names another one.
     order = sorted(named[0]) if first is not None else list(named[0])
     tuples = ", ".join(as_tuple(values, order) for values in named)
-    if "(" not in other and r"\begin" not in other:
+    if not any(mark in other for mark in ("(", "<", r"\begin", r"\langle")):
         return None
     return _quietly(tuples, other, equal, depth) if first is not None else _quietly(other, tuples, equal, depth)
 

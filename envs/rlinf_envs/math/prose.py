@@ -36,7 +36,7 @@ _CONCLUDED = re.compile(
     r"(\$[^$]+\$|\S+)\s+(?:is|are|must be)\s+(?:the|our|my)\s+(?:final\s+|correct\s+|right\s+)?answers?\b", re.IGNORECASE
 )
 # "B. Or A.": what follows takes the answer back, so it belongs to it.
-_SENTENCE_END = re.compile(r"\.(?=\s|$)(?!\s+or\b)|\n|!(?=\s+[A-Z])|!\**$", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"\.(?=\s|$)(?!\s+(?i:or)\b)|\n|!(?=\s+[A-Z])|!\**$")
 _NEXT_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _BLANKS = re.compile(r"[^\S\n]+")
 _DOLLARS = re.compile(r"\$\$?([^$]+)\$\$?")
@@ -49,6 +49,7 @@ _VARIABLE = re.compile(r"\W*[A-Za-z](?:_\w+)?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _SPOKEN = re.compile(r"(?<![\\A-Za-z])(?:is|it|be|we|he|i|are)(?![A-Za-z}])|['’]s\b", re.IGNORECASE)
 _MATH = re.compile(r"[\d\\]|\$")
+_BULLET = re.compile(r"^[-*•]\s+(?=[*A-Za-z])")
 _HEADING = re.compile(r"#{1,6}(?:\s|$)")
 _CONNECTIVE = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally|in\s+conclusion|in\s+total|altogether|overall|and)\b[\s,:]*)+",
@@ -156,6 +157,7 @@ def last_line(response: str) -> str | None:
     line = lines[-1].strip().strip("*").strip()
     if _HEADING.match(line):
         return None
+    line = _BULLET.sub("", line)
     if len(line) > _LAST_LINE:
         line = line[-_LAST_LINE:]
     line = _BLANKS.sub(" ", line)

@@ -191,10 +191,10 @@ def wanted_choices(text: str) -> str | None:
 
 def given_choices(text: str) -> str | None:
     """Several different letters of choices in the order of the alphabet, out of "A, C", "C and A" and "AC"."""
-    text = _CHOICE_NAME.sub("", text.strip("()[]{} "))
+    text = _CHOICE_NAME.sub("", text.strip())
     if len(text) > _LONGEST_CHOICES or _LETTERS.match(text) is None:
         return None
-    letters = re.findall(r"[A-J]", text)
+    letters = re.findall(r"\b[A-J]\b", text) or list(text.split()[0])
     return "".join(sorted(letters)) if len(set(letters)) == len(letters) > 1 else None
 
 

@@ -26,6 +26,8 @@ _EXACT = 1e-100
 """How much two exact numbers may differ in relation to the larger: what arithmetic of _DIGITS digits leaves over."""
 _ROUNDED = 1e-6
 """The same for an exact answer to a reference that is written as a decimal, and so rounded."""
+_GAMMA = re.compile(r"\\Gamma(?![A-Za-z]|\s*\()")
+"""The letter; in front of a bracket it is the function."""
 _CAPITAL_I = re.compile(r"(?<![A-Za-z\\])I(?![A-Za-z])")
 
 
@@ -75,8 +77,23 @@ def equal(given: str, wanted: str, tolerance: float = 0.0) -> bool:
 
 def _verified(given: Any, wanted: Any) -> bool:
     if not _library().verify(wanted, given, timeout_seconds=None, allow_set_relation_comp=False):
-        return False
+        return _same_solutions(given, wanted)
     return _close(given, wanted)
+
+
+def _same_solutions(given: Any, wanted: Any) -> bool:
+    """Whether two inequalities in the same unknown have the same solutions: 2x > 6 and x > 3."""
+    sympy = importlib.import_module("sympy")
+    inequalities = (sympy.StrictGreaterThan, sympy.StrictLessThan, sympy.GreaterThan, sympy.LessThan)
+    if not (isinstance(given, inequalities) and isinstance(wanted, inequalities)):
+        return False
+    unknowns = given.free_symbols
+    if len(unknowns) != 1 or unknowns != wanted.free_symbols:
+        return False
+    try:
+        return bool(given.doit().as_set() == wanted.doit().as_set())
+    except (NotImplementedError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _with_imaginary_unit(expression: Any) -> Any:
@@ -116,6 +133,7 @@ def _exact(expression: Any) -> Any:
 @lru_cache(maxsize=8192)
 def _parsed(text: str) -> Any:
     """The sympy object of ``text``; None where it is no mathematics. References come again in every group: cached."""
+    text = _GAMMA.sub(r"G_{amma}", text)
     text = _DEGREES.sub(r"(\1\\cdot\\frac{\\pi}{180})", text)
     try:
         found = _read(text)

@@ -32,7 +32,7 @@ _MEANINGS = {
     }.items()
     for name in names.split("|")
 }
-_MEMBER = re.compile(r"^[a-z]\s*\\in\s+(?=\\mathbb)")
+_MEMBER = re.compile(r"^[a-z]\s*\\in\s*(?=\\(?:mathbb|r\b))")
 _TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?(?::00)?\s*([ap])\.?\s*m\.?", re.IGNORECASE)
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
 _MAX_CHARS = 80
