@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 AnswerFormat = Literal["tag", "boxed", "####", "plain"]
@@ -11,27 +12,81 @@ ANSWER_FORMATS: tuple[AnswerFormat, ...] = ("tag", "boxed", "####", "plain")
 
 _TAG = re.compile(r"<(/?)answer>")
 _HASHES = re.compile(r"####[ \t]*(\S[^\n]*)")
-_BRACES = re.compile(r"(?P<box>\\(?:boxed|fbox)\s*\{)|\\boxed\s+(?P<bare>[0-9A-Za-z])|\\.|[{}]", re.DOTALL)
+_HEADING = re.compile(r"\d+[.)]\s+[A-Za-z]|[^\d$\\]*[A-Za-z]{3}")
+"""How a Markdown heading of four levels begins: in words ("Step 2: ..."), or with a number and words ("1. First")."""
+_BRACES = re.compile(
+    r"(?P<box>\\(?:boxed|fbox|framebox(?:\[[^\]{}\n]{0,20}\]){0,2}|colorbox\{\w{1,20}\}|fcolorbox\{\w{1,20}\}\{\w{1,20}\})\s*\{)"
+    r"|\\boxed(?:\s+|(?=\\))(?P<bare>\\[dtc]?frac\s*\{[^{}]{1,200}\}\s*\{[^{}]{1,200}\}|[^\s$\\{}]{1,200})|\\.|[{}]",
+    re.DOTALL,
+)
+_SENTENCE_MARKS = ".,;:!?"
+_THOUGHTS = re.compile(
+    r"<(?P<open>think|thinking|thought|thoughts|reasoning|reflection|seed:think|\|begin_of_thought\|)>"
+    r"|</(?P<close>think|thinking|thought|thoughts|reasoning|reflection|seed:think)>|(?P<end><\|end_of_thought\|>)"
+    r"|\[(?P<slash>/?)THINK\]"
+)
+
+
+def without_thoughts(text: str) -> str:
+    """``text`` without the thoughts in it, which are no place for an answer.
+
+    Thoughts stand between ``<think>`` and ``</think>`` (or the marks that other models use). Where they end and never
+    began, the chat template began them: all text before is thoughts. Thoughts that never end take the rest. One pass.
+    """
+    kept: list[str] = []
+    thinking = False
+    since = 0  # where text began that is no thought
+    for mark in _THOUGHTS.finditer(text):
+        if mark["open"] or mark["slash"] == "":
+            if not thinking:
+                kept.append(text[since : mark.start()])
+            thinking = True
+        else:
+            if not thinking:
+                kept.clear()
+            thinking = False
+            since = mark.end()
+    return "".join(kept) + ("" if thinking else text[since:])
 
 
 def last_boxed(text: str) -> str | None:
-    """The contents of the last complete ``\\boxed{...}`` or ``\\fbox{...}``; None where there is none.
+    """The contents of the last of :func:`boxes`; None where there is none."""
+    found = boxes(text)
+    return found[-1].content if found else None
 
-    Braces nest; an escaped brace does not count. A box inside another is part of the outer one. One pass over the text.
+
+@dataclass(frozen=True)
+class Box:
+    """A box with what stands in it. ``start`` and ``end``: its place in the text."""
+
+    content: str
+    start: int
+    end: int
+
+
+def boxes(text: str) -> list[Box]:
+    """The complete boxes of ``text`` in the order in which they end: ``\\boxed{...}``, ``\\fbox{...}`` and their like.
+
+    Braces nest; an escaped brace does not count. A box inside another is part of the outer one. A box without braces
+    holds the text up to the next blank: ``\\boxed 42`` is 42. One pass over the text.
     """
-    found: str | None = None
-    open_braces: list[int | None] = []  # where the content of a box starts; None for any other brace
+    found: list[Box] = []
+    open_braces: list[re.Match[str] | None] = []  # what opened a box; None for any other brace
     for token in _BRACES.finditer(text):
         if token["box"]:
-            open_braces.append(token.end())
-        elif token["bare"]:
-            found = token["bare"]
+            open_braces.append(token)
+        elif token["bare"] is not None:
+            bare = token["bare"].rstrip(_SENTENCE_MARKS)
+            if bare:
+                found.append(Box(bare, token.start(), token.end()))
         elif token.group() == "{":
             open_braces.append(None)
         elif token.group() == "}" and open_braces:
-            start = open_braces.pop()
-            if start is not None:
-                found = text[start : token.start()]
+            opening = open_braces.pop()
+            if opening is not None:
+                while found and found[-1].start > opening.start():
+                    found.pop()
+                found.append(Box(text[opening.end() : token.start()], opening.start(), token.end()))
     return found
 
 
@@ -47,9 +102,16 @@ def last_tag(text: str) -> str | None:
 
 
 def last_hashes(text: str) -> str | None:
-    """The text behind the last ``####`` on its line; None where there is none."""
-    found = _HASHES.findall(text)
-    return found[-1].strip() if found else None
+    """The text behind the last ``####`` on its line; None where there is none.
+
+    A heading does not count: words with more text below them, such as "#### Step 2: add them up".
+    """
+    last = len(text.rstrip())
+    for line in reversed(list(_HASHES.finditer(text))):
+        found = line.group(1).strip()
+        if line.end() >= last or _HEADING.match(found) is None:
+            return found
+    return None
 
 
 def extract(response: str, answer_format: AnswerFormat, *, cut: bool = False) -> str | None:
@@ -57,10 +119,11 @@ def extract(response: str, answer_format: AnswerFormat, *, cut: bool = False) ->
 
     ``cut``: the length limit ended the response. An answer then counts only where more text follows that ends it: a
     closed tag or box does, a ``####`` line that is the last one does not (``#### 1`` may be the start of ``#### 12``),
-    and with "plain" there is none.
+    and with "plain" there is none. Thoughts hold no answer (:func:`without_thoughts`).
     """
     if cut and answer_format == "plain":
         return None
+    response = without_thoughts(response)
     if cut and answer_format == "####":
         response = response.rpartition("\n")[0]
     if answer_format == "tag":

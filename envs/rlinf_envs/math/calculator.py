@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from rlinf_envs.arithmetic import ArithmeticFault, evaluate
 from rlinf_envs.errors import SettingError
-from rlinf_envs.extraction import last_boxed, last_hashes, last_tag
+from rlinf_envs.extraction import last_boxed, last_hashes, last_tag, without_thoughts
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Task
 from rlinf_envs.tools.toolbox import ToolSetting
@@ -24,7 +24,8 @@ class Calculator:
 
     def reply(self, task: Task, response: str) -> str | None:
         """The result of the last call in ``response``, None where there is none or the final answer is given."""
-        if any(find(response) is not None for find in (last_tag, last_boxed, last_hashes)):
+        said = without_thoughts(response)
+        if any(find(said) is not None for find in (last_tag, last_boxed, last_hashes)):
             return None
         calls = _CALL.findall(response)
         if not calls:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from rlinf_envs.math.chains import Equal, chain, holds
+from rlinf_envs.math.matrices import matrix, vector
+from rlinf_envs.math.named_values import alternatives, as_tuple, roots
 from rlinf_envs.math.notation import tidy
 from rlinf_envs.math.quantity import Quantity, quantity, same_quantity, split_unit
 from rlinf_envs.math.relations import assignment, has_inequality, intervals, without_member
@@ -15,12 +17,14 @@ from rlinf_envs.math.structure import (
     bare_list,
     container,
     given_choice,
+    given_choices,
     in_base,
-    matrix,
     wanted_choice,
+    wanted_choices,
     without_choice,
 )
 from rlinf_envs.math.symbolic import Unreadable, is_expression
+from rlinf_envs.math.words import meaning, number_word, ordinal, same_time
 
 Item = TypeVar("Item")
 MAX_CHARS = 1000
@@ -28,6 +32,7 @@ MAX_CHARS = 1000
 _MAX_DEPTH = 4
 _UNEVALUATED = re.compile(r"\\(?:i{0,2}int|oint|sum|prod|lim)(?![A-Za-z])")
 """Operators that state a problem: "\\int_0^1 2x dx" is no answer to the question for its value."""
+_RADIANS = re.compile(r"\s*(?:rad|radians?)$")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 
 
@@ -49,9 +54,13 @@ def _same(given: str, wanted: str, equal: Equal, depth: int) -> bool:
         return True
     if depth == 0:
         return False
-    letter = wanted_choice(wanted)
-    if letter is not None:
-        return given_choice(given) == letter
+    decided = _same_in_words(given, wanted)
+    if decided is not None:
+        return decided
+    given, wanted = meaning(given) or given, meaning(wanted) or wanted
+    decided = _same_values(given, wanted, equal, depth)
+    if decided is not None:
+        return decided
     members = chain(given)
     if members is not None and (len(members) > 2 or chain(wanted) is None):
         # A reference that is an equation is met by one: "y - 2x = 3" is no claim that y - 2x has the value 3.
@@ -62,11 +71,25 @@ def _same(given: str, wanted: str, equal: Equal, depth: int) -> bool:
         return False
     given, wanted = without_member(without_choice(given)), without_member(without_choice(wanted))
     base, wanted_base = in_base(given), in_base(wanted)
-    if base is not None or wanted_base is not None:
-        return base == wanted_base
+    if wanted_base is not None:
+        return base == wanted_base or (base is None and _of_that_base(given.strip().upper(), *wanted_base))
+    if base is not None:
+        return False
+    return _same_by_kind(given, wanted, equal, depth)
+
+
+def _of_that_base(given: str, digits: str, base: str) -> bool:
+    """Whether digits without their base can hardly be decimal: FF for FF_16, 1010 for 1010_2; 2516 for 2516_8 can."""
+    return given == digits and (base == "2" or not digits.isdigit())
+
+
+def _same_by_kind(given: str, wanted: str, equal: Equal, depth: int) -> bool:
     first, second = quantity(given), quantity(wanted)
     if first is not None and second is not None:
         return same_quantity(first, second)
+    angle = _same_angle(given, first, wanted, second, equal)
+    if angle is not None:
+        return angle
     given, wanted = _plain(given, first), _plain(wanted, second)
     decided = _same_assignment(given, wanted, equal, depth)
     if decided is not None:
@@ -77,8 +100,92 @@ def _same(given: str, wanted: str, equal: Equal, depth: int) -> bool:
     return _same_expression(given, wanted, equal)
 
 
+def _same_in_words(given: str, wanted: str) -> bool | None:
+    """Compares choices, times and ordinals; None where the reference is none of them."""
+    letter = wanted_choice(wanted)
+    if letter is not None:
+        return given_choice(given) == letter
+    letters = wanted_choices(wanted)
+    if letters is not None and given_choices(given) == letters:
+        return True
+    if letters is not None and not wanted.isalpha():
+        return False  # while AB is a segment or a product too, which algebra compares
+    if ordinal(wanted) != wanted or ordinal(given) != given:
+        return ordinal(given).lower() == ordinal(wanted).lower()
+    value = number_word(wanted)
+    if value is not None and given.strip() == str(value):
+        return True
+    return same_time(given, wanted)
+
+
+def _same_angle(
+    given: str, first: Quantity | None, wanted: str, second: Quantity | None, equal: Equal
+) -> bool | None:
+    """Compares degrees with a multiple of pi, in radians; None where it is not such a pair."""
+    for value, other, swapped in ((first, wanted, False), (second, given, True)):
+        if value is None or value.unit != "degree" or r"\pi" not in other:
+            continue
+        radians = f"\\frac{{{value.value.numerator}}}{{{180 * value.value.denominator}}}\\pi"
+        other = _RADIANS.sub("", other)
+        if not is_expression(other):
+            return False
+        return equal(other, radians) if swapped else equal(radians, other)
+    return None
+
+
+def _same_values(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
+    """Compares values of several unknowns with each other, and with tuples of them; None where neither has names."""
+    first, second = alternatives(given), alternatives(wanted)
+    if first is None and second is None:
+        return None
+    if first is not None and second is not None:
+        if len(first) == len(second) and set(first[0]) == set(second[0]):
+            order = list(second[0])
+            return _unordered(
+                [as_tuple(values, order) for values in first],
+                [as_tuple(values, order) for values in second],
+                lambda one, other: _quietly(one, other, equal, depth),
+            )
+        return False if roots(first[0]) is None and roots(second[0]) is None else None
+    named, other = (first, wanted) if first is not None else (second, given)
+    assert named is not None  # noqa: S101 - for the type checker: one of the two has names
+    several = roots(named[0]) if len(named) == 1 else None
+    if several is not None and vector(other, brackets="(") is None:
+        texts = (", ".join(several), other) if first is not None else (other, ", ".join(several))
+        return _quietly(*texts, equal, depth)
+    # A tuple is in the order of the alphabet, unless the reference names another one.
+    order = sorted(named[0]) if first is not None else list(named[0])
+    tuples = ", ".join(as_tuple(values, order) for values in named)
+    if not any(mark in other for mark in ("(", "<", r"\begin", r"\langle")):
+        return None
+    return _quietly(tuples, other, equal, depth) if first is not None else _quietly(other, tuples, equal, depth)
+
+
 def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
     """Compares matrices, intervals, containers and lists; None where neither text is one."""
+    decided = _same_matrix(given, wanted, equal, depth)
+    if decided is not None:
+        return decided
+    spans, wanted_spans = intervals(given), intervals(wanted)
+    if spans is not None and wanted_spans is not None:
+        return _unordered(spans, wanted_spans, lambda one, other: _same_container(one, other, equal, depth))
+    if (spans is None) != (wanted_spans is None) and (has_inequality(given) == has_inequality(wanted)):
+        # 2x > 6 is no half-line as it stands, so algebra compares it with one.
+        return None if has_inequality(given) and bare_list(given) is None and bare_list(wanted) is None else False
+    held, wanted_held = container(given), container(wanted)
+    if held is not None and wanted_held is not None:
+        return _same_container(held, wanted_held, equal, depth)
+    parts, wanted_parts = _members(given, held), _members(wanted, wanted_held)
+    if held is not None and parts is None and wanted_parts is not None and len(held.members) > 2 and given[0] == "[":
+        # A programmer's list. Two members in brackets are an interval.
+        parts = held.members
+    if parts is not None and wanted_parts is not None:
+        return _unordered(parts, wanted_parts, lambda one, other: _quietly(one, other, equal, depth))
+    return None if held is None and wanted_held is None and parts is None and wanted_parts is None else False
+
+
+def _same_matrix(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
+    """Compares matrices with each other and with vectors written otherwise; None where neither text is a matrix."""
     cells, wanted_cells = matrix(given), matrix(wanted)
     if cells is not None and wanted_cells is not None:
         return len(cells) == len(wanted_cells) and all(
@@ -86,20 +193,11 @@ def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool |
         )
     if r"\begin" in given and r"\begin" in wanted:
         return _same_expression(given, wanted, equal)
-    if cells is not None or wanted_cells is not None:
-        return False
-    spans, wanted_spans = intervals(given), intervals(wanted)
-    if spans is not None and wanted_spans is not None:
-        return _unordered(spans, wanted_spans, lambda one, other: _same_container(one, other, equal, depth))
-    if (spans is None) != (wanted_spans is None) and (has_inequality(given) == has_inequality(wanted)):
-        return False
-    held, wanted_held = container(given), container(wanted)
-    if held is not None and wanted_held is not None:
-        return _same_container(held, wanted_held, equal, depth)
-    parts, wanted_parts = _members(given, held), _members(wanted, wanted_held)
-    if parts is not None and wanted_parts is not None:
-        return _unordered(parts, wanted_parts, lambda one, other: _quietly(one, other, equal, depth))
-    return None if held is None and wanted_held is None and parts is None and wanted_parts is None else False
+    brackets = "(" if cells is None and wanted_cells is None else "(["
+    members, wanted_members = vector(given, brackets=brackets), vector(wanted, brackets=brackets)
+    if members is not None and wanted_members is not None and not (container(given) and container(wanted)):
+        return _pairwise(members, wanted_members, equal, depth)
+    return False if cells is not None or wanted_cells is not None else None
 
 
 def _members(text: str, held: Container | None) -> Sequence[str] | None:

@@ -1,131 +1,131 @@
 """Where the final answer stands in a response.
 
-In this order: the last ``<answer>`` tag, the last complete box, the last ``####`` line, the last "answer is" or
-"Answer:", and last the final line, if it is an answer or ends in one. A box or tag that was opened and never closed
-does not count.
+In this order: the last ``<answer>`` tag, the last complete box, the last ``####`` line, the last answer of a JSON
+object, the last "answer is" or "Answer:", and last the final line, if it is an answer or ends in one. A box or tag that
+was opened and never closed does not count, nor does anything in thoughts.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from itertools import takewhile
 
-from rlinf_envs.arithmetic import exact_value, typed
-from rlinf_envs.extraction import last_boxed, last_hashes, last_tag
+from rlinf_envs.extraction import AnswerFormat, Box, boxes, extract, last_hashes, last_tag, without_thoughts
+from rlinf_envs.math.dress import undressed
+from rlinf_envs.math.prose import announced, denied, last_line
+from rlinf_envs.math.words import number_word
 
-# All of these are linear in the length of the text: a run of white space is one blank before a pattern sees it.
-_ANNOUNCED = re.compile(r"\banswers?\b\W{0,4}(?:\s+(?:is|are|equals)\b|:|=)[\s:*]*", re.IGNORECASE)
-_REASON = re.compile(r",?\s+(?:because|since|which|as|so|where|when|if(?! not\b))\b", re.IGNORECASE)
-# "12 (twelve)"; a letter alone in brackets is another choice.
-_GLOSS = re.compile(r"\s+\([a-z -]{2,}\)\s*$")
-_CONCLUDED = re.compile(r"(\$[^$]+\$|\S+)\s+is\s+(?:the|our|my)\s+(?:final\s+|correct\s+)?answer\b", re.IGNORECASE)
-# "B. Or A.": what follows takes the answer back, so it belongs to it.
-_SENTENCE_END = re.compile(r"\.(?=\s|$)(?!\s+or\b)|\n", re.IGNORECASE)
-_BLANKS = re.compile(r"[^\S\n]+")
-_DOLLARS = re.compile(r"\$\$?([^$]+)\$\$?")
-_PARENTHESES = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
-_NUMBER = re.compile(r"(?<![\w.])[-−]?[$€£]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:/\d+)?\s?%?(?!\w)")
-_VARIABLE = re.compile(r"\W*[A-Za-z](?:_\w+)?")
-_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
-
-_HEDGE = re.compile(r"\s*(?:\w+\s*)?,?\s*\bor\s+(?:\w+\s+)?")
-"""What stands between two numbers of which neither is the answer: "4 apples, or maybe 5"."""
-
-_LAST_LINE = 300
-_MAX_SENTENCE = 4000
-"""Characters behind "the answer is" in which the answer is looked for."""
+_BETWEEN = re.compile(
+    r"[\s$\\()\[\].]{0,20}(?:,|;|&|(?:\\(?:text|quad)\b\s*\{?\s*)?,?\s*\b(?:and|or)\b)\s*(?:and\b|or\b)?[\s}$\\(\[]{0,20}"
+    r"(?:[A-Za-z](?:_\{?\w\}?)?\s*=\s*)?[\s$\\(\[]{0,20}"
+)
+"""What stands between two boxes that are one answer: "\\boxed{1} and \\boxed{2}"."""
+_NAME = re.compile(r"([A-Za-z](?:_\{?\w\}?)?)\s*=\s*[$\\(\[\s]{0,20}$")
+_LONGEST_BETWEEN = 60
+_JSON = re.compile(
+    r"[\"'](?:final_?|correct_?)?(?:answer|result)[\"']\s*:\s*"
+    r"(?:(?P<text>\"(?:[^\"\\\n]|\\.){1,1000}\")|(?P<list>\[[^\[\]{}]{1,1000}\])|(?P<bare>[^\s,\"'\[\]{}]{1,100}))"
+    r"(?=\s*[,}\n])",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"```\w*\s*([^`]{1,1000}?)\s*```\s*$")
 
 
 def final_answer(response: str) -> str | None:
     """The final answer as it was written; None where there is none to be found."""
-    tagged = last_tag(response)
+    said = without_thoughts(response)
+    tagged = last_tag(said)
     if tagged is not None:
         return _inside(tagged)
-    boxed = last_boxed(response)
+    boxed = boxed_answer(said)
     if boxed is not None:
-        return boxed.strip() or None
-    after_hashes = last_hashes(response)
+        return enclosed(boxed)
+    after_hashes = last_hashes(said)
     if after_hashes is not None:
-        return after_hashes
-    return _announced(response) or _last_line(response)
+        return _inside(after_hashes)
+    return _json_value(said) or announced(said) or _fenced(said) or last_line(said)
+
+
+def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = False) -> str | None:
+    """The final answer in one given format; None where it is not there (see :func:`rlinf_envs.extraction.extract`)."""
+    found = extract(response, answer_format, cut=cut)
+    if found is None or answer_format == "plain":
+        return found
+    if answer_format == "boxed":
+        found = boxed_answer(without_thoughts(response)) or ""
+    return enclosed(found)
 
 
 def reference_answer(answer: str) -> str:
     """The answer itself, out of a reference that may be a solution (GSM8K ends in ``#### 72``, MATH in a box)."""
-    return last_hashes(answer) or last_boxed(answer) or answer.strip()
+    said = without_thoughts(answer)
+    return last_hashes(said) or boxed_answer(said) or answer.strip()
+
+
+def boxed_answer(text: str) -> str | None:
+    """What the last box holds; None where there is none that is not denied ("certainly not \\boxed{5}").
+
+    Boxes in a row, such as "\\boxed{1} and \\boxed{2}", are one answer, with their names where all have one.
+    """
+    found = [box for box in boxes(text) if not denied(text, box.start, box.end)]
+    if not found:
+        return None
+    row = [found[-1]]
+    for box in reversed(found[:-1]):
+        gap = text[box.end : row[0].start] if row[0].start - box.end <= _LONGEST_BETWEEN else ""
+        if not _BETWEEN.fullmatch(gap):
+            break
+        row.insert(0, box)
+    if len({box.content.strip() for box in row}) == 1:
+        return row[-1].content
+    names = [_name(text, box) for box in row]
+    contents = [box.content.strip() for box in row]
+    if all(names):
+        contents = [f"{name} = {content}" for name, content in zip(names, contents, strict=True)]
+    return ", ".join(contents)
+
+
+def _name(text: str, box: Box) -> str:
+    found = _NAME.search(text[max(box.start - _LONGEST_BETWEEN, 0) : box.start])
+    return found.group(1) if found else ""
 
 
 def _inside(text: str) -> str | None:
-    return last_boxed(text) or _announced(text) or text.strip() or None
+    boxed = boxed_answer(text)
+    if boxed is not None:
+        return enclosed(boxed)
+    return _json_value(text) or announced(text) or enclosed(_fenced(text) or text)
 
 
-def _announced(response: str) -> str | None:
-    announcements = list(_ANNOUNCED.finditer(response))
-    if not announcements:
-        return None
-    start = announcements[-1].end()
-    rest = _BLANKS.sub(" ", response[start : start + _MAX_SENTENCE].lstrip(" *\n"))
-    for pattern in (_DOLLARS, _PARENTHESES):
-        math = pattern.match(rest)
-        if math is not None and not math.group(0).startswith("$ "):
-            return _with_unit(math.group(0), rest[math.end() :])
-    sentence = _SENTENCE_END.split(rest, maxsplit=1)[0]
-    return _GLOSS.sub("", _REASON.split(sentence, maxsplit=1)[0]).strip(" *") or None
+def enclosed(text: str) -> str | None:
+    """The answer in a box, tag or ``####`` line: the text, or what it announces, with a number in words as digits.
 
-
-def _with_unit(math: str, rest: str) -> str:
-    """``math`` with what follows it in the sentence when that is short enough to be a unit or the rest of a list."""
-    tail = _REASON.split(_SENTENCE_END.split(rest, maxsplit=1)[0], maxsplit=1)[0]
-    return (math + tail).strip(" *") if len(tail) <= 40 else math
-
-
-def _last_line(response: str) -> str | None:
-    lines = response.strip().splitlines()
-    if not lines:
-        return None
-    line = lines[-1].strip().strip("*").strip()
-    if len(line) > _LAST_LINE:
-        line = line[-_LAST_LINE:]
-    concluded = _CONCLUDED.findall(line)
-    if concluded:
-        return concluded[-1].strip("*,") or None
-    words = _WORD.findall(line)
-    if len(words) <= 2 and "=" not in line:
-        return line.rstrip(".") or None
-    for pattern in (_DOLLARS, _PARENTHESES):
-        math = pattern.findall(line)
-        if math:
-            last = math[-1]
-            return (last if isinstance(last, str) else "".join(last)).strip()
-    if "=" in line:
-        concluded_value = _chained_value(line)
-        if concluded_value is not None:
-            return concluded_value
-    return _last_number(line)
-
-
-def _chained_value(line: str) -> str | None:
-    """The value behind the last "=" of a sentence, with the sums before it where they have another value.
-
-    A line of mathematics alone ("x = 10/2 = 5") is taken whole: its members are compared when it is graded.
+    In a sentence a word such as "three" may count anything, so it is read only where an answer stands alone.
     """
-    bare = line.rstrip(" .")
-    pieces = [piece.strip() for piece in bare.split("=")]
-    value = pieces[-1]
-    if not value or _WORD.search(value):
-        return None
-    if not _WORD.search(bare) and not (len(pieces) == 2 and _VARIABLE.fullmatch(pieces[0])):
-        return bare
-    sums = list(takewhile(lambda piece: exact_value(typed(piece)) is not None, reversed(pieces)))
-    return value if len({exact_value(typed(piece)) for piece in sums}) <= 1 else " = ".join(reversed(sums))
+    bare = undressed(text).strip()
+    value = number_word(bare)
+    if value is not None:
+        return str(value)
+    return announced(bare) or text.strip() or None
 
 
-def _last_number(line: str) -> str | None:
-    """The last number of ``line``; both, where it is the second of "4 or 5"."""
-    numbers = list(_NUMBER.finditer(line))
-    if not numbers:
+def _json_value(text: str) -> str | None:
+    """The last answer of a JSON object, as text; a list as its members."""
+    found = None
+    for found in _JSON.finditer(text):
+        pass
+    if found is None:
         return None
-    start = numbers[-1].start()
-    if len(numbers) > 1 and _HEDGE.fullmatch(line, numbers[-2].end(), start):
-        start = numbers[-2].start()
-    return line[start : numbers[-1].end()].strip()
+    try:
+        value = json.loads(found["text"] or found["list"] or found["bare"])
+    except ValueError:
+        # Not JSON by the letter: LaTeX with single backslashes is how models write it.
+        value = (found["text"] or found["list"] or found["bare"]).strip("\"")
+    return ", ".join(str(member) for member in value) if isinstance(value, list) else str(value).strip() or None
+
+
+def _fenced(text: str) -> str | None:
+    """The only line of a code block at the end of ``text``."""
+    start = text.rfind("```", 0, max(text.rstrip().rfind("```"), 0))
+    found = _FENCE.match(text, start) if start >= 0 else None
+    return found.group(1) if found and "\n" not in found.group(1) else None

@@ -14,12 +14,31 @@ from rlinf_envs.tasks import Status
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of grading one response."""
+    """The result of grading one response; true exactly where the response is correct.
+
+    >>> verdict = Verdict(False, "wrong", "71")
+    >>> bool(verdict), verdict.correct, verdict.status, verdict.extracted
+    (False, False, 'wrong', '71')
+    """
 
     correct: bool
     status: Status
+    """"correct"; "wrong"; "unparsable": no answer was found, or it cannot be read; "timeout": it took too long."""
     extracted: str | None
-    """The final answer as it stands in the response; None where none was found."""
+    """The final answer as it stands in the response, or None where none was found.
+
+    Several boxes in a row are joined ("1, 2"), and a number in words that stands alone is written in digits."""
+
+    def __bool__(self) -> bool:
+        return self.correct
+
+    def __eq__(self, other: object) -> bool:
+        """Equal verdicts. Raises TypeError for a string or a number, which a verdict never equals."""
+        if isinstance(other, (str, int, float)):
+            raise TypeError(f"a verdict is no {type(other).__name__}: compare verdict.status or verdict.correct, or use bool")
+        if not isinstance(other, Verdict):
+            return NotImplemented
+        return (self.correct, self.status, self.extracted) == (other.correct, other.status, other.extracted)
 
 
 class _TooCostly(Exception):

@@ -6,10 +6,15 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from rlinf_envs.math.dress import undressed
+from rlinf_envs.math.words import number_word
+
 _SIGNS = {
     "−": "-", "–": "-", "×": r"\times ", "·": r"\cdot ", "÷": "/", "±": r"\pm ", "√": r"\sqrt", "π": r"\pi ",
     "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ",
-    "∅": r"\emptyset ", "°": r"^{\circ}", "θ": r"\theta ", "²": "^{2}", "³": "^{3}", "⁴": "^{4}",
+    "∅": r"\emptyset ", "°": r"^{\circ}", "θ": r"\theta ", "⁄": "/", "∕": "/", "…": r"\ldots ", "∧": r"\land ", "∨": r"\lor ",
+    "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "μ": r"\mu ", "σ": r"\sigma ", "φ": r"\phi ", "ω": r"\omega ",
+    "⟨": r"\langle ", "⟩": r"\rangle ", "≈": r"\approx ",
     "\u00a0": " ", "\u202f": " ", "\u2009": " ", "，": ",", "（": "(", "）": ")",
 }  # fmt: skip
 
@@ -17,7 +22,10 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
         (r"\\(?:left|right|bigl|bigr|Bigl|Bigr|biggl|biggr|big|Big|bigg)(?![A-Za-z])\.?", ""),
-        (r"\\(?:displaystyle|textstyle|limits|nolimits)(?![A-Za-z])", ""),
+        (r"\\(?:cdots|dots|dotsc|dotsb)(?![A-Za-z])|(?<=\d)\.{2,3}(?!\d)", r"\\ldots "),
+        (r"(?<![A-Za-z])(\\(?:overline|bar|dot))\s*(\d)", r"\1{\2}"),
+        (r"^(?:approximately|approx\.?|about|roughly|exactly|~)\s+(?=[-$\d\\])", ""),
+        (r"(?<=\S)\s+\(\s*(?:approximately|approx\.?|about|rounded|exactly|exact)\s*\)$", ""),
         (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
         (r"\{,\}", ","),
         (r"(?<=\d)(?:\\[,!: ]|~)+(?=\d{3}(?!\d))", ","),
@@ -58,10 +66,11 @@ _SPELLINGS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     )
 )
 
-_WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"))
-_TEXT = re.compile(
-    r"\\(?:text|mbox|textbf|textit|textrm|mathrm|mathbf|mathit|mathsf|operatorname|textnormal)\s*\{([^{}]*)\}"
-)
+_WRAPPERS = (
+    ("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"), ("*", "*"), ("__", "__"), ("_", "_"),
+    ('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"), ("``", "''"),
+)  # fmt: skip
+_RAISED = re.compile(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]+)[⁄/]([₀₁₂₃₄₅₆₇₈₉]+)|([⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+)|([₀₁₂₃₄₅₆₇₈₉]+)|(?<=[\d.])((?:\d\u0305)+)")
 _CALL_TOKEN = re.compile(r"(?<![A-Za-z])\\?sqrt\s*\(|.", re.DOTALL)
 _RADICAND = re.compile(r"\\sqrt(\d+(?:\.\d+)?|[A-Za-z])")
 
@@ -71,15 +80,44 @@ def tidy(text: str) -> str:
     """``text`` in the one spelling, without math delimiters and final full stop."""
     # A run of blanks is one blank from here on: the patterns below would try each of its starts.
     text = _unwrap(" ".join(text.split()))
+    text = _RAISED.sub(_lowered, text)
     text = "".join(_SIGNS.get(char) or _vulgar(char) for char in text)
     text = _RADICAND.sub(r"\\sqrt{\1}", text)
-    # Text marks units and words; spaces keep them apart from a number before.
-    for _ in range(3):
-        text = _TEXT.sub(r" \1 ", text)
+    text = _unwrap(" ".join(undressed(text).split()))
     text = _calls(text)
     for pattern, replacement in _SPELLINGS:
         text = pattern.sub(replacement, text)
-    return _unwrap(text.strip().rstrip(".;,").strip())
+    return _remarked(_unwrap(text.strip().rstrip(".;,\\ ").strip()))
+
+
+_REMARK = re.compile(r"(?<=[\d})%])\s+\(\s*([A-Za-z][a-z]+(?:[ -][a-z]+){0,3})\s*\)$")
+_MEANT = re.compile(
+    r"\b(?:or|and|not|no|mod|modulo|base|sin|cos|tan|log|ln|exp|times|dozen|hundred|thousands?|millions?|billions?|percent|"
+    r"negative|squared|cubed|pi|sqrt|wrong|false|each|per)\b",
+    re.IGNORECASE,
+)
+"""Words that make another value of the number in front of them."""
+
+
+def _remarked(text: str) -> str:
+    """ "13 (units)" as "13 units", and "5 (five)" as "5"; a number that is another one in words stays."""
+    found = _REMARK.search(text)
+    if found is None:
+        return text
+    remark, value = found.group(1), number_word(found.group(1))
+    if value is not None:
+        return text[: found.start()] if text[: found.start()].strip() == str(value) else text
+    return text if _MEANT.search(remark) else f"{text[: found.start()]} {remark}"
+
+
+def _lowered(found: re.Match[str]) -> str:
+    """Digits above or below the line, and overlined ones, as LaTeX."""
+    above, below, power, index, period = found.groups()
+    if above:
+        return f"\\frac{{{unicodedata.normalize('NFKC', above)}}}{{{unicodedata.normalize('NFKC', below)}}}"
+    if period:
+        return f"\\overline{{{period.replace(chr(0x305), '')}}}"
+    return f"^{{{unicodedata.normalize('NFKC', power)}}}" if power else f"_{{{unicodedata.normalize('NFKC', index)}}}"
 
 
 def _unwrap(text: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Literal
 
-from rlinf_envs.extraction import AnswerFormat, extract
-from rlinf_envs.math.final_answer import final_answer
+from rlinf_envs.extraction import AnswerFormat
+from rlinf_envs.math.final_answer import final_answer, strict_answer
 from rlinf_envs.math.grading import Verdict, grade_cheaply
 from rlinf_envs.workers import Counts, Outcome, WorkerPool
 
@@ -58,7 +59,8 @@ class VerifierPool:
             ImportError: math-verify is not installed and an answer needs it.
         """
         strict = cut or extraction == "strict"
-        found = [extract(text, answer_format, cut=cut) if strict else final_answer(text) for text in responses]
+        read = partial(strict_answer, answer_format=answer_format, cut=cut) if strict else final_answer
+        found = [read(text) for text in responses]
         # Groups repeat answers; each different pair of answer and reference is worked on once.
         pairs = list(zip(found, answers, strict=True))
         graded = self._grade(dict.fromkeys((given, wanted) for given, wanted in pairs if given is not None))
@@ -83,7 +85,10 @@ class VerifierPool:
                 while len(self._hopeless) > _REMEMBERED:
                     self._hopeless.popitem(last=False)
         given_up = Outcome("timeout")
-        return {pair: verdict or _verdict(pair[0], outcomes.get(pair, given_up)) for pair, verdict in cheap.items()}
+        return {
+            pair: _verdict(pair[0], outcomes.get(pair, given_up)) if verdict is None else verdict
+            for pair, verdict in cheap.items()
+        }
 
 
 def _verdict(extracted: str, outcome: Outcome) -> Verdict:

@@ -16,11 +16,21 @@ _FRACTION = re.compile(
     r"(?P<sign>[-+]?)\s*(?:(?P<whole>\d+)\s*(?:(?=\\frac)|\s(?=\d+/)|and\s+(?=\d+/)))?"
     r"(?:(?:\\frac)\s*\{\s*(?P<above>-?[\d,]+)\s*\}\s*\{\s*(?P<below>-?[\d,]+)\s*\}|(?P<left>[\d,]+)\s*/\s*(?P<right>[\d,]+))$"
 )
-_REPEATING = re.compile(r"([-+]?)\s*(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}$")
+_REPEATING = re.compile(r"([-+]?)\s*(\d*)\.(\d*)(?:\\(?:overline|bar|dot)\s*\{(\d+)\}|\((\d+)\))(?:\s*\\ldots)?$")
+_DOTTED = re.compile(r"([-+]?\s*\d*\.\d*)\\dot\{(\d)\}(\d*)\\dot\{(\d)\}$")
+_CONTINUED = re.compile(r"([-+]?)\s*(\d*)\.(\d*?)((\d)\5{2,}|(\d{2,12})\6+)\s*\\ldots$")
+"""A decimal that goes on as its digits show: 0.333..., 0.1212...; 3.1415... shows no period."""
+_ORDINAL = re.compile(r"(?:\d*[02-9])?(?:1\s*st|2\s*nd|3\s*rd)$|\d*(?:1[1-3]|[04-9])\s*th$")
+_SCALED = re.compile(r"\s+(hundred|thousand|million|billion|trillion|dozen)s?$", re.IGNORECASE)
+_MULTIPLES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12}
 _CURRENCY = re.compile(r"([-+]?)\s*(\\\$|\$|€|£|¥|\\pounds|\\euro|USD|US\$)\s*")
 _PERCENT = re.compile(r"\s*(?:\\?%|\bpercent|\bper cent)$", re.IGNORECASE)
 _DEGREES = re.compile(r"\s*(?:\^\{\\circ\}|\bdegrees?)\s*([CF])?$")
 _UNIT = re.compile(r"([a-zA-Z]+(?:\s+[a-zA-Z]+){0,3}|[a-zA-Z]+\s*/\s*[a-zA-Z]+)\s*(?:\^\s*\{?\s*([23])\s*\}?)?$")
+
+_SCALE_WORD = re.compile(r"(?:hundred|thousand|million|billion|trillion|dozen)s?\b", re.IGNORECASE)
+_PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)")
+_COMPOUND = re.compile(r"\d+\s*[A-Za-z]+(?:,?\s+(?:and\s+)?\d+(?:\.\d+)?\s*[A-Za-z]+){1,3}")
 
 _MAX_EXPONENT = 400
 _MAX_CHARS = 400
@@ -77,8 +87,14 @@ def number(text: str) -> Fraction | None:
         text = text[1:-1].strip()
     if (found := _NUMBER.match(text)) is not None:
         return _signed(found.group(1), _decimal(found.group(2)))
-    if (found := _REPEATING.match(text)) is not None:
-        start, period = found.group(3), found.group(4)
+    if (found := _SCALED.search(text)) is not None:
+        scaled = number(text[: found.start()])
+        return None if scaled is None else scaled * _MULTIPLES[found.group(1).lower()]
+    if _ORDINAL.match(text) is not None:
+        return Fraction(text[:-2])
+    text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
+    if (found := _REPEATING.match(text) or _CONTINUED.match(text)) is not None:
+        start, period = found.group(3), found.group(4) or found.group(5)
         tail = Fraction(int(period), 10 ** len(start) * (10 ** len(period) - 1))
         return _signed(found.group(1), _decimal(f"{found.group(2) or 0}.{start}") + tail)
     if (found := _SCIENTIFIC.match(text)) is not None:
@@ -124,9 +140,27 @@ def quantity(text: str) -> Quantity | None:
         value = number(text[: found.start()])
         spaced = found.start() > 0 and text[found.start() - 1] == " "
         if value is not None:
-            return _with_unit(value, found.group(1), int(found.group(2) or 1), spaced=spaced)
+            one = _with_unit(value, found.group(1), int(found.group(2) or 1), spaced=spaced)
+            if one is not None or _SCALE_WORD.match(found.group(1)) is None:
+                return one
+        elif (first := _compound(text)) is not None:
+            return first
         found = _UNIT.search(text, found.start() + 1)
     return None
+
+
+def _compound(text: str) -> Quantity | None:
+    """The sum of "3 ft 6 in" or "1 hour and 30 minutes": units of one kind, each smaller than the one before."""
+    parts = _PARTS.findall(text) if _COMPOUND.fullmatch(text) else []
+    total, before = Fraction(0), None
+    for digits, word in parts:
+        unit = _with_unit(Fraction(1), word, 1, spaced=True)
+        scale = _SCALES.get(unit.unit) if unit is not None else None
+        value = number(digits)
+        if scale is None or value is None or (before and (scale[0] != before[0] or scale[1] >= before[1])):
+            return None
+        total, before, name = total + value * scale[1], scale, unit.unit if unit else ""
+    return Quantity(total / before[1], unit=name) if before else None
 
 
 def same_quantity(given: Quantity, wanted: Quantity) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from rlinf_envs.arithmetic import exact_value, typed
 from rlinf_envs.math.structure import Container, container
 
 _VARIABLE = r"(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?|')?(?:\s*\(\s*[A-Za-z]\s*\))?"
@@ -14,6 +15,7 @@ _ASSIGNMENT = re.compile(
 _MEMBER = re.compile(rf"^{_VARIABLE}\s*\\in(?![A-Za-z])\s*(.+)$", re.DOTALL)
 _RELATION = re.compile(r"(\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>)")
 _UNION = re.compile(r"\\cup(?![A-Za-z])|(?<![A-Za-z\\])(?:or|U)(?![A-Za-z])|\\lor(?![A-Za-z])")
+_BOTH = re.compile(r"(\s*,?\s*(?<![A-Za-z\\])and(?![A-Za-z])|\\(?:land|wedge|cap)(?![A-Za-z])|,)")
 _LONE_VARIABLE = re.compile(rf"^{_VARIABLE}$")
 
 
@@ -35,7 +37,36 @@ def intervals(text: str) -> list[Container] | None:
     """The union of intervals that ``text`` is, written as intervals or as inequalities in one variable; else None."""
     parts = [_interval(without_member(part.strip())) for part in _UNION.split(text)]
     found = [part for part in parts if part is not None]
-    return found if found and len(found) == len(parts) else None
+    if found and len(found) == len(parts):
+        return found
+    return _both(text)
+
+
+def _both(text: str) -> list[Container] | None:
+    """The interval of "x > 3 and x < 5", in words or with a comma; None for all else.
+
+    "x < 3, x > 5" are two half-lines, since no number is in both. "x < 3 and x > 5" leaves a doubt: None.
+    """
+    joined = _BOTH.split(text)
+    pieces = [piece.strip() for piece in joined[::2]]
+    if len(pieces) != 2 or len({name for piece in pieces for name in _lone_names(piece)}) != 1:
+        return None
+    first, second = (_interval(piece) for piece in pieces)
+    if first is None or second is None:
+        return None
+    lower, upper = (second, first) if first.members[0] == r"-\infty" else (first, second)
+    if upper.members[0] != r"-\infty" or lower.members[1] != r"\infty":
+        return None
+    low, high = exact_value(typed(lower.members[0])), exact_value(typed(upper.members[1]))
+    if low is None or high is None:
+        return None
+    if low < high:
+        return [Container(lower.opening, upper.closing, (lower.members[0], upper.members[1]))]
+    return [upper, lower] if joined[1].strip() == "," else None
+
+
+def _lone_names(relation: str) -> list[str]:
+    return [side.strip() for side in _RELATION.split(relation)[::2] if _is_variable(side.strip())]
 
 
 def has_inequality(text: str) -> bool:

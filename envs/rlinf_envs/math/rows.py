@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from rlinf_envs.datasets import Record
 from rlinf_envs.errors import DatasetError
-from rlinf_envs.extraction import last_boxed, last_hashes
+from rlinf_envs.extraction import boxes, last_boxed, last_hashes, without_thoughts
+from rlinf_envs.math.final_answer import boxed_answer
 from rlinf_envs.spaces import MAX_CHARS
 from rlinf_envs.tasks import Task
 
@@ -75,6 +76,8 @@ def tasks_of(
             before, place = answers.setdefault(task.question, (task.answer, record.place))
             if before != task.answer:
                 conflicts.append(f"{record.place}: the question of {place} with another answer: {task.answer!r:.40}")
+            elif (boxes_left := _other_boxes(task)) is not None:
+                doubts.append(f"{record.place}: {boxes_left}")
             elif task.answer.lstrip("-") in _NOT_FINITE:
                 doubts.append(f"{record.place}: the answer is the number {task.answer}")
         except _BrokenRow as error:
@@ -164,16 +167,27 @@ def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
 
 
 def _final(written: str, name: str) -> str:
-    """The answer proper: GSM8K writes it behind ``####``, MATH into the box of its solution."""
-    found = last_hashes(written)
+    """The answer proper: GSM8K writes it behind ``####``, MATH into the box of its solution, or into several in a row."""
+    said = without_thoughts(written)
+    found = last_hashes(said)
     if found is None:
-        found = last_boxed(written)
+        found = boxed_answer(said)
     if found is None and name.rsplit(".", 1)[-1] == "solution":
         raise _BrokenRow(f"the {name} has neither a \\boxed{{...}} nor a #### line, so there is no final answer")
     found = (written if found is None else found).strip()
     if not found:
         raise _BrokenRow(f"the final answer in {name} is blank")
     return found
+
+
+def _other_boxes(task: Task) -> str | None:
+    """What is odd about a solution whose last box is the answer while other boxes hold something else."""
+    if task.solution is None or task.answer != last_boxed(task.solution):
+        return None
+    contents = dict.fromkeys(box.content.strip() for box in boxes(task.solution))
+    if len(contents) < 2:
+        return None
+    return f"the solution has boxes with different contents, and the last one is the answer: {task.answer!r:.40}"
 
 
 def _worked(value: Any, answer: str) -> bool:

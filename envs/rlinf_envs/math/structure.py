@@ -10,15 +10,22 @@ _TOKEN = re.compile(
     r"\\\{|\\\}|\\langle|\\rangle|\\begin\{[a-z*]+\}|\\end\{[a-z*]+\}|\\\\|\\[A-Za-z]+|\\.|.", re.DOTALL
 )
 _CONNECTORS = re.compile(r"(?:,|;)?\s*(?<![A-Za-z\\])(?:or|and)(?![A-Za-z])\s*|\s*\\(?:lor|vee)(?![A-Za-z])\s*")
-_MATRIX = re.compile(r"^\\begin\{([pb]?matrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\{\1\}$", re.DOTALL)
-_BASE = re.compile(r"^([0-9A-Za-z.]+)\s*(?:_\s*\{?\s*([0-9]+|[a-z]+)\s*\}?|\(?base\s+([0-9]+|[a-z]+)\)?)$")
-_DIGITS = re.compile(r".*\d|[A-F]+$")
+_BASE = re.compile(
+    r"^\(?([0-9A-Za-z]+(?:\.[0-9A-Za-z]+)?)\)?\s*(?:_\s*\{?\s*([0-9]+|[a-z]+)\s*\}?|\(?(?:in\s+)?base\s*-?([0-9]+|\s[a-z]+)\)?)$"
+)
+_PREFIXED = re.compile(r"^0([xbo])([0-9A-Fa-f]+)$")
+_PREFIXES = {"x": "16", "b": "2", "o": "8"}
 _WORDS_OF_BASES = {
     "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9",
     "ten": "10", "twelve": "12", "sixteen": "16",
 }  # fmt: skip
 _CHOICE_GOLD = re.compile(r"^[(\[{]?\s*([A-J])\s*[)\]}]?\.?$")
-_CHOICE = re.compile(r"^[(\[{]?\s*([A-Ja-j])\s*[)\]}]?(?:[.:)]|$|(?<=[)\]}])\s)")
+_CHOICE = re.compile(r"^[(\[{]?\s*([A-Ja-j])\s*[)\]}]?(?:[.:)]|$|(?<=[)\]}])\s|(?<=[A-J])\s+(?=[\d$\\]))")
+_CHOICE_NAME = re.compile(
+    r"^(?:(?:the|my)\s+)?(?:(?:final|correct|right|best)\s+)?(?:answer|option|choice|letter)s?\s*(?:is|:)?\s+(?=[(\[{]?\s*[A-J]\b)",
+    re.IGNORECASE,
+)
+_LETTERS = re.compile(r"\(?([A-J])\)?(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+|\s+)\(?([A-J])\)?)*(?:\s+only)?$|([A-J]{2,})(?:\s+only)?$")
 _BRACKETED = re.compile(r"\([^()]{2,}\)")
 _OTHER_CHOICES = tuple(
     re.compile(pattern)
@@ -32,6 +39,8 @@ _OTHER_CHOICES = tuple(
 )
 """Another letter behind the first: a second choice, not the text of the first one."""
 _CHOICE_PREFIX = re.compile(r"^(?:\(\s*[A-J]\s*\)|[A-J]\s*[.:)])\s*(?=\S)")
+
+_LONGEST_CHOICES = 60
 
 
 @dataclass(frozen=True)
@@ -68,10 +77,11 @@ def split_top(text: str, separators: str = ",") -> list[str]:
 
 def container(text: str) -> Container | None:
     """``text`` as one pair of brackets around at least two members (or a set of any size); None otherwise."""
-    for opening in (r"\{", r"\langle", "(", "[", "{"):
+    text = _french(text)
+    for opening in (r"\{", "(", "[", "{"):
         if not text.startswith(opening):
             continue
-        for closing in (r"\}", r"\rangle", ")", "]", "}"):
+        for closing in (r"\}", ")", "]", "}"):
             if text.endswith(closing) and _pairs(opening, closing) and _wraps(text, opening, closing):
                 members = split_top(text[len(opening) : -len(closing)])
                 if len(members) < 2 and opening not in (r"\{",):
@@ -79,6 +89,19 @@ def container(text: str) -> Container | None:
                 return Container(opening, closing, tuple(members))
         return None
     return None
+
+
+def _french(text: str) -> str:
+    """Open ends of an interval that are written ]1,2[, and the angle brackets of a vector, as round brackets."""
+    for opening, closing in ((r"\langle", r"\rangle"), ("<", ">")):
+        if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening) + len(closing):
+            inside = text[len(opening) : -len(closing)]
+            return f"({inside})" if opening not in inside and closing not in inside else text
+    if len(text) < 3 or text[0] not in "[]" or text[-1] not in "[]" or (text[0], text[-1]) == ("[", "]"):
+        return text
+    if any(bracket in text[1:-1] for bracket in "[]"):
+        return text
+    return {"]": "(", "[": "["}[text[0]] + text[1:-1] + {"[": ")", "]": "]"}[text[-1]]
 
 
 def _pairs(opening: str, closing: str) -> bool:
@@ -117,26 +140,21 @@ def _both_signs(text: str) -> list[str]:
     return [plus.removeprefix("+"), minus]
 
 
-def matrix(text: str) -> list[list[str]] | None:
-    """Cells by row of a pmatrix, bmatrix, matrix or array (with or without brackets around it)."""
-    text = text.strip()
-    if text[:1] in "([" and text[-1:] in ")]" and text[1:].lstrip().startswith(r"\begin"):
-        text = text[1:-1].strip()
-    found = _MATRIX.match(text)
-    if found is None:
-        return None
-    rows = [row for row in re.split(r"\\\\(?:\[[^\]]*\])?", found.group(2)) if row.strip()]
-    return [[cell.strip() for cell in row.split("&")] for row in rows]
-
-
 def in_base(text: str) -> tuple[str, str] | None:
-    """(digits, base) of "12_{5}" and "12 base 5"; None for numbers without a base."""
+    """(digits, base) of "12_{5}", "12 base 5" and "0xFF"; None for numbers without a base, and for no digits of it."""
     found = _BASE.match(text)
-    if found is None or not _DIGITS.match(found.group(1)):
+    if found is None:
+        prefixed = _PREFIXED.match(text)
+        digits, base = (prefixed.group(2), _PREFIXES[prefixed.group(1)]) if prefixed else ("", "")
+    else:
+        digits, base = found.group(1), (found.group(2) or found.group(3)).strip()
+        base = _WORDS_OF_BASES.get(base, base)
+    if not base.isdigit() or len(base) > 2 or not 2 <= int(base) <= 36:
         return None
-    base = found.group(2) or found.group(3)
-    base = _WORDS_OF_BASES.get(base, base)
-    return (found.group(1).upper(), base) if base.isdigit() else None
+    # Letters are digits of large bases only: a_2 is a member of a sequence.
+    if any(int(digit, 36) >= int(base) for digit in digits.replace(".", "")) or (int(base) < 11 and digits.isalpha()):
+        return None
+    return digits.upper(), base
 
 
 def wanted_choice(text: str) -> str | None:
@@ -150,14 +168,34 @@ def given_choice(text: str) -> str | None:
 
     None where it names a second one: "(B) or (C)", "B) C) D)", "B. or A.".
     """
+    text = _CHOICE_NAME.sub("", text)
     found = _CHOICE.match(text)
-    if found is None:
+    if found is None or text == "i":  # the imaginary unit is no choice
         return None
     letter = found.group(1).upper()
     # "(2, a)" is a part of the answer's text, and names no choice.
     rest = _BRACKETED.sub(" ", text[found.end() :])
     others = {other.upper() for pattern in _OTHER_CHOICES for other in pattern.findall(rest)}
     return letter if others <= {letter} else None
+
+
+def wanted_choices(text: str) -> str | None:
+    """The letters of a reference that names several choices: "AC", "A, C"; None for all else.
+
+    Written together they have to be in the order of the alphabet: DE may be a choice of two, ED is a segment.
+    """
+    letters = given_choices(text)
+    together = text.isalpha()
+    return letters if letters is not None and (not together or text == letters) else None
+
+
+def given_choices(text: str) -> str | None:
+    """Several different letters of choices in the order of the alphabet, out of "A, C", "C and A" and "AC"."""
+    text = _CHOICE_NAME.sub("", text.strip())
+    if len(text) > _LONGEST_CHOICES or _LETTERS.match(text) is None:
+        return None
+    letters = re.findall(r"\b[A-J]\b", text) or list(text.split()[0])
+    return "".join(sorted(letters)) if len(set(letters)) == len(letters) > 1 else None
 
 
 def without_choice(text: str) -> str:

@@ -21,7 +21,14 @@ _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\{\\circ\}")
 _BRACKETS = re.compile(r"[()\[\]{}]")
 _MAX_CHARS = 400
 _MAX_DEPTH = 20
-_TOLERANCE = 1e-6
+_DIGITS = 120
+_EXACT = 1e-100
+"""How much two exact numbers may differ in relation to the larger: what arithmetic of _DIGITS digits leaves over."""
+_ROUNDED = 1e-6
+"""The same for an exact answer to a reference that is written as a decimal, and so rounded."""
+_GAMMA = re.compile(r"\\Gamma(?![A-Za-z]|\s*\()")
+"""The letter; in front of a bracket it is the function."""
+_CAPITAL_I = re.compile(r"(?<![A-Za-z\\])I(?![A-Za-z])")
 
 
 class Unreadable(ValueError):
@@ -62,7 +69,7 @@ def equal(given: str, wanted: str, tolerance: float = 0.0) -> bool:
     if _verified(expression, reference):
         return True
     if tolerance and getattr(expression, "is_number", False) and getattr(reference, "is_number", False):
-        return abs(complex(expression.evalf()) - complex(reference.evalf())) < tolerance
+        return bool(abs((expression - reference).evalf()) < tolerance)
     # The parser takes i for a variable unless other signs of complex numbers are near.
     candidates = [_with_imaginary_unit(side) for side in (expression, reference)]
     return candidates != [expression, reference] and _verified(*candidates)
@@ -70,8 +77,23 @@ def equal(given: str, wanted: str, tolerance: float = 0.0) -> bool:
 
 def _verified(given: Any, wanted: Any) -> bool:
     if not _library().verify(wanted, given, timeout_seconds=None, allow_set_relation_comp=False):
-        return False
+        return _same_solutions(given, wanted)
     return _close(given, wanted)
+
+
+def _same_solutions(given: Any, wanted: Any) -> bool:
+    """Whether two inequalities in the same unknown have the same solutions: 2x > 6 and x > 3."""
+    sympy = importlib.import_module("sympy")
+    inequalities = (sympy.StrictGreaterThan, sympy.StrictLessThan, sympy.GreaterThan, sympy.LessThan)
+    if not (isinstance(given, inequalities) and isinstance(wanted, inequalities)):
+        return False
+    unknowns = given.free_symbols
+    if len(unknowns) != 1 or unknowns != wanted.free_symbols:
+        return False
+    try:
+        return bool(given.doit().as_set() == wanted.doit().as_set())
+    except (NotImplementedError, TypeError, ValueError, AttributeError):
+        return False
 
 
 def _with_imaginary_unit(expression: Any) -> Any:
@@ -83,28 +105,82 @@ def _with_imaginary_unit(expression: Any) -> Any:
 
 
 def _close(given: Any, wanted: Any) -> bool:
-    """Guards against rounding to a fixed number of places, under which all tiny numbers are equal."""
+    """Whether two numbers are equal to :data:`_DIGITS` digits; True for all else.
+
+    math-verify rounds to a fixed number of places, under which all tiny numbers are equal. The arithmetic here has
+    exponents without bounds: doubles would make 1/2004! and 1/2006! the same 0.
+    """
     if not (getattr(given, "is_number", False) and getattr(wanted, "is_number", False)):
         return True
-    first, second = complex(given.evalf()), complex(wanted.evalf())
-    if first == second or second != second:
+    size = max(abs(side.evalf(_DIGITS)) for side in (_exact(given), _exact(wanted)))
+    difference = abs((_exact(given) - _exact(wanted)).evalf(_DIGITS))
+    if not (size.is_comparable and difference.is_comparable):
         return True
-    return abs(first - second) <= _TOLERANCE * max(abs(first), abs(second))
+    return bool(difference <= (_ROUNDED if _decimals(wanted) and not _decimals(given) else _EXACT) * size)
+
+
+def _decimals(expression: Any) -> set[Any]:
+    found: set[Any] = expression.atoms(importlib.import_module("sympy").Float)
+    return found
+
+
+def _exact(expression: Any) -> Any:
+    """``expression`` with its decimals as the fractions that they write: 0.1 is 1/10."""
+    sympy = importlib.import_module("sympy")
+    return expression.xreplace({decimal: sympy.Rational(str(decimal)) for decimal in _decimals(expression)})
 
 
 @lru_cache(maxsize=8192)
 def _parsed(text: str) -> Any:
     """The sympy object of ``text``; None where it is no mathematics. References come again in every group: cached."""
-    library = _library()
+    text = _GAMMA.sub(r"G_{amma}", text)
     text = _DEGREES.sub(r"(\1\\cdot\\frac{\\pi}{180})", text)
-    found = library.parse(
-        f"${text}$",
-        extraction_config=[library.LatexExtractionConfig()],
-        fallback_mode="no_fallback",
-        extraction_mode="first_match",
-        parsing_timeout=None,
+    try:
+        found = _read(text)
+    except ImportError:
+        raise
+    except Exception:  # the parser raises whatever its grammar runs into
+        return None
+    return None if isinstance(found, str) else found
+
+
+def _read(text: str) -> Any:
+    """The sympy object of ``text``, read as math-verify reads it, but with the case of letters kept: x is not X.
+
+    ``math_verify.parse`` has no setting for the case, so this calls the two functions that it is made of.
+    """
+    library = _library()
+    parser = importlib.import_module("math_verify.parser")
+    reader = importlib.import_module("latex2sympy2_extended.latex2sympy2")
+    normalization = importlib.import_module("latex2sympy2_extended.math_normalization")
+    normal = normalization.normalize_latex(text, config=library.LatexExtractionConfig().normalization_config)
+    found = reader.latex2sympy(
+        normal,
+        is_real=not parser.should_treat_as_complex(normal),
+        convert_degrees=False,
+        normalization_config=None,
+        conversion_config=reader.ConversionConfig(lowercase_symbols=False),
     )
-    return found[0] if found and not isinstance(found[0], str) else None
+    return _with_case(found, imaginary=_CAPITAL_I.search(text) is None)
+
+
+def _with_case(found: Any, *, imaginary: bool) -> Any:
+    """``found`` with capital letters as symbols that differ from small ones in more than their case.
+
+    The grader of math-verify compares lone symbols without their case. ``imaginary``: whether I is the imaginary unit;
+    the parser takes the capital letter for it, while mathematics writes i.
+    """
+    sympy = importlib.import_module("sympy")
+    if not hasattr(found, "subs"):
+        return found
+    renamed = {
+        symbol: sympy.Symbol(f"{symbol.name}'", real=symbol.is_real)
+        for symbol in found.free_symbols
+        if symbol.name != symbol.name.lower()
+    }
+    if not imaginary:
+        renamed[sympy.I] = sympy.Symbol("I'", real=True)
+    return found.subs(renamed) if renamed else found
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import SettingError
-from rlinf_envs.extraction import last_boxed, last_hashes, last_tag
+from rlinf_envs.extraction import last_boxed, last_hashes, last_tag, without_thoughts
 from rlinf_envs.suggest import unknown
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ _CHOICES = (
 
 
 def final(response: str) -> str:
-    """The text in the last <answer> tag, box or behind ####; the whole response where there is none."""
+    """The text in the last <answer> tag, box or behind ####, or all that follows the thoughts where there is none."""
+    response = without_thoughts(response)
     for find in (last_tag, last_boxed, last_hashes):
         found = find(response)
         if found is not None:
@@ -90,8 +91,9 @@ def choice(*, choices: str = "ABCD") -> RewardTerm:
 
 
 def _chosen(response: str, choices: str) -> str | None:
+    response = without_thoughts(response)
     given = final(response)
-    if given is not response or len(given.strip()) <= len("(A)."):
+    if given != response or len(given.strip()) <= len("(A)."):
         letters = set(re.findall(r"\b[A-Z]\b", given.strip().upper())) & set(choices)
         return letters.pop() if len(letters) == 1 else None
     for pattern in _CHOICES:
