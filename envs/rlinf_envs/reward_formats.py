@@ -34,13 +34,12 @@ def _tag(response: str) -> bool:
 
 
 def _think(response: str) -> bool:
-    text = response.strip()
+    text = response.strip()  # without the first mark where a chat template has written it
     thoughts, closed, rest = text.removeprefix("<think>").partition("</think>")
     answer = rest.strip()
     content = answer.removeprefix("<answer>").removesuffix("</answer>")
     return (
-        text.startswith("<think>")
-        and bool(closed)
+        bool(closed)
         and "<think>" not in thoughts
         and answer.startswith("<answer>")
         and answer.endswith("</answer>")
@@ -64,8 +63,8 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "####": _hashes,
     "plain": _plain,
 }
-"""Named formats: a box; an answer in tags at the end; thoughts and an answer in tags and nothing else; a last line that
-begins with ####; a single line."""
+"""Named formats: a box; an answer in tags at the end; thoughts and an answer in tags and nothing else (the mark that
+opens the thoughts may be the prompt's); a last line that begins with ####; a single line."""
 
 
 def format_check(pattern: str) -> Callable[[str], bool]:

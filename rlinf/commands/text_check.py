@@ -225,9 +225,16 @@ def _shown(
     config: Config, renderer: PromptRenderer, tasks: Sequence[int], rendered: Sequence[str], responses: Sequence[str]
 ) -> list[str]:
     """Prompts as the policy reads them, and what the warm start demonstrates."""
+    from rlinf.rollouts.text.prompts import text_start
+
     how = "with the tokenizer's chat template" if renderer.chat else "plain text"
-    sizes = [f", {count} token{'s' * (count != 1)}" for count in (len(renderer.encode(text)) for text in rendered)]
+    sizes = [f", {count} token{'s' * (count != 1)}" for count in (len(renderer.begun(text)) for text in rendered)]
+    first = "" if renderer.chat else renderer.tokenizer.decode(list(text_start(renderer.tokenizer)))
+    how += f", behind the tokenizer's own {first}" if first else ""
     lines = [f"Prompts ({how})", *_listed(tasks, rendered, sizes)]
+    if renderer.opened_thoughts:
+        mark = renderer.opened_thoughts.strip()
+        lines.append(f"  The template opens the thoughts: environments read each response behind its {mark}.")
     if config.sft.steps and config.sft.data is None:
         lines += ["Warm start", *_listed(tasks, responses, [": demonstrated response"] * len(responses))]
         lines.append(f"  {config.sft.steps} steps of {config.sft.batch_size} demonstrated responses at learning rate")

@@ -139,8 +139,8 @@ class TextEnvWorker:
         if isinstance(response.said, str):
             return graded
         ends = graded.facts.get("step_ends")
-        to_text = self._decoder(split, response.place).text
-        steps = () if ends is None else step_positions(response.said, ends, to_text)
+        decoder = self._decoder(split, response.place)
+        steps = () if ends is None else step_positions(response.said, ends, decoder.text, opened=len(decoder.opened))
         return replace(graded, text=text if response.read_back else None, step_positions=steps)
 
     def facts(self, split: str) -> EnvFacts:

@@ -71,6 +71,7 @@ def _renderer(
         tokenizer,
         chat_template=data.chat_template,
         system_prompt=data.system_prompt or own.system_prompt,
+        system_key="data.system_prompt" if data.system_prompt else "env.kwargs.system_prompt",
         instruction=data.instruction,
         instructions=own.instructions,
         tools=own.tools,

@@ -11,6 +11,7 @@ from rlinf.config import Config
 from rlinf.config.facts import is_agent
 from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker, text_env_worker
 from rlinf.rollouts.text.members import Member, members_of
+from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
 from rlinf.train.build.setup import Setup
@@ -49,4 +50,21 @@ def conversation_spec(setup: Setup, tokenizer: Any, folder: Path) -> SamplerSpec
         seed=config.run.seed,
         max_model_len=config.facts.row_tokens,
         device=setup.devices.sampler_device,
+        turn_ends=turn_ends(config, tokenizer),
     )
+
+
+def response_ends(config: Config, tokenizer: Any) -> frozenset[int]:
+    """Tokens that an exported policy declares as ends: those it is taught, and those of the checkpoint it began as."""
+    from rlinf.models.gguf import model_folder
+    from rlinf.models.response_ends import declared_ends
+
+    path = config.policy.path
+    return turn_ends(config, tokenizer) | (set() if path is None else declared_ends(model_folder(path)))
+
+
+def turn_ends(config: Config, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end the policy's turn, as it is taught them."""
+    data = config.data
+    renderer = PromptRenderer(tokenizer, chat_template=data.chat_template, template_kwargs=data.chat_template_kwargs)
+    return renderer.turn_ends

@@ -17,10 +17,11 @@ from rlinf.algorithms.prepare import Preparation
 from rlinf.cluster import Cluster
 from rlinf.config import Config
 from rlinf.config.schema.learner import SftConfig
-from rlinf.models.tokenizer_export import save_tokenizer
+from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.conversation_files import Conversation, read_answers
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.streams import stream_seed
+from rlinf.train.build.conversations import response_ends
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import start_learner
 from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
@@ -197,7 +198,7 @@ def build_supervised_graph(setup: Setup, cluster: Cluster, folder: Path) -> Grap
         evaluate=with_held_out_rows(None, learner, data.held_out, config.sft),
         warm_start_batch=data.train.batch,
         warm_start_preparation=warm_start_preparation(learner, config.sft),
-        write_beside=functools.partial(save_tokenizer, tokenizer),
+        write_beside=functools.partial(save_beside, tokenizer, response_ends(config, tokenizer)),
         notes={**setup.notes, **data.notes},
     )
 

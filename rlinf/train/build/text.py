@@ -13,7 +13,7 @@ from rlinf.cluster import Cluster, Resources, Starting
 from rlinf.cluster.weights.transport import StoredWeights, choose
 from rlinf.config import Config
 from rlinf.config.facts import is_agent
-from rlinf.models.tokenizer_export import save_tokenizer
+from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
 from rlinf.rollouts.text.members import Member
@@ -94,7 +94,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         warm_start_batch=make_batch,
         warm_start_preparation=prepare,
         reward_models=learned_reward(config, cluster, functools.partial(language_model, config, path)),
-        write_beside=functools.partial(save_tokenizer, tokenizer),
+        write_beside=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
         overlaps=facts.overlaps,
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,
         sleep=sampler.sleep if sleeps else nothing,
