@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ def examine_text(config: Config) -> TextReport:
 
 def _examine_conversations(config: Config, report: TextReport) -> None:
     """Reads `sft.data` as training does, and shows the first conversations with what is imitated."""
-    from rlinf.rollouts.text.conversation_files import read_answers
+    from rlinf.rollouts.text.conversation_files import read_answers, unread_columns
     from rlinf.rollouts.text.imitation import ConversationEncoder
 
     try:
@@ -94,6 +94,9 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
             system_prompt=config.data.system_prompt,
             template_kwargs=config.data.chat_template_kwargs,
         )
+        unread = unread_columns(rows)
+        if unread:
+            report.lines.append(f"  columns that are not read: {_counted(unread, len(rows))}")
         encoded = [encoder.encode(one) for row in rows[:_MEASURED] for one in row]
         long = sum(len(one) > config.sft.max_tokens for one in encoded)
         if long:
@@ -105,6 +108,11 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
             report.lines += [f"    | {line}" for line in printable(tokenizer.decode(imitated)).split("\n")]
     except Exception as error:  # the template's own code may raise anything
         report.refuse(error, "sft.data")
+
+
+def _counted(counts: Mapping[str, int], everywhere: int) -> str:
+    """Names; one that not all rows have with its count."""
+    return ", ".join(name if count == everywhere else f"{name} ({count:,} rows)" for name, count in counts.items())
 
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
@@ -136,10 +144,22 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         report.refuse(error, "prompts")
         return
     _start(config, worker, report)
+    report.findings += _shared(config, worker)
+    report.lines += [f"Data: {label}: {note}" for label, note in facts.notes.items() if note]
     report.lines += _shown(config, renderers[0], tasks, rendered, [shown(one) for one in demonstrated])
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
     report.findings += _unasked(config, facts, rendered)
+
+
+def _shared(config: Config, worker: TextEnvWorker) -> list[Finding]:
+    """Questions that stand in training and in evaluation, which asks the training rows then."""
+    shared = worker.shared_questions() if config.evaluation.size and config.run.max_steps else 0
+    if not shared:
+        return []
+    message = f"the evaluation asks {shared:,} questions that are trained on."
+    fix = "Set env.kwargs.split: train and evaluation.env_kwargs.split: eval, or evaluation.env_kwargs.path."
+    return [Finding(False, message, fix, "evaluation")]
 
 
 def _curriculum(config: Config, worker: TextEnvWorker, tasks: Sequence[int]) -> list[str]:

@@ -130,7 +130,7 @@ def _exchange(columns: _Columns) -> list[Message]:
 
 
 def _asked(columns: _Columns) -> list[Message]:
-    """What stands before the answer: system prompt, history, and the prompt with its material."""
+    """Messages before the answer: system prompt, history, and the prompt with its material."""
     place, row = columns.place, columns.row
     prompt = columns.take(PROMPTS)
     if prompt is None:

@@ -205,7 +205,7 @@ class ConversationEncoder:
         if missing or whole[-1].content.strip() not in written:
             raise ConversationError(
                 f"{conversation.place}: the chat template leaves tool_calls out ({', '.join(missing) or 'words'}): "
-                'write the call into the content, as <tool_call>{"name": ..., "arguments": {...}}</tool_call>, or take a '
+                'write the call into the content (<tool_call>{"name": ..., "arguments": {...}}</tool_call>), or take a '
                 "tokenizer whose template writes calls"
             )
         following = self._ids(rest) if rest else said

@@ -29,7 +29,8 @@ def conversation_rollout(config: Config, address: str) -> Callable[..., TextRoll
 def conversation_envs(config: Config) -> TextEnvWorker:
     """The environments, as each of their workers makes them."""
     watched = config.cluster.backend != "local"
-    return text_env_worker(config.facts.training_env, config.facts.text_envs, watched=watched)
+    facts, evaluates = config.facts, config.evaluation.size > 0
+    return text_env_worker(facts.training_env, facts.text_envs, watched=watched, evaluates=evaluates)
 
 
 def conversation_members(
