@@ -18,14 +18,18 @@ from rlinf.commands.policy_check import (
 from rlinf.config import Config
 from rlinf.config.facts import trains_on_files_alone
 from rlinf.errors import UserError
+from rlinf.rollouts.text.thoughts import OPENING, closing_of
 from rlinf.terminal import printable
 from rlinf.train.init_from import carried_tokenizer
 
 if TYPE_CHECKING:
+    from rlinf.rollouts.text.conversation_rows import Conversation
     from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker
     from rlinf.rollouts.text.prompts import PromptRenderer
 
 _SHOWN = 2
+_SAID_AGAIN = 20
+"""Characters of a prompt from which on an answer that begins with it is odd."""
 _MEASURED = 200
 """Prompts whose length is looked at, spread over the dataset."""
 
@@ -102,12 +106,33 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
         if long:
             message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {config.sft.max_tokens}."
             report.findings.append(Finding(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
+        report.findings += _odd_answers([one.conversation for one in encoded])
         for one in encoded[:_SHOWN]:
             imitated = [token for token, counts in zip(one.tokens, one.mask, strict=True) if counts]
             report.lines += [f"  {one.conversation.place}: {len(one)} tokens, of which {len(imitated)} are imitated"]
             report.lines += [f"    | {line}" for line in printable(tokenizer.decode(imitated)).split("\n")]
     except Exception as error:  # the template's own code may raise anything
         report.refuse(error, "sft.data")
+
+
+def _odd_answers(conversations: Sequence[Conversation]) -> list[Finding]:
+    """Answers that hardly anybody means to teach: thoughts without an end, and prompts said again."""
+    answers = [(one, message.content) for one in conversations for message in one.messages if message.imitated]
+    findings = []
+    unclosed = [one.place for one, text in answers if OPENING in text and closing_of(OPENING) not in text]
+    if unclosed:
+        message = f"{len(unclosed)} answers open their thoughts ({OPENING}) and never close them: {unclosed[0]}."
+        fix = f"Close them with {closing_of(OPENING)}: what stands in thoughts is no answer."
+        findings.append(Finding(False, message, fix, "sft.data"))
+    repeated = [
+        one.place
+        for one, text in answers
+        if len(one.messages[0].content) >= _SAID_AGAIN and text.startswith(one.messages[0].content)
+    ]
+    if repeated:
+        message = f"{len(repeated)} answers begin with the whole prompt: {repeated[0]}."
+        findings.append(Finding(False, message, "Take the prompt out of the answer's column.", "sft.data"))
+    return findings
 
 
 def _counted(counts: Mapping[str, int], everywhere: int) -> str:

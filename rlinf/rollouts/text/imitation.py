@@ -13,7 +13,7 @@ from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.rows import Row
 from rlinf.rollouts.text.task_order import TaskOrder
-from rlinf.rollouts.text.thoughts import CLOSING, OPENING, opened_thoughts
+from rlinf.rollouts.text.thoughts import OPENING, closing_of, opened_thoughts
 from rlinf.types import Batch
 
 _THOUGHTS = "these thoughts"
@@ -149,7 +149,7 @@ class ConversationEncoder:
             if message.calls:
                 said, between = self._called(conversation, opening, whole, rest)
             elif opened_thoughts(opening):
-                said, between = self._continued(conversation, message, rest)
+                said, between = self._continued(conversation, message, rest, opened_thoughts(opening))
             else:
                 rest = rest or self._behind_prompt(conversation, opening, self._render(conversation, whole))
                 said, between = self._said(conversation, message, rest)
@@ -173,17 +173,19 @@ class ConversationEncoder:
         said = before + message.content if before.strip() else message.content
         return [*self._ids(said), *closing], between
 
-    def _continued(self, conversation: Conversation, message: Message, rest: str) -> tuple[list[int], list[int]]:
+    def _continued(
+        self, conversation: Conversation, message: Message, rest: str, opened: str
+    ) -> tuple[list[int], list[int]]:
         """The same behind a prompt that has opened the thoughts: the answer begins inside of them.
 
         ``rest``: what the template writes of it before a later turn; empty for the last answer.
         """
-        words = _behind_opening(message)
+        words, mark = _behind_opening(message, opened), opened.strip()
         if words is None:
             raise ConversationError(
-                f"{conversation.place}: the chat template opens the thoughts of each answer ({OPENING}), and this "
-                f"answer has none: {message.content[:60]!r}. Write it as {OPENING}thoughts{CLOSING}answer, or the "
-                "thoughts as reasoning_content; some templates leave thoughts out with data.chat_template_kwargs: "
+                f"{conversation.place}: the chat template opens the thoughts of each answer ({mark}), and this "
+                f"answer has none: {message.content[:60]!r}. Write it as {mark}thoughts{closing_of(mark)}answer, or "
+                "the thoughts as reasoning_content; some templates leave thoughts out with data.chat_template_kwargs: "
                 "{enable_thinking: false}"
             )
         _, found, after = rest.partition(words.strip())
@@ -264,20 +266,21 @@ class ConversationEncoder:
         return list(self._renderer.encode(text))
 
 
-def _behind_opening(message: Message) -> str | None:
-    """An answer without the mark that opens its thoughts; None where it has no thoughts."""
+def _behind_opening(message: Message, opened: str) -> str | None:
+    """An answer without the mark that ``opened`` its thoughts; None where it has no thoughts."""
+    mark, closing = opened.strip(), closing_of(opened)
     if message.thoughts:
-        return f"{message.thoughts}\n{CLOSING}\n\n{message.content}"
+        return f"{message.thoughts}\n{closing}\n\n{message.content}"
     text = message.content.lstrip()
-    if text.startswith(OPENING):
-        return text.removeprefix(OPENING).removeprefix("\n")
-    return message.content if CLOSING in text else None
+    if text.startswith(mark) and closing in text:
+        return text.removeprefix(mark).removeprefix("\n")
+    return message.content if closing in text and mark not in text else None
 
 
 def _left_out(conversation: Conversation, what: str, words: str) -> ConversationError:
     fix = ""
     if what == _THOUGHTS:
-        fix = f": write them into the content, between {OPENING} and {CLOSING}"
+        fix = f": write them into the content, between {OPENING} and {closing_of(OPENING)}"
     elif OPENING in words:
         fix = ": write its thoughts as reasoning_content"
     return ConversationError(

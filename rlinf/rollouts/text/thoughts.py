@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-OPENING, CLOSING = "<think>", "</think>"
-_OPENED = re.compile(rf"{OPENING}\s*\Z")
+OPENING = "<think>"
+_WORDS = r"think|thinking|thought|thoughts|reasoning|seed:think"
+_OPENED = re.compile(rf"(?:<(?P<word>{_WORDS})>|\[THINK\]|<\|begin_of_thought\|>)\s*\Z")
 
 
 def opened_thoughts(prompt: str) -> str:
@@ -18,3 +19,13 @@ def opened_thoughts(prompt: str) -> str:
     """
     found = _OPENED.search(prompt)
     return found.group() if found else ""
+
+
+def closing_of(opened: str) -> str:
+    """The mark that closes thoughts which ``opened`` has opened.
+
+    >>> closing_of("<think>\\n"), closing_of("[THINK]"), closing_of("<|begin_of_thought|>")
+    ('</think>', '[/THINK]', '<|end_of_thought|>')
+    """
+    mark = opened.strip()
+    return mark.replace("begin", "end") if mark.startswith("<|") else f"{mark[0]}/{mark[1:]}"
