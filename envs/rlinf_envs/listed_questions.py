@@ -7,6 +7,7 @@ from collections.abc import Collection
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.splits import question_key
 from rlinf_envs.tasks import ListedTasks, Task
+from rlinf_envs.text import TextTaskEnv
 
 LEFT_OUT = "training rows left out, whose questions the evaluation asks"
 
@@ -16,16 +17,15 @@ def without(tasks: list[Task], questions: Collection[str]) -> list[Task]:
     return [task for task in tasks if question_key(task.question) not in questions] if questions else tasks
 
 
-class ListedQuestions:
-    """Questions of an environment whose tasks are in memory, and how some of them are left out."""
+class ListedQuestions(TextTaskEnv):
+    """An environment whose tasks are in memory: its questions, and how some of them are left out."""
 
-    _source: ListedTasks
     data_notes: dict[str, int | str]
     """What reading the data set has found, for `rlinf check` and a run's first lines."""
 
     def questions(self) -> frozenset[str]:
         """The questions, each as :func:`rlinf_envs.splits.question_key` has it."""
-        return frozenset(question_key(task.question) for task in self._source.tasks)
+        return frozenset(question_key(task.question) for task in self._listed())
 
     def leave_out(self, questions: Collection[str]) -> None:
         """Leaves out the tasks of these questions, which an evaluation asks; ``data_notes`` counts them.
@@ -33,8 +33,8 @@ class ListedQuestions:
         Raises:
             DatasetError: no task is left.
         """
-        kept = without(self._source.tasks, questions)
-        left_out = len(self._source.tasks) - len(kept)
+        kept = without(self._listed(), questions)
+        left_out = self.num_tasks - len(kept)
         if not kept:
             raise DatasetError(
                 f"all {left_out} training questions are also asked in the evaluation: name another file or split in "
@@ -43,3 +43,6 @@ class ListedQuestions:
         self._source = ListedTasks(kept)
         if left_out:
             self.data_notes[LEFT_OUT] = left_out + int(self.data_notes.get(LEFT_OUT, 0))
+
+    def _listed(self) -> list[Task]:
+        return [self._source.task(task_id) for task_id in range(self.num_tasks)]

@@ -14,11 +14,10 @@ from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import in_split, none_left, question_key
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
-from rlinf_envs.text import TextTaskEnv
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
 
 
-class PromptsEnv(ListedQuestions, TextTaskEnv):
+class PromptsEnv(ListedQuestions):
     """Every row is a prompt; what a response is worth is what ``reward`` says, and nothing else."""
 
     def __init__(

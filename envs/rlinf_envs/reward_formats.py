@@ -68,8 +68,9 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "####": _hashes,
     "plain": _plain,
 }
-"""Named formats, each behind the thoughts: a box; an answer in tags at the end; thoughts and an answer in tags and nothing else (the mark that
-opens the thoughts may be the prompt's); a last line that begins with ####; a single line."""
+"""Named formats: a box; an answer in tags at the end; thoughts and an answer in tags and nothing else (the mark that
+opens the thoughts may be the prompt's); a last line that begins with ####; a single line. Boxes, tags and #### within
+thoughts do not count."""
 
 
 def format_check(pattern: str) -> Callable[[str], bool]:

@@ -53,13 +53,13 @@ class ListedTasks:
     """Tasks in memory; the id is the position."""
 
     def __init__(self, tasks: list[Task]) -> None:
-        self.tasks = tasks
+        self._tasks = tasks
 
     def __len__(self) -> int:
-        return len(self.tasks)
+        return len(self._tasks)
 
     def task(self, task_id: int) -> Task:
-        return self.tasks[task_id]
+        return self._tasks[task_id]
 
 
 class Judge(Protocol):

@@ -25,13 +25,13 @@ from rlinf_envs.splits import in_split, none_left, question_key
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
-from rlinf_envs.text import Infos, TextTaskEnv
+from rlinf_envs.text import Infos
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
 
 MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
 
 
-class MathEnv(ListedQuestions, TextTaskEnv):
+class MathEnv(ListedQuestions):
     """A dataset of questions with verifiable answers."""
 
     def __init__(

@@ -86,19 +86,19 @@ def _message(place: str, number: int, message: object, imitated: bool) -> Messag
     content = next((message[name] for name in _CONTENT if message.get(name) is not None), None)
     counts = imitated and all(bool(message.get(name, True)) or message[name] is None for name in _COUNTS)
     if role == _CALL_ROLE:
-        fields = {"tool_calls": _calls(f"{place}: message {number}", _parsed(content))}
-        return Message(_ASSISTANT, "", counts, fields)
-    fields = {name: message[name] for name in _TEMPLATE if message.get(name) is not None}
-    calls = next((message[name] for name in _CALLS if message.get(name)), None)
-    if calls is not None:
-        fields["tool_calls"] = _calls(f"{place}: message {number}", _parsed(calls))
+        calls = _calls(f"{place}: message {number}", _parsed(content))
+        return Message(_ASSISTANT, "", counts, {"tool_calls": calls})
+    fields: dict[str, Any] = {name: message[name] for name in _TEMPLATE if message.get(name) is not None}
+    called = next((message[name] for name in _CALLS if message.get(name)), None)
+    if called is not None:
+        fields["tool_calls"] = _calls(f"{place}: message {number}", _parsed(called))
     thoughts = next((message[name] for name in _THOUGHTS if message.get(name)), None)
     if thoughts is not None:
         fields[_THOUGHTS[0]] = text_message(place, "assistant's thoughts", thoughts).content
     if isinstance(content, list):
         content = _joined_parts(f"{place}: message {number}", content)
     role = _ROLES.get(role, role)
-    if calls is not None and (content is None or content == ""):
+    if called is not None and (content is None or content == ""):
         return Message(role, "", counts and role == _ASSISTANT, fields)
     return Message(role, text_message(place, role, content).content, counts and role == _ASSISTANT, fields)
 

@@ -131,7 +131,7 @@ def _exchange(columns: _Columns) -> list[Message]:
 
 def _asked(columns: _Columns) -> list[Message]:
     """Messages before the answer: system prompt, history, and the prompt with its material."""
-    place, row = columns.place, columns.row
+    place = columns.place
     prompt = columns.take(PROMPTS)
     if prompt is None:
         raise _missing(columns, PROMPTS)
@@ -140,11 +140,11 @@ def _asked(columns: _Columns) -> list[Message]:
     else:
         parts = [text_message(place, "user", prompt).content]
         for name in MATERIAL:
-            material = row.get(name)
             if columns.has(name) and name not in columns.read:
                 columns.read.add(name)
-                if text_message(place, "user", material).content.strip() not in parts[0]:
-                    parts.append(material)
+                words = text_message(place, "user", columns.row[name]).content
+                if words.strip() not in parts[0]:
+                    parts.append(words)
         asked = [Message("user", "\n".join(parts), False)]
     _nothing_else_asked(columns, asked, (*PROMPTS, *MATERIAL))
     return [*_history(columns), *asked]
