@@ -279,7 +279,7 @@ def _shown(
     lines = [f"Prompts ({how})", *_listed(tasks, rendered, sizes)]
     if renderer.opened_thoughts:
         mark = renderer.opened_thoughts.strip()
-        lines.append(f"  The template opens the thoughts: environments read each response behind its {mark}.")
+        lines.append(f"  Prompts open the thoughts: environments read each response behind their {mark}.")
     if config.sft.steps and config.sft.data is None:
         lines += ["Warm start", *_listed(tasks, responses, [": demonstrated response"] * len(responses))]
         lines.append(f"  {config.sft.steps} steps of {config.sft.batch_size} demonstrated responses at learning rate")

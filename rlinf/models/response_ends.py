@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 _FILE = "generation_config.json"
+_CHANGES_TOKENS = ("repetition_penalty", "no_repeat_ngram_size", "encoder_repetition_penalty", "length_penalty")
+"""Also of greedy decoding."""
 
 
 def declared_ends(model: str) -> set[int]:
@@ -22,6 +24,17 @@ def declared_ends(model: str) -> set[int]:
     with contextlib.suppress(OSError):  # many models have no such file
         named.append(GenerationConfig.from_pretrained(model).eos_token_id)
     return listed(named)
+
+
+def own_sampling(model: str) -> str:
+    """Settings of a model's ``generation_config.json`` that ``generate`` applies and rlinf does not; empty if none."""
+    from transformers import GenerationConfig
+
+    with contextlib.suppress(OSError):
+        found = GenerationConfig.from_pretrained(model)
+        values = {name: getattr(found, name, None) for name in _CHANGES_TOKENS}
+        return ", ".join(f"{name} {value:g}" for name, value in values.items() if value not in (None, 0, 1))
+    return ""
 
 
 def listed(named: Collection[Any]) -> set[int]:
@@ -48,4 +61,5 @@ def declare_ends(ends: Collection[int], folder: str | Path) -> None:
     declared = listed([settings.get("eos_token_id") if settings else fallback])
     if not set(ends) <= declared:
         settings["eos_token_id"] = sorted(declared | set(ends))
+        settings.pop("_from_model_config", None)  # transformers may derive such a file anew
         file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

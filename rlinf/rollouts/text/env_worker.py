@@ -37,8 +37,8 @@ class EnvFacts:
     num_tasks: int
     system_prompt: str | None
     max_turns: int
-    notes: Mapping[str, int]
-    """Counts worth reporting once, such as skipped rows."""
+    notes: Mapping[str, int | str]
+    """Findings worth reporting once, such as the number of skipped rows."""
     steps_in_part: bool
     """Responses can be graded one by one; otherwise all rows step together."""
     steps_rows: bool = False
@@ -49,6 +49,8 @@ class EnvFacts:
     """Literal text that responses should contain -> the sentence that asks for it (see `data.instruction`)."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """What the policy may call, as a chat template takes it."""
+    example: str = ""
+    """A first observation, where the environment has one that stands for all."""
     members: tuple[EnvFacts, ...] = ()
     """Of a mixture: the facts of each environment."""
 
@@ -65,6 +67,7 @@ class EnvFacts:
             response_marks=tuple(getattr(env, "response_marks", ())),
             instructions=dict(getattr(env, "instructions", {})),
             tools=tuple(getattr(env, "tool_schemas", ())),
+            example=str(getattr(env, "example", "")),
             members=tuple(map(cls.of, env.members.values())) if isinstance(env, MixedTextEnv) else (),
         )
 
@@ -294,7 +297,11 @@ class TextEnvWorker:
 
     def shared_questions(self) -> int:
         """Training questions that the evaluation asks too, of environments that list theirs."""
-        return len(_questions(self._members("train")) & _questions(self._members("eval")))
+        return len(self.questions("train") & self.questions("eval"))
+
+    def questions(self, split: str) -> frozenset[str]:
+        """The questions of a split in a form that can be compared, of environments that list theirs."""
+        return _questions(self._members(split))
 
     def _members(self, split: str) -> Sequence[Any]:
         env = self._env(split)
@@ -306,7 +313,7 @@ class TextEnvWorker:
         first_seed = EVALUATION_SEEDS if split == "eval" else 0
         conversations = replace(self._conversations, first_seed=first_seed)
         evaluated = split == "train" and self._leaves_out_evaluation
-        held_out = _questions(self._members("eval")) if evaluated else frozenset()
+        held_out = self.questions("eval") if evaluated else frozenset()
         try:
             with deadline(limit):
                 if self._env_id.startswith(VERIFIERS):

@@ -75,6 +75,8 @@ def _renderer(
         instruction=data.instruction,
         instructions=own.instructions,
         tools=own.tools,
+        # Without a template only the first prompt is the environment's own to the end.
+        example=own.example if env.max_turns == 1 else "",
         template_kwargs=data.chat_template_kwargs,
         end_token_ids=end_token_ids,
         stop=stop,

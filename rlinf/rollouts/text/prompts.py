@@ -50,6 +50,7 @@ class PromptRenderer:
         instruction: str = "never",
         instructions: Mapping[str, str] | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
+        example: str = "",
         template_kwargs: Mapping[str, Any] | None = None,
         end_token_ids: Collection[int] = (),
         stop: Sequence[str] = (),
@@ -62,6 +63,7 @@ class PromptRenderer:
             instructions: mark -> a sentence that closes first prompts in which the mark does not stand.
             tools: what the policy may call; described in the first prompt by the chat template, or in words where that
                 has no place for them (as ``instruction`` says).
+            example: an observation that begins and ends as all of them do (see :attr:`opened_thoughts`).
             template_kwargs: further variables of the chat template.
             end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
             stop: texts that end a response (see :meth:`until_stop`).
@@ -80,7 +82,7 @@ class PromptRenderer:
         self.system_prompt, self._system_key = system_prompt, system_key
         asks = instruction == "always" or (instruction == "auto" and self.chat)
         self._instructions = dict(instructions or {}) if asks else {}
-        self._tools, self._asks = list(tools), asks
+        self._tools, self._asks, self._example = list(tools), asks, example
         self._template_kwargs = dict(template_kwargs or {})
         self._end_token_ids = frozenset(end_token_ids)
         self._stop = tuple(stop)
@@ -183,12 +185,13 @@ class PromptRenderer:
 
     @functools.cached_property
     def opened_thoughts(self) -> str:
-        """The end of the chat template's prompts that opens the policy's thoughts; empty where it opens none."""
-        if not self.chat:
-            return ""
+        """The end of the prompts that opens the policy's thoughts; empty where they open none.
+
+        Written by the chat template, or in plain text by the environment's own prompt (``<think>`` as its last word).
+        """
         try:
-            return opened_thoughts(self._apply([_QUESTION], prompt=True))
-        except ChatTemplateError:  # a template that insists on a system prompt
+            return opened_thoughts(self.opening(self._example or _PROBE))
+        except ChatTemplateError:  # which is reported where the first prompt is made
             return ""
 
     def about_tools(self) -> str:

@@ -106,8 +106,17 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
             "env/timeouts": envs.timeouts,
             "env/failures": envs.errors,
         },
-        notes={**train.notes, **setup.notes, **notes, **about_teacher},
+        notes={**train.notes, **setup.notes, **notes, **about_teacher, **_own_sampling(config)},
     )
+
+
+def _own_sampling(config: Config) -> dict[str, str]:
+    """A note on what plain ``generate`` would do otherwise with the exported policy than this run's samplers do."""
+    from rlinf.models.gguf import model_folder
+    from rlinf.models.response_ends import own_sampling
+
+    found = "" if config.policy.path is None else own_sampling(model_folder(config.policy.path))
+    return {"generation_config.json, which samplers and evaluations here do not apply": found} if found else {}
 
 
 def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEvaluator:

@@ -164,3 +164,12 @@ def test_responses_are_read_behind_the_thoughts_that_the_template_opens() -> Non
     assert renderer.said(tokens) == decoder.said(tokens) == "<think>\nhm\n</think>\n3"
     assert renderer.answered(tokens) == decoder.text(tokens) == "hm\n</think>\n3"
     assert PromptRenderer(tokenizer(CHATML)).said(tokens) == "hm\n</think>\n3"
+
+
+def test_a_plain_prompt_that_ends_in_the_mark_opens_the_thoughts_too() -> None:
+    made = tokenizer(None)
+    tokens = PromptRenderer(made).encode("hm\n</think>\n3")
+    assert PromptRenderer(made, example="Q: ...\nA: <think>").said(tokens) == "<think>hm\n</think>\n3"
+    assert PromptRenderer(made, example="Think in <think>. Q: ...").said(tokens) == "hm\n</think>\n3"
+    # A chat template has words of its own behind it.
+    assert PromptRenderer(tokenizer(CHATML), example="Q: ...\n<think>").said(tokens) == "hm\n</think>\n3"
