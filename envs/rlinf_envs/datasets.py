@@ -1,38 +1,25 @@
-"""Reading rows from JSONL, JSON, Parquet, and folders or names of the ``datasets`` library, each row with its place.
+"""Splits of data files (:mod:`rlinf.row_files`), and of folders or names of the ``datasets`` library.
 
-Nothing here knows what a row means; it knows files, splits, and where a broken row stands.
+Nothing here depends on what a row means.
 """
 
 from __future__ import annotations
 
 import importlib
 import itertools
-import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlinf.json_text import parse_json
+from rlinf.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.suggest import unknown
 
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
-MAX_ROW_BYTES = 8 << 20
-"""Longest line of a JSONL file; far above any question that a policy could read."""
 _EVAL_NAMES = ("eval", "validation", "valid", "dev", "test")
 _SAVED = ("dataset_dict.json", "state.json", "dataset_info.json")
-
-
-@dataclass(frozen=True)
-class Record:
-    """One row and where it stands ("train.jsonl:17"). ``problem`` says why there is no row, if it could not be read."""
-
-    place: str
-    row: Mapping[str, Any] | None
-    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,10 +28,11 @@ class Selection:
 
     records: Iterator[Record]
     by_hash: bool
+    held_out: Iterable[Record] = ()
+    """Of training rows: those of the dataset's own splits for evaluation, whose questions must not be trained on."""
 
 
 Reader = Callable[[], Iterator[Record]]
-_IN_JSON = " (a list of all rows is read from a .json file; .jsonl has a row on each line)"
 
 
 def select(path: str, split: str | None, subset: str | None = None) -> Selection:
@@ -68,7 +56,11 @@ def select(path: str, split: str | None, subset: str | None = None) -> Selection
     readers = _readers(path, subset)
     own_eval = next((name for name in _EVAL_NAMES if name in readers), None)
     whole = readers.get("train") or (next(iter(readers.values())) if len(readers) == 1 else None)
-    if split in readers and (split != "train" or own_eval):
+    if split == "train" and own_eval and "train" in readers:
+        tests = [reader for name, reader in readers.items() if name in _EVAL_NAMES]
+        held_out = itertools.chain.from_iterable(reader() for reader in tests)
+        return Selection(readers["train"](), by_hash=False, held_out=held_out)
+    if split in readers and split != "train":
         return Selection(readers[split](), by_hash=False)
     if split == "eval" and own_eval:
         return Selection(readers[own_eval](), by_hash=False)
@@ -88,7 +80,7 @@ def _readers(path: str, subset: str | None) -> dict[str, Reader]:
         if any((location / name).exists() for name in _SAVED):
             return _library_readers(_datasets().load_from_disk(str(location)), path)
         return _folder_readers(location)
-    if location.suffix in SUFFIXES or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path):
+    if is_row_file(location) or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path):
         raise DatasetError(f"{path}: there is no such file or folder")
     try:
         return _library_readers(_datasets().load_dataset(path, subset), path)
@@ -104,8 +96,8 @@ def _folder_readers(folder: Path) -> dict[str, Reader]:
     """Files such as train.jsonl or train-00000-of-00002.parquet, grouped by the word that they start with."""
     groups: dict[str, list[Path]] = {}
     for file in sorted(folder.rglob("*")):
-        if file.is_file() and file.suffix in SUFFIXES:
-            groups.setdefault(re.split(r"[-_.]", file.name)[0], []).append(file)
+        if file.is_file() and is_row_file(file):
+            groups.setdefault(re.split(r"[-_.]", file.name)[0].lower(), []).append(file)
     if not groups:
         raise DatasetError(f"{folder}: no {', '.join(SUFFIXES)} file in this folder")
 
@@ -116,101 +108,10 @@ def _folder_readers(folder: Path) -> dict[str, Reader]:
 
 
 def _read_file(file: Path) -> Iterator[Record]:
-    if file.suffix == ".parquet":
-        yield from _read_parquet(file)
-    elif file.suffix == ".json":
-        yield from _read_json(file)
-    elif file.suffix in (".jsonl", ".ndjson"):
-        yield from _read_lines(file)
-    else:
-        raise DatasetError(
-            f"{file}: cannot read {file.suffix or 'a file without suffix'}; known: {', '.join(SUFFIXES)} (pandas "
-            "writes a table as one: to_json(path, orient='records', lines=True))"
-        )
-
-
-def _read_lines(file: Path) -> Iterator[Record]:
-    with file.open("rb") as lines:
-        for number in itertools.count(1):
-            line = lines.readline(MAX_ROW_BYTES + 1)
-            if not line:
-                return
-            if len(line) > MAX_ROW_BYTES:
-                while line and not line.endswith(b"\n"):
-                    line = lines.readline(MAX_ROW_BYTES)
-                yield Record(f"{file}:{number}", None, f"the row has over {MAX_ROW_BYTES >> 20} MiB")
-            elif line.strip():
-                yield _parsed(line, f"{file}:{number}")
-
-
-def _parsed(line: bytes, place: str) -> Record:
     try:
-        return _checked(parse_json(line.rstrip()), place)  # an error at the line's end then counts its columns
-    except ValueError as error:
-        return Record(place, None, _no_json(error))
-
-
-def _no_json(error: Exception) -> str:
-    """Why a text could not be read: broken JSON, other bytes than UTF-8, numbers or nesting beyond any use."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"no valid JSON: {error.msg} at column {error.colno}"
-    if isinstance(error, UnicodeDecodeError):
-        return f"no valid JSON: {error}"
-    return f"no usable JSON: {str(error).partition(';')[0]}"  # behind it Python says how to raise its limit of digits
-
-
-def _read_json(file: Path) -> Iterator[Record]:
-    text = file.read_bytes()
-    try:
-        content = parse_json(text)
-    except ValueError as error:
-        # Some datasets put JSON lines into a .json file; each line is then judged by itself.
-        if _parsed(text.partition(b"\n")[0], "").row is None:
-            raise DatasetError(f"{file}:{_line(text, error)}: {_no_json(error)}") from error
-        yield from _read_lines(file)
-        return
-    if isinstance(content, Mapping):
-        lists = [value for value in content.values() if isinstance(value, list)]
-        # {"data": [...]} is a common wrapping; a lone object is a dataset of one row.
-        content = lists[0] if len(lists) == 1 and len(content) == 1 else [content]
-    if not isinstance(content, list):
-        found = "null" if content is None else type(content).__name__
-        raise DatasetError(
-            f"{file}: a dataset must be a list of objects, or one object per line; the file holds {found}"
-        )
-    for index, row in enumerate(content):
-        yield _checked(row, f"{file}[{index}]")
-
-
-def _line(text: bytes, error: Exception) -> int:
-    """The line in which reading ``text`` failed; the first one where the error does not say."""
-    if isinstance(error, json.JSONDecodeError):
-        return error.lineno
-    return 1 + text.count(b"\n", 0, error.start) if isinstance(error, UnicodeDecodeError) else 1
-
-
-def _read_parquet(file: Path) -> Iterator[Record]:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise ImportError("reading Parquet needs pyarrow: pip install pyarrow") from error
-    try:
-        batches = parquet.ParquetFile(file).iter_batches()
-        number = 0
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield Record(f"{file} row {number}", row)
-                number += 1
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{file}: no readable Parquet file: {error}") from error
-
-
-def _checked(row: Any, place: str) -> Record:
-    if not isinstance(row, Mapping):
-        return Record(
-            place, None, f"a row must be an object, got {type(row).__name__}{_IN_JSON if isinstance(row, list) else ''}"
-        )
-    return Record(place, row)
+        yield from read_rows(file)
+    except RowFileError as error:
+        raise DatasetError(str(error)) from error
 
 
 def _library_readers(loaded: Any, path: str) -> dict[str, Reader]:

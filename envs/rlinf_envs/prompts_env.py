@@ -9,15 +9,15 @@ from typing import Any, Literal
 from rlinf_envs import datasets
 from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
+from rlinf_envs.listed_questions import LEFT_OUT, ListedQuestions, without
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import in_split, none_left
+from rlinf_envs.splits import in_split, none_left, question_key
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
-from rlinf_envs.text import TextTaskEnv
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
 
 
-class PromptsEnv(TextTaskEnv):
+class PromptsEnv(ListedQuestions):
     """Every row is a prompt; what a response is worth is what ``reward`` says, and nothing else."""
 
     def __init__(
@@ -82,6 +82,11 @@ class PromptsEnv(TextTaskEnv):
             else:
                 self.complaints.append(task)
         read = tasks
+        held_out = [record.row.get(prompt_field) for record in selection.held_out if record.row is not None]
+        tasks = without(tasks, {question_key(asked) for asked in held_out if isinstance(asked, str)})
+        self.data_notes: dict[str, int | str] = {}
+        if len(tasks) < len(read):
+            self.data_notes[LEFT_OUT] = len(read) - len(tasks)
         if selection.by_hash:
             wanted: Literal["train", "eval"] = "eval" if split == "eval" else "train"
             tasks = [task for task in tasks if in_split(task.question, wanted, eval_fraction)]

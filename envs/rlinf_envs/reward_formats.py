@@ -22,25 +22,29 @@ _BOX = re.compile(r"\\boxed\s*\{")
 _HASHES = re.compile(r"^####\s*\S[^\n]*\Z", re.MULTILINE)
 
 
+def _behind_thoughts(response: str) -> str:
+    """The text after the thoughts; nothing of thoughts that never close."""
+    return response.rpartition("</think>")[2].partition("<think>")[0]
+
+
 def _boxed(response: str) -> bool:
-    return _BOX.search(response) is not None
+    return _BOX.search(_behind_thoughts(response)) is not None
 
 
 def _tag(response: str) -> bool:
-    text = response.rstrip()
+    text = _behind_thoughts(response).rstrip()
     start = text.rfind("<answer>")
     content = text[start + len("<answer>") :].removesuffix("</answer>")
     return start >= 0 and text.endswith("</answer>") and "</answer>" not in content and bool(content.strip())
 
 
 def _think(response: str) -> bool:
-    text = response.strip()
+    text = response.strip()  # without the first mark where a chat template has written it
     thoughts, closed, rest = text.removeprefix("<think>").partition("</think>")
     answer = rest.strip()
     content = answer.removeprefix("<answer>").removesuffix("</answer>")
     return (
-        text.startswith("<think>")
-        and bool(closed)
+        bool(closed)
         and "<think>" not in thoughts
         and answer.startswith("<answer>")
         and answer.endswith("</answer>")
@@ -49,7 +53,7 @@ def _think(response: str) -> bool:
 
 
 def _hashes(response: str) -> bool:
-    return _HASHES.search(response.rstrip()) is not None
+    return _HASHES.search(_behind_thoughts(response).rstrip()) is not None
 
 
 def _plain(response: str) -> bool:
@@ -64,8 +68,9 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "####": _hashes,
     "plain": _plain,
 }
-"""Named formats: a box; an answer in tags at the end; thoughts and an answer in tags and nothing else; a last line that
-begins with ####; a single line."""
+"""Named formats: a box; an answer in tags at the end; thoughts and an answer in tags and nothing else (the mark that
+opens the thoughts may be the prompt's); a last line that begins with ####; a single line. Boxes, tags and #### within
+thoughts do not count."""
 
 
 def format_check(pattern: str) -> Callable[[str], bool]:

@@ -16,6 +16,11 @@ Split = Literal["train", "eval", "all"]
 SPLITS: tuple[Split, ...] = ("train", "eval", "all")
 
 
+def question_key(question: str) -> str:
+    """The same text for questions that differ in white space and capitals alone."""
+    return " ".join(question.split()).casefold()
+
+
 def eval_share(question: str) -> float:
     """A number in [0, 1) that is the same for the same question on every machine, white space aside."""
     text = " ".join(question.split())

@@ -150,6 +150,11 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         """The observation with which the task starts."""
         return self._template.render(self.question(task_id))
 
+    @property
+    def example(self) -> str:
+        """An observation of no task in particular: how a task starts, which may open the policy's thoughts."""
+        return self._template.render("...")
+
     def demonstrations(self, task_ids: Sequence[int]) -> Sequence[tuple[str, str | list[str]]]:
         """(prompt, correct response) for each id.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,18 @@ from rlinf.commands.policy_check import (
 from rlinf.config import Config
 from rlinf.config.facts import trains_on_files_alone
 from rlinf.errors import UserError
+from rlinf.rollouts.text.thoughts import OPENING, closing_of
 from rlinf.terminal import printable
 from rlinf.train.init_from import carried_tokenizer
 
 if TYPE_CHECKING:
+    from rlinf.rollouts.text.conversation_rows import Conversation
     from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker
     from rlinf.rollouts.text.prompts import PromptRenderer
 
 _SHOWN = 2
+_SAID_AGAIN = 20
+"""Characters of a prompt from which on an answer that begins with it is odd."""
 _MEASURED = 200
 """Prompts whose length is looked at, spread over the dataset."""
 
@@ -74,7 +78,7 @@ def examine_text(config: Config) -> TextReport:
 
 def _examine_conversations(config: Config, report: TextReport) -> None:
     """Reads `sft.data` as training does, and shows the first conversations with what is imitated."""
-    from rlinf.rollouts.text.conversation_files import read_answers
+    from rlinf.rollouts.text.conversation_files import read_answers, unread_columns
     from rlinf.rollouts.text.imitation import ConversationEncoder
 
     try:
@@ -94,17 +98,46 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
             system_prompt=config.data.system_prompt,
             template_kwargs=config.data.chat_template_kwargs,
         )
+        unread = unread_columns(rows)
+        if unread:
+            report.lines.append(f"  columns that are not read: {_counted(unread, len(rows))}")
         encoded = [encoder.encode(one) for row in rows[:_MEASURED] for one in row]
         long = sum(len(one) > config.sft.max_tokens for one in encoded)
         if long:
             message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {config.sft.max_tokens}."
             report.findings.append(Finding(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
+        report.findings += _odd_answers([one.conversation for one in encoded])
         for one in encoded[:_SHOWN]:
             imitated = [token for token, counts in zip(one.tokens, one.mask, strict=True) if counts]
             report.lines += [f"  {one.conversation.place}: {len(one)} tokens, of which {len(imitated)} are imitated"]
             report.lines += [f"    | {line}" for line in printable(tokenizer.decode(imitated)).split("\n")]
     except Exception as error:  # the template's own code may raise anything
         report.refuse(error, "sft.data")
+
+
+def _odd_answers(conversations: Sequence[Conversation]) -> list[Finding]:
+    """Answers that hardly anybody means to teach: thoughts without an end, and prompts said again."""
+    answers = [(one, message.content) for one in conversations for message in one.messages if message.imitated]
+    findings = []
+    unclosed = [one.place for one, text in answers if OPENING in text and closing_of(OPENING) not in text]
+    if unclosed:
+        message = f"{len(unclosed)} answers open their thoughts ({OPENING}) and never close them: {unclosed[0]}."
+        fix = f"Close them with {closing_of(OPENING)}: what stands in thoughts is no answer."
+        findings.append(Finding(False, message, fix, "sft.data"))
+    repeated = [
+        one.place
+        for one, text in answers
+        if len(one.messages[0].content) >= _SAID_AGAIN and text.startswith(one.messages[0].content)
+    ]
+    if repeated:
+        message = f"{len(repeated)} answers begin with the whole prompt: {repeated[0]}."
+        findings.append(Finding(False, message, "Take the prompt out of the answer's column.", "sft.data"))
+    return findings
+
+
+def _counted(counts: Mapping[str, int], everywhere: int) -> str:
+    """Names; one that not all rows have with its count."""
+    return ", ".join(name if count == everywhere else f"{name} ({count:,} rows)" for name, count in counts.items())
 
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
@@ -136,10 +169,22 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
         report.refuse(error, "prompts")
         return
     _start(config, worker, report)
+    report.findings += _shared(config, worker)
+    report.lines += [f"Data: {label}: {note}" for label, note in facts.notes.items() if note]
     report.lines += _shown(config, renderers[0], tasks, rendered, [shown(one) for one in demonstrated])
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
     report.findings += _unasked(config, facts, rendered)
+
+
+def _shared(config: Config, worker: TextEnvWorker) -> list[Finding]:
+    """Questions that stand in training and in evaluation, which asks the training rows then."""
+    shared = worker.shared_questions() if config.evaluation.size and config.run.max_steps else 0
+    if not shared:
+        return []
+    message = f"the evaluation asks {shared:,} questions that are trained on."
+    fix = "Set env.kwargs.split: train and evaluation.env_kwargs.split: eval, or evaluation.env_kwargs.path."
+    return [Finding(False, message, fix, "evaluation")]
 
 
 def _curriculum(config: Config, worker: TextEnvWorker, tasks: Sequence[int]) -> list[str]:
@@ -225,9 +270,16 @@ def _shown(
     config: Config, renderer: PromptRenderer, tasks: Sequence[int], rendered: Sequence[str], responses: Sequence[str]
 ) -> list[str]:
     """Prompts as the policy reads them, and what the warm start demonstrates."""
+    from rlinf.rollouts.text.prompts import text_start
+
     how = "with the tokenizer's chat template" if renderer.chat else "plain text"
-    sizes = [f", {count} token{'s' * (count != 1)}" for count in (len(renderer.encode(text)) for text in rendered)]
+    sizes = [f", {count} token{'s' * (count != 1)}" for count in (len(renderer.begun(text)) for text in rendered)]
+    first = "" if renderer.chat else renderer.tokenizer.decode(list(text_start(renderer.tokenizer)))
+    how += f", behind the tokenizer's own {first}" if first else ""
     lines = [f"Prompts ({how})", *_listed(tasks, rendered, sizes)]
+    if renderer.opened_thoughts:
+        mark = renderer.opened_thoughts.strip()
+        lines.append(f"  Prompts open the thoughts: environments read each response behind their {mark}.")
     if config.sft.steps and config.sft.data is None:
         lines += ["Warm start", *_listed(tasks, responses, [": demonstrated response"] * len(responses))]
         lines.append(f"  {config.sft.steps} steps of {config.sft.batch_size} demonstrated responses at learning rate")

@@ -21,7 +21,15 @@ from rlinf.learners.shards import SafetensorsFolder, export_weights
 _CHECKPOINT = "megatron"
 _CPU = torch.device("cpu")
 # Beside the weights: what a checkpoint needs to be used, whichever way it goes.
-_COPIED = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "chat_template.*")
+_COPIED = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.*",
+    "merges.txt",
+    "chat_template.*",
+    "generation_config.json",
+)
 
 
 def convert_folder(folder: Path, out: Path, layout: MegatronConfig) -> None:

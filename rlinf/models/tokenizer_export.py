@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+
+from rlinf.models.response_ends import declare_ends
 
 _MODULE = "tokenization_saved"
 _CLASS = "SavedTokenizer"
@@ -16,6 +19,12 @@ from transformers import PreTrainedTokenizerFast
 class {_CLASS}(PreTrainedTokenizerFast):
     """All of it is in `tokenizer.json`."""
 '''
+
+
+def save_beside(tokenizer: Any, ends: Collection[int], folder: str | Path) -> None:
+    """Writes into the folder of an exported policy its tokenizer, and which tokens end its responses."""
+    save_tokenizer(tokenizer, folder)
+    declare_ends(ends, folder)
 
 
 def save_tokenizer(tokenizer: Any, folder: str | Path) -> None:

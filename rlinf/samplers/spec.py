@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -31,14 +32,23 @@ class SamplerSpec:
 
 
 def sampler_spec(
-    policy: PolicyConfig, tokenizer: Any, folder: Path, *, seed: int, max_model_len: int, device: str
+    policy: PolicyConfig,
+    tokenizer: Any,
+    folder: Path,
+    *,
+    seed: int,
+    max_model_len: int,
+    device: str,
+    turn_ends: Collection[int] = (),
 ) -> SamplerSpec:
     """The facts for every sampler. Without a checkpoint it gets a folder with the model's configuration alone.
 
     ``seed`` is the run's; ``folder`` its directory.
+    ``turn_ends``: tokens that end the policy's turn in its chat template.
     """
     from rlinf.models.gguf import model_folder
     from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
+    from rlinf.models.response_ends import declared_ends, listed
     from rlinf.models.vocabulary import require_vocabulary
 
     if policy.path is None:
@@ -53,9 +63,10 @@ def sampler_spec(
         model = model_folder(policy.path)
         architecture = checkpoint_config(model)
         require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
+    declared = listed([architecture.eos_token_id]) if policy.path is None else declared_ends(model)
     return SamplerSpec(
         model=model,
-        eos_token_ids=_eos_token_ids(architecture, model, tokenizer),
+        eos_token_ids=tuple(sorted({tokenizer.eos_token_id, *declared, *turn_ends})),
         pad_token_id=tokenizer.pad_token_id,
         seed=stream_seed(seed, "sampler"),
         max_model_len=max_model_len,
@@ -71,14 +82,3 @@ def _causal_class(architecture: Any) -> str:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[architecture.model_type])
-
-
-def _eos_token_ids(architecture: Any, model: str, tokenizer: Any) -> tuple[int, ...]:
-    """The tokenizer's end, and whatever the checkpoint's configurations add (chat models have several)."""
-    from transformers import GenerationConfig
-
-    named = [architecture.eos_token_id]
-    if (Path(model) / "generation_config.json").exists():
-        named.append(GenerationConfig.from_pretrained(model).eos_token_id)
-    listed = [token for entry in named for token in (entry if isinstance(entry, list) else [entry])]
-    return tuple(sorted({tokenizer.eos_token_id, *(token for token in listed if token is not None)}))

@@ -53,6 +53,7 @@ def evaluate_model(
         trained = load_stored(run / "config.yaml")
         config = evaluation_config(policy, choice, overrides, trained=trained, room=_positions(policy))
         evaluation = _evaluate(config, f"step {found} of {run} on {choice.label}")
+        _say_what_was_trained_on(trained, config)
     with naming_disk_errors(run):
         path = save_evaluation(run, found, config, [], evaluation, model=str(run), label=choice.label)
     return _result(evaluation, run, path)
@@ -90,6 +91,24 @@ def _evaluate(config: Config, title: str) -> Evaluation:
         evaluation = evaluator.evaluate()
     show(display.console, {title: evaluation.metrics}, evaluation.samples)
     return evaluation
+
+
+def _say_what_was_trained_on(trained: Config, config: Config) -> None:
+    """Prints how many of the evaluated questions stand in the run's training data, where that can still be read."""
+    from rlinf.train.build.conversations import conversation_envs
+
+    before, now = conversation_envs(trained), conversation_envs(config)
+    try:
+        asked = now.questions("eval")
+        shared = len(asked & before.questions("train"))
+    except Exception as error:  # a constructor of the user's environment may raise anything
+        print(f"The training data of the run could not be compared: {error}")
+    else:
+        if shared:
+            print(f"{shared:,} of the {len(asked):,} questions are also among the run's training data")
+    finally:
+        before.close()
+        now.close()
 
 
 @contextlib.contextmanager

@@ -36,13 +36,13 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
         raise UserError(f"{folder} is the checkpoint of step {named}: leave --step {step} out")
     found = stored_run(run, named if step is None else step).latest()
     assert found is not None
+    config = load_stored(run / "config.yaml")
     if is_megatron(found.folder):
         convert_folder(found.folder, out, layout)
         if os.environ.get("RANK", "0") == "0":
-            _save_tokenizer(run, out)
+            _save_beside(config, run, out)
         return found.step
     require_empty(out)
-    config = load_stored(run / "config.yaml")
     tokenizer = run / "tokenizer"
     if is_text(config):
         from rlinf.train.build.text_learner import text_policy
@@ -54,19 +54,21 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
     policy.save_pretrained(str(out))
     keep_statistics(run, out)
     if is_text(config):
-        _save_tokenizer(run, out)
+        _save_beside(config, run, out)
     elif is_own(config.policy.name):
         keep_class(config.policy.name, both_spaces, str(out))
     print(f"policy of step {found.step} written to {out}")
     return found.step
 
 
-def _save_tokenizer(run: Path, out: Path) -> None:
-    """The tokenizer of a text run, for whoever uses its policy."""
+def _save_beside(config: Config, run: Path, out: Path) -> None:
+    """The tokenizer of a text run and the ends of its responses, as at the end of a run."""
     from rlinf.models.loading import load_tokenizer
-    from rlinf.models.tokenizer_export import save_tokenizer
+    from rlinf.models.tokenizer_export import save_beside
+    from rlinf.train.build.conversations import response_ends
 
-    save_tokenizer(load_tokenizer(str(run / "tokenizer")), out)
+    tokenizer = load_tokenizer(str(run / "tokenizer"))
+    save_beside(tokenizer, response_ends(config, tokenizer), out)
 
 
 def _simulator_policy(config: Config, tokenizer: Path) -> tuple[Any, tuple[Any, Any]]:

@@ -35,7 +35,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "an answer of null": (b'{"question": "q", "answer": null}', "the answer field 'answer' is null"),
     "names of its own": (b'{"frage": "q", "loesung": "1"}', "env.kwargs.question_field names another"),
     "null bytes": (b"\x00\x00", "no valid JSON"),
-    "a list as answer": (b'{"question": "q", "answer": [1]}', "must be text, got list"),
+    "a list as answer": (b'{"question": "q", "answer": [1, 2]}', "the answer field 'answer' has 2 entries"),
     "no answer": (b'{"question": "q"}', "no answer field"),
 }
 

@@ -13,24 +13,25 @@ from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S as REWARD_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
 from rlinf_envs.instructions import instructions
+from rlinf_envs.listed_questions import LEFT_OUT, ListedQuestions, without
 from rlinf_envs.marks import format_marks
 from rlinf_envs.math.calculator import calculator_of
 from rlinf_envs.math.grading import Verdict
 from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
 from rlinf_envs.math.pool import EXTRACTIONS, Extraction, VerifierPool
-from rlinf_envs.math.rows import Fields, merged, tasks_of
+from rlinf_envs.math.rows import Fields, merged, notes_on, question_of, tasks_of
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import in_split, none_left
+from rlinf_envs.splits import in_split, none_left, question_key
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
-from rlinf_envs.text import Infos, TextTaskEnv
+from rlinf_envs.text import Infos
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
 
 MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
 
 
-class MathEnv(TextTaskEnv):
+class MathEnv(ListedQuestions):
     """A dataset of questions with verifiable answers."""
 
     def __init__(
@@ -65,12 +66,14 @@ class MathEnv(TextTaskEnv):
     ) -> None:
         """
         Args:
-            path: JSONL, JSON or Parquet file, a folder of them, a folder saved by ``datasets``, or a hub name.
-            split: a split's name; "train" and "eval" always work and never share a question (see
-                :func:`rlinf_envs.datasets.select`).
+            path: JSONL, JSON, Parquet, CSV or TSV file, a folder of them, a folder saved by ``datasets``, or a hub
+                name.
+            split: a split's name; "train" and "eval" always work and never share a question: "train" leaves out what
+                the dataset's own rows for evaluation ask (see :func:`rlinf_envs.datasets.select`).
             subset: configuration of a hub dataset.
-            question_field, answer_field, domain_field: names, dots for nested fields; found by themselves for the usual
-                layouts (GSM8K, MATH among them) when not given.
+            question_field, answer_field, domain_field: names, dots for nested fields and numbers for entries of lists;
+                found by themselves for the usual layouts (GSM8K, MATH, DAPO among them) when not given. A question may
+                be chat messages: one of the user, and a system message that all rows share.
             response_field: whole responses, which a supervised warm start imitates as they are: text, or chat messages
                 of one question and one reply. Rows then need no answer, unless responses to them are to be graded.
             on_bad_row: "error" stops with file and line; "skip" leaves the row out (``skipped_rows``, ``complaints``).
@@ -108,18 +111,23 @@ class MathEnv(TextTaskEnv):
         calculator = calculator_of(tool, tools)
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
         selection = datasets.select(path, split, subset)
-        rows = tasks_of(
-            selection.records,
-            Fields(question_field, answer_field, domain_field, response_field),
-            default_domain=Path(path).stem,
-            on_bad_row=on_bad_row,
-        )
+        fields = Fields(question_field, answer_field, domain_field, response_field)
+        rows = tasks_of(selection.records, fields, default_domain=Path(path).stem, on_bad_row=on_bad_row)
+        self.data_notes = notes_on(rows)
         tasks, self.complaints, self.doubts = rows.tasks, rows.complaints, rows.conflicts + rows.doubts
         if repeated_questions == "merge":
             tasks, self.doubts = merged(tasks), rows.doubts
         if self.doubts:
+            self.data_notes["odd rows"] = len(self.doubts)
             listed = "\n".join(self.doubts[:5]) + ("\n..." if len(self.doubts) > 5 else "")
             warnings.warn(f"{len(self.doubts)} odd rows in {path}:\n{listed}", stacklevel=2)
+        asked = {question_key(found) for record in selection.held_out if (found := question_of(record, fields))}
+        kept = without(tasks, asked)
+        if len(kept) < len(tasks):
+            self.data_notes[LEFT_OUT] = len(tasks) - len(kept)
+            tasks = kept
+        if rows.system is not None and system_prompt is not None and rows.system != system_prompt:
+            self.data_notes["system message of the rows"] = "env.kwargs.system_prompt is in its place"
         if selection.by_hash:
             tasks = [
                 task for task in tasks if in_split(task.question, "eval" if split == "eval" else "train", eval_fraction)
@@ -135,7 +143,7 @@ class MathEnv(TextTaskEnv):
             MathJudge(self.pool, chosen, extraction=where, cut_responses=cut),
             prompt_template_text=prompt_template,
             few_shot=few_shot,
-            system_prompt=system_prompt,
+            system_prompt=rows.system if system_prompt is None else system_prompt,
             rewards=RewardSum(reward, default_format=chosen, custom_timeout_s=reward_timeout),
             step_grader=StepGrader(steps) if steps is not None else None,
             dialogue=calculator,

@@ -120,7 +120,7 @@ def _json_value(text: str) -> str | None:
         value = json.loads(found["text"] or found["list"] or found["bare"])
     except ValueError:
         # Not JSON by the letter: LaTeX with single backslashes is how models write it.
-        value = (found["text"] or found["list"] or found["bare"]).strip("\"")
+        value = (found["text"] or found["list"] or found["bare"]).strip('"')
     return ", ".join(str(member) for member in value) if isinstance(value, list) else str(value).strip() or None
 
 

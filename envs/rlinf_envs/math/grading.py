@@ -35,7 +35,9 @@ class Verdict:
     def __eq__(self, other: object) -> bool:
         """Equal verdicts. Raises TypeError for a string or a number, which a verdict never equals."""
         if isinstance(other, (str, int, float)):
-            raise TypeError(f"a verdict is no {type(other).__name__}: compare verdict.status or verdict.correct, or use bool")
+            raise TypeError(
+                f"a verdict is no {type(other).__name__}: compare verdict.status or verdict.correct, or use bool"
+            )
         if not isinstance(other, Verdict):
             return NotImplemented
         return (self.correct, self.status, self.extracted) == (other.correct, other.status, other.extracted)

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Literal
 
+from rlinf.json_text import parse_json
 from rlinf_envs.datasets import Record
 from rlinf_envs.errors import DatasetError
-from rlinf_envs.extraction import boxes, last_boxed, last_hashes, without_thoughts
+from rlinf_envs.extraction import last_hashes, without_thoughts
 from rlinf_envs.math.final_answer import boxed_answer
+from rlinf_envs.math.references import doubts_about
 from rlinf_envs.spaces import MAX_CHARS
 from rlinf_envs.tasks import Task
 
-QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input")
-ANSWER_FIELDS = ("answer", "final_answer", "ground_truth", "target", "expected_answer", "solution")
+QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input", "0.value")
+"""The last is Open-Reasoner-Zero's, whose rows are lists of messages."""
+MATERIAL_FIELDS = ("body", "context", "passage")
+"""Text that a question is about, in a column of its own: it stands before the question."""
+ANSWER_FIELDS = (
+    "answer",
+    "final_answer",
+    "ground_truth",
+    "target",
+    "expected_answer",
+    "reward_model.ground_truth",
+    "1.ground_truth.value",
+    "solution",
+)
 SOLUTION_FIELDS = ("solution", "rationale", "reasoning")
 RESPONSE_FIELDS = ("response", "completion", "output", "messages")
 """What whole responses are usually called: never read unless named, and suggested where there is no answer."""
 DOMAIN_FIELDS = ("domain", "type", "subject", "data_source", "category")
 
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
-_SHOWN = 5
-_NOT_FINITE = frozenset({"nan", "inf"})
-"""How Python writes the JSON numbers NaN, Infinity and 1e999."""
+_SHOWN, _LISTED = 5, 12
+_NOTHING: tuple[Any, ...] = (None, "", [], {})
+_SPEAKERS = {"human": "user"}
 
 
 class _BrokenRow(ValueError):
@@ -33,7 +49,10 @@ class _BrokenRow(ValueError):
 
 @dataclass(frozen=True)
 class Fields:
-    """Field names to read; None picks the first known name that a row has, in any case. Dots reach into objects."""
+    """Field names to read; None picks the first known name that a row has, in any case.
+
+    Dots reach into objects and, with numbers, into lists: ``reward_model.ground_truth``, ``prompt.0.content``.
+    """
 
     question: str | None = None
     answer: str | None = None
@@ -54,6 +73,12 @@ class Rows:
     """Rows that were taken and are hardly meant so: "file:line: what is odd"."""
     conflicts: list[str]
     """Rows that were taken, whose question an earlier row has with another answer."""
+    unread: dict[str, int]
+    """Column that holds something and was not read -> in how many rows."""
+    reasons: dict[str, int]
+    """Why rows were left out -> how many."""
+    system: str | None
+    """The system message that the questions of all rows have."""
 
 
 def tasks_of(
@@ -64,30 +89,88 @@ def tasks_of(
     Raises:
         DatasetError: there is a broken row and ``on_bad_row`` is "error" (the first few are listed).
     """
-    tasks: list[Task] = []
-    complaints: list[str] = []
-    doubts: list[str] = []
-    conflicts: list[str] = []
-    answers: dict[str, tuple[str, str]] = {}
+    found = _Found()
     for record in records:
         try:
-            task = _task(record, fields, default_domain)
-            tasks.append(task)
-            before, place = answers.setdefault(task.question, (task.answer, record.place))
-            if before != task.answer:
-                conflicts.append(f"{record.place}: the question of {place} with another answer: {task.answer!r:.40}")
-            elif (boxes_left := _other_boxes(task)) is not None:
-                doubts.append(f"{record.place}: {boxes_left}")
-            elif task.answer.lstrip("-") in _NOT_FINITE:
-                doubts.append(f"{record.place}: the answer is the number {task.answer}")
+            found.add(record, fields, default_domain)
         except _BrokenRow as error:
-            complaints.append(f"{record.place}: {error}")
-            if on_bad_row == "error" and len(complaints) > _SHOWN:
+            found.complaints.append(f"{record.place}: {error}")
+            found.reasons[str(error)] += 1
+            if on_bad_row == "error" and len(found.complaints) > _SHOWN:
                 break
-    if complaints and on_bad_row == "error":
-        listed = "\n".join(complaints[:_SHOWN]) + ("\n..." if len(complaints) > _SHOWN else "")
+    if found.complaints and on_bad_row == "error":
+        listed = "\n".join(found.complaints[:_SHOWN]) + ("\n..." if len(found.complaints) > _SHOWN else "")
         raise DatasetError(f"{listed}\n(env.kwargs.on_bad_row: skip leaves such rows out and counts them)")
-    return Rows(tasks, complaints, doubts, conflicts)
+    return found.rows()
+
+
+class _Found:
+    """Tasks and remarks so far."""
+
+    def __init__(self) -> None:
+        self.tasks: list[Task] = []
+        self.complaints: list[str] = []
+        self.reasons: Counter[str] = Counter()
+        self._doubts: list[str] = []
+        self._conflicts: list[str] = []
+        self._unread: Counter[str] = Counter()
+        self._answers: dict[str, tuple[str, str]] = {}
+        self._systems: dict[str | None, str] = {}
+
+    def add(self, record: Record, fields: Fields, default_domain: str) -> None:
+        """Reads a row. Raises _BrokenRow where it is no task."""
+        read = _Read(record, fields)
+        task = read.task(default_domain)
+        self.tasks.append(task)
+        self._systems.setdefault(read.system, record.place)
+        self._unread.update(read.unread())
+        before, place = self._answers.setdefault(task.question, (task.answer, record.place))
+        if before != task.answer:
+            self._conflicts.append(f"{record.place}: the question of {place} with another answer: {task.answer!r:.40}")
+        else:
+            self._doubts += [f"{record.place}: {doubt}" for doubt in doubts_about(task, read.written)]
+
+    def rows(self) -> Rows:
+        """Raises DatasetError where rows have different system messages."""
+        if len(self._systems) > 1:
+            first, second = list(self._systems.values())[:2]
+            raise DatasetError(
+                f"{second}: the row's system message is not that of {first}, and a run has one system prompt: set "
+                "env.kwargs.question_field to the user's message alone (prompt.1.content), and env.kwargs.system_prompt"
+            )
+        system = next(iter(self._systems), None)
+        return Rows(
+            self.tasks,
+            self.complaints,
+            self._doubts,
+            self._conflicts,
+            dict(self._unread),
+            dict(self.reasons),
+            system,
+        )
+
+
+def notes_on(rows: Rows) -> dict[str, int | str]:
+    """Remarks on the rows: label -> a number or a sentence."""
+    different = len({task.question for task in rows.tasks})
+    notes: dict[str, int | str] = {}
+    if different < len(rows.tasks):
+        notes["rows with a question that another row has too"] = (
+            f"{len(rows.tasks):,} rows ask {different:,} different questions (env.kwargs.repeated_questions: merge "
+            "asks each once)"
+        )
+    if rows.unread:
+        notes["columns that are not read"] = _counted(rows.unread, len(rows.tasks))
+    if rows.reasons:
+        notes["rows left out"] = _counted(rows.reasons, 0)
+    return notes
+
+
+def _counted(counts: Mapping[str, int], everywhere: int) -> str:
+    """Names with their counts, the commonest first; a name that ``everywhere`` rows have stands alone."""
+    ranked = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    shown = [name if count == everywhere else f"{name} ({count:,})" for name, count in ranked[:_LISTED]]
+    return ", ".join(shown) + (", ..." if len(ranked) > _LISTED else "")
 
 
 def merged(tasks: Iterable[Task]) -> list[Task]:
@@ -103,56 +186,138 @@ def merged(tasks: Iterable[Task]) -> list[Task]:
     return list(found.values())
 
 
-def _task(record: Record, fields: Fields, default_domain: str) -> Task:
-    if record.row is None:
-        raise _BrokenRow(record.problem)
-    if fields.response is not None:
-        return _imitated(record.row, fields, fields.response, default_domain)
-    question = _text(_field(record.row, "question", fields.question, QUESTION_FIELDS), "question")
-    answer_name, raw = _field(record.row, "answer", fields.answer, ANSWER_FIELDS)
-    written = _text((answer_name, raw), "answer")
-    answer = _final(written, answer_name)
-    solution = written if written != answer else None
-    if solution is None:
-        solution = next((record.row[name] for name in SOLUTION_FIELDS if _worked(record.row.get(name), answer)), None)
-    if solution is not None:
-        _check_text(solution, "solution")
-    return Task(
-        question=question,
-        answer=answer,
-        domain=_domain(record.row, fields.domain) or default_domain,
-        solution=_CALCULATOR.sub("", solution).strip() if solution else None,
-        row=record.row,
-    )
+class _Read:
+    """The parts of one row, and which of its columns they are from."""
+
+    def __init__(self, record: Record, fields: Fields) -> None:
+        """Raises _BrokenRow where there is no row."""
+        if record.row is None:
+            raise _BrokenRow(record.problem)
+        self._row, self._fields = record.row, fields
+        self._columns: set[str] = set()
+        self.system: str | None = None
+        self.written = ""
+        """The answer as the row has it, which may be a solution."""
+
+    def task(self, default_domain: str) -> Task:
+        """Raises _BrokenRow where the row is none."""
+        fields, row = self._fields, self._row
+        domain = _domain(row, fields.domain, self._columns) or default_domain
+        if fields.response is not None:
+            return self._imitated(fields.response, domain)
+        question = self.question()
+        name, raw = self._field("answer", fields.answer, ANSWER_FIELDS)
+        self.written = _text((name, _single(name, raw)), "answer")
+        answer = _final(self.written, name)
+        solution = self.written if self.written != answer else None
+        if solution is None:
+            own = next((name for name in SOLUTION_FIELDS if _worked(row.get(name), answer)), None)
+            self._columns |= {own} if own is not None else set()
+            solution = row[own] if own is not None else None
+        if solution is not None:
+            _check_text(solution, "solution")
+        return Task(
+            question=question,
+            answer=answer,
+            domain=domain,
+            solution=_CALCULATOR.sub("", solution).strip() if solution else None,
+            row=row,
+        )
+
+    def question(self) -> str:
+        """The question, behind the text that it is about where that has a column of its own."""
+        name, raw = self._field("question", self._fields.question, QUESTION_FIELDS)
+        if isinstance(raw, list):
+            self.system, question = _asked(raw, name)
+        else:
+            question = _text((name, raw), "question")
+        for own in () if self._fields.question is not None else map(str, self._row):
+            material = self._row[own]
+            if own.lower() in MATERIAL_FIELDS and isinstance(material, str) and material.strip():
+                self._columns.add(own)
+                _check_text(material, own)
+                question = question if material.strip() in question else f"{material.strip()}\n{question}"
+        return question
+
+    def unread(self) -> list[str]:
+        """Columns that hold something and were not read."""
+        return [str(own) for own, value in self._row.items() if own not in self._columns and value not in _NOTHING]
+
+    def _field(self, role: str, name: str | None, known: Sequence[str]) -> tuple[str, Any]:
+        found = _field(self._row, role, name, known)
+        self._columns.add(found[0] if found[0] in self._row else found[0].partition(".")[0])
+        return found
+
+    def _imitated(self, name: str, domain: str) -> Task:
+        """The task of a row with a whole response; an answer is read too where the row has one."""
+        _, found = self._field("response", name, ())
+        if isinstance(found, list):
+            question, response = _exchange(found, name)
+        else:
+            question, response = self.question(), found
+        if not isinstance(response, str) or not response.strip():
+            raise _BrokenRow(f"the response field {name!r} must be text that is not blank")
+        return Task(question=question, answer=self._answer_if_known(), domain=domain, row=self._row, response=response)
+
+    def _answer_if_known(self) -> str:
+        """The final answer; empty where the row has none, unless its field is named."""
+        try:
+            name, raw = self._field("answer", self._fields.answer, ANSWER_FIELDS)
+            return _final(_text((name, _single(name, raw)), "answer"), name)
+        except _BrokenRow:
+            if self._fields.answer is not None:
+                raise
+            return ""
 
 
-def _imitated(row: Mapping[str, Any], fields: Fields, name: str, default_domain: str) -> Task:
-    """The task of a row with a whole response; an answer is read too where the row has one."""
-    _, found = _field(row, "response", name, ())
-    if isinstance(found, list):
-        question, response = _exchange(found, name)
-    else:
-        question, response = _text(_field(row, "question", fields.question, QUESTION_FIELDS), "question"), found
-    if not isinstance(response, str) or not response.strip():
-        raise _BrokenRow(f"the response field {name!r} must be text that is not blank")
-    return Task(
-        question=question,
-        answer=_answer_if_known(row, fields),
-        domain=_domain(row, fields.domain) or default_domain,
-        row=row,
-        response=response,
-    )
-
-
-def _answer_if_known(row: Mapping[str, Any], fields: Fields) -> str:
-    """The final answer; empty where the row has none, unless its field is named."""
+def question_of(record: Record, fields: Fields) -> str | None:
+    """The question of a row; None where it has none."""
     try:
-        name, raw = _field(row, "answer", fields.answer, ANSWER_FIELDS)
-        return _final(_text((name, raw), "answer"), name)
+        return _Read(record, fields).question()
     except _BrokenRow:
-        if fields.answer is not None:
-            raise
-        return ""
+        return None
+
+
+def _asked(messages: Sequence[Any], name: str) -> tuple[str | None, str]:
+    """(the system message, the question) of chat messages: one of the user, and a system message before it or none."""
+    roles = [message.get("role", message.get("from")) if isinstance(message, Mapping) else None for message in messages]
+    if [_SPEAKERS.get(str(role), role) for role in roles] not in (["user"], ["system", "user"]):
+        raise _BrokenRow(
+            f"{name} must be one message of the user, with a system message before it or none; it has the roles "
+            f"{', '.join(map(str, roles))} (env.kwargs.question_field: {name}.0.content reads one of them alone)"
+        )
+    texts = [
+        _text((f"{name}.{place}.content", _content(message)), "question") for place, message in enumerate(messages)
+    ]
+    return (texts[0] if len(texts) == 2 else None), texts[-1]
+
+
+def _content(message: Mapping[str, Any]) -> Any:
+    """The text of a message, also where it is a list of one part of the kind text."""
+    content = message.get("content", message.get("value"))
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
+        return content[0].get("text")
+    return content
+
+
+def _single(name: str, value: Any) -> Any:
+    """The entry of a list that has one, also where a list of texts is written as JSON; Decimal as text."""
+    if isinstance(value, str) and value.lstrip().startswith('["'):
+        try:
+            parsed = parse_json(value)
+        except ValueError:
+            return value
+        value = parsed if isinstance(parsed, list) and all(isinstance(one, str) for one in parsed) else value
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if not isinstance(value, list):
+        return value
+    if len(value) != 1:
+        raise _BrokenRow(
+            f"the answer field {name!r} has {len(value)} entries, and one is read: name it ({name}.0), or join them "
+            "into one text where the answer is all of them"
+        )
+    return _single(name, value[0])
 
 
 def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
@@ -180,16 +345,6 @@ def _final(written: str, name: str) -> str:
     return found
 
 
-def _other_boxes(task: Task) -> str | None:
-    """What is odd about a solution whose last box is the answer while other boxes hold something else."""
-    if task.solution is None or task.answer != last_boxed(task.solution):
-        return None
-    contents = dict.fromkeys(box.content.strip() for box in boxes(task.solution))
-    if len(contents) < 2:
-        return None
-    return f"the solution has boxes with different contents, and the last one is the answer: {task.answer!r:.40}"
-
-
 def _worked(value: Any, answer: str) -> bool:
     return isinstance(value, str) and value.strip() != answer and bool(value.strip())
 
@@ -201,7 +356,7 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
         if name is None and candidate not in row:
             candidate = next((own for own in row if str(own).lower() == candidate), candidate)
         for part in [candidate] if candidate in row else candidate.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+            value = _part(value, part)
         if value is not None:
             return candidate, value
         if candidate in row:
@@ -216,16 +371,32 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
     raise _BrokenRow(f"no {role} field ({wanted}); the row has {', '.join(map(str, row)) or 'no fields'}{hint}")
 
 
+def _part(value: Any, name: str) -> Any:
+    """An entry of an object by name, or of a list by number; None where there is none."""
+    if isinstance(value, Mapping):
+        return value.get(name)
+    if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+        return value[int(name)]
+    return None
+
+
 def _text(found: tuple[str, Any], role: str) -> str:
     name, value = found
     if role == "answer" and isinstance(value, (int, float)) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
-        raise _BrokenRow(f"the {role} field {name!r} must be text, got {type(value).__name__}")
+        raise _BrokenRow(f"the {role} field {name!r} must be text, got {type(value).__name__}{_inner(name, value)}")
     if not value.strip():
         raise _BrokenRow(f"the {role} field {name!r} is blank")
     _check_text(value, f"{role} field {name!r}")
     return value.strip()
+
+
+def _inner(name: str, value: Any) -> str:
+    """Names a way into an object or a list."""
+    if isinstance(value, Mapping) and value:
+        return f" (dots reach into it: {name}.{next(iter(value))})"
+    return f" (numbers reach into it: {name}.0)" if isinstance(value, list) and value else ""
 
 
 def _check_text(text: str, where: str) -> None:
@@ -238,9 +409,10 @@ def _check_text(text: str, where: str) -> None:
         raise _BrokenRow(f"the {where} has half a character ({code}, a lone surrogate) at {error.start}") from error
 
 
-def _domain(row: Mapping[str, Any], name: str | None) -> str | None:
+def _domain(row: Mapping[str, Any], name: str | None, read: set[str]) -> str | None:
     for candidate in (name,) if name is not None else DOMAIN_FIELDS:
         value = row.get(candidate)
         if isinstance(value, str) and value:
+            read.add(candidate)
             return value
     return None

@@ -96,11 +96,10 @@ class TextDemonstrations:
 
 def _encoded(one: Demonstration, renderer: PromptRenderer) -> tuple[list[int], list[bool]]:
     """Everything after the prompt, as a rollout would have it, and what of it is imitated."""
-    tokenizer = renderer.tokenizer
     tokens: list[int] = []
     mask: list[bool] = []
     for place, response in enumerate(one.responses):
-        said = [*tokenizer.encode(response, add_special_tokens=False), tokenizer.eos_token_id]
+        said = [*renderer.encode(response), renderer.turn_end]
         tokens += said
         mask += [True] * len(said)
         if place < len(one.observations):

@@ -25,6 +25,8 @@ from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
 
 _WAIT_S = 0.05
 CHANNEL_MARK = "#"
+_ROWS = ("path", "split", "subset", "eval_fraction", "limit", "question_field", "prompt_field")
+"""Constructor arguments that say which rows of a data set an environment asks."""
 """Between a split and a number: one more environment of that split, for conversations that go on beside others."""
 
 
@@ -35,8 +37,8 @@ class EnvFacts:
     num_tasks: int
     system_prompt: str | None
     max_turns: int
-    notes: Mapping[str, int]
-    """Counts worth reporting once, such as skipped rows."""
+    notes: Mapping[str, int | str]
+    """Findings worth reporting once, such as the number of skipped rows."""
     steps_in_part: bool
     """Responses can be graded one by one; otherwise all rows step together."""
     steps_rows: bool = False
@@ -47,6 +49,8 @@ class EnvFacts:
     """Literal text that responses should contain -> the sentence that asks for it (see `data.instruction`)."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """What the policy may call, as a chat template takes it."""
+    example: str = ""
+    """A first observation, where the environment has one that stands for all."""
     members: tuple[EnvFacts, ...] = ()
     """Of a mixture: the facts of each environment."""
 
@@ -57,12 +61,13 @@ class EnvFacts:
             num_tasks=int(env.num_tasks),
             system_prompt=getattr(env, "system_prompt", None),
             max_turns=int(getattr(env, "max_turns", 1)),
-            notes={"skipped_rows": int(getattr(env, "skipped_rows", 0))},
+            notes={"skipped_rows": int(getattr(env, "skipped_rows", 0)), **getattr(env, "data_notes", {})},
             steps_in_part=bool(getattr(env, "steps_in_part", False)),
             steps_rows=hasattr(env, "step_row"),
             response_marks=tuple(getattr(env, "response_marks", ())),
             instructions=dict(getattr(env, "instructions", {})),
             tools=tuple(getattr(env, "tool_schemas", ())),
+            example=str(getattr(env, "example", "")),
             members=tuple(map(cls.of, env.members.values())) if isinstance(env, MixedTextEnv) else (),
         )
 
@@ -92,6 +97,7 @@ class TextEnvWorker:
         row_timeout_s: float = 0.0,
         start_timeout_s: float = 0.0,
         python: str = sys.executable,
+        leaves_out_evaluation: bool = False,
     ) -> None:
         """
         Args:
@@ -103,11 +109,13 @@ class TextEnvWorker:
             row_timeout_s: a call of the environment's ``step_row`` that takes longer loses its conversation.
             start_timeout_s: the same for constructors, wherever they can be interrupted.
             python: the interpreter that plays tasksets of the package verifiers.
+            leaves_out_evaluation: the questions of "eval" are left out of "train", by environments that list theirs.
         """
         self._env_id, self._splits, self._mixture = env_id, splits, mixture
         self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
         self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
         self._row_timeout_s, self._python = row_timeout_s, python
+        self._leaves_out_evaluation = leaves_out_evaluation
         self._envs: dict[str, Any] = {}
         self._first: dict[str, int] = {}
         """The number of the first conversation here, by split."""
@@ -139,8 +147,8 @@ class TextEnvWorker:
         if isinstance(response.said, str):
             return graded
         ends = graded.facts.get("step_ends")
-        to_text = self._decoder(split, response.place).text
-        steps = () if ends is None else step_positions(response.said, ends, to_text)
+        decoder = self._decoder(split, response.place)
+        steps = () if ends is None else step_positions(response.said, ends, decoder.text, opened=len(decoder.opened))
         return replace(graded, text=text if response.read_back else None, step_positions=steps)
 
     def facts(self, split: str) -> EnvFacts:
@@ -287,11 +295,25 @@ class TextEnvWorker:
             self._envs[split] = self._make(split)
         return self._envs[split]
 
+    def shared_questions(self) -> int:
+        """Training questions that the evaluation asks too, of environments that list theirs."""
+        return len(self.questions("train") & self.questions("eval"))
+
+    def questions(self, split: str) -> frozenset[str]:
+        """The questions of a split in a form that can be compared, of environments that list theirs."""
+        return _questions(self._members(split))
+
+    def _members(self, split: str) -> Sequence[Any]:
+        env = self._env(split)
+        return list(env.members.values()) if isinstance(env, MixedTextEnv) else [env]
+
     def _make(self, name: str) -> Any:
         split = name.partition(CHANNEL_MARK)[0]
         limit = self._start_timeout_s if can_interrupt() else 0.0
         first_seed = EVALUATION_SEEDS if split == "eval" else 0
         conversations = replace(self._conversations, first_seed=first_seed)
+        evaluated = split == "train" and self._leaves_out_evaluation
+        held_out = self.questions("eval") if evaluated else frozenset()
         try:
             with deadline(limit):
                 if self._env_id.startswith(VERIFIERS):
@@ -300,13 +322,36 @@ class TextEnvWorker:
                 if is_agent(self._env_id):
                     return AgentEnv(self._env_id, **self._splits[split])
                 if not self._mixture:
-                    return make_text_env(self._env_id, self._splits[split], num_envs=1, conversations=conversations)
-                return MixedTextEnv({one.name: _member(one, split, conversations) for one in self._mixture})
+                    env = make_text_env(self._env_id, self._splits[split], num_envs=1, conversations=conversations)
+                    _leave_out([env], held_out)
+                    return env
+                members = {one.name: _member(one, split, conversations) for one in self._mixture}
+                _leave_out(list(members.values()), held_out)
+                return MixedTextEnv(members)
         except DeadlineExceededError as error:
             raise TextEnvError(
                 f"env.id {self._env_id}: its constructor took longer than {limit:g} s (cluster.start_timeout_s). "
                 f"{account_of(error)}"
             ) from error
+
+
+def _listing(members: Sequence[Any]) -> list[Any]:
+    """The environments that list their questions and can leave some out."""
+    return [env for env in members if hasattr(env, "questions") and hasattr(env, "leave_out")]
+
+
+def _questions(members: Sequence[Any]) -> frozenset[str]:
+    return frozenset().union(*(env.questions() for env in _listing(members)))
+
+
+def _leave_out(members: Sequence[Any], questions: frozenset[str]) -> None:
+    for env in _listing(members) if questions else ():
+        env.leave_out(questions)
+
+
+def asks_other_rows(environments: Sequence[TextEnv]) -> bool:
+    """Whether the evaluation reads other rows than training: other files, splits or environments."""
+    return any(one.splits["train"].get(name) != one.splits["eval"].get(name) for one in environments for name in _ROWS)
 
 
 def _member(one: TextEnv, split: str, conversations: Conversations) -> Any:
@@ -317,9 +362,12 @@ def _member(one: TextEnv, split: str, conversations: Conversations) -> Any:
         raise TextEnvError(f"env.tasks: {one.name}: {error}") from error
 
 
-def text_env_worker(env: EnvConfig, environments: Sequence[TextEnv], *, watched: bool) -> TextEnvWorker:
+def text_env_worker(
+    env: EnvConfig, environments: Sequence[TextEnv], *, watched: bool, evaluates: bool = False
+) -> TextEnvWorker:
     """The environments of a run, for training and for evaluation; each is made when it is first asked for.
 
+    ``evaluates``: the run asks the questions of "eval", which it must not train on.
     ``watched``: the driver watches over the worker's process, which it can end whatever it hangs in.
     """
     return TextEnvWorker(
@@ -333,4 +381,5 @@ def text_env_worker(env: EnvConfig, environments: Sequence[TextEnv], *, watched:
         row_timeout_s=env.step_timeout_s,
         start_timeout_s=env.start_timeout_s,
         python=env.python or sys.executable,
+        leaves_out_evaluation=evaluates and asks_other_rows(environments),
     )

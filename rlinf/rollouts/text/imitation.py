@@ -9,10 +9,27 @@ from typing import Any
 from rlinf.errors import UserError
 from rlinf.rollouts.text.chat_template import rendered
 from rlinf.rollouts.text.conversation_files import Conversation, ConversationError, Message
+from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.rows import Row
 from rlinf.rollouts.text.task_order import TaskOrder
+from rlinf.rollouts.text.thoughts import OPENING, closing_of, opened_thoughts
 from rlinf.types import Batch
+
+_THOUGHTS = "these thoughts"
+_NAMES = ("name", "tool_call_id")
+"""Fields of messages that carry no words of a conversation."""
+
+
+class _RenderedOtherwiseError(ConversationError):
+    """Earlier turns read otherwise once later ones follow."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place}: the chat template renders earlier turns otherwise once there are later ones, so that no row "
+            "holds all answers as they were prompted: write one row for each answer, with weight 0 on the answers "
+            "before it"
+        )
 
 
 @dataclass(frozen=True)
@@ -43,7 +60,8 @@ class ConversationEncoder:
     """Renders conversations with the tokenizer's chat template, or as plain text where it has none.
 
     Each answer is encoded by itself, as a sampler would have produced it behind the prompt before it, and ends with the
-    end mark. Its words are those of the file: a template that strips spaces does not change them.
+    end mark. Its words are those of the file: a template that strips spaces does not change them. A message with calls
+    of tools is the template's, which alone has their form.
     """
 
     def __init__(
@@ -62,15 +80,15 @@ class ConversationEncoder:
         """
         self.tokenizer, self.system_prompt = tokenizer, system_prompt
         self._template_kwargs = dict(template_kwargs or {})
-        self.chat = getattr(tokenizer, "chat_template", None) is not None and chat_template != "never"
-        self._marks = frozenset({*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder})
+        self._renderer = PromptRenderer(tokenizer, chat_template=chat_template, template_kwargs=template_kwargs)
+        self.chat = self._renderer.chat
 
     def encode(self, conversation: Conversation) -> Encoded:
-        """Raises ConversationError where the template cannot render it, or leaves an answer out."""
+        """Raises ConversationError where the template cannot render it, or leaves a part of it out."""
         messages = list(conversation.messages)
         if self.system_prompt is not None and messages[0].role != "system":
             messages.insert(0, Message("system", self.system_prompt, False))
-        parts = self._templated(conversation, messages) if self.chat else self._plain(messages)
+        parts = self._templated(conversation, messages) if self.chat else self._plain(conversation, messages)
         prompt: list[int] = []
         tokens: list[int] = []
         mask: list[bool] = []
@@ -84,8 +102,14 @@ class ConversationEncoder:
             raise ConversationError(f"{conversation.place}: the prompt is empty")
         return Encoded(tuple(prompt), tokens, mask, conversation)
 
-    def _plain(self, messages: Sequence[Message]) -> _Parts:
+    def _plain(self, conversation: Conversation, messages: Sequence[Message]) -> _Parts:
         """As conversations of reinforcement learning without a template: system prompt, blank line, turns by line."""
+        for name in ("tools",) * bool(conversation.tools) + tuple(name for one in messages for name in one.fields):
+            if name not in _NAMES:
+                raise ConversationError(
+                    f"{conversation.place}: plain text has no form for {name}: take a tokenizer with a chat template, "
+                    f"or write them into the content of a message and take {name} out"
+                )
         parts = _Parts()
         asked: list[str] = []
         for place, message in enumerate(messages):
@@ -93,69 +117,175 @@ class ConversationEncoder:
                 asked.append(message.content + ("\n" if message.role == "system" else ""))
                 continue
             text = "\n".join(asked)
-            parts.add(self._ids(f"\n{text}\n" if parts.pieces else text), False)
-            parts.add([*self._ids(message.content), self.tokenizer.eos_token_id], message.imitated)
+            parts.add(self._ids(f"\n{text}\n") if parts.pieces else list(self._renderer.begun(text)), False)
+            parts.add([*self._ids(message.content), self._renderer.turn_end], message.imitated)
             asked = []
             if not any(later.imitated for later in messages[place + 1 :]):
                 break
         return parts
 
     def _templated(self, conversation: Conversation, messages: Sequence[Message]) -> _Parts:
-        parts = _Parts()
         answers = [place for place, message in enumerate(messages) if message.role == "assistant"]
-        last = max(place for place, message in enumerate(messages) if message.imitated)
-        answers = [place for place in answers if place <= last]
+        imitated = [place for place in answers if messages[place].imitated]
+        answers = [place for place in answers if place <= imitated[-1]]
+        try:
+            return self._from_answer(conversation, messages, answers)
+        except _RenderedOtherwiseError:
+            if answers[0] == imitated[0]:
+                raise
+            # Answers that do not count may be rendered as the template likes: they are part of the prompt.
+            return self._from_answer(conversation, messages, [place for place in answers if place >= imitated[0]])
+
+    def _from_answer(self, conversation: Conversation, messages: Sequence[Message], answers: list[int]) -> _Parts:
+        """The conversation, with everything before the first of ``answers`` (places) as the prompt."""
+        parts = _Parts()
         opening = self._render(conversation, messages[: answers[0]], prompt=True)
+        self._require_tools(conversation, opening)
         parts.add(self._ids(opening), False)
         for place, following in zip(answers, [*answers[1:], None], strict=True):
-            if following is None:
-                rest = self._after(conversation, opening, self._render(conversation, messages[: place + 1]))
+            message, whole = messages[place], messages[: place + 1]
+            closed = opening if following is None else self._render(conversation, messages[:following], prompt=True)
+            rest = self._after(conversation, opening, closed)
+            if message.calls:
+                said, between = self._called(conversation, opening, whole, rest)
+            elif opened_thoughts(opening):
+                said, between = self._continued(conversation, message, rest, opened_thoughts(opening))
             else:
-                closed = self._render(conversation, messages[:following], prompt=True)
-                rest, opening = self._after(conversation, opening, closed), closed
-            message = messages[place]
-            before, found, after = rest.partition(message.content.strip())
-            if not found:
-                raise ConversationError(
-                    f"{conversation.place}: the chat template leaves this answer out, or rewrites it: "
-                    f"{message.content[:60]!r}"
-                )
-            closing, between = self._closing(after)
-            written = before.strip()
-            said = before + message.content if written else message.content
-            parts.add([*self._ids(said), *closing], message.imitated)
+                rest = rest or self._behind_prompt(conversation, opening, self._render(conversation, whole))
+                said, between = self._said(conversation, message, rest)
+            parts.add(said, message.imitated)
             if following is not None:
                 parts.add(between, False)
+            opening = closed
         return parts
 
+    def _said(self, conversation: Conversation, message: Message, rest: str) -> tuple[list[int], list[int]]:
+        """(an answer with its end mark, what the template writes behind it)."""
+        thoughts = message.thoughts.strip()
+        if thoughts not in rest:
+            raise _left_out(conversation, _THOUGHTS, thoughts)
+        content = message.content.strip()
+        found = rest.find(content, rest.find(thoughts) + len(thoughts))  # thoughts may have the answer's words too
+        if found < 0:
+            raise _left_out(conversation, "this answer", message.content)
+        before, after = rest[:found], rest[found + len(content) :]
+        closing, between = self._closing(after)
+        said = before + message.content if before.strip() else message.content
+        return [*self._ids(said), *closing], between
+
+    def _continued(
+        self, conversation: Conversation, message: Message, rest: str, opened: str
+    ) -> tuple[list[int], list[int]]:
+        """The same behind a prompt that has opened the thoughts: the answer begins inside of them.
+
+        ``rest``: what the template writes of it before a later turn; empty for the last answer.
+        """
+        words, mark = _behind_opening(message, opened), opened.strip()
+        if words is None:
+            raise ConversationError(
+                f"{conversation.place}: the chat template opens the thoughts of each answer ({mark}), and this "
+                f"answer has none: {message.content[:60]!r}. Write it as {mark}thoughts{closing_of(mark)}answer, or "
+                "the thoughts as reasoning_content; some templates leave thoughts out with data.chat_template_kwargs: "
+                "{enable_thinking: false}"
+            )
+        _, found, after = rest.partition(words.strip())
+        if rest and not found:
+            raise _left_out(conversation, "this answer", message.content)
+        closing, between = self._closing(after)
+        return [*self._ids(words), *closing], between
+
+    def _called(
+        self, conversation: Conversation, opening: str, whole: Sequence[Message], rest: str
+    ) -> tuple[list[int], list[int]]:
+        """(a message with calls as the template writes it, up to its end; what the template writes behind it)."""
+        written = self._behind_prompt(conversation, opening, self._render(conversation, whole))
+        tokens = self._ids(written)
+        size = self._renderer.end_of_call(tokens)
+        said = tokens[:size] if size else [*tokens, self._renderer.turn_end]
+        size = size or len(tokens)
+        missing = [one["function"]["name"] for one in whole[-1].calls if one["function"]["name"] not in written]
+        if missing or whole[-1].content.strip() not in written:
+            raise ConversationError(
+                f"{conversation.place}: the chat template leaves tool_calls out ({', '.join(missing) or 'words'}): "
+                'write the call into the content (<tool_call>{"name": ..., "arguments": {...}}</tool_call>), or take a '
+                "tokenizer whose template writes calls"
+            )
+        following = self._ids(rest) if rest else said
+        if following[:size] != tokens[:size]:
+            raise _RenderedOtherwiseError(conversation.place)
+        return said, following[size:]
+
+    def _require_tools(self, conversation: Conversation, opening: str) -> None:
+        missing = [tool["function"]["name"] for tool in conversation.tools if tool["function"]["name"] not in opening]
+        if missing:
+            raise ConversationError(
+                f"{conversation.place}: the chat template has no place for tools ({', '.join(missing)}): describe them "
+                "in a system message and take the column out, or take a tokenizer whose template describes tools"
+            )
+
     def _closing(self, after: str) -> tuple[list[int], list[int]]:
-        """(the end mark, what the template writes behind it); the tokenizer's end where the template writes none."""
+        """(the end mark, what the template writes behind it); the tokenizer's end where the template writes none.
+
+        The mark is the one that stands behind a last answer, also where the template writes another one in between.
+        """
         tokens = self._ids(after)
-        place = next((i for i, token in enumerate(tokens) if token in self._marks), None)
+        place = next((at for at, token in enumerate(tokens) if token in self._renderer.marks), None)
         if place is None:
-            return [self.tokenizer.eos_token_id], tokens
-        return [tokens[place]], tokens[place + 1 :]
+            return [self._renderer.turn_end], tokens
+        ends = self._renderer.turn_ends
+        return [tokens[place] if tokens[place] in ends else self._renderer.turn_end], tokens[place + 1 :]
 
     def _after(self, conversation: Conversation, opening: str, whole: str) -> str:
         if not whole.startswith(opening):
+            raise _RenderedOtherwiseError(conversation.place)
+        return whole[len(opening) :]
+
+    def _behind_prompt(self, conversation: Conversation, opening: str, whole: str) -> str:
+        """The last answer, as the template writes it behind the prompt for it."""
+        if not whole.startswith(opening):
+            shared = next(at for at in range(len(opening)) if whole[at : at + 1] != opening[at])
             raise ConversationError(
-                f"{conversation.place}: the chat template renders earlier turns otherwise once there are later ones, "
-                "so that no row holds all answers as they were prompted: write one row for each answer, with weight 0 "
-                "on the answers before it"
+                f"{conversation.place}: the chat template asks for this answer with {opening[shared:][:60]!r}, and "
+                f"writes {whole[shared:][:60]!r} in its place: write the answer so that it goes on behind the former, "
+                "or change what the template asks with by data.chat_template_kwargs"
             )
         return whole[len(opening) :]
 
     def _render(self, conversation: Conversation, messages: Sequence[Message], *, prompt: bool = False) -> str:
-        plain = [{"role": message.role, "content": message.content} for message in messages]
+        plain = self._renderer.known_roles([message.for_template() for message in messages])
         try:
-            return rendered(self.tokenizer, plain, prompt=prompt, variables=self._template_kwargs)
+            return rendered(
+                self.tokenizer, plain, prompt=prompt, variables=self._template_kwargs, tools=conversation.tools
+            )
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message.role for message in messages)
             message = f"{conversation.place}: the chat template refuses the roles {roles}: {error}"
             raise ConversationError(message) from error
 
     def _ids(self, text: str) -> list[int]:
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
+        return list(self._renderer.encode(text))
+
+
+def _behind_opening(message: Message, opened: str) -> str | None:
+    """An answer without the mark that ``opened`` its thoughts; None where it has no thoughts."""
+    mark, closing = opened.strip(), closing_of(opened)
+    if message.thoughts:
+        return f"{message.thoughts}\n{closing}\n\n{message.content}"
+    text = message.content.lstrip()
+    if text.startswith(mark) and closing in text:
+        return text.removeprefix(mark).removeprefix("\n")
+    return message.content if closing in text and mark not in text else None
+
+
+def _left_out(conversation: Conversation, what: str, words: str) -> ConversationError:
+    fix = ""
+    if what == _THOUGHTS:
+        fix = f": write them into the content, between {OPENING} and {closing_of(OPENING)}"
+    elif OPENING in words:
+        fix = ": write its thoughts as reasoning_content"
+    return ConversationError(
+        f"{conversation.place}: the chat template leaves {what} out, or rewrites it: {words[:60]!r}{fix}"
+    )
 
 
 class ImitationData:

@@ -71,9 +71,12 @@ def _renderer(
         tokenizer,
         chat_template=data.chat_template,
         system_prompt=data.system_prompt or own.system_prompt,
+        system_key="data.system_prompt" if data.system_prompt else "env.kwargs.system_prompt",
         instruction=data.instruction,
         instructions=own.instructions,
         tools=own.tools,
+        # Without a template only the first prompt is the environment's own to the end.
+        example=own.example if env.max_turns == 1 else "",
         template_kwargs=data.chat_template_kwargs,
         end_token_ids=end_token_ids,
         stop=stop,

@@ -39,6 +39,11 @@ class MixedTextEnv:
         self.num_tasks = len(self._envs) * max(int(env.num_tasks) for env in self._envs)
         """Ids below it: those beyond the end of a smaller environment begin it again."""
         self.skipped_rows = sum(int(getattr(env, "skipped_rows", 0)) for env in self._envs)
+        self.data_notes = {
+            f"{name}: {label}": note
+            for name, env in members.items()
+            for label, note in getattr(env, "data_notes", {}).items()
+        }
 
     @property
     def num_envs(self) -> int:

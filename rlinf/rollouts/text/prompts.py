@@ -12,6 +12,7 @@ from typing import Any
 from rlinf.errors import UserError
 from rlinf.rollouts.text.chat_template import rendered
 from rlinf.rollouts.text.response_text import ResponseText
+from rlinf.rollouts.text.thoughts import opened_thoughts
 from rlinf.rollouts.text.tool_forms import (
     ANY_TOOL,
     HERMES,
@@ -27,7 +28,9 @@ from rlinf.rollouts.text.tool_forms import (
 from rlinf.types import Completion
 
 _ANSWER, _OBSERVATION, _ROLE = "@@ANSWER@@", "@@OBSERVATION@@", "@@ROLE@@"
+_PROBE = "question"
 Message = dict[str, Any]
+_QUESTION: Message = {"role": "user", "content": _PROBE}
 
 
 class ChatTemplateError(UserError):
@@ -43,9 +46,11 @@ class PromptRenderer:
         *,
         chat_template: str = "auto",
         system_prompt: str | None = None,
+        system_key: str = "data.system_prompt",
         instruction: str = "never",
         instructions: Mapping[str, str] | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
+        example: str = "",
         template_kwargs: Mapping[str, Any] | None = None,
         end_token_ids: Collection[int] = (),
         stop: Sequence[str] = (),
@@ -53,10 +58,12 @@ class PromptRenderer:
         """
         Args:
             chat_template: auto, always or never.
+            system_key: the setting that ``system_prompt`` is from, for error messages.
             instruction: auto (where a chat template is applied), always or never.
             instructions: mark -> a sentence that closes first prompts in which the mark does not stand.
             tools: what the policy may call; described in the first prompt by the chat template, or in words where that
                 has no place for them (as ``instruction`` says).
+            example: an observation that begins and ends as all of them do (see :attr:`opened_thoughts`).
             template_kwargs: further variables of the chat template.
             end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
             stop: texts that end a response (see :meth:`until_stop`).
@@ -72,10 +79,10 @@ class PromptRenderer:
             )
         self.tokenizer = tokenizer
         self.chat = has_template and chat_template != "never"
-        self.system_prompt = system_prompt
+        self.system_prompt, self._system_key = system_prompt, system_key
         asks = instruction == "always" or (instruction == "auto" and self.chat)
         self._instructions = dict(instructions or {}) if asks else {}
-        self._tools, self._asks = list(tools), asks
+        self._tools, self._asks, self._example = list(tools), asks, example
         self._template_kwargs = dict(template_kwargs or {})
         self._end_token_ids = frozenset(end_token_ids)
         self._stop = tuple(stop)
@@ -86,7 +93,7 @@ class PromptRenderer:
     def prompt(self, observation: str) -> tuple[int, ...]:
         """Token ids of a conversation's first prompt."""
         if observation not in self._cache:
-            self._cache[observation] = self.encode(self.opening(observation))
+            self._cache[observation] = self.begun(self.opening(observation))
         return self._cache[observation]
 
     def opening(self, observation: str) -> str:
@@ -127,7 +134,7 @@ class PromptRenderer:
             words = "\n".join(str(message["content"]) for message in messages)
             tokens = self.encode(f"\n{words}\n")
         else:
-            known = self._known_roles(messages)
+            known = self.known_roles(messages)
             role = "tool" if known[0]["role"] == "tool" else "user"
             tokens = self._behind_call(self.encode(self._following(known)), role)
             if after in self._end_marks(role):
@@ -149,8 +156,8 @@ class PromptRenderer:
             asked = {**messages[place], "content": f"{messages[place]['content']}\n\n{described(tools)}"}
             messages = [*messages[:place], asked, *messages[place + 1 :]]
         if not self.chat:
-            return self.encode("\n".join(str(message["content"]) for message in messages))
-        return self.encode(self._apply(self._known_roles(messages), prompt=True, tools=tools))
+            return self.begun("\n".join(str(message["content"]) for message in messages))
+        return self.begun(self._apply(self.known_roles(messages), prompt=True, tools=tools))
 
     def require_turns(self) -> None:
         """Raises ChatTemplateError where the template can't render a second turn."""
@@ -162,12 +169,30 @@ class PromptRenderer:
             return None
         return "assistant" if speaker == "policy" else self._role_of(role)
 
-    def said(self, tokens: Sequence[int], *, with_tools: bool = False) -> str:
-        """A response as the environment reads it: its calls of tools are put into the one form that it knows.
+    def said(self, tokens: Sequence[int]) -> str:
+        """A response as the environment reads it: its calls of tools are put into the one form that it reads.
+
+        Thoughts that the chat template has opened begin with the mark that opens them.
+        """
+        return ResponseText(self.tokenizer, self._form_of_calls(), self.opened_thoughts).said(tokens)
+
+    def answered(self, tokens: Sequence[int], *, with_tools: bool = False) -> str:
+        """A response as an agent reads it: what a server returns, without any words of the prompt.
 
         ``with_tools``: the policy had some that are not the environment's.
         """
         return ResponseText(self.tokenizer, self._form_of_calls(with_tools=with_tools)).said(tokens)
+
+    @functools.cached_property
+    def opened_thoughts(self) -> str:
+        """The end of the prompts that opens the policy's thoughts; empty where they open none.
+
+        Written by the chat template, or in plain text by the environment's own prompt (``<think>`` as its last word).
+        """
+        try:
+            return opened_thoughts(self.opening(self._example or _PROBE))
+        except ChatTemplateError:  # which is reported where the first prompt is made
+            return ""
 
     def about_tools(self) -> str:
         """How the policy hears of tools, in which form it calls them, and in which role they answer."""
@@ -188,9 +213,7 @@ class PromptRenderer:
             return HERMES
         for as_text in (False, True):
             with contextlib.suppress(ChatTemplateError):
-                return form_of(
-                    self._apply([_message("user", "question"), call_message(_ANSWER, as_text=as_text)], prompt=False)
-                )
+                return form_of(self._apply([_QUESTION, call_message(_ANSWER, as_text=as_text)], prompt=False))
         return HERMES
 
     def response_text(self) -> ResponseText | None:
@@ -199,7 +222,7 @@ class PromptRenderer:
         cleans_up = getattr(self.tokenizer, "clean_up_tokenization_spaces", False)
         if backend is None or (cleans_up and type(backend.model).__name__ != "BPE"):
             return None
-        return ResponseText(backend, self._form_of_calls())
+        return ResponseText(backend, self._form_of_calls(), self.opened_thoughts)
 
     def _form_of_calls(self, *, with_tools: bool = False) -> ToolForm | None:
         """The form of the policy's calls, where environments read another one."""
@@ -233,7 +256,7 @@ class PromptRenderer:
         text = self.text(tokens)
         return any(stop in text for stop in stops)
 
-    def _known_roles(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    def known_roles(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """The messages, each in a role that the template has."""
         return [{**message, "role": self._role_of(message["role"])} for message in messages]
 
@@ -265,7 +288,7 @@ class PromptRenderer:
         """Whether the chat template describes tools by itself."""
         if not self.chat:
             return False
-        asked = [_message("user", "question")]
+        asked = [_QUESTION]
         try:
             return self._apply(asked, prompt=True, tools=self._tools or [ANY_TOOL]) != self._apply(asked, prompt=True)
         except ChatTemplateError:
@@ -295,13 +318,13 @@ class PromptRenderer:
         for place, (token, alone) in enumerate(zip(tokens, self._after_call, strict=False)):
             if token != alone:
                 break
-            last = place if token in self._marks else last
+            last = place if token in self.marks else last
         return tokens[last:]
 
     @functools.cached_property
     def _after_call(self) -> tuple[int, ...]:
         """The text that the template writes behind the argument of a call that is the conversation's last message."""
-        return self.encode(self._after_answer([_message("user", "question"), call_message(_ANSWER)], prompt=False))
+        return self.encode(self._after_answer([_QUESTION, call_message(_ANSWER)], prompt=False))
 
     def _after_answer(self, messages: Sequence[Mapping[str, Any]], *, prompt: bool) -> str:
         _, found, rest = self._apply(messages, prompt=prompt).rpartition(_ANSWER)
@@ -321,7 +344,7 @@ class PromptRenderer:
         mark itself may differ: gpt-oss writes <|return|> there and <|end|> in the middle of a conversation.
         """
         whole = self._behind_call(self.encode(self._second_turn(role)), role)
-        marks = [place for place, token in enumerate(whole) if token in self._marks]
+        marks = [place for place, token in enumerate(whole) if token in self.marks]
         if not marks:
             return 0
         if role == "tool" and self._tool_turn == "called":
@@ -329,14 +352,60 @@ class PromptRenderer:
         if self._last_mark is None:
             return 0
         opened = self.encode(self._second_turn(role).partition(_OBSERVATION)[0])
-        own_and_header = marks[0] == 0 and sum(token in self._marks for token in opened) > 1
+        own_and_header = marks[0] == 0 and sum(token in self.marks for token in opened) > 1
         return marks[0] + 1 if opened[marks[0]] == self._last_mark or own_and_header else 0
+
+    @property
+    def turn_end(self) -> int:
+        """The token that a taught answer ends with: the chat template's mark, or the tokenizer's end of sequence.
+
+        Both are among :attr:`turn_ends`.
+        """
+        mark = self._mark_of_last_answer
+        return int(self.tokenizer.eos_token_id) if mark is None else mark
+
+    @functools.cached_property
+    def turn_ends(self) -> frozenset[int]:
+        """Tokens that end the policy's turn: what samplers stop at, and what an exported model declares.
+
+        A template that writes nothing behind the last answer tells its end by the mark that opens the next turn. Behind
+        a call of a tool some templates write a mark of their own.
+        """
+        last, found = self._mark_of_last_answer, {int(self.tokenizer.eos_token_id)}
+        if not self.chat:
+            return frozenset(found)
+        found |= {last} if last is not None else set()
+        with contextlib.suppress(ChatTemplateError):
+            if last is None:
+                found |= set(self._marks_in(self._after_answer(said_turns(_ANSWER, [_QUESTION]), prompt=True))[:1])
+        with contextlib.suppress(ChatTemplateError):
+            written = self.encode(self._after_answer([_QUESTION, call_message(_ANSWER)], prompt=False))
+            found |= set(written[self.end_of_call(written) - 1 : self.end_of_call(written)])
+        return frozenset(found)
+
+    def end_of_call(self, written: Sequence[int]) -> int:
+        """How many tokens of what the template writes for a message with calls belong to the policy's turn.
+
+        Up to the last special token; 0 where there is none. Marks of the calls themselves are no special tokens.
+        """
+        special = frozenset(self.tokenizer.all_special_ids)
+        return max((place + 1 for place, token in enumerate(written) if token in special), default=0)
+
+    @functools.cached_property
+    def _mark_of_last_answer(self) -> int | None:
+        """:attr:`_last_mark`; None also without a template, and where it can't render an answer."""
+        with contextlib.suppress(ChatTemplateError):
+            return self._last_mark if self.chat else None
+        return None
+
+    def _marks_in(self, text: str) -> list[int]:
+        return [token for token in self.encode(text) if token in self.marks]
 
     @functools.cached_property
     def _last_mark(self) -> int | None:
         """The mark behind an answer that is the conversation's last message."""
-        rest = self._after_answer([_message("user", "question"), _message("assistant", _ANSWER)], prompt=False)
-        return next((token for token in self.encode(rest) if token in self._marks), None)
+        rest = self._after_answer([_QUESTION, _message("assistant", _ANSWER)], prompt=False)
+        return next(iter(self._marks_in(rest)), None)
 
     @functools.cache  # noqa: B019  (as long as the renderer lives)
     def _end_marks(self, role: str) -> frozenset[int]:
@@ -347,7 +416,7 @@ class PromptRenderer:
         return self._end_token_ids | {self.tokenizer.eos_token_id} | {mark for mark in written if mark is not None}
 
     @functools.cached_property
-    def _marks(self) -> frozenset[int]:
+    def marks(self) -> frozenset[int]:
         """Tokens that stand for themselves, outside the vocabulary of words."""
         return frozenset({*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder})
 
@@ -359,11 +428,22 @@ class PromptRenderer:
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)
             turns = any(message["role"] == "assistant" for message in messages)
-            fix = "env.max_turns: 1" if turns else "data.system_prompt: null"
+            fix = "env.max_turns: 1" if turns else f"{self._system_key}: null"
+            if not turns and any(message["role"] == "system" for message in messages):
+                fix += ", and write its words before {question} in env.kwargs.prompt_template"
             raise ChatTemplateError(
                 f"data.chat_template: the tokenizer's template can't render the messages {roles} ({error}). "
                 f"Set {fix}, or data.chat_template: never."
             ) from error
+
+    def begun(self, text: str) -> tuple[int, ...]:
+        """Token ids of the text that a conversation begins with.
+
+        Without a chat template it gets what the tokenizer puts in front of every text, such as <bos>; a template writes
+        that itself.
+        """
+        tokens, first = self.encode(text), () if self.chat else text_start(self.tokenizer)
+        return tokens if tokens[: len(first)] == first else (*first, *tokens)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of a text; marks in it become their tokens."""
@@ -372,3 +452,11 @@ class PromptRenderer:
 
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
+
+
+def text_start(tokenizer: Any) -> tuple[int, ...]:
+    """Token ids that ``tokenizer`` puts in front of a text by itself (<bos>); none for many tokenizers."""
+    plain = tokenizer.encode(_PROBE, add_special_tokens=False)
+    whole = tokenizer.encode(_PROBE, add_special_tokens=True)
+    count = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
+    return tuple(whole[:count])

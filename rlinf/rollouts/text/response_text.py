@@ -22,21 +22,25 @@ class ResponseText:
     """``tokenizers.Tokenizer``, or the tokenizer of transformers around it"""
     tool_form: ToolForm | None = None
     """How calls of tools are written, where they have to be put into the form that environments read."""
+    opened: str = ""
+    """The end of each prompt that opens the policy's thoughts: environments read a response behind it."""
 
     def text(self, tokens: Sequence[int]) -> str:
         """Without special tokens."""
         return str(self.tokenizer.decode(list(tokens), skip_special_tokens=True))
 
     def said(self, tokens: Sequence[int]) -> str:
-        """As an environment reads it."""
-        plain = self.text(tokens)
+        """As an environment reads it: thoughts that the prompt has opened begin with the mark that opens them."""
+        plain = self.opened + self.text(tokens)
         if self.tool_form is None:
             return plain
         return canonical(self.tool_form, self.tokenizer.decode(list(tokens), skip_special_tokens=False), plain)
 
 
-def step_positions(tokens: Column[int], ends: Sequence[int], to_text: ToText) -> tuple[int, ...]:
+def step_positions(tokens: Column[int], ends: Sequence[int], to_text: ToText, *, opened: int = 0) -> tuple[int, ...]:
     """For each step that ends before character ``ends[i]`` of a response, the token that completes its text.
+
+    ``opened``: characters that the environment read in front of it (:attr:`ResponseText.opened`).
 
     The last step ends with the response: whether to stop there was its last decision.
     """
@@ -49,7 +53,7 @@ def step_positions(tokens: Column[int], ends: Sequence[int], to_text: ToText) ->
         guess = min(bisect.bisect_left(reached, end), len(tokens) - 1)
         return _first_true(lambda count: to_text(tokens[: count + 1]).startswith(prefix), guess, len(tokens) - 1)
 
-    return (*(completing(int(end)) for end in ends[:-1]), len(tokens) - 1)
+    return (*(completing(max(0, int(end) - opened)) for end in ends[:-1]), len(tokens) - 1)
 
 
 def _token_ends(tokens: Sequence[int], to_text: ToText) -> list[int]:

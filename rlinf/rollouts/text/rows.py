@@ -369,7 +369,10 @@ class Row:
         ends, scores = self.facts.get("step_ends"), self.facts.get("step_rewards")
         if ends is None or scores is None or not len(ends):
             return
-        positions = graded.step_positions or step_positions(self.tokens[self._turn_start :], ends, renderer.text)
+        opened = len(renderer.opened_thoughts)
+        positions = graded.step_positions or step_positions(
+            self.tokens[self._turn_start :], ends, renderer.text, opened=opened
+        )
         for position, score in zip(positions, scores, strict=True):
             if not math.isnan(score):
                 place = self._turn_start + position

@@ -11,6 +11,7 @@ from rlinf.config import Config
 from rlinf.config.facts import is_agent
 from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker, text_env_worker
 from rlinf.rollouts.text.members import Member, members_of
+from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
 from rlinf.train.build.setup import Setup
@@ -28,7 +29,8 @@ def conversation_rollout(config: Config, address: str) -> Callable[..., TextRoll
 def conversation_envs(config: Config) -> TextEnvWorker:
     """The environments, as each of their workers makes them."""
     watched = config.cluster.backend != "local"
-    return text_env_worker(config.facts.training_env, config.facts.text_envs, watched=watched)
+    facts, evaluates = config.facts, config.evaluation.size > 0
+    return text_env_worker(facts.training_env, facts.text_envs, watched=watched, evaluates=evaluates)
 
 
 def conversation_members(
@@ -49,4 +51,21 @@ def conversation_spec(setup: Setup, tokenizer: Any, folder: Path) -> SamplerSpec
         seed=config.run.seed,
         max_model_len=config.facts.row_tokens,
         device=setup.devices.sampler_device,
+        turn_ends=turn_ends(config, tokenizer),
     )
+
+
+def response_ends(config: Config, tokenizer: Any) -> frozenset[int]:
+    """Tokens that an exported policy declares as ends: those it is taught, and those of the checkpoint it began as."""
+    from rlinf.models.gguf import model_folder
+    from rlinf.models.response_ends import declared_ends
+
+    path = config.policy.path
+    return turn_ends(config, tokenizer) | (set() if path is None else declared_ends(model_folder(path)))
+
+
+def turn_ends(config: Config, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end the policy's turn, as it is taught them."""
+    data = config.data
+    renderer = PromptRenderer(tokenizer, chat_template=data.chat_template, template_kwargs=data.chat_template_kwargs)
+    return renderer.turn_ends

@@ -17,10 +17,12 @@ from rlinf.algorithms.prepare import Preparation
 from rlinf.cluster import Cluster
 from rlinf.config import Config
 from rlinf.config.schema.learner import SftConfig
-from rlinf.models.tokenizer_export import save_tokenizer
-from rlinf.rollouts.text.conversation_files import Conversation, read_answers
+from rlinf.errors import UserError
+from rlinf.models.tokenizer_export import save_beside
+from rlinf.rollouts.text.conversation_files import Conversation, read_answers, unread_columns
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.streams import stream_seed
+from rlinf.train.build.conversations import response_ends
 from rlinf.train.build.setup import Setup
 from rlinf.train.build.text_learner import start_learner
 from rlinf.train.build.tokenizer import kept_tokenizer, policy_tokenizer
@@ -29,6 +31,9 @@ from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.graph import Graph, WarmStartPreparation, imitated
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.types import Batch, Metrics
+
+Answers = tuple[Conversation, ...]
+"""A row of a file: a conversation, or for DPO a chosen and a rejected one."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +63,15 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
             rows, batch_size=sft.batch_size, pad_token_id=pad, seed=stream_seed(config.run.seed, "sft")
         )
 
-    def encoded(path: str) -> tuple[list[list[Encoded]], int]:
-        """(rows that are short enough, the number of those that are not)."""
-        rows = [[encoder.encode(one) for one in row] for row in read_answers(path, pairs=sft.loss == "dpo")]
-        short = [row for row in rows if max(map(len, row)) <= sft.max_tokens]
-        return short, len(rows) - len(short)
+    def encoded(read: Sequence[Answers]) -> list[list[Encoded]]:
+        """The rows that are short enough."""
+        rows = [[encoder.encode(one) for one in row] for row in read]
+        return [row for row in rows if max(map(len, row)) <= sft.max_tokens]
 
-    rows, long = encoded(sft.data)
-    train: list[list[Encoded]] = []
-    aside: list[list[Encoded]] = []
-    for row in rows:
-        (aside if _is_held_out(row[0].conversation, sft.eval_fraction) else train).append(row)
-    if sft.eval_data is not None:
-        aside, _ = encoded(sft.eval_data)
+    found = _divided(sft)
+    train, aside = encoded(found.train), encoded(found.held_out)
+    own = found.held_out if sft.eval_data is None else ()
+    long = len(found.train) + len(own) - len(train) - (len(aside) if sft.eval_data is None else 0)
     made = data(train)
     epochs = sft.steps * sft.batch_size / len(train)
     kind = "pairs" if sft.loss == "dpo" else "conversations"
@@ -78,6 +79,8 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
         "sft.data": f"{len(train)} {kind}; {sft.steps} steps of {sft.batch_size} are {epochs:.2f} epochs",
         "sft.data longer than sft.max_tokens, left out": long,
         "sft.data held out": len(aside),
+        "sft.data left out, whose prompts sft.eval_data has": found.shared,
+        **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(found.train).items()},
     }
     return SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
 
@@ -87,16 +90,43 @@ def with_counted_steps(config: Config) -> Config:
     sft = config.sft
     if sft.epochs is None:
         return config
-    fraction = 0.0 if sft.eval_data is not None else sft.eval_fraction
-    rows = sum(not _is_held_out(row[0], fraction) for row in read_answers(str(sft.data), pairs=sft.loss == "dpo"))
+    rows = len(_divided(sft).train)
     steps = max(1, math.ceil(sft.epochs * rows / sft.batch_size))
     return replace(config, sft=replace(sft, steps=steps, epochs=None))
 
 
+@dataclass(frozen=True)
+class _Divided:
+    """Rows to train on and rows that are only measured, with no prompt in both."""
+
+    train: list[Answers]
+    held_out: list[Answers]
+    shared: int
+    """Rows of `sft.data` left out, whose prompt `sft.eval_data` has."""
+
+
+def _divided(sft: SftConfig) -> _Divided:
+    """Raises UserError for unreadable data, and where `sft.eval_data` has all prompts."""
+    pairs = sft.loss == "dpo"
+    rows = read_answers(str(sft.data), pairs=pairs)
+    if sft.eval_data is None:
+        train = [row for row in rows if not _is_held_out(row[0], sft.eval_fraction)]
+        return _Divided(train, [row for row in rows if _is_held_out(row[0], sft.eval_fraction)], 0)
+    held_out = read_answers(sft.eval_data, pairs=pairs)
+    measured = {_prompt(row[0]) for row in held_out}
+    train = [row for row in rows if _prompt(row[0]) not in measured]
+    if not train:
+        raise UserError(f"sft.eval_data {sft.eval_data} has the prompts of all {len(rows)} rows of {sft.data}")
+    return _Divided(train, held_out, len(rows) - len(train))
+
+
+def _prompt(conversation: Conversation) -> str:
+    return "\0".join(message.content for message in conversation.messages if not message.imitated)
+
+
 def _is_held_out(conversation: Conversation, fraction: float) -> bool:
     """By a hash of the prompt: the same side in every run, whatever else is in the file."""
-    prompt = "\0".join(message.content for message in conversation.messages if not message.imitated)
-    return stream_seed(0, "sft held out", prompt) / 2**63 < fraction
+    return stream_seed(0, "sft held out", _prompt(conversation)) / 2**63 < fraction
 
 
 def held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
@@ -197,7 +227,7 @@ def build_supervised_graph(setup: Setup, cluster: Cluster, folder: Path) -> Grap
         evaluate=with_held_out_rows(None, learner, data.held_out, config.sft),
         warm_start_batch=data.train.batch,
         warm_start_preparation=warm_start_preparation(learner, config.sft),
-        write_beside=functools.partial(save_tokenizer, tokenizer),
+        write_beside=functools.partial(save_beside, tokenizer, response_ends(config, tokenizer)),
         notes={**setup.notes, **data.notes},
     )
 

@@ -14,7 +14,7 @@ from rlinf.cluster.weights.proof import WeightProof
 from rlinf.cluster.weights.transport import StoredWeights, choose
 from rlinf.config import Config
 from rlinf.config.facts import gap_limit, is_agent
-from rlinf.models.tokenizer_export import save_tokenizer
+from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
 from rlinf.rollouts.text.members import Member
@@ -98,7 +98,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         warm_start_batch=make_batch,
         warm_start_preparation=prepare,
         reward_models=learned_reward(config, cluster, functools.partial(language_model, config, path)),
-        write_beside=functools.partial(save_tokenizer, tokenizer),
+        write_beside=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
         overlaps=facts.overlaps,
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,
         sleep=sampler.sleep if sleeps else nothing,
@@ -110,7 +110,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
             "env/timeouts": envs.timeouts,
             "env/failures": envs.errors,
         },
-        notes={**train.notes, **setup.notes, **notes, **about_teacher},
+        notes={**train.notes, **setup.notes, **notes, **about_teacher, **_own_sampling(config)},
     )
 
 
@@ -118,6 +118,15 @@ def _oldest(config: Config) -> int | None:
     """How many updates old a token may be; over-sampling continues a response for as long as it takes."""
     endless = config.rollout.over_sampling > 0 and not config.rollout.staleness
     return None if endless else config.rollout.staleness
+
+
+def _own_sampling(config: Config) -> dict[str, str]:
+    """A note on what plain ``generate`` would do otherwise with the exported policy than this run's samplers do."""
+    from rlinf.models.gguf import model_folder
+    from rlinf.models.response_ends import own_sampling
+
+    found = "" if config.policy.path is None else own_sampling(model_folder(config.policy.path))
+    return {"generation_config.json, which samplers and evaluations here do not apply": found} if found else {}
 
 
 def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEvaluator:

@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 import text_envs
+from rlinf_envs.errors import DatasetError
+from rlinf_envs.listed_questions import LEFT_OUT
 
 from rlinf.columns import Column
+from rlinf.config.facts import TextEnv
+from rlinf.config.schema.env import EnvConfig, TaskConfig
 from rlinf.errors import UserError
 from rlinf.rollouts.text.demonstrated import Demonstration
-from rlinf.rollouts.text.env_worker import TextEnvWorker
+from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker
 from rlinf.rollouts.text.response_text import ResponseText
 from rlinf.rollouts.text.rows import Grades, Response
 
@@ -68,3 +72,45 @@ def test_tokens_become_text_by_the_environment_that_the_task_is_of(tmp_path: Pat
     graded = worker.answer("train", [Response(3, Column.ints([1, 2]), False), Response(4, Column.ints([7]), False)])
     assert isinstance(graded, Grades)
     assert [row.text for row in graded.rows] == ["b12", "a7"]
+
+
+def questions(path: Path, numbers: range) -> str:
+    path.write_text("".join(f'{{"question": "{n} + 1?", "answer": "{n + 1}"}}\n' for n in numbers))
+    return str(path)
+
+
+def math_worker(evaluates: bool, *members: tuple[str, dict[str, object], dict[str, object]]) -> TextEnvWorker:
+    """Environments (name, kwargs of training, kwargs of the evaluation) as a run makes them."""
+    one = [TextEnv(name, "rlinf_envs:rlinf/Math-v0", {"train": a, "eval": b}, 1) for name, a, b in members]
+    env = EnvConfig(id=one[0].id, tasks=[TaskConfig(name=name) for name, _, _ in members] if len(members) > 1 else [])
+    return text_env_worker(env, one, watched=False, evaluates=evaluates)
+
+
+def test_questions_of_the_evaluations_file_are_left_out_of_training(tmp_path: Path) -> None:
+    train: dict[str, object] = {"path": questions(tmp_path / "a.jsonl", range(6))}
+    held_out = questions(tmp_path / "b.jsonl", range(4, 9))
+    worker = math_worker(True, ("", train, {"path": held_out}))
+    assert (worker.facts("train").num_tasks, worker.facts("eval").num_tasks) == (4, 5)
+    assert worker.shared_questions() == 0
+    assert worker.facts("train").notes == {"skipped_rows": 0, LEFT_OUT: 2}
+    worker.close()
+    unevaluated = math_worker(False, ("", train, {"path": "missing.jsonl"}))
+    assert unevaluated.facts("train").num_tasks == 6
+
+
+def test_an_evaluation_of_the_training_rows_is_counted_and_leaves_them(tmp_path: Path) -> None:
+    kwargs: dict[str, object] = {"path": questions(tmp_path / "a.jsonl", range(3))}
+    worker = math_worker(True, ("", kwargs, {**kwargs, "answer_format": "tag"}))
+    assert (worker.facts("train").num_tasks, worker.shared_questions()) == (3, 3)
+
+
+def test_members_of_a_mixture_do_not_train_on_the_questions_of_another(tmp_path: Path) -> None:
+    one: dict[str, object] = {"path": questions(tmp_path / "a.jsonl", range(6))}
+    other: dict[str, object] = {"path": questions(tmp_path / "b.jsonl", range(5, 9))}
+    held_out: dict[str, object] = {"path": questions(tmp_path / "c.jsonl", range(5, 7))}
+    worker = math_worker(True, ("a", one, held_out), ("b", other, held_out))
+    assert [member.num_tasks for member in worker.facts("train").members] == [5, 2]
+    assert worker.facts("train").notes == {"skipped_rows": 0, f"a: {LEFT_OUT}": 1, f"b: {LEFT_OUT}": 2}
+    worker.close()
+    with pytest.raises(DatasetError, match=r"all 2 training questions are also asked in the evaluation"):
+        math_worker(True, ("", held_out, one | {"path": questions(tmp_path / "d.jsonl", range(9))})).facts("train")

@@ -104,7 +104,7 @@ def test_a_call_and_its_answer_are_what_the_template_writes(name: str) -> None:
     assert called.startswith(opening)
     said = renderer.encode(called[len(opening) :])
     # Not every template closes a call with a mark (GLM's does not).
-    marks = [place for place, token in enumerate(said) if token in renderer._marks]
+    marks = [place for place, token in enumerate(said) if token in renderer.marks]
     said = said[: marks[-1] + 1] if marks else said
     added = renderer.continuation("seven", "tool", after=said[-1], said=renderer.said(said))
     whole = rendered(question, CALL, ANSWER, prompt=True)
@@ -142,7 +142,7 @@ def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(na
     context = context_of(episode, asked, names, [SCHEMA], renderer)
     assert tokens.decode(context) == golden["opening"]
     said = renderer.encode(golden["said"])
-    answer = answer_of(renderer.said(said, with_tools=True), with_tools=True, name="x")
+    answer = answer_of(renderer.answered(said, with_tools=True), with_tools=True, name="x")
     assert answer["tool_calls"] == [
         {"id": "call-x-0", "type": "function", "function": {"name": "add", "arguments": json.dumps(ARGUMENTS)}}
     ]

@@ -1,0 +1,52 @@
+"""Reference answers that were taken and are hardly meant so: what is odd about each, in words."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from rlinf_envs.extraction import last_boxed
+from rlinf_envs.tasks import Task
+
+_NOT_FINITE = frozenset({"nan", "inf"})
+"""How Python writes the JSON numbers NaN, Infinity and 1e999."""
+_NO_ANSWER = frozenset({"proof", "notfound", "not found", "none", "n/a", "null", "unknown", "see solution"})
+"""What data sets write in the place of an answer; NuminaMath's words are the first two."""
+_CHOICES = frozenset({"choices", "options"})
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}")
+_SENTENCE = 8
+"""Words of a reference from which on hardly any response will equal it."""
+
+
+def doubts_about(task: Task, written: str) -> list[str]:
+    """Oddities of the reference of ``task``, which was read out of ``written``."""
+    return [doubt for doubt in (_no_answer(task.answer), _boxes(task, written), _choices(task)) if doubt]
+
+
+def _no_answer(answer: str) -> str:
+    if answer.lstrip("-") in _NOT_FINITE:
+        return f"the answer is the number {answer}"
+    if answer.strip().lower() in _NO_ANSWER:
+        return f"the answer is the word {answer!r}: hardly a response can be right"
+    words = len(_WORD.findall(answer))
+    return f"the answer has {words} words: a response must have the same ones to be right" if words > _SENTENCE else ""
+
+
+def _boxes(task: Task, written: str) -> str:
+    """Several boxes of one solution: both roots, say, or the steps on the way."""
+    starts = [found.start() for found in _BOX.finditer(written)]
+    pieces = [written[start:end] for start, end in itertools.pairwise([*starts, None])] if len(starts) > 1 else []
+    contents = dict.fromkeys(box.strip() for box in map(last_boxed, pieces) if box is not None)
+    inside = [box for box in contents if box not in task.answer]
+    return f"the solution has the boxes {', '.join(contents)}, and the answer is {task.answer}" if inside else ""
+
+
+def _choices(task: Task) -> str:
+    """Choices in a column of their own, which the question does not show."""
+    for name, value in task.row.items():
+        listed = value.get("text", value.values()) if isinstance(value, dict) else value
+        texts = [str(one).strip() for one in listed] if isinstance(listed, (list, tuple)) else []
+        if str(name).lower() in _CHOICES and texts and not any(text in task.question for text in texts):
+            return f"the question does not show the {name} that the row has: put them into the question's column"
+    return ""

@@ -1,0 +1,65 @@
+"""Tokens that end a response: what a checkpoint declares, and what an exported policy declares in its turn."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+_FILE = "generation_config.json"
+_CHANGES_TOKENS = ("repetition_penalty", "no_repeat_ngram_size", "encoder_repetition_penalty", "length_penalty")
+"""Also of greedy decoding."""
+
+
+def declared_ends(model: str) -> set[int]:
+    """``eos_token_id`` of ``config.json`` and ``generation_config.json`` (chat models list several).
+
+    ``model``: a folder, or the hub name of a model whose files are here.
+    """
+    from transformers import AutoConfig, GenerationConfig
+
+    named: list[Any] = [getattr(AutoConfig.from_pretrained(model), "eos_token_id", None)]
+    with contextlib.suppress(OSError):  # many models have no such file
+        named.append(GenerationConfig.from_pretrained(model).eos_token_id)
+    return listed(named)
+
+
+def own_sampling(model: str) -> str:
+    """Settings of a model's ``generation_config.json`` that ``generate`` applies and rlinf does not; empty if none."""
+    from transformers import GenerationConfig
+
+    with contextlib.suppress(OSError):
+        found = GenerationConfig.from_pretrained(model)
+        values = {name: getattr(found, name, None) for name in _CHANGES_TOKENS}
+        return ", ".join(f"{name} {value:g}" for name, value in values.items() if value not in (None, 0, 1))
+    return ""
+
+
+def listed(named: Collection[Any]) -> set[int]:
+    """The ids in ``named``, each of which is None, an id or a list of ids.
+
+    >>> listed([None, 2, [2, 7]])
+    {2, 7}
+    """
+    return {int(one) for entry in named for one in (entry if isinstance(entry, list) else [entry]) if one is not None}
+
+
+def declare_ends(ends: Collection[int], folder: str | Path) -> None:
+    """Writes ``ends`` into the ``generation_config.json`` of ``folder``, where its files do not declare them all.
+
+    ``generate`` of transformers and servers then stop at what the policy was taught.
+    """
+    place = Path(folder)
+    if not (place / "config.json").exists():
+        return
+    file = place / _FILE
+    settings = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    fallback = json.loads((place / "config.json").read_text(encoding="utf-8")).get("eos_token_id")
+    # generate reads config.json only where there is no generation_config.json
+    declared = listed([settings.get("eos_token_id") if settings else fallback])
+    if not set(ends) <= declared:
+        settings["eos_token_id"] = sorted(declared | set(ends))
+        settings.pop("_from_model_config", None)  # transformers may derive such a file anew
+        file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

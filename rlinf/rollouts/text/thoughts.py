@@ -1,0 +1,31 @@
+"""Thoughts that a prompt opens for the policy, so that its response begins inside of them."""
+
+from __future__ import annotations
+
+import re
+
+OPENING = "<think>"
+_WORDS = r"think|thinking|thought|thoughts|reasoning|seed:think"
+_OPENED = re.compile(rf"(?:<(?P<word>{_WORDS})>|\[THINK\]|<\|begin_of_thought\|>)\s*\Z")
+
+
+def opened_thoughts(prompt: str) -> str:
+    """The end of ``prompt`` that opens thoughts; empty where it opens none.
+
+    >>> opened_thoughts("assistant\\n<think>\\n")
+    '<think>\\n'
+    >>> opened_thoughts("Think between <think> and </think>.")
+    ''
+    """
+    found = _OPENED.search(prompt)
+    return found.group() if found else ""
+
+
+def closing_of(opened: str) -> str:
+    """The mark that closes thoughts which ``opened`` has opened.
+
+    >>> closing_of("<think>\\n"), closing_of("[THINK]"), closing_of("<|begin_of_thought|>")
+    ('</think>', '[/THINK]', '<|end_of_thought|>')
+    """
+    mark = opened.strip()
+    return mark.replace("begin", "end") if mark.startswith("<|") else f"{mark[0]}/{mark[1:]}"

@@ -1,0 +1,186 @@
+"""Rows of published data sets, in their columns, as questions and answers; and what is said about each file."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rlinf_envs.datasets import Record
+from rlinf_envs.errors import DatasetError
+from rlinf_envs.math.env import MathEnv
+from rlinf_envs.math.rows import Fields, Rows, notes_on, tasks_of
+from rlinf_envs.prompts_env import PromptsEnv
+
+ASKED = [{"role": "user", "content": "3 + 4?"}]
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "gsm8k": {"question": "3 + 4?", "answer": "3 + 4 = <<3+4=7>>7\n#### 7"},
+    "MATH": {"problem": "3 + 4?", "level": "Level 1", "type": "Algebra", "solution": "It is $\\boxed{7}$."},
+    "MATH-500": {
+        "problem": "3 + 4?",
+        "solution": "It is $\\boxed{7}$.",
+        "answer": "7",
+        "subject": "Algebra",
+        "level": 1,
+        "unique_id": "test/algebra/1.json",
+    },
+    "DAPO-Math-17k": {
+        "data_source": "math_dapo",
+        "prompt": ASKED,
+        "ability": "MATH",
+        "reward_model": {"ground_truth": "7", "style": "rule-lighteval/MATH_v2"},
+        "extra_info": {"index": "a1"},
+    },
+    "DAPO-Math-17k-Processed": {
+        "prompt": "3 + 4?",
+        "solution": "7",
+        "data_source": "math_dapo",
+        "source_prompt": ASKED,
+        "ability": "MATH",
+        "reward_model": {"ground_truth": "7", "style": "rule-lighteval/MATH_v2"},
+        "extra_info": {"index": "a1"},
+    },
+    "Skywork-OR1": {
+        "data_source": "train-math",
+        "prompt": ASKED,
+        "ability": "math",
+        "reward_model": {"ground_truth": '["7"]', "style": "rule"},
+        "extra_info": {"index": 4, "model_difficulty": {"small": 3}},
+    },
+    "OpenR1-Math-220k": {
+        "problem": "3 + 4?",
+        "solution": "It is 7.",
+        "answer": "7",
+        "problem_type": "Algebra",
+        "question_type": "math-word-problem",
+        "source": "olympiads",
+        "uuid": "u",
+        "is_reasoning_complete": [True],
+        "generations": ["<think>\n</think>\n7"],
+        "messages": [*ASKED, {"role": "assistant", "content": "7"}],
+    },
+    "NuminaMath-CoT": {
+        "source": "cn_k12",
+        "problem": "3 + 4?",
+        "solution": "It is \\boxed{7}.",
+        "messages": [*ASKED, {"role": "assistant", "content": "It is \\boxed{7}."}],
+    },
+    "Big-Math": {
+        "problem": "3 + 4?",
+        "answer": "7",
+        "source": "gsm8k",
+        "domain": ["Algebra"],
+        "llama8b_solve_rate": 0.5,
+    },
+    "Open-Reasoner-Zero": {
+        "0": {"from": "human", "value": "3 + 4?"},
+        "1": {"from": "assistant", "ground_truth": {"value": "7"}},
+    },
+    "DeepScaleR": {"problem": "3 + 4?", "answer": "7", "solution": ""},
+    "AIME 2024": {"ID": "2024-I-1", "Problem": "3 + 4?", "Solution": "It is 007.", "Answer": 7},
+    "OlympiadBench": {"question": "3 + 4?", "final_answer": ["7"], "solution": ["It is 7."], "context": None},
+    "LIMO": {"question": "3 + 4?", "solution": "It is \\boxed{7}.", "answer": "7"},
+    "decimals": {"question": "3 + 4?", "answer": Decimal("7")},
+}
+
+
+def read(*rows: dict[str, Any], fields: Fields = Fields()) -> Rows:  # noqa: B008 (frozen)
+    records = (Record(f"rows:{number}", row) for number, row in enumerate(rows, start=1))
+    return tasks_of(records, fields, default_domain="rows", on_bad_row="error")
+
+
+def env(path: Path, **settings: Any) -> MathEnv:
+    return MathEnv(path=str(path), **settings)
+
+
+def written(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_layouts_are_read_without_field_names(name: str) -> None:
+    (task,) = read(PUBLISHED[name]).tasks
+    assert (task.question, task.answer) == ("3 + 4?", "7")
+
+
+def test_what_a_question_is_about_stands_before_it() -> None:
+    (task,) = read({"Body": "Ann has 3 pens and buys 4.", "Question": "How many?", "Answer": 7.0}).tasks
+    assert task.question == "Ann has 3 pens and buys 4.\nHow many?"
+
+
+def test_names_reach_into_lists() -> None:
+    fields = Fields(question="prompt.1.content", answer="answers.0")
+    row = {"prompt": [{"role": "user", "content": "a"}, {"role": "user", "content": "b?"}], "answers": ["1", "2"]}
+    (task,) = read(row, fields=fields).tasks
+    assert (task.question, task.answer) == ("b?", "1")
+
+
+def test_one_system_message_is_the_system_prompt_and_several_are_refused(tmp_path: Path) -> None:
+    rows = [{"prompt": [{"role": "system", "content": "Be brief."}, *ASKED], "answer": "7"} for _ in range(2)]
+    made = env(written(tmp_path / "a.jsonl", *rows))
+    assert (made.system_prompt, made.question(0)) == ("Be brief.", "3 + 4?")
+    with pytest.raises(DatasetError, match=r"rows:3: .*is not that of rows:1.*env\.kwargs\.question_field"):
+        read(*rows, {"prompt": ASKED, "answer": "7"})
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"question": "q", "answer": ["1", "2"]}, r"has 2 entries, and one is read: name it \(answer\.0\)"),
+        (
+            {"prompt": [*ASKED, {"role": "assistant", "content": "7"}], "answer": "7"},
+            r"it has the roles user, assistant",
+        ),
+        ({"prompt": {"text": "q"}, "answer": "7"}, r"must be text, got dict \(dots reach into it: prompt\.text\)"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_a_way(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(DatasetError, match=rf"rows:1: .*{words}"):
+        read(row)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"question": "q", "answer": "proof"}, "the answer is the word 'proof'"),
+        ({"question": "q", "answer": "notfound"}, "the answer is the word 'notfound'"),
+        ({"question": "q", "answer": "The set of all primes that are of the form four k plus one"}, "has 13 words"),
+        ({"problem": "q", "solution": "It is \\boxed{1} or \\boxed{2}."}, "the boxes 1, 2, and the answer is 2"),
+        ({"question": "Which?", "choices": ["red", "blue"], "answer": 1}, "the question does not show the choices"),
+    ],
+)
+def test_references_that_are_hardly_meant_so_are_doubts(row: dict[str, Any], words: str) -> None:
+    assert words in " ".join(read(row).doubts)
+
+
+def test_sound_references_raise_no_doubt() -> None:
+    rows = [
+        {"question": "red or blue?", "choices": ["red", "blue"], "answer": "blue"},
+        {"problem": "q", "solution": "\\boxed{7}, so again \\boxed{7}."},
+        {"question": "r", "answer": "\\frac{\\sqrt{3}}{2}"},
+    ]
+    assert read(*rows).doubts == []
+
+
+def test_notes_list_columns_repetitions_and_rows_left_out() -> None:
+    good = {"question": "q", "answer": "7", "id": 3, "source": None}
+    records = [Record("a:1", good), Record("a:2", {**good, "source": "web"}), Record("a:3", {"question": "q"})]
+    found = tasks_of(records, Fields(), default_domain="a", on_bad_row="skip")
+    notes = notes_on(found)
+    assert notes["columns that are not read"] == "id, source (1)"
+    assert str(notes["rows with a question that another row has too"]).startswith("2 rows ask 1 different questions")
+    assert str(notes["rows left out"]).startswith("no answer field")
+
+
+def test_a_question_of_the_test_file_is_not_trained_on(tmp_path: Path) -> None:
+    written(tmp_path / "train.jsonl", *({"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(6)))
+    written(tmp_path / "test.jsonl", {"question": "4  + 1?", "answer": "5"}, {"question": "9?", "answer": "9"})
+    written(tmp_path / "validation.jsonl", {"question": "2 + 1?", "answer": "3"})
+    train = env(tmp_path, split="train")
+    assert [train.question(task) for task in range(train.num_tasks)] == ["0 + 1?", "1 + 1?", "3 + 1?", "5 + 1?"]
+    assert [note for label, note in train.data_notes.items() if "left out" in label] == [2]
+    own = {"prompt_field": "question", "reward": {"length": 1.0}}
+    assert PromptsEnv(path=str(tmp_path), split="train", **own).num_tasks == 4
