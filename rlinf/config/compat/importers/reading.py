@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlinf.config.compat.importers import rlinf, roll, stable_baselines3, trl, verl
-from rlinf.config.compat.importers.batches import rows_fit
+from rlinf.config.compat.importers.account import close
+from rlinf.config.compat.importers.fitting import fit
 from rlinf.config.compat.importers.hydra import read_yaml
 from rlinf.config.compat.importers.python_calls import Script
+from rlinf.config.compat.importers.refusal import NotOfferedError
+from rlinf.config.compat.importers.settle import settle
 from rlinf.config.compat.importers.sheet import Options, Sheet
 from rlinf.config.compat.importers.shell import words_of
 from rlinf.config.compat.importers.written import Source, override, resolve, scalar
@@ -28,6 +31,10 @@ _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _FLAG = re.compile(r"--([A-Za-z_][\w-]*)(?:=(.*))?", re.DOTALL)
 
 
+def _any(source: Source) -> None:
+    """Every file of a peer that has no others."""
+
+
 @dataclass(frozen=True)
 class Peer:
     """A framework whose files are read."""
@@ -36,12 +43,14 @@ class Peer:
     names: Mapping[str, Meaning]
     translate: Callable[[Sheet], None]
     defaults: Mapping[str, object]
+    recognise: Callable[[Source], None] = _any
+    """Raises NotTrainingError for a file that trains nothing."""
 
 
 PEERS: Mapping[str, Peer] = {
     "trl": Peer("TRL", {**TRL, **trl.NAMES}, trl.translate, trl.DEFAULTS),
     "verl": Peer("verl", {**VERL, **verl.NAMES}, verl.translate, verl.DEFAULTS),
-    "roll": Peer("ROLL", {**ROLL, **roll.NAMES}, roll.translate, roll.DEFAULTS),
+    "roll": Peer("ROLL", {**ROLL, **roll.NAMES}, roll.translate, roll.DEFAULTS, roll.recognise),
     "rlinf": Peer("RLinf", {**RLINF, **rlinf.NAMES}, rlinf.translate, rlinf.DEFAULTS),
     "sb3": Peer(
         "Stable-Baselines3",
@@ -69,11 +78,15 @@ def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options 
     else:
         source = _source(peer, path, variables)
     override(source, {name: value for name, value in given.items() if name not in variables})
+    framework.recognise(source)
     resolve(source)
     sheet = Sheet(framework.title, source, options, framework.names, defaults)
     framework.translate(sheet)
-    sheet.rest()
-    rows_fit(sheet)
+    if sheet.missing:
+        raise NotOfferedError(path, sheet.missing)
+    close(sheet)
+    fit(sheet)
+    settle(sheet)
     return sheet
 
 

@@ -86,6 +86,11 @@ def zoo(path: Path, environment: str | None, algorithm: str | None) -> tuple[Sou
     return Source(path, dict(chosen), []), name, environment
 
 
+def zoo_entries(path: Path) -> list[str]:
+    """The environments that a Zoo file has an entry of."""
+    return [entry for entry, located in document(path).items() if located.branch is not None]
+
+
 def get_entry(tree: Branch, environment: str) -> Branch | None:
     """The mapping of one environment; ids hold dots, so the tree is not walked."""
     located = tree.get(environment)

@@ -30,13 +30,14 @@ class Source:
 
     def leaves(self) -> Iterator[tuple[str, Located]]:
         """Every dotted key that holds a value."""
-        yield from _leaves(self.tree, "")
+        yield from leaves_below(self.tree)
 
 
-def _leaves(tree: Branch, prefix: str) -> Iterator[tuple[str, Located]]:
+def leaves_below(tree: Branch, prefix: str = "") -> Iterator[tuple[str, Located]]:
+    """Every dotted key of a tree that holds a value."""
     for name, located in tree.items():
         if located.branch:
-            yield from _leaves(located.branch, f"{prefix}{name}.")
+            yield from leaves_below(located.branch, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", located
 
