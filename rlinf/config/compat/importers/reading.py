@@ -51,7 +51,7 @@ PEERS: Mapping[str, Peer] = {
     "trl": Peer("TRL", {**TRL, **trl.NAMES}, trl.translate, trl.DEFAULTS),
     "verl": Peer("verl", {**VERL, **verl.NAMES}, verl.translate, verl.DEFAULTS),
     "roll": Peer("ROLL", {**ROLL, **roll.NAMES}, roll.translate, roll.DEFAULTS, roll.recognise),
-    "rlinf": Peer("RLinf", {**RLINF, **rlinf.NAMES}, rlinf.translate, rlinf.DEFAULTS),
+    "rlinf": Peer("RLinf", {**RLINF, **rlinf.NAMES}, rlinf.translate, rlinf.DEFAULTS, rlinf.recognise),
     "sb3": Peer(
         "Stable-Baselines3",
         {**STABLE_BASELINES3, **stable_baselines3.NAMES},
