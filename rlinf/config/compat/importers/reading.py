@@ -12,11 +12,11 @@ from rlinf.config.compat.importers.account import close
 from rlinf.config.compat.importers.fitting import fit
 from rlinf.config.compat.importers.hydra import read_yaml
 from rlinf.config.compat.importers.python_calls import Script
-from rlinf.config.compat.importers.refusal import NotOfferedError
+from rlinf.config.compat.importers.refusal import NotOfferedError, NotTrainingError
 from rlinf.config.compat.importers.settle import settle
 from rlinf.config.compat.importers.sheet import Options, Sheet
 from rlinf.config.compat.importers.shell import words_of
-from rlinf.config.compat.importers.written import Source, override, resolve, scalar
+from rlinf.config.compat.importers.written import Code, Source, override, resolve, scalar
 from rlinf.config.compat.names.meaning import Meaning
 from rlinf.config.compat.names.rlinf import RLINF
 from rlinf.config.compat.names.roll import ROLL
@@ -28,6 +28,8 @@ from rlinf.config.tree import Branch, Located, locate, put
 from rlinf.errors import UserError
 
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
+_PROGRAM = re.compile(r"(?:[a-z_]\w*\.)*(?:main|\w*main_\w+|\w*_main|\w*main|\w*sft_trainer|model_merger|launch_server|\w*data_process|\w*proxy)")
+"""Modules and programs that a script starts."""
 _FLAG = re.compile(r"--([A-Za-z_][\w-]*)(?:=(.*))?", re.DOTALL)
 
 
@@ -49,7 +51,7 @@ class Peer:
 
 PEERS: Mapping[str, Peer] = {
     "trl": Peer("TRL", {**TRL, **trl.NAMES}, trl.translate, trl.DEFAULTS),
-    "verl": Peer("verl", {**VERL, **verl.NAMES}, verl.translate, verl.DEFAULTS),
+    "verl": Peer("verl", {**VERL, **verl.NAMES}, verl.translate, verl.DEFAULTS, verl.recognise),
     "roll": Peer("ROLL", {**ROLL, **roll.NAMES}, roll.translate, roll.DEFAULTS, roll.recognise),
     "rlinf": Peer("RLinf", {**RLINF, **rlinf.NAMES}, rlinf.translate, rlinf.DEFAULTS, rlinf.recognise),
     "sb3": Peer(
@@ -128,17 +130,25 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
         hydra = _HYDRA.fullmatch(word.text) if peer == "verl" else None
         flag = _FLAG.fullmatch(word.text) if peer == "trl" else None
         if hydra:
-            put(tree, hydra.group(1), scalar(hydra.group(2), origin))
+            put(tree, hydra.group(1), _value(hydra.group(2), word.known, origin))
         elif flag:
             name = flag.group(1).replace("-", "_")
             waiting = None if flag.group(2) is not None else (name, origin)
-            tree[name] = scalar(flag.group(2), origin) if flag.group(2) is not None else Located(True, origin)
+            given = flag.group(2)
+            tree[name] = Located(True, origin) if given is None else _value(given, word.known, origin)
         elif waiting is not None:
-            _append(tree, waiting[0], scalar(word.text.rstrip(","), waiting[1]))
-    if not tree:
+            _append(tree, waiting[0], _value(word.text.rstrip(","), word.known, waiting[1]))
+    programs = [word.text for word in words if _PROGRAM.fullmatch(word.text)]
+    if not tree and not programs:
         form = "section.key=value" if peer == "verl" else "--flag value"
-        raise UserError(f"{path} holds no word of the form {form}")
-    return Source(path, tree, remarks)
+        kind = f"a script that trains nothing and holds no word of the form {form}"
+        raise NotTrainingError(path, kind, f"Import a script that starts {PEERS[peer].title}.")
+    return Source(path, tree, remarks, programs)
+
+
+def _value(text: str, known: bool, origin: Origin) -> Located:
+    """The value of a word; code where it holds what another command prints."""
+    return scalar(text, origin) if known else Located(Code(text), origin)
 
 
 def _append(tree: Branch, name: str, value: Located) -> None:

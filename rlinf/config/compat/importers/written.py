@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlinf.config.interpolate import interpolate
@@ -27,6 +27,8 @@ class Source:
     path: Path
     tree: Branch
     remarks: list[str]
+    programs: list[str] = field(default_factory=list)
+    """Of a shell script: the modules that it starts."""
 
     def leaves(self) -> Iterator[tuple[str, Located]]:
         """Every dotted key that holds a value."""
