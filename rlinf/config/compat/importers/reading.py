@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rlinf.config.compat.importers import rlinf, roll, stable_baselines3, trl, verl
+from rlinf.config.compat.importers import rlinf, roll, stable_baselines3, trl, trl_script, verl
 from rlinf.config.compat.importers.account import close
 from rlinf.config.compat.importers.fitting import fit
 from rlinf.config.compat.importers.hydra import read_yaml
-from rlinf.config.compat.importers.python_calls import Script
 from rlinf.config.compat.importers.refusal import NotOfferedError, NotTrainingError
 from rlinf.config.compat.importers.settle import settle
 from rlinf.config.compat.importers.sheet import Options, Sheet
@@ -24,7 +23,7 @@ from rlinf.config.compat.names.stable_baselines3 import STABLE_BASELINES3
 from rlinf.config.compat.names.trl import TRL
 from rlinf.config.compat.names.verl import VERL
 from rlinf.config.problems import Origin
-from rlinf.config.tree import Branch, Located, locate, put
+from rlinf.config.tree import Branch, Located, put
 from rlinf.errors import UserError
 
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
@@ -50,7 +49,7 @@ class Peer:
 
 
 PEERS: Mapping[str, Peer] = {
-    "trl": Peer("TRL", {**TRL, **trl.NAMES}, trl.translate, trl.DEFAULTS),
+    "trl": Peer("TRL", {**TRL, **trl.NAMES}, trl.translate, trl.DEFAULTS, trl.recognise),
     "verl": Peer("verl", {**VERL, **verl.NAMES}, verl.translate, verl.DEFAULTS, verl.recognise),
     "roll": Peer("ROLL", {**ROLL, **roll.NAMES}, roll.translate, roll.DEFAULTS, roll.recognise),
     "rlinf": Peer("RLinf", {**RLINF, **rlinf.NAMES}, rlinf.translate, rlinf.DEFAULTS, rlinf.recognise),
@@ -105,7 +104,7 @@ def _source(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
     if path.suffix == ".sh" and peer in ("verl", "trl"):
         return _command(peer, path, variables)
     if path.suffix == ".py" and peer == "trl":
-        return _trl_script(path)
+        return trl_script.read(path)
     kinds = {"trl": ".yaml, .sh or .py", "verl": ".sh or .yaml"}.get(peer, ".yaml")
     raise UserError(f"{path}: {PEERS[peer].title}'s settings are read from a {kinds} file")
 
@@ -138,7 +137,8 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
             tree[name] = Located(True, origin) if given is None else _value(given, word.known, origin)
         elif waiting is not None:
             _append(tree, waiting[0], _value(word.text.rstrip(","), word.known, waiting[1]))
-    programs = [word.text for word in words if _PROGRAM.fullmatch(word.text)]
+    programs = [word.text for word in words if peer == "verl" and _PROGRAM.fullmatch(word.text)]
+    programs += [after.text for word, after in zip(words, words[1:], strict=False) if peer == "trl" and word.text == "trl"]
     if not tree and not programs:
         form = "section.key=value" if peer == "verl" else "--flag value"
         kind = f"a script that trains nothing and holds no word of the form {form}"
@@ -160,31 +160,3 @@ def _append(tree: Branch, name: str, value: Located) -> None:
         before.value.append(value)
     else:
         tree[name] = Located([before, value], value.origin)
-
-
-def _trl_script(path: Path) -> Source:
-    """The arguments of GRPOConfig, GRPOTrainer and LoraConfig in a script, and the name of its data."""
-    script = Script.read(path)
-    tree: Branch = {}
-
-    def take(values: Mapping[str, object], line: int) -> None:
-        tree.update({name: locate(value, Origin(str(path), line)) for name, value in values.items()})
-
-    trainers = list(script.calls("GRPOTrainer", "RLOOTrainer"))
-    if not trainers:
-        raise UserError(f"{path} builds no GRPOTrainer.")
-    for call in script.calls("GRPOConfig"):
-        take(call.named, call.line)
-    for call in script.calls("LoraConfig"):
-        names = {"r": "lora_r", "target_modules": "lora_target_modules"}
-        take({"use_peft": True} | {names.get(name, name): value for name, value in call.named.items()}, call.line)
-        tree.pop("task_type", None)
-    for call in script.calls("load_dataset"):
-        if call.positional and isinstance(call.positional[0], str):
-            take({"dataset_name": call.positional[0]}, call.line)
-            break
-    take(
-        {name: trainers[0].named[name] for name in ("model", "reward_funcs") if name in trainers[0].named},
-        trainers[0].line,
-    )
-    return Source(path, tree, [])
