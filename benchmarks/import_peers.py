@@ -30,9 +30,9 @@ from rlinf.config.compat.importers.account import unaccounted
 from rlinf.config.compat.importers.page import page, problems, report
 from rlinf.config.compat.importers.reading import imported
 from rlinf.config.compat.importers.refusal import NotOfferedError, NotTrainingError
+from rlinf.config.compat.importers.sb3_zoo import entries as zoo_entries
 from rlinf.config.compat.importers.settle import about_files
 from rlinf.config.compat.importers.sheet import Options, Sheet
-from rlinf.config.compat.importers.stable_baselines3 import zoo_entries
 from rlinf.errors import UserError
 
 _BLOCK = re.compile(r"^[ \t]*```(?:python|py)[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
@@ -126,6 +126,8 @@ def outcome(entry: Entry) -> Outcome:
     except NotOfferedError as error:
         return Outcome(entry, "refused", error.features)
     except UserError as error:
+        if "this is not Python" in str(error):
+            return Outcome(entry, "other", ("a snippet that is no Python",))
         return Outcome(entry, "failing", (f"import: {str(error).replace(str(entry.file), entry.file.name)}",))
     except Exception as error:  # an import that crashes is what this is to find
         return Outcome(entry, "failing", (f"crash: {type(error).__name__}: {error}",))

@@ -17,7 +17,7 @@ def close(sheet: Sheet) -> None:
     shared: dict[str, list[str]] = {}
     for key, located in list(sheet.open_leaves()):
         value = located.plain()
-        if isinstance(value, Code):
+        if isinstance(value, Code) and not _has_no_equivalent(sheet, key):
             sheet.decide.append(f"{located.origin}: {key}: `{shown(value)}` is known only when the script runs")
         elif value in (None, "", {}, []):
             shared.setdefault("nothing is set there", []).append(key)
@@ -28,6 +28,10 @@ def close(sheet: Sheet) -> None:
         sheet.named.add(key)
     for why, keys in shared.items():
         sheet.ignored.append(f"{sheet.source.path}: {', '.join(keys)}: {why}")
+
+
+def _has_no_equivalent(sheet: Sheet, key: str) -> bool:
+    return any(name in sheet.names and not sheet.names[name].keys for name in _upwards(key))
 
 
 def unaccounted(sheet: Sheet) -> list[str]:

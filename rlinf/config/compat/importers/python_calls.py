@@ -68,6 +68,22 @@ class Script:
         names = {_name(node) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
         yield from self.calls(*(name for name in names if name.endswith(ending)))
 
+    def calls_from(self, *modules: str) -> Iterator[Call]:
+        """Every call of a function or class that comes from one of these modules, by import or by attribute."""
+        names = {name for name, module in self._defined.items() if module in modules}
+        for node in ast.walk(self._tree):
+            if not isinstance(node, ast.Call):
+                continue
+            function = node.func
+            written = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+            if (isinstance(function, ast.Name) and function.id in names) or written in modules:
+                yield next(call for call in self.calls(_name(node)) if call.line == node.lineno)
+
+    def assigned(self, name: str) -> object:
+        """The value that a name has in the end; None where nothing was assigned to it."""
+        node = self._values.get(name)
+        return None if node is None else self.value(node)
+
     def attributes(self, *objects: str) -> Iterator[tuple[str, object, int]]:
         """(name, value, line) of every ``object.name = value``."""
         for node in ast.walk(self._tree):

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rlinf.config.compat.importers import rlinf, roll, stable_baselines3, trl, trl_script, verl
+from rlinf.config.compat.importers import rlinf, roll, sb3_script, sb3_zoo, stable_baselines3, trl, trl_script, verl
 from rlinf.config.compat.importers.account import close
 from rlinf.config.compat.importers.fitting import fit
 from rlinf.config.compat.importers.hydra import read_yaml
 from rlinf.config.compat.importers.refusal import NotOfferedError, NotTrainingError
+from rlinf.config.compat.importers.sb3_tables import DEFAULTS as SB3_DEFAULTS
 from rlinf.config.compat.importers.settle import settle
 from rlinf.config.compat.importers.sheet import Options, Sheet
 from rlinf.config.compat.importers.shell import words_of
@@ -74,7 +75,7 @@ def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options 
     defaults = framework.defaults
     if peer == "sb3":
         source, algorithm, environment = _baselines(path, options)
-        defaults = stable_baselines3.DEFAULTS[algorithm]
+        defaults = SB3_DEFAULTS[algorithm]
         options = replace(options, algorithm=algorithm, environment=environment)
     else:
         source = _source(peer, path, variables)
@@ -110,11 +111,12 @@ def _source(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
 
 
 def _baselines(path: Path, options: Options) -> tuple[Source, str, str | None]:
+    entry = path.suffix == ".py" and options.environment is not None and sb3_zoo.entries(path)
+    if path.suffix in (".yaml", ".yml") or entry:
+        return sb3_zoo.read(path, options.environment, options.algorithm)
     if path.suffix == ".py":
-        source, algorithm, environment = stable_baselines3.script(path, options.algorithm)
+        source, algorithm, environment = sb3_script.read(path, options.algorithm)
         return source, algorithm, options.environment or environment
-    if path.suffix in (".yaml", ".yml"):
-        return stable_baselines3.zoo(path, options.environment, options.algorithm)
     raise UserError(f"{path}: Stable-Baselines3's settings are read from a .yml file of RL Zoo or a .py script")
 
 
