@@ -36,9 +36,8 @@ def _has_no_equivalent(sheet: Sheet, key: str) -> bool:
 
 def unaccounted(sheet: Sheet) -> list[str]:
     """Written keys that neither the file nor the report names: there must be none."""
-    from rlinf.config.compat.importers.page import page, report
-
-    words = f"{page(sheet)}\n{report(sheet)}"
+    lines = [*sheet.ignored, *sheet.differs, *sheet.decide, *sheet.source.remarks]
+    words = "\n".join([*(setting.cause for setting in sheet.settings.values()), *lines])
     return [key for key, _ in sheet.source.leaves() if key not in words and not _named_below(key, words)]
 
 

@@ -82,13 +82,22 @@ def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options 
     override(source, {name: value for name, value in given.items() if name not in variables})
     framework.recognise(source)
     resolve(source)
-    sheet = Sheet(framework.title, source, options, framework.names, defaults)
-    framework.translate(sheet)
-    if sheet.missing:
-        raise NotOfferedError(path, sheet.missing)
-    close(sheet)
+    sheet = translated(framework, source, options, defaults)
     fit(sheet)
     settle(sheet)
+    return sheet
+
+
+def translated(peer: Peer, source: Source, options: Options, defaults: Mapping[str, object]) -> Sheet:
+    """The sheet of what was read, with every key accounted for and nothing checked yet.
+
+    Raises NotOfferedError for features that do not exist here.
+    """
+    sheet = Sheet(peer.title, source, options, peer.names, defaults)
+    peer.translate(sheet)
+    if sheet.missing:
+        raise NotOfferedError(source.path, sheet.missing)
+    close(sheet)
     return sheet
 
 

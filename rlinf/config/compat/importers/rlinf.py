@@ -99,6 +99,10 @@ NAMES: Mapping[str, Meaning] = {
     "reward.tokenizer": nothing("the tokenizer is that of the model"),
     "reward": nothing("rewards are those of the environment (env.kwargs.reward)"),
     "critic": nothing("a critic is part of the policy where the estimator needs one"),
+    **dict.fromkeys(
+        ("agentloop", "agentlightning", "agent_lightning", "tools", "router_server_args"),
+        nothing("agents and tools are environments (docs/agents.md)"),
+    ),
     "weight_syncer": nothing("weights travel as rollout.weight_transport says"),
     "profiler": nothing("time/ metrics and `rlinf report` say where time goes"),
     "ray": nothing("Ray is started by the run, or is that of cluster.address"),

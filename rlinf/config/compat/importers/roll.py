@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rlinf.config.compat.importers.fitting import MODEL
 from rlinf.config.compat.importers.refusal import NotTrainingError
 from rlinf.config.compat.importers.roll_batches import batches
 from rlinf.config.compat.importers.roll_tasks import tasks
@@ -57,6 +58,7 @@ NAMES: Mapping[str, Meaning] = {
     f"{_TRAIN}data_args.prompt": means("env.kwargs.question_field", note="a column that holds the question as text"),
     f"{_TRAIN}data_args.preprocessing_num_workers": nothing("rows are read as they are needed"),
     f"{_TRAIN}data_args": nothing("rows are read as docs/environments.md says"),
+    f"{_TRAIN}model_args.model_type": nothing("the type of a model is read from its folder"),
     f"{_TRAIN}model_args": nothing("the model is read from its folder"),
     f"{_TRAIN}training_args": nothing("AdamW's keys are in learner.optimizer; a run's length is run.max_steps"),
     f"{_TRAIN}strategy_args": _KERNELS,
@@ -251,10 +253,10 @@ def _algorithm(sheet: Sheet) -> None:
         sheet.refuse(f"the estimator {name}", "adv_type: grpo_turn or gigpo, whose turns are compared", "adv_estimator")
     if sheet.take("is_pure_opd") is True or ("teacher" in sheet.source.tree and sheet.take("use_opd") is not True):
         sheet.put("algorithm.adv_type", "opd", "adv_estimator")
-        sheet.copy_as("teacher.model_args.model_name_or_path", "teacher.path")
+        _teacher(sheet)
     elif sheet.take("use_opd") is True:
         sheet.put("algorithm.opd_coef", sheet.number("teacher.opd_kl_coef") or 1.0, "use_opd")
-        sheet.copy_as("teacher.model_args.model_name_or_path", "teacher.path")
+        _teacher(sheet)
     if sheet.value("algorithm.adv_type") == "gae":
         sheet.put("policy.value_head", True, "adv_estimator")
         sheet.put("algorithm.loss_type", "actor_critic", "adv_estimator")
@@ -271,6 +273,13 @@ def _algorithm(sheet: Sheet) -> None:
         level = "token" if mode == "token" else "sequence"
         sheet.put("algorithm.rollout_correction.level", level, "train_infer_correction.is_weight.weight_type")
         sheet.copy_as("train_infer_correction.is_weight.upper_bound", "algorithm.rollout_correction.cap")
+
+
+def _teacher(sheet: Sheet) -> None:
+    sheet.copy_as("teacher.model_args.model_name_or_path", "teacher.path")
+    if "teacher.path" not in sheet.settings:
+        sheet.put("teacher.path", MODEL)
+        sheet.ask(f"teacher.path: the teacher ({MODEL} stands for it)")
 
 
 def _loss(sheet: Sheet) -> None:

@@ -46,7 +46,8 @@ def _atari(sheet: Sheet, name: str) -> None:
     found = ATARI.fullmatch(name)
     game = GAME if found is None else found.group(1)
     sheet.put("env.id", f"ale_py:ALE/{game}-v5")
-    sheet.put("env.kwargs", {"frameskip": 1, "repeat_action_probability": 0.0})
+    sheet.put("env.kwargs.frameskip", 1)
+    sheet.put("env.kwargs.repeat_action_probability", 0.0)
     if found is None:
         sheet.ask(f"env.id: the game ({game} stands for it)")
 

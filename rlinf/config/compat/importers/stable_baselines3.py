@@ -39,6 +39,7 @@ NAMES: Mapping[str, Meaning] = {
     "VecMonitor": _TRACKED,
     "vec_env_cls": _STEPPED,
     "vec_env_kwargs": _STEPPED,
+    "wrapper_kwargs": nothing("without wrapper_class nothing reads them"),
     "vec_env_wrapper": nothing("env.wrappers wrap single environments"),
     "DummyVecEnv": _STEPPED,
     "SubprocVecEnv": _STEPPED,

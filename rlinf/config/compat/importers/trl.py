@@ -89,6 +89,8 @@ NAMES: Mapping[str, Meaning] = {
     "optimizers": nothing("the optimiser is AdamW (learner.optimizer)"),
     "beta": means("algorithm.kl_beta"),
     "ref_model_mixup_alpha": nothing("the reference becomes a copy of the policy (algorithm.ref_update_every)"),
+    "normalize_advantages": nothing("RLOO alone reads it"),
+    "reward_clip_range": nothing("RLOO alone reads it"),
     "delta": nothing("algorithm.clip_ratio_c bounds the loss of negative advantages"),
     "deepspeed": nothing("learner.backend is torch, fsdp or megatron; layouts follow from it"),
     "fsdp": nothing("learner.backend: fsdp shards over all of learner.num_workers"),
@@ -133,7 +135,7 @@ NAMES: Mapping[str, Meaning] = {
             "wandb_entity wandb_run_group wandb_log_unique_prompts greater_is_better trackio_static_space_id "
             "enable_jit_checkpoint benchmarks ignore_bias_buffers num_completions_to_print log_unique_prompts "
             "dataloader_num_workers dataloader_drop_last dataloader_persistent_workers dataloader_pin_memory "
-            "dataloader_prefetch_factor ignore_data_skip restore_callback_states_from_checkpoint liger "
+            "dataloader_prefetch_factor dataloader_in_order dataloader_multiprocessing_context use_cache ignore_data_skip restore_callback_states_from_checkpoint liger "
             "vllm_enable_sleep_mode processor"
         ).split(),
         _TRAINER,

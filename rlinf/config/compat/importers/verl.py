@@ -127,6 +127,7 @@ NAMES: Mapping[str, Meaning] = {
     "trainer": nothing("the loop is that of `rlinf train`"),
     "async_training": _STALE,
     "rollout": nothing("samplers are counted by rollout.num_samplers"),
+    "skip": nothing("rollouts of a run are repeated by its log (rollout.replay_arrivals)"),
     "hydra": nothing("files are read without Hydra"),
 }
 """Beside :data:`rlinf.config.compat.names.verl.VERL`."""

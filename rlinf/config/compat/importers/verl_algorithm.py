@@ -87,7 +87,9 @@ def _distillation(sheet: Sheet) -> None:
     mode = sheet.text("distillation.distillation_loss.loss_mode") or "k3"
     if mode != "k1" or sheet.take("distillation.distillation_loss.use_policy_gradient") is False:
         nearest = "adv_type: opd, whose advantage is the teacher's log-probability minus the policy's"
-        sheet.refuse(f"the distillation loss {mode}", nearest, "distillation.distillation_loss.loss_mode")
+        written = sheet.written("distillation.distillation_loss.loss_mode") is not None
+        key = "distillation.distillation_loss.loss_mode" if written else "distillation.enabled"
+        sheet.refuse(f"the distillation loss {mode}", nearest, key)
     sheet.copy_as(f"distillation.teacher_models.{name}.model_path", "teacher.path")
     if sheet.take("distillation.distillation_loss.use_task_rewards") is False:
         sheet.put("algorithm.adv_type", "opd", "distillation.distillation_loss.use_task_rewards")
