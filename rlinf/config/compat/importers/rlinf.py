@@ -16,7 +16,7 @@ from rlinf.config.compat.importers.rlinf_reasoning import reasoning
 from rlinf.config.compat.importers.sheet import Sheet
 from rlinf.config.compat.importers.vocabulary import adopt_vocabulary
 from rlinf.config.compat.importers.written import Source
-from rlinf.config.compat.names.meaning import Meaning, means, nothing
+from rlinf.config.compat.names.meaning import Meaning, each, means, nothing
 from rlinf.config.tree import get
 
 DEFAULTS: Mapping[str, object] = {}
@@ -51,7 +51,25 @@ NAMES: Mapping[str, Meaning] = {
     "algorithm.sampling_params": nothing("responses are sampled; rollout.temperature: 0 is greedy"),
     "algorithm.rollout_batch_size_per_gpu": nothing("the engine takes as many as fit (rollout.vllm.max_num_seqs)"),
     "algorithm.staleness_threshold": _STALE,
-    "algorithm": nothing("options of the algorithm are those of docs/algorithms.md"),
+    **each(
+        "algorithm",
+        "actor_agg_q actor_update_action_noise actor_weight_schedule adv_clip_max advantage_mode agg_q backup_entropy "
+        "bc_weight clip_log_ratio_max clip_log_ratio_min critic_subsample_size critic_warmup_steps dagger demo_buffer "
+        "down_sampling dpo_beta enable_drq importance_sampling_clip importance_sampling_fix length_params loss_scales "
+        "max_num_gen_batches q_weight recompute_v reference_dropout_prob reinpp_kl_beta rlt_schedule "
+        "train_actor_steps use_reinpp_baseline value_cliprange num_updates_per_step target_entropy target_update_type "
+        "nft_beta nft_clip_ratio nft_energy_reduction nft_gather_type nft_loss_form nft_target_space nft_tau "
+        "nft_weight_mode nft_weight_scale nft_xcur_source",
+        means("algorithm.loss_type", note="an option of RLinf's algorithm that is not carried over"),
+    ),
+    **each(
+        "algorithm",
+        "calculate_entropy clip_ratio_c clip_ratio_high clip_ratio_low critic_actor_ratio entropy_bonus entropy_tuning "
+        "entropy_type eval_rollout_epoch gae_lambda gamma group_size huber_delta kl_beta loss_agg_func loss_type "
+        "adv_type q_head_type replay_buffer reward_coef rollout_epoch rollout_store_size_per_rank target_update_freq "
+        "tau update_epoch use_fixed_reset_state_ids use_valid_token_scale value_clip behave_weight_threshold",
+        nothing("with the chosen estimator and loss nothing reads it"),
+    ),
     "data.dataset_name": nothing("env.kwargs.path names the data"),
     "data.type": nothing("env.id names the kind of data"),
     "data.seed": nothing("every random stream follows from run.seed"),

@@ -39,6 +39,7 @@ def reasoning(sheet: Sheet) -> None:
     sheet.copy_as("data.max_prompt_length", "data.max_prompt_length")
     sheet.copy("algorithm.n_minibatches")
     sheet.copy_as("data.shuffle", "data.shuffle")
+    sheet.copy_as("data.system_prompt", "data.system_prompt")
     sheet.copy_as(f"{_MODEL}model_path", "policy.path")
     if "policy.path" not in sheet.settings:
         sheet.copy_as("rollout.model.model_path", "policy.path")

@@ -16,7 +16,7 @@ from rlinf.config.compat.importers.roll_workers import workers
 from rlinf.config.compat.importers.sheet import Sheet
 from rlinf.config.compat.importers.vocabulary import adopt_vocabulary
 from rlinf.config.compat.importers.written import Source
-from rlinf.config.compat.names.meaning import Meaning, means, nothing
+from rlinf.config.compat.names.meaning import Meaning, each, means, nothing
 from rlinf.config.tree import get
 
 _TRAIN, _INFER, _VALIDATION = "actor_train.", "actor_infer.", "validation."
@@ -49,6 +49,15 @@ _AGENTIC = nothing("conversations are rolled out by the environment itself (env.
 _PROFILED = nothing("time/ metrics and `rlinf report` say where time goes")
 _OFFLOADED = nothing("learner.offload and rollout.sleep free GPUs that are shared")
 
+_NOT_CARRIED = means("algorithm.loss_type", note="an option of ROLL's algorithm that is not carried over")
+_WORKER = (
+    "apply_loss_scale backend_timeout generating_args logits_in_fp32 max_concurrency max_tokens_per_microbatch_in_infer "
+    "max_tokens_per_microbatch_in_train model_update_frequency name num_gpus_per_worker offload_nccl opd_kl_coef "
+    "pg_variant sequence_length_round_in_infer sequence_length_round_in_train system_envs tag_included training_args "
+    "use_dynamic_batching_in_infer use_dynamic_batching_in_train use_sequence_packing worker_cls world_size "
+    "sequence_packing_args checkpoint_config"
+)
+
 NAMES: Mapping[str, Meaning] = {
     f"{_TRAIN}data_args.template": nothing("prompts use the tokenizer's own chat template (data.chat_template)"),
     f"{_TRAIN}data_args.interleave_probs": nothing("all rows of the data set take part"),
@@ -63,7 +72,8 @@ NAMES: Mapping[str, Meaning] = {
     f"{_TRAIN}training_args": nothing("AdamW's keys are in learner.optimizer; a run's length is run.max_steps"),
     f"{_TRAIN}strategy_args": _KERNELS,
     f"{_TRAIN}sequence_packing_args": nothing("rows are always packed (learner.pack, learner.micro_batch_tokens)"),
-    _TRAIN.rstrip("."): nothing("the learner decides it by itself"),
+    **each(_TRAIN.rstrip("."), _WORKER, nothing("the learner decides it by itself")),
+    **each(_TRAIN.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED),
     f"{_VALIDATION}data_args.template": nothing("as in training"),
     f"{_VALIDATION}data_args": nothing("held-out rows are read as those of training"),
     f"{_VALIDATION}generating_args": nothing("evaluations sample with rollout.top_p and rollout.top_k"),
@@ -74,7 +84,8 @@ NAMES: Mapping[str, Meaning] = {
     f"{_INFER}strategy_args": nothing("keys of rollout.vllm are those that are offered"),
     f"{_TRAIN}infer_batch_size": nothing("micro-batches are cut to learner.micro_batch_tokens"),
     f"{_INFER}infer_batch_size": nothing("the engine takes as many as fit (rollout.vllm.max_num_seqs)"),
-    _INFER.rstrip("."): nothing("samplers decide it by themselves"),
+    **each(_INFER.rstrip("."), _WORKER, nothing("samplers decide it by themselves")),
+    **each(_INFER.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED),
     "reference": nothing("a copy of the policy is kept in the learner where a KL term needs it"),
     "critic": nothing("the critic is a head on the policy, with one optimiser for both"),
     "teacher": nothing("the teacher lives in the learner's ranks, whole on each (teacher.path)"),

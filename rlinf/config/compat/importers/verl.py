@@ -13,7 +13,7 @@ from rlinf.config.compat.importers.batches import epochs, every
 from rlinf.config.compat.importers.refusal import NotTrainingError
 from rlinf.config.compat.importers.sheet import Sheet
 from rlinf.config.compat.importers.written import Code, Source
-from rlinf.config.compat.names.meaning import Meaning, means, nothing
+from rlinf.config.compat.names.meaning import Meaning, each, means, nothing
 from rlinf.config.tree import get
 
 _ACTOR, _ROLLOUT, _MODEL = "actor_rollout_ref.actor.", "actor_rollout_ref.rollout.", "actor_rollout_ref.model."
@@ -27,6 +27,9 @@ _STALE = means("rollout.staleness", note="1 collects the next batch while the le
 _REPORTED = nothing("metrics, TensorBoard events and samples are in the run directory")
 _CONVERSED = nothing("conversations are those of the environment (env.max_turns)")
 _MICRO = nothing("micro-batches are cut to learner.micro_batch_tokens, without influence on the result")
+
+_EXACT = nothing("weights are neither quantised nor joined by a draft model")
+_NOT_CARRIED = means("algorithm.loss_type", note="an option of verl's algorithm that is not carried over")
 
 DEFAULTS: Mapping[str, object] = {
     "data.max_prompt_length": 512,
@@ -77,7 +80,16 @@ NAMES: Mapping[str, Meaning] = {
     f"{_ROLLOUT}seed": nothing("every random stream follows from run.seed"),
     f"{_ROLLOUT}checkpoint_engine": nothing("weights travel as rollout.weight_transport says"),
     f"{_ROLLOUT}checkpoint_engine.update_weights_bucket_megabytes": means("learner.weight_bucket_mb"),
-    _ROLLOUT.rstrip("."): _ENGINE,
+    **each(
+        _ROLLOUT.rstrip("."),
+        "cudagraph_capture_sizes disable_log_stats disaggregation engine_kwargs expert_parallel_size full_determinism "
+        "layered_summon load_format logprobs_mode moe_load_balance_metrics_interval multi_stage_wake_up nnodes "
+        "n_gpus_per_node pipeline_model_parallel_size prometheus scheduling_policy skip_tokenizer_init "
+        "max_num_batched_tokens enable mode skip_rollout skip_dump_dir limit_images update_weights_bucket_megabytes",
+        _ENGINE,
+    ),
+    **each(_ROLLOUT.rstrip("."), "mtp qat quantization quantization_config_file", _EXACT),
+    **each(_ROLLOUT.rstrip("."), "ignore_eos enable_rollout_routing_replay", _NOT_CARRIED),
     "actor_rollout_ref.ref": nothing("the reference policy lives in the learner, with its backend and micro-batches"),
     f"{_ACTOR}ppo_micro_batch_size": _MICRO,
     f"{_ACTOR}ppo_micro_batch_size_per_gpu": _MICRO,
@@ -93,18 +105,37 @@ NAMES: Mapping[str, Meaning] = {
     f"{_FSDP}use_torch_compile": _COMPILED,
     _FSDP.rstrip("."): _KERNELS,
     _MEGATRON.rstrip("."): _KERNELS,
-    _ACTOR.rstrip("."): _KERNELS,
+    **each(
+        _ACTOR.rstrip("."),
+        "entropy_checkpointing entropy_from_logits_chunk_size entropy_from_logits_with_chunking pad_to_length "
+        "rollout_n use_fused_kernels use_prefix_grouper use_remove_padding freeze_vision_tower "
+        "calculate_sum_pi_squared engine veomni torchtitan mindspeed enable",
+        _KERNELS,
+    ),
+    **each(_ACTOR.rstrip("."), "qat mtp", _EXACT),
+    **each(_ACTOR.rstrip("."), "loss_scale_factor policy_loss router_replay", _NOT_CARRIED),
     f"{_MODEL}tokenizer_path": means("policy.tokenizer.path"),
-    _MODEL.rstrip("."): nothing("the model is read from its folder, without patches of its kernels"),
-    "actor_rollout_ref": _KERNELS,
+    **each(
+        _MODEL.rstrip("."),
+        "enable_activation_offload external_lib fused_kernel_options hf_config_path lora exclude_modules "
+        "lora_adapter_path override_config tiled_mlp use_fused_kernels use_liger use_shm use_remove_padding",
+        nothing("the model is read from its folder, without patches of its kernels"),
+    ),
+    f"{_MODEL}mtp": _EXACT,
     "actor_rollout_ref.hybrid_engine": nothing("placement follows from cluster.placement"),
     "actor_rollout_ref.nccl_timeout": means("cluster.call_timeout_s"),
     "data.prompt_key": nothing("env.kwargs.question_field names a column of text"),
     "data.gen_batch_size": nothing("algorithm.dynamic_sampling collects further groups as they are needed"),
-    "data": nothing("rows are read as docs/environments.md says"),
+    **each(
+        "data",
+        "audio_key custom_cls function_tool_path image_key image_patch_size mm_processor_kwargs return_full_prompt "
+        "return_multi_modal_inputs return_raw_input_ids tool_config_path use_shm video_key "
+        "sampler datagen trust_remote_code need_tools_kwargs",
+        nothing("rows are read as docs/environments.md says"),
+    ),
     "critic": nothing("the critic is a head on the policy, trained with its minibatches"),
     "algorithm.rollout_correction": nothing("algorithm.rollout_correction has level, mode and cap"),
-    "algorithm": nothing("options of the algorithm are those of docs/algorithms.md"),
+    **each("algorithm", "filter_groups pf_ppo use_pf_ppo", _NOT_CARRIED),
     "reward_model": nothing("a reward model here is a head that scores (reward_model)"),
     "reward": nothing("rewards are entries of env.kwargs.reward"),
     "custom_reward_function": nothing("env.kwargs.reward.custom names functions"),
@@ -124,7 +155,11 @@ NAMES: Mapping[str, Meaning] = {
     "trainer.rollout_data_dir": _REPORTED,
     "trainer.default_hdfs_dir": nothing("checkpoints are in the run directory"),
     "trainer.nnodes": nothing("nodes of a Ray cluster are counted"),
-    "trainer": nothing("the loop is that of `rlinf train`"),
+    **each(
+        "trainer",
+        "del_local_ckpt_after_load esi_redundant_time ray_wait_register_center_timeout",
+        nothing("the loop is that of `rlinf train`"),
+    ),
     "async_training": _STALE,
     "rollout": nothing("samplers are counted by rollout.num_samplers"),
     "skip": nothing("rollouts of a run are repeated by its log (rollout.replay_arrivals)"),
