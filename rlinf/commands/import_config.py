@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rlinf.config.compat.importers.page import page, report
 from rlinf.config.compat.importers.reading import PEERS, imported
+from rlinf.config.compat.importers.sb3_tables import DEFAULTS
 from rlinf.config.compat.importers.sheet import Options
 from rlinf.errors import UserError
 
@@ -49,5 +50,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=int, metavar="N", help="rows of the training data, for lengths given in epochs")
     parser.add_argument("--processes", type=int, metavar="N", help="processes of the launcher (trl)")
     parser.add_argument("--env", metavar="ID", help="the environment (sb3)")
-    parser.add_argument("--algorithm", choices=("ppo", "sac"), help="where the file's name does not say it (sb3)")
+    parser.add_argument("--algorithm", choices=tuple(DEFAULTS), help="where the file's name does not say it (sb3)")
     return parser

@@ -42,7 +42,8 @@ class Context:
             return
         message = f"{key} {why}"
         if self.config.algorithm.strict:
-            self.problems.append(problem(self.place(key), key, message, f"{fix} (Or set strict: false.)"))
+            fix = f"{fix} (Or set strict: false.)"
+            self.problems.append(problem(self.place(key), key, message, fix, unread=True))
         else:
             self.warnings.append(f"{self.place(key)}: {message} {fix}")
 

@@ -30,6 +30,8 @@ class ConfigProblem:
     key: str
     message: str
     fix: str = ""
+    unread: bool = False
+    """Whether the value is sound, and nothing of this run reads it."""
 
     def __str__(self) -> str:
         place = Origin(self.file, self.line)
@@ -44,6 +46,6 @@ class ConfigErrors(Exception):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
-def problem(origin: Origin, key: str, message: str, fix: str = "") -> ConfigProblem:
+def problem(origin: Origin, key: str, message: str, fix: str = "", *, unread: bool = False) -> ConfigProblem:
     """A problem at ``origin``."""
-    return ConfigProblem(origin.file, origin.line, key, message, fix)
+    return ConfigProblem(origin.file, origin.line, key, message, fix, unread)

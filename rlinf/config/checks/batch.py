@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context, neighbours
+from rlinf.config.plan.parallel import Split
 from rlinf.config.facts import collects_episodes, decisions_per_iteration, is_text, rows_per_iteration
 
 
@@ -23,10 +24,10 @@ def _check_text(context: Context) -> None:
     if rows % cuts:
         message = f"algorithm.num_minibatches {cuts} does not divide {words}:"
         context.error("algorithm.num_minibatches", message, f"use {neighbours(cuts, rows)}.", reads=reads)
-    elif rows // cuts < config.learner.num_workers:
-        message = (
-            f"learner.num_workers {config.learner.num_workers} is more than the {rows // cuts} rows of a minibatch,"
-        )
+    elif rows // cuts < Split.of(config).data:
+        # Ranks that hold parts of one copy of the model see the same rows.
+        ranks = config.learner.num_workers
+        message = f"learner.num_workers {ranks} is more than the {rows // cuts} rows of a minibatch,"
         message += " so some ranks would have nothing to do."
         fix = f"Use at most {rows // cuts} ranks, or a larger rollout.batch_size."
         context.error("learner.num_workers", message, fix, reads=(*reads, "algorithm.num_minibatches"))

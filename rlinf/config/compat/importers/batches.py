@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from rlinf.config.compat.importers.sheet import Sheet
-from rlinf.config.defaults import schema_default
+
+Unit = Literal["iterations", "updates"]
+"""What a number of steps counts: training iterations, or optimiser steps."""
 
 
 def minibatches(sheet: Sheet, whole: int, part: int, *keys: str) -> int:
@@ -37,19 +40,39 @@ def epochs(sheet: Sheet, key: str, prompts: int | None) -> None:
     )
 
 
+def warmup(sheet: Sheet, steps: float, unit: Unit, *keys: str) -> None:
+    """Set ``learner.optimizer.warmup_steps`` from a number of optimiser steps or of training iterations.
+
+    The one place that knows which of the two our key counts.
+    """
+    updates = updates_of(sheet)
+    ours = steps / updates if unit == "updates" else steps
+    if ours > 0:
+        sheet.put("learner.optimizer.warmup_steps", max(1, round(ours)), *keys)
+    if unit == "updates" and updates > 1 and keys:
+        sheet.differ(keys[0], f"it counts optimiser steps there; a training iteration here has {updates}")
+
+
+def updates_of(sheet: Sheet) -> int:
+    """Optimiser steps of one training iteration, as far as they were set."""
+    counts = [sheet.value(f"algorithm.{name}") for name in ("update_epochs", "num_minibatches")]
+    return math.prod(count for count in counts if isinstance(count, int)) or 1
+
+
+def share_of_run(sheet: Sheet, key: str, ours: str = "learner.optimizer.warmup_steps") -> None:
+    """A warm-up that is given as a share of the run, where its length is known."""
+    share = sheet.number(key)
+    if not share:
+        return
+    steps = sheet.value("run.max_steps")
+    if isinstance(steps, int):
+        warmup(sheet, share * steps, "iterations", key)
+    else:
+        sheet.ask(f"{ours}: {share:g} of the run, whose length is not known", key)
+
+
 def every(sheet: Sheet, key: str, ours: str) -> None:
     """A period in steps where others write -1 for never."""
     number = sheet.count(key)
     if number is not None:
         sheet.put(ours, max(0, number), key)
-
-
-def rows_fit(sheet: Sheet) -> None:
-    """Raise ``learner.micro_batch_tokens`` where one row would not fit into its default."""
-    limits = [sheet.settings.get(key) for key in ("data.max_prompt_length", "rollout.max_new_tokens")]
-    row = sum(limit.value for limit in limits if limit is not None and isinstance(limit.value, int))
-    tokens = sheet.settings.get("learner.micro_batch_tokens")
-    held = schema_default("learner.micro_batch_tokens") if tokens is None else tokens.value
-    if isinstance(held, int) and held < row:
-        sheet.put("learner.micro_batch_tokens", row)
-        sheet.differs.append(f"{sheet.source.path}: learner.micro_batch_tokens: {row} holds the longest row")

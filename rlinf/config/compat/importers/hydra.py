@@ -67,7 +67,7 @@ def _file(path: Path, name: str) -> Path | None:
 
 
 def _placed(layer: Branch, package: str, given: Located) -> Branch:
-    if not package or package == "_global_":
+    if package in ("", "_global_", "_here_"):
         return layer
     placed: Branch = {}
     put(placed, package, Located({}, given.origin))

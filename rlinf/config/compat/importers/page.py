@@ -9,6 +9,7 @@ import yaml
 from rlinf.config import ConfigErrors, load_mapping
 from rlinf.config.compat.importers.sheet import Setting, Sheet
 from rlinf.config.names import hints, leaves
+from rlinf.config.problems import ConfigProblem
 from rlinf.config.schema import Config
 
 
@@ -40,7 +41,7 @@ def report(sheet: Sheet) -> str:
         "Differs in meaning": sheet.differs,
         "Ignored": sheet.ignored,
         "To decide": [*sheet.decide, *sheet.source.remarks],
-        "What `rlinf check` would say": problems(sheet),
+        "What `rlinf check` would say": [str(found).removeprefix("imported: ") for found in problems(sheet)],
     }
     for title, lines in sections.items():
         if lines:
@@ -48,12 +49,12 @@ def report(sheet: Sheet) -> str:
     return "\n\n".join(parts)
 
 
-def problems(sheet: Sheet) -> list[str]:
+def problems(sheet: Sheet) -> list[ConfigProblem]:
     """Every mistake that is left in the configuration."""
     try:
         load_mapping(mapping(sheet), "imported")
     except ConfigErrors as errors:
-        return [str(found).removeprefix("imported: ") for found in errors.problems]
+        return errors.problems
     return []
 
 

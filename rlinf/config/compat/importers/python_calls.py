@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,44 @@ class Script:
             named = {keyword.arg: self.value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
             yield Call(_name(node), tuple(self.value(argument) for argument in node.args), named, node.lineno)
 
+    def calls_ending(self, ending: str) -> Iterator[Call]:
+        """Every call of a name that ends so, in the order of the file."""
+        names = {_name(node) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
+        yield from self.calls(*(name for name in names if name.endswith(ending)))
+
+    def calls_from(self, *modules: str) -> Iterator[Call]:
+        """Every call of a function or class that comes from one of these modules, by import or by attribute."""
+        names = {name for name, module in self._defined.items() if module in modules}
+        for node in ast.walk(self._tree):
+            if not isinstance(node, ast.Call):
+                continue
+            function = node.func
+            written = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+            if (isinstance(function, ast.Name) and function.id in names) or written in modules:
+                yield next(call for call in self.calls(_name(node)) if call.line == node.lineno)
+
+    def assigned(self, name: str) -> object:
+        """The value that a name has in the end; None where nothing was assigned to it."""
+        node = self._values.get(name)
+        return None if node is None else self.value(node)
+
+    def attributes(self, *objects: str) -> Iterator[tuple[str, object, int]]:
+        """(name, value, line) of every ``object.name = value``."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                target = node.targets[0]
+                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                    if target.value.id in objects:
+                        yield target.attr, self.value(node.value), node.lineno
+
+    def nodes(self, kind: type[ast.AST]) -> Iterator[ast.AST]:
+        """Every node of a kind."""
+        yield from (node for node in ast.walk(self._tree) if isinstance(node, kind))
+
+    def imports(self, *names: str) -> list[str]:
+        """Which of these names the script imports."""
+        return [name for name in names if name in self._defined]
+
     def called(self, name: str) -> Call | None:
         """The call whose result was assigned to ``name``."""
         node = self._values.get(name)
@@ -112,15 +151,40 @@ def _name(node: ast.Call) -> str:
     )
 
 
+_OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
+_CASTS: Mapping[str, Callable[[float], float]] = {"int": int, "float": float, "round": round}
+_LARGEST_POWER = 64
+
+
 def _arithmetic(node: ast.expr) -> object:
-    """Numbers such as ``4 * 2048`` and ``10 ** 6``; anything else stays code."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Pow):
-        left, right = _operand(node.left), _operand(node.right)
-        if left is not None and right is not None and (isinstance(node.op, ast.Mult) or abs(right) <= 64):
-            return left * right if isinstance(node.op, ast.Mult) else left**right
-    return Code(ast.unparse(node))
+    """Numbers such as ``4 * 2048``, ``int(1e5)`` and ``10 ** 6``; anything else stays code."""
+    found = _number(node)
+    return Code(ast.unparse(node)) if found is None else found
 
 
-def _operand(node: ast.expr) -> int | float | None:
-    value = node.value if isinstance(node, ast.Constant) else _arithmetic(node)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+def _number(node: ast.expr) -> float | None:
+    if isinstance(node, ast.Constant):
+        given = node.value
+        return given if isinstance(given, int | float) and not isinstance(given, bool) else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _number(node.operand)
+        return None if inner is None else -inner
+    if isinstance(node, ast.Call) and _name(node) in _CASTS and len(node.args) == 1 and not node.keywords:
+        inner = _number(node.args[0])
+        return None if inner is None else _CASTS[_name(node)](inner)
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
+        return None
+    left, right = _number(node.left), _number(node.right)
+    if left is None or right is None or (isinstance(node.op, ast.Pow) and abs(right) > _LARGEST_POWER):
+        return None
+    try:
+        return _OPERATORS[type(node.op)](left, right)
+    except (ZeroDivisionError, OverflowError):
+        return None

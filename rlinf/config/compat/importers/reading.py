@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rlinf.config.compat.importers import rlinf, roll, stable_baselines3, trl, verl
-from rlinf.config.compat.importers.batches import rows_fit
+from rlinf.config.compat.importers import rlinf, roll, sb3_script, sb3_zoo, stable_baselines3, trl, trl_script, verl
+from rlinf.config.compat.importers.account import close
+from rlinf.config.compat.importers.fitting import fit
 from rlinf.config.compat.importers.hydra import read_yaml
-from rlinf.config.compat.importers.python_calls import Script
+from rlinf.config.compat.importers.refusal import NotOfferedError, NotTrainingError
+from rlinf.config.compat.importers.sb3_tables import DEFAULTS as SB3_DEFAULTS
+from rlinf.config.compat.importers.settle import settle
 from rlinf.config.compat.importers.sheet import Options, Sheet
 from rlinf.config.compat.importers.shell import words_of
-from rlinf.config.compat.importers.written import Source, override, resolve, scalar
+from rlinf.config.compat.importers.written import Code, Source, override, resolve, scalar
 from rlinf.config.compat.names.meaning import Meaning
 from rlinf.config.compat.names.rlinf import RLINF
 from rlinf.config.compat.names.roll import ROLL
@@ -21,11 +24,17 @@ from rlinf.config.compat.names.stable_baselines3 import STABLE_BASELINES3
 from rlinf.config.compat.names.trl import TRL
 from rlinf.config.compat.names.verl import VERL
 from rlinf.config.problems import Origin
-from rlinf.config.tree import Branch, Located, locate, put
+from rlinf.config.tree import Branch, Located, put
 from rlinf.errors import UserError
 
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
+_PROGRAM = re.compile(r"(?:[a-z_]\w*\.)*(?:main|\w*main_\w+|\w*_main|\w*main|\w*sft_trainer|model_merger|launch_server|\w*data_process|\w*proxy)")
+"""Modules and programs that a script starts."""
 _FLAG = re.compile(r"--([A-Za-z_][\w-]*)(?:=(.*))?", re.DOTALL)
+
+
+def _any(source: Source) -> None:
+    """Every file of a peer that has no others."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +45,15 @@ class Peer:
     names: Mapping[str, Meaning]
     translate: Callable[[Sheet], None]
     defaults: Mapping[str, object]
+    recognise: Callable[[Source], None] = _any
+    """Raises NotTrainingError for a file that trains nothing."""
 
 
 PEERS: Mapping[str, Peer] = {
-    "trl": Peer("TRL", {**TRL, **trl.NAMES}, trl.translate, trl.DEFAULTS),
-    "verl": Peer("verl", {**VERL, **verl.NAMES}, verl.translate, verl.DEFAULTS),
-    "roll": Peer("ROLL", {**ROLL, **roll.NAMES}, roll.translate, roll.DEFAULTS),
-    "rlinf": Peer("RLinf", {**RLINF, **rlinf.NAMES}, rlinf.translate, rlinf.DEFAULTS),
+    "trl": Peer("TRL", {**TRL, **trl.NAMES}, trl.translate, trl.DEFAULTS, trl.recognise),
+    "verl": Peer("verl", {**VERL, **verl.NAMES}, verl.translate, verl.DEFAULTS, verl.recognise),
+    "roll": Peer("ROLL", {**ROLL, **roll.NAMES}, roll.translate, roll.DEFAULTS, roll.recognise),
+    "rlinf": Peer("RLinf", {**RLINF, **rlinf.NAMES}, rlinf.translate, rlinf.DEFAULTS, rlinf.recognise),
     "sb3": Peer(
         "Stable-Baselines3",
         {**STABLE_BASELINES3, **stable_baselines3.NAMES},
@@ -64,16 +75,29 @@ def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options 
     defaults = framework.defaults
     if peer == "sb3":
         source, algorithm, environment = _baselines(path, options)
-        defaults = stable_baselines3.DEFAULTS[algorithm]
+        defaults = SB3_DEFAULTS[algorithm]
         options = replace(options, algorithm=algorithm, environment=environment)
     else:
         source = _source(peer, path, variables)
     override(source, {name: value for name, value in given.items() if name not in variables})
+    framework.recognise(source)
     resolve(source)
-    sheet = Sheet(framework.title, source, options, framework.names, defaults)
-    framework.translate(sheet)
-    sheet.rest()
-    rows_fit(sheet)
+    sheet = translated(framework, source, options, defaults)
+    fit(sheet)
+    settle(sheet)
+    return sheet
+
+
+def translated(peer: Peer, source: Source, options: Options, defaults: Mapping[str, object]) -> Sheet:
+    """The sheet of what was read, with every key accounted for and nothing checked yet.
+
+    Raises NotOfferedError for features that do not exist here.
+    """
+    sheet = Sheet(peer.title, source, options, peer.names, defaults)
+    peer.translate(sheet)
+    if sheet.missing:
+        raise NotOfferedError(source.path, sheet.missing)
+    close(sheet)
     return sheet
 
 
@@ -90,17 +114,18 @@ def _source(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
     if path.suffix == ".sh" and peer in ("verl", "trl"):
         return _command(peer, path, variables)
     if path.suffix == ".py" and peer == "trl":
-        return _trl_script(path)
+        return trl_script.read(path)
     kinds = {"trl": ".yaml, .sh or .py", "verl": ".sh or .yaml"}.get(peer, ".yaml")
     raise UserError(f"{path}: {PEERS[peer].title}'s settings are read from a {kinds} file")
 
 
 def _baselines(path: Path, options: Options) -> tuple[Source, str, str | None]:
+    entry = path.suffix == ".py" and options.environment is not None and sb3_zoo.entries(path)
+    if path.suffix in (".yaml", ".yml") or entry:
+        return sb3_zoo.read(path, options.environment, options.algorithm)
     if path.suffix == ".py":
-        source, algorithm, environment = stable_baselines3.script(path, options.algorithm)
+        source, algorithm, environment = sb3_script.read(path, options.algorithm)
         return source, algorithm, options.environment or environment
-    if path.suffix in (".yaml", ".yml"):
-        return stable_baselines3.zoo(path, options.environment, options.algorithm)
     raise UserError(f"{path}: Stable-Baselines3's settings are read from a .yml file of RL Zoo or a .py script")
 
 
@@ -115,17 +140,26 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
         hydra = _HYDRA.fullmatch(word.text) if peer == "verl" else None
         flag = _FLAG.fullmatch(word.text) if peer == "trl" else None
         if hydra:
-            put(tree, hydra.group(1), scalar(hydra.group(2), origin))
+            put(tree, hydra.group(1), _value(hydra.group(2), word.known, origin))
         elif flag:
             name = flag.group(1).replace("-", "_")
             waiting = None if flag.group(2) is not None else (name, origin)
-            tree[name] = scalar(flag.group(2), origin) if flag.group(2) is not None else Located(True, origin)
+            given = flag.group(2)
+            tree[name] = Located(True, origin) if given is None else _value(given, word.known, origin)
         elif waiting is not None:
-            _append(tree, waiting[0], scalar(word.text.rstrip(","), waiting[1]))
-    if not tree:
+            _append(tree, waiting[0], _value(word.text.rstrip(","), word.known, waiting[1]))
+    programs = [word.text for word in words if peer == "verl" and _PROGRAM.fullmatch(word.text)]
+    programs += [after.text for word, after in zip(words, words[1:], strict=False) if peer == "trl" and word.text == "trl"]
+    if not tree and not programs:
         form = "section.key=value" if peer == "verl" else "--flag value"
-        raise UserError(f"{path} holds no word of the form {form}")
-    return Source(path, tree, remarks)
+        kind = f"a script that trains nothing and holds no word of the form {form}"
+        raise NotTrainingError(path, kind, f"Import a script that starts {PEERS[peer].title}.")
+    return Source(path, tree, remarks, programs)
+
+
+def _value(text: str, known: bool, origin: Origin) -> Located:
+    """The value of a word; code where it holds what another command prints."""
+    return scalar(text, origin) if known else Located(Code(text), origin)
 
 
 def _append(tree: Branch, name: str, value: Located) -> None:
@@ -137,31 +171,3 @@ def _append(tree: Branch, name: str, value: Located) -> None:
         before.value.append(value)
     else:
         tree[name] = Located([before, value], value.origin)
-
-
-def _trl_script(path: Path) -> Source:
-    """The arguments of GRPOConfig, GRPOTrainer and LoraConfig in a script, and the name of its data."""
-    script = Script.read(path)
-    tree: Branch = {}
-
-    def take(values: Mapping[str, object], line: int) -> None:
-        tree.update({name: locate(value, Origin(str(path), line)) for name, value in values.items()})
-
-    trainers = list(script.calls("GRPOTrainer", "RLOOTrainer"))
-    if not trainers:
-        raise UserError(f"{path} builds no GRPOTrainer.")
-    for call in script.calls("GRPOConfig"):
-        take(call.named, call.line)
-    for call in script.calls("LoraConfig"):
-        names = {"r": "lora_r", "target_modules": "lora_target_modules"}
-        take({"use_peft": True} | {names.get(name, name): value for name, value in call.named.items()}, call.line)
-        tree.pop("task_type", None)
-    for call in script.calls("load_dataset"):
-        if call.positional and isinstance(call.positional[0], str):
-            take({"dataset_name": call.positional[0]}, call.line)
-            break
-    take(
-        {name: trainers[0].named[name] for name in ("model", "reward_funcs") if name in trainers[0].named},
-        trainers[0].line,
-    )
-    return Source(path, tree, [])

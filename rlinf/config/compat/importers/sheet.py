@@ -6,22 +6,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rlinf.config.compat.aliases import VALUES
-from rlinf.config.compat.importers.written import Code, Source
+from rlinf.config.compat.importers.refusal import Missing
+from rlinf.config.compat.importers.written import Code, Source, leaves_below
 from rlinf.config.compat.names.meaning import Meaning
-from rlinf.config.defaults import schema_default
 from rlinf.config.problems import Origin
 from rlinf.config.tree import Located, get
-
-_NAMED = 4
-"""Keys of a section without meaning here that are named one by one."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One of our keys, and the settings of the other file that it comes from."""
+    """One of our keys, and the settings of the other file that it comes from: in words, and by name."""
 
     value: object
     cause: str
+    keys: tuple[str, ...] = ()
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,12 @@ class Sheet:
     """A line each: what was carried over and means something else here."""
     decide: list[str] = field(default_factory=list)
     """A line each: what a person has to fill in or choose."""
+    missing: list[Missing] = field(default_factory=list)
+    """Features that do not exist here: with any of them nothing is written."""
     used: set[str] = field(default_factory=set)
+    """Keys that a rule has read."""
+    named: set[str] = field(default_factory=set)
+    """Keys that a line of the report names."""
 
     def written(self, key: str) -> Located | None:
         """The file's value at ``key``, which counts as read from now on."""
@@ -74,7 +78,9 @@ class Sheet:
             return self.defaults.get(key)
         value = located.plain()
         if isinstance(value, Code):
-            self.decide.append(f"{located.origin}: {key}: `{value.text}` is known only when the script runs")
+            if key not in self.named:
+                self.decide.append(f"{located.origin}: {key}: `{value.text}` is known only when the script runs")
+                self.named.add(key)
             return None
         return value
 
@@ -88,10 +94,37 @@ class Sheet:
         value = self.number(key)
         return None if value is None else int(value)
 
+    def text(self, key: str) -> str:
+        """The same, as text; empty where there is none."""
+        value = self.take(key)
+        return "" if value is None else str(value)
+
     def put(self, ours: str, value: object, *keys: str) -> None:
         """Set our key; ``keys`` are what it was computed from."""
         translated = VALUES.get(ours, {}).get(value, value) if isinstance(value, str | int) else value
-        self.settings[ours] = Setting(translated, " and ".join(self.said(key) for key in keys))
+        place = str(self.place(keys[0])) if keys else str(self.source.path)
+        self.settings[ours] = Setting(translated, " and ".join(self.said(key) for key in keys), keys, place)
+
+    def value(self, ours: str) -> object:
+        """The value that was set at one of our keys; None for none."""
+        setting = self.settings.get(ours)
+        return None if setting is None else setting.value
+
+    def adjust(self, ours: str, value: object, why: str) -> None:
+        """Set our key to another value than what was written asks for, and say why."""
+        before = self.settings.get(ours)
+        keys = () if before is None else before.keys
+        cause = "" if before is None else before.cause
+        self.settings[ours] = Setting(value, cause, keys, "" if before is None else before.place)
+        place = str(self.source.path) if before is None or not before.place else before.place
+        self.differs.append(f"{place}: {f'{cause}: ' if cause else ''}{ours} is {shown(value)}: {why}")
+
+    def drop(self, ours: str, why: str) -> None:
+        """Take one of our keys out again, and say why."""
+        setting = self.settings.pop(ours, None)
+        if setting is not None:
+            self.ignored.append(f"{setting.place}: {setting.cause or ours}: {why}")
+            self.named.update(setting.keys)
 
     def copy(self, *keys: str, under: str = "") -> None:
         """Take over values as they are, each under its only name in the table, or its own where it has none there.
@@ -109,7 +142,7 @@ class Sheet:
             self.put(ours, value, key)
 
     def said(self, key: str) -> str:
-        """``key: value`` as the report shows it."""
+        """``key: value`` as the report shows it; of a section all keys below it."""
         located = get(self.source.tree, key)
         if located is None:
             return f"{key}: {shown(self.defaults[key])} ({self.peer}'s default)" if key in self.defaults else key
@@ -121,65 +154,47 @@ class Sheet:
         return Origin(str(self.source.path)) if located is None else located.origin
 
     def ignore(self, key: str, why: str) -> None:
-        """Say why a key has no effect here, if it was written."""
-        if self.written(key) is not None:
+        """Say why a key, or every key of a section, has no effect here, if it was written."""
+        located = self.written(key)
+        if located is None:
+            return
+        if located.branch:
+            below = [(name, at) for name, at in leaves_below(located.branch) if f"{key}.{name}" not in self.accounted()]
+            if not below:
+                return
+            words = ", ".join(f"{name}: {shown(at.plain())}" for name, at in below)
+            self.ignored.append(f"{self.place(key)}: {key}: {words}: {why}")
+            self.named.update(f"{key}.{name}" for name, _ in below)
+        elif key not in self.accounted():
             self.ignored.append(f"{self.place(key)}: {self.said(key)}: {why}")
+        self.named.add(key)
 
     def differ(self, key: str, how: str) -> None:
         """Say what a key means here instead."""
         self.differs.append(f"{self.place(key)}: {self.said(key)}: {how}")
+        self.named.add(key)
 
     def ask(self, what: str, key: str | None = None) -> None:
         """Leave something to a person."""
         self.decide.append(f"{self.place(key)}: {self.said(key)}: {what}" if key else what)
+        if key:
+            self.named.add(key)
 
-    def rest(self) -> None:
-        """Everything that no rule has read: by the table of names."""
-        sections: dict[str, list[str]] = {}
-        for key, located in list(self.source.leaves()):
-            if located.plain() in (None, "", {}, []) or any(
-                key == used or key.startswith(f"{used}.") for used in self.used
-            ):
-                continue
-            self._by_name(key, located, sections)
-        for name, keys in sections.items():
-            words = f"{name}: {', '.join(keys)}" if len(keys) <= _NAMED else f"{name}: its {len(keys)} keys"
-            self.ignored.append(f"{self.place(name)}: {words}: {self.names[name].note}")
+    def refuse(self, feature: str, nearest: str, key: str) -> None:
+        """Say that a feature does not exist here: the file is not carried over."""
+        found = Missing(feature, f"{self.place(key)}: {self.said(key)}", nearest)
+        self.named.add(key)
+        if feature not in [one.feature for one in self.missing]:
+            self.missing.append(found)
 
-    def _by_name(self, key: str, located: Located, sections: dict[str, list[str]]) -> None:
-        value = located.plain()
-        found = next(((name, self.names[name]) for name in _upwards(key) if name in self.names), None)
-        line = f"{located.origin}: {key}: {shown(value)}"
-        if found is None:
-            self.decide.append(f"{line}: nothing here is known of this key")
-            return
-        name, meaning = found
-        if not meaning.keys and name != key:
-            sections.setdefault(name, []).append(key.removeprefix(f"{name}."))
-        elif not meaning.keys:
-            self.ignored.append(f"{line}: {meaning.note}")
-        elif value is False and not isinstance(schema_default(meaning.keys[0]), bool):
-            self.ignored.append(f"{line}: it is off, and so it is here ({meaning.keys[0]})")
-        elif meaning.note or len(meaning.keys) > 1 or name != key or not _fits(value, meaning.keys[0]):
-            ours = " or ".join(meaning.keys)
-            self.decide.append(f"{line}: see {ours}{f' ({meaning.note})' if meaning.note else ''}")
-        elif meaning.keys[0] not in self.settings:
-            self.put(meaning.keys[0], value, key)
-        else:
-            self.ignored.append(f"{line}: {meaning.keys[0]} is {shown(self.settings[meaning.keys[0]].value)} already")
+    def accounted(self) -> set[str]:
+        """Every key that a setting comes from, or that a line of the report names."""
+        return self.named.union(*(setting.keys for setting in self.settings.values()))
 
-
-def _fits(value: object, ours: str) -> bool:
-    """Whether a value may be one of our key as it stands: switches are not numbers or words, and code is no value."""
-    if isinstance(value, Code):
-        return False
-    return not ours.startswith("env.kwargs.") and isinstance(value, bool) == isinstance(schema_default(ours), bool)
-
-
-def _upwards(key: str) -> Iterator[str]:
-    while key:
-        yield key
-        key = key.rpartition(".")[0]
+    def open_leaves(self) -> Iterator[tuple[str, Located]]:
+        """Every written key that nothing has accounted for so far."""
+        known = self.accounted()
+        yield from ((key, located) for key, located in self.source.leaves() if key not in known)
 
 
 def shown(value: object) -> str:
@@ -190,11 +205,12 @@ def shown(value: object) -> str:
 
 def _text(value: object) -> str:
     if isinstance(value, Code):
-        return value.text
+        return value.text.replace("\n", " ")
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     if isinstance(value, list):
         return f"[{', '.join(_text(item) for item in value)}]"
     if isinstance(value, dict):
-        return "{" + ", ".join(str(key) for key in value) + "}"
+        parts = (f"{key}: {_text(item)}" if isinstance(item, dict) and item else str(key) for key, item in value.items())
+        return "{" + ", ".join(parts) + "}"
     return str(value).replace("\n", " ")

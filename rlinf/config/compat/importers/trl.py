@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from rlinf.config.compat.importers.batches import epochs, minibatches
-from rlinf.config.compat.importers.python_calls import Reference
+from rlinf.config.compat.importers.batches import epochs, minibatches, share_of_run, warmup
+from rlinf.config.compat.importers.models import schedule
+from rlinf.config.compat.importers.refusal import NotTrainingError
 from rlinf.config.compat.importers.sheet import Sheet
+from rlinf.config.compat.importers.trl_data import data, model
+from rlinf.config.compat.importers.trl_loss import RLOO_DEFAULTS, loss, rloo
+from rlinf.config.compat.importers.trl_script import other_trainer
+from rlinf.config.compat.importers.written import Source
 from rlinf.config.compat.names.meaning import Meaning, means, nothing
 
 DEFAULTS: Mapping[str, object] = {
@@ -44,120 +49,163 @@ DEFAULTS: Mapping[str, object] = {
 }
 """What TRL does where nobody writes anything and we do something else, or need the number."""
 
+_HUB = nothing("a run is published with `rlinf publish`")
+_RUNTIME = nothing("processes, devices and precision are the run's own (cluster, policy.dtype)")
+_TRAINER = nothing("the loop is that of `rlinf train`")
+_SAVED = nothing("checkpoints hold all that a run needs to go on")
+_LIGER = nothing("its fused kernels are not used")
+_COLUMNS = nothing("rows are read as docs/environments.md says")
+_SERVER = nothing("samplers are processes of the run; there is no server to reach")
+_SHAPES = nothing("rewards are entries of env.kwargs.reward")
+
 NAMES: Mapping[str, Meaning] = {
-    "dtype": means("policy.dtype"),
-    "output_dir": means("run.dir"),
     "config": nothing("the settings of a command's file: import that file"),
     "config_file": nothing("the launcher's: learner.num_workers and learner.backend say who trains"),
-    "dataset_config": means("env.kwargs.subset"),
-    "dataset_train_split": means("env.kwargs.split"),
-    "dataset_test_split": means("evaluation.env_kwargs", note="its `split`"),
+    "num_processes": means("learner.num_workers"),
+    "dataset_test_split": nothing("evaluation.env_kwargs names the held-out split"),
     "model_revision": nothing("give a folder of that revision as policy.path"),
-    "tf32": nothing("PyTorch's own setting counts"),
     "seed": means("run.seed"),
-    "ddp_find_unused_parameters": nothing("ranks are not coupled by DDP"),
-    "dataloader_num_workers": means("env.num_workers"),
-    "logging_strategy": nothing("every step is logged"),
-    "logging_first_step": nothing("every step is logged"),
-    "do_eval": means("evaluation.every", note="0 evaluates before the first and after the last step only"),
-    "overwrite_output_dir": means("run.resume", note="never demands an empty folder"),
+    "data_seed": nothing("every random stream follows from run.seed"),
+    "do_eval": nothing("every run is evaluated before its first and after its last step"),
+    "do_train": _TRAINER,
+    "do_predict": _TRAINER,
+    "overwrite_output_dir": nothing("the same run.dir goes on by itself; another one begins anew"),
+    "optim": nothing("the optimiser is AdamW (learner.optimizer)"),
+    "gradient_checkpointing_kwargs": nothing("activations are recomputed without re-entering"),
+    "save_strategy": nothing("checkpoint.every counts training iterations"),
+    "model_init_kwargs": nothing("the model is read from its folder, with policy.dtype and policy.attention"),
+    "vllm_server_base_url": _SERVER,
+    "vllm_server_host": _SERVER,
+    "vllm_server_port": _SERVER,
+    "vllm_server_timeout": _SERVER,
+    "vllm_max_model_length": means("rollout.vllm.max_model_len"),
+    "train_dataset": _COLUMNS,
+    "eval_dataset": nothing("held-out rows are a part of the data set, or evaluation.env_kwargs names them"),
+    "processing_class": nothing("the tokenizer is that of the model"),
+    "reward_processing_classes": nothing("the tokenizer is that of the model"),
+    "peft_config": nothing("adapters are policy.lora; LoraConfig's arguments are read where the script builds it"),
+    "quantization_config": nothing("weights are not quantised"),
+    "callbacks": nothing("evaluation, checkpoints and reports are sections of the file; rlinf.Callback is a class"),
+    "optimizers": nothing("the optimiser is AdamW (learner.optimizer)"),
+    "beta": means("algorithm.kl_beta"),
+    "ref_model_mixup_alpha": nothing("the reference becomes a copy of the policy (algorithm.ref_update_every)"),
+    "normalize_advantages": nothing("RLOO alone reads it"),
+    "reward_clip_range": nothing("RLOO alone reads it"),
+    "delta": nothing("algorithm.clip_ratio_c bounds the loss of negative advantages"),
+    "deepspeed": nothing("learner.backend is torch, fsdp or megatron; layouts follow from it"),
+    "fsdp": nothing("learner.backend: fsdp shards over all of learner.num_workers"),
+    "per_device_eval_batch_size": nothing("the sampler takes as many as fit"),
+    "eval_on_start": nothing("unless evaluation.size is 0, every run is evaluated before its first step"),
+    "load_best_model_at_end": nothing("checkpoint.best_metric keeps the best one"),
+    "metric_for_best_model": nothing("checkpoint.best_metric keeps the best one"),
+    "report_to": nothing("metrics and TensorBoard events are in the run directory"),
+    "use_liger_kernel": _LIGER,
+    "use_liger_loss": _LIGER,
+    "liger_kernel_config": _LIGER,
+    "wandb_project": means("logging.wandb_project"),
+    "chat_template": nothing("prompts use the tokenizer's own chat template (data.chat_template)"),
+    "eos_token": nothing("the tokenizer says which token ends a response"),
+    **dict.fromkeys(
+        (
+            "push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push hub_revision "
+            "hub_model_revision overwrite_hub_revision push_to_hub_revision log_completions_hub_repo"
+        ).split(),
+        _HUB,
+    ),
+    **dict.fromkeys(
+        (
+            "tf32 bf16_full_eval fp16_full_eval use_cpu device_map ddp_backend ddp_bucket_cap_mb ddp_timeout "
+            "ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph local_rank accelerator_config "
+            "parallelism_config fsdp_config torch_compile torch_compile_backend torch_compile_mode "
+            "torch_empty_cache_steps full_determinism auto_find_batch_size jit_mode_eval debug main_process_port "
+            "num_machines machine_rank use_bnb_nested_quant load_in_8bit load_in_4bit bnb_4bit_quant_type "
+            "bnb_4bit_quant_storage use_rslora use_dora lora_task_type lora_modules_to_save lora_target_parameters "
+            "task_type bias router_aux_loss_coef num_gpus"
+        ).split(),
+        _RUNTIME,
+    ),
+    **dict.fromkeys(
+        (
+            "log_level log_level_replica log_on_each_node logging_dir logging_nan_inf_filter logging_strategy "
+            "logging_first_step disable_tqdm include_num_input_tokens_seen include_for_metrics skip_memory_metrics "
+            "batch_eval_metrics eval_accumulation_steps eval_delay eval_use_gather_object eval_do_concat_batches "
+            "prediction_loss_only average_tokens_across_devices label_names label_smoothing_factor group_by_length "
+            "length_column_name train_sampling_strategy remove_unused_columns past_index neftune_noise_alpha "
+            "optim_args optim_target_modules use_logits_to_keep project trackio_space_id trackio_bucket_id run_group "
+            "wandb_entity wandb_run_group wandb_log_unique_prompts greater_is_better trackio_static_space_id "
+            "enable_jit_checkpoint benchmarks ignore_bias_buffers num_completions_to_print log_unique_prompts "
+            "dataloader_num_workers dataloader_drop_last dataloader_persistent_workers dataloader_pin_memory "
+            "dataloader_prefetch_factor dataloader_in_order dataloader_multiprocessing_context use_cache ignore_data_skip restore_callback_states_from_checkpoint liger "
+            "vllm_enable_sleep_mode processor"
+        ).split(),
+        _TRAINER,
+    ),
+    **dict.fromkeys(
+        "save_on_each_node save_only_model save_safetensors eval_steps save_steps resume_from_checkpoint".split(),
+        _SAVED,
+    ),
+    **dict.fromkeys(
+        "dataset_streaming streaming datasets test_split_size dataset_num_proc dataset_mixture data_files".split(),
+        _COLUMNS,
+    ),
+    **dict.fromkeys(
+        (
+            "cosine_min_value_wrong cosine_max_value_wrong cosine_min_value_correct cosine_max_value_correct "
+            "cosine_max_len repetition_n_grams repetition_max_penalty code_language code_eval_test_batch_size "
+            "code_eval_scoring_mode parallel_code_exec_per_proc e2b_router_url morph_router_url code_provider "
+            "ioi_provider max_completion_len soft_punish_cache reward_model_name_or_path"
+        ).split(),
+        _SHAPES,
+    ),
 }
 """Beside :data:`rlinf.config.compat.names.trl.TRL`."""
 
-_AGGREGATIONS = {
-    "grpo": "seq-mean-token-mean",
-    "sapo": "seq-mean-token-mean",
-    "bnpo": "token-mean",
-    "dapo": "token-mean",
-    "cispo": "token-mean",
-    "dr_grpo": "seq-mean-token-sum-norm",
-}
-_REWARDS = {"accuracy_reward": "correctness", "reasoning_accuracy_reward": "correctness"}
-_THINK = r"regex:\A<think>(?!.*<think>).*?</think>"
+_OF_GRPO = ("reward_funcs", "num_generations", "max_completion_length", "beta", "use_vllm", "loss_type", "num_iterations")
 
 
 def translate(sheet: Sheet) -> None:
     """Put what the arguments say, and what TRL does by default, into our keys."""
-    _model(sheet)
-    _data(sheet)
+    _other_trainers(sheet)
+    if sheet.missing:
+        return
+    grouped = sheet.take("trainer") == "RLOOTrainer" or "rloo" in sheet.source.programs
+    if grouped:
+        sheet.defaults = {**DEFAULTS, **RLOO_DEFAULTS}
+    model(sheet)
+    data(sheet)
     _sampling(sheet)
-    _loss(sheet)
+    if grouped:
+        rloo(sheet)
+    else:
+        loss(sheet)
+    if sheet.missing:
+        return
     updates = _batches(sheet)
-    _optimizer(sheet, updates)
     _run(sheet, updates)
+    _optimizer(sheet)
+    sheet.ignore("trainer", "adv_type says which algorithm trains")
 
 
-def _model(sheet: Sheet) -> None:
-    model = sheet.take("model_name_or_path") or sheet.take("model")
-    if model is not None:
-        sheet.put("policy.path", model, "model_name_or_path" if sheet.written("model_name_or_path") else "model")
-    else:
-        sheet.ask("policy.path: the model")
-    sheet.put("policy.gradient_checkpointing", sheet.take("gradient_checkpointing"), "gradient_checkpointing")
-    sheet.copy("attn_implementation")
-    if sheet.written("dtype") or sheet.written("torch_dtype"):
-        sheet.put("policy.dtype", sheet.take("dtype") or sheet.take("torch_dtype"), "dtype")
-        sheet.ignore("bf16", "policy.dtype decides")
-    else:
-        sheet.put("policy.dtype", "bfloat16" if sheet.take("bf16") else "float32", "bf16")
-    if sheet.take("use_peft") is True:
-        sheet.copy("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
+def _other_trainers(sheet: Sheet) -> None:
+    """Refuse trainers that are no GRPO, and what else TRL's commands train."""
+    name = sheet.text("trainer")
+    other = other_trainer(name) if name else None
+    for program in sheet.source.programs:
+        other = other or other_trainer({"sft": "SFTTrainer", "dpo": "DPOTrainer"}.get(program, "GRPOTrainer"))
+    if other is not None:
+        sheet.refuse(*other, "trainer")
+    elif not name and not sheet.source.programs and not any(sheet.written(key) for key in _OF_GRPO):
+        key = next((key for key in ("packing", "max_length", "dataset_name") if sheet.written(key)), "dataset_name")
+        sheet.refuse("files of supervised training", "`rlinf sft` with sft.data (docs/sft.md)", key)
 
 
-def _data(sheet: Sheet) -> None:
-    sheet.put("env.id", "rlinf_envs:rlinf/Math-v0")
-    data = sheet.take("dataset_name")
-    if data is None:
-        sheet.ask("env.kwargs.path: the training data (a file, a folder, or a name on the hub)")
-    else:
-        sheet.put("env.kwargs.path", data, "dataset_name")
-        sheet.ask(
-            "columns: TRL reads `prompt` (text or chat messages) and the reward's own, such as `solution`; name a "
-            "question and an answer column with env.kwargs.question_field and answer_field"
-        )
-    reward = _reward(sheet)
-    if reward:
-        sheet.put("env.kwargs.reward", reward, "reward_funcs")
-        if "correctness" in reward:
-            sheet.put("env.kwargs.answer_format", "boxed", "reward_funcs")
-    else:
-        sheet.ask("env.kwargs.reward: nothing says what is rewarded")
-    sheet.copy("max_prompt_length")
-    sheet.copy("shuffle_dataset")
-
-
-def _reward(sheet: Sheet) -> dict[str, object]:
-    given = sheet.take("reward_funcs")
-    functions = given if isinstance(given, list) else [] if given is None else [given]
-    weights = sheet.take("reward_weights")
-    shares = weights if isinstance(weights, list) and len(weights) == len(functions) else [1.0] * len(functions)
-    reward: dict[str, object] = {}
-    custom: dict[str, object] = {}
-    for function, share in zip(functions, shares, strict=True):
-        name = function.name if isinstance(function, Reference) else str(function)
-        if name in _REWARDS:
-            reward["correctness"] = share
-        elif name == "think_format_reward":
-            reward["format"] = {"weight": share, "pattern": _THINK}
-        elif name == "get_soft_overlong_punishment":
-            sheet.ask("algorithm.overlong_penalty: safe_length 1024, max_length 1280, coef 1", "reward_funcs")
-        else:
-            custom[_path(function)] = share
-    if custom:
-        reward["custom"] = custom
-        sheet.differ(
-            "reward_funcs",
-            f"{', '.join(custom)}: a reward gets one prompt, response, answer and row by name and returns a number; "
-            "TRL's gets lists and returns a list",
-        )
-    return reward
-
-
-def _path(function: object) -> str:
-    if isinstance(function, Reference):
-        return f"{function.module}:{function.name}"
-    module, _, name = str(function).rpartition(".")
-    return f"{module}:{name}" if module else f"my_rewards:{name}"
+def recognise(source: Source) -> None:
+    """Raise NotTrainingError for the launcher's files and for data filters."""
+    tree = source.tree
+    if "compute_environment" in tree or "distributed_type" in tree:
+        raise NotTrainingError(source.path, "a file of accelerate's launcher", "Import what it launches.")
+    if "pass_rate_min" in tree or "pass_rate_max" in tree:
+        raise NotTrainingError(source.path, "a filter of data", "data.pool leaves tasks out as they are solved.")
 
 
 def _sampling(sheet: Sheet) -> None:
@@ -190,64 +238,6 @@ def _correction(sheet: Sheet) -> None:
         sheet.differ("vllm_importance_sampling_clip_min", "weights have an upper bound only (rollout_correction.cap)")
 
 
-def _loss(sheet: Sheet) -> None:
-    sheet.put("algorithm.adv_type", "grpo")
-    kind = str(sheet.take("loss_type"))
-    if kind not in _AGGREGATIONS:
-        sheet.ask("no loss of that name here: `rlinf list losses` and `rlinf list aggregations`", "loss_type")
-    else:
-        sheet.put("algorithm.loss_agg_func", _AGGREGATIONS[kind], "loss_type")
-    sequence = sheet.take("importance_sampling_level") == "sequence"
-    loss = "gspo" if sequence else {"cispo": "cispo", "sapo": "sapo"}.get(kind, "actor")
-    sheet.put("algorithm.loss_type", loss, "importance_sampling_level" if sequence else "loss_type")
-    if kind == "bnpo":
-        sheet.differ("loss_type", "the mean is over the tokens of the optimiser step, not of each device's batch")
-    if kind == "dr_grpo":
-        sheet.differ("loss_type", "advantages keep their own key: scale_rewards says whether the deviation divides")
-    _clip(sheet, loss)
-    if loss == "sapo":
-        sheet.copy("sapo_temperature_pos", "sapo_temperature_neg")
-    _scale(sheet)
-    beta = sheet.number("beta")
-    if beta:
-        sheet.put("algorithm.kl_beta", beta, "beta")
-        sheet.put("algorithm.kl_penalty_type", "low_var_kl", "beta")
-    if sheet.take("mask_truncated_completions") is True:
-        sheet.put("algorithm.max_len_mask", True, "mask_truncated_completions")
-    sheet.copy("entropy_coef", "num_iterations")
-
-
-def _clip(sheet: Sheet, loss: str) -> None:
-    low, high = sheet.number("epsilon"), sheet.number("epsilon_high")
-    if loss == "cispo":
-        if high is None:
-            high = low
-            sheet.differ("epsilon", "TRL's cispo bounds the weight by epsilon_high itself; without it by epsilon")
-        sheet.put("algorithm.clip_ratio_low", 1.0, "loss_type")
-        sheet.put("algorithm.clip_ratio_high", round((high or 0.2) - 1, 6), "epsilon_high")
-        return
-    if loss in ("actor", "gspo"):
-        sheet.put("algorithm.ratio_clip_eps", low, "epsilon")
-        if high is not None:
-            sheet.put("algorithm.clip_ratio_high", high, "epsilon_high")
-    delta = sheet.number("delta")
-    if delta is not None:
-        sheet.ask(
-            "TRL bounds the ratio by delta for every advantage; algorithm.clip_ratio_c for negative ones", "delta"
-        )
-
-
-def _scale(sheet: Sheet) -> None:
-    scale = sheet.take("scale_rewards")
-    if scale in ("none", False):
-        sheet.put("algorithm.normalize_by_std", False, "scale_rewards")
-    elif scale == "batch":
-        sheet.put("algorithm.adv_type", "raw", "scale_rewards")
-        sheet.put("algorithm.reward_norm", {"mean": "group", "std": "batch"}, "scale_rewards")
-    else:
-        sheet.differ("scale_rewards", "1e-6 is added to the deviation here, 1e-4 in TRL")
-
-
 def _batches(sheet: Sheet) -> int:
     """Batch sizes; returns the optimiser steps of one training iteration."""
     processes = sheet.options.processes or sheet.count("num_processes") or 1
@@ -277,24 +267,29 @@ def _batches(sheet: Sheet) -> int:
     return number * (sheet.count("num_iterations") or 1)
 
 
-def _optimizer(sheet: Sheet, updates: int) -> None:
+def _optimizer(sheet: Sheet) -> None:
     sheet.copy("learning_rate")
-    schedule = str(sheet.take("lr_scheduler_type"))
-    if schedule in ("linear", "cosine", "constant", "constant_with_warmup"):
-        sheet.put("learner.optimizer.schedule", schedule, "lr_scheduler_type")
-    else:
-        sheet.ask("schedules are constant, linear and cosine", "lr_scheduler_type")
+    schedule(sheet, "lr_scheduler_type")
+    least = sheet.number("lr_scheduler_kwargs.min_lr_rate")
+    if least is not None:
+        sheet.put("learner.optimizer.min_lr_ratio", least, "lr_scheduler_kwargs.min_lr_rate")
+    sheet.ignore("lr_scheduler_kwargs", "schedules fall to min_lr_ratio of the rate")
     sheet.copy("weight_decay", "adam_epsilon")
     sheet.copy_as("max_grad_norm", "learner.optimizer.grad_clip")
     first, second = sheet.number("adam_beta1"), sheet.number("adam_beta2")
     if first is not None or second is not None:
         betas = [0.9 if first is None else first, 0.999 if second is None else second]
         sheet.put("learner.optimizer.betas", betas, *[key for key in ("adam_beta1", "adam_beta2") if key in sheet.used])
-    warmup = sheet.number("warmup_steps")
-    if warmup is not None and warmup >= 1:
-        sheet.put("learner.optimizer.warmup_steps", round(warmup / updates), "warmup_steps")
-    elif warmup:
-        sheet.ask("a share of the run: write learner.optimizer.warmup_steps in steps", "warmup_steps")
+    if sheet.number("weight_decay"):
+        sheet.differ("weight_decay", "all weights decay here; transformers leaves norms and biases out")
+    steps = sheet.number("warmup_steps")
+    if steps is not None and steps >= 1:
+        warmup(sheet, steps, "updates", "warmup_steps")
+    elif steps:
+        share_of_run(sheet, "warmup_steps")
+    else:
+        share_of_run(sheet, "warmup_ratio")
+    sheet.ignore("warmup_ratio", "warmup_steps decides")
 
 
 def _run(sheet: Sheet, updates: int) -> None:

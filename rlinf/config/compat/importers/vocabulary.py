@@ -14,13 +14,22 @@ from rlinf.config.problems import ConfigProblem
 from rlinf.config.tree import drop, get
 
 
+_COMBINED = {
+    "algorithm.kl_beta": ("use_kl_loss", "kl_loss_coef"),
+    "algorithm.clip_ratio_c": ("dual_clip_loss", "pg_clip"),
+    "algorithm.kl_coef": ("init_kl_coef",),
+    "rollout.temperature": ("algorithm.sampling_params.do_sample",),
+}
+"""Our keys that several names make together."""
+
+
 def adopt_vocabulary(sheet: Sheet) -> None:
     """Put every key that `rlinf train` would read in this file as ours; the others stay for the caller's rules."""
     notes: list[str] = []
     problems: list[ConfigProblem] = []
     tree = copy.deepcopy(sheet.source.tree)
     roll = roll_origin([tree])
-    causes = _causes(sheet)
+    written = _written(sheet)
     rename(tree, notes, problems)
     combine(tree, notes, problems)
     adopt(tree, roll, notes)
@@ -28,20 +37,32 @@ def adopt_vocabulary(sheet: Sheet) -> None:
     sheet.decide += [str(found) for found in problems]
     for key in leaves():
         located = get(tree, key)
-        if located is None or isinstance(located.value, Code):
+        if located is None or isinstance(located.value, Code) or located.plain() is None:
             continue
-        cause = causes.get(key) or f"{key}: {located.plain()}"
-        sheet.settings[key] = Setting(located.plain(), cause)
-        sheet.used.add(key)
-    for name in (*FLAT, *_under_algorithm()):
-        sheet.used.add(name)
+        names = written.get(key) or (key,)
+        held = tuple(name for name in names if get(sheet.source.tree, name) is not None)
+        cause = " and ".join(sheet.said(name) for name in held) or f"{sheet.peer}'s meaning"
+        sheet.settings[key] = Setting(located.plain(), cause, held, str(sheet.place(held[0])) if held else "")
+        sheet.used.update(held)
+    sheet.used.update(name for names in written.values() for name in names)
     for name, why in NOT_NEEDED.items():
         sheet.ignore(name, why)
-    for name in ("use_kl_loss", "kl_loss_coef", "dual_clip_loss", "init_kl_coef"):
-        sheet.used.update((name, f"algorithm.{name}"))
+    _report(sheet, notes)
+
+
+def _report(sheet: Sheet, notes: list[str]) -> None:
+    """What the vocabulary's own notes say of names that lead to nothing, and of values that it sets."""
     for note in notes:
         if " is set: " in note:
             sheet.differs.append(note)
+        elif " is not read without " in note:
+            sheet.ignored.append(note.rstrip("."))
+            sheet.named.update(
+                name
+                for short in ("init_kl_coef", "kl_loss_coef")
+                for name in (short, f"algorithm.{short}")
+                if short in note
+            )
 
 
 def unset(sheet: Sheet, *keys: str) -> None:
@@ -51,11 +72,17 @@ def unset(sheet: Sheet, *keys: str) -> None:
         drop(sheet.source.tree, key)
 
 
-def _under_algorithm() -> list[str]:
-    return [f"algorithm.{name}" for name in (*UNDER_ALGORITHM, *(name for name in FLAT if "." not in name))]
-
-
-def _causes(sheet: Sheet) -> dict[str, str]:
-    """Our key -> what was written for it."""
-    written = {**FLAT, **{f"algorithm.{name}": key for name, key in UNDER_ALGORITHM.items()}}
-    return {key: sheet.said(name) for name, key in written.items() if get(sheet.source.tree, name) is not None}
+def _written(sheet: Sheet) -> dict[str, tuple[str, ...]]:
+    """Our key -> the names that were written for it."""
+    found: dict[str, tuple[str, ...]] = {}
+    pairs = [*FLAT.items(), *((f"algorithm.{name}", key) for name, key in FLAT.items() if "." not in name)]
+    pairs += [(f"algorithm.{name}", key) for name, key in UNDER_ALGORITHM.items()]
+    for name, key in pairs:
+        if get(sheet.source.tree, name) is not None:
+            found[key] = (*found.get(key, ()), name)
+    for key, names in _COMBINED.items():
+        held = [found_name for name in names for found_name in (name, f"algorithm.{name}")]
+        more = tuple(name for name in held if get(sheet.source.tree, name) is not None)
+        if more and key not in found:
+            found[key] = more
+    return found

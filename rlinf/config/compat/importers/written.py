@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rlinf.config.interpolate import interpolate
@@ -27,16 +27,19 @@ class Source:
     path: Path
     tree: Branch
     remarks: list[str]
+    programs: list[str] = field(default_factory=list)
+    """Of a shell script: the modules that it starts."""
 
     def leaves(self) -> Iterator[tuple[str, Located]]:
         """Every dotted key that holds a value."""
-        yield from _leaves(self.tree, "")
+        yield from leaves_below(self.tree)
 
 
-def _leaves(tree: Branch, prefix: str) -> Iterator[tuple[str, Located]]:
+def leaves_below(tree: Branch, prefix: str = "") -> Iterator[tuple[str, Located]]:
+    """Every dotted key of a tree that holds a value."""
     for name, located in tree.items():
         if located.branch:
-            yield from _leaves(located.branch, f"{prefix}{name}.")
+            yield from leaves_below(located.branch, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", located
 

@@ -23,4 +23,9 @@ def nothing(note: str) -> Meaning:
     return Meaning((), note)
 
 
+def each(section: str, names: str, meaning: Meaning) -> dict[str, Meaning]:
+    """One meaning for several keys of a section; ``names`` are divided by spaces."""
+    return {f"{section}.{name}": meaning for name in names.split()}
+
+
 HYDRA = nothing("files are read without Hydra: `extends: base.yaml` starts from another one")
