@@ -29,8 +29,8 @@ class ChildProcess:
     """One child process.
 
     ``session``: it is in a session of its own, so that Ctrl-C in a terminal is for this process alone, and :meth:`kill`
-    ends whatever it started too. ``tied``: it can call :func:`die_with_parent`. With both, whatever it started also ends
-    when this process is killed.
+    ends whatever it started too. ``tied``: it can call :func:`die_with_parent`. With both, whatever it started
+    also ends when this process is killed.
     """
 
     def __init__(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import rlinf
 from rlinf.commands.closed_pipes import outlasting_readers
 from rlinf.errors import exit_code_of, is_user_error
+from rlinf.redaction import redact_warnings, redacted
 from rlinf.stopping import Stopped
 from rlinf.terminal import printable
 
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger("rlinf").setLevel(level)
+    redact_warnings()
     words = list(sys.argv[1:] if arguments is None else arguments)
     with outlasting_readers() if words[:1] and words[0] in _TRAINING else nullcontext():
         return _run(words)
@@ -195,7 +197,7 @@ def _load(options: argparse.Namespace, *more: str) -> Config:
 
     resolved = resolve(options.file, [*_overrides(options), *more])
     for note in (*resolved.notes, *resolved.warnings):
-        print(note, file=sys.stderr)
+        print(redacted(note), file=sys.stderr)
     return resolved.config
 
 
@@ -288,7 +290,7 @@ def _function(module: str, name: str) -> Callable[..., object]:
 def _complain(text: str) -> None:
     """To the error stream, in red where a person reads it."""
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    words = printable(text)
+    words = printable(redacted(text))
     print(f"\033[31m{words}\033[0m" if colour else words, file=sys.stderr)
 
 

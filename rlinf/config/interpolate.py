@@ -17,6 +17,7 @@ from rlinf.config.names import hints
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.schema import Config
 from rlinf.config.tree import Branch, Located, locate, merge, origins, put
+from rlinf.redaction import hide
 
 _RESOLVERS: Mapping[str, Callable[..., object]] = {
     "int_div": operator.floordiv,
@@ -60,6 +61,8 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     whole = OmegaConf.create({name: child.plain() for name, child in written.items()})
     read = {name for _, located in waiting for name in variables(str(located.value))}
     secrets = [os.environ[name] for name in read if os.environ.get(name)]
+    for name in read:
+        hide(name)
     for path, located in waiting:
         if _at(written, path) != located.value:
             continue  # overridden by a higher layer
