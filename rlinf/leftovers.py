@@ -108,7 +108,7 @@ def _bears(pid: int, marks: Collection[bytes]) -> bool:
 
 def _stand_guard() -> None:
     """Reads marks until the process above is gone, then kills what bears them."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     marks: set[str] = set()
     for line in sys.stdin:
