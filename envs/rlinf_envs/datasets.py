@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.json_text import parse_json
+from rlinf.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parquet_rows
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.suggest import unknown
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
-MAX_ROW_BYTES = 8 << 20
-"""Longest line of a JSONL file; far above any question that a policy could read."""
+MAX_JSON_BYTES = 1 << 30
+"""Of a .json file, which is read as a whole."""
 _EVAL_NAMES = ("eval", "validation", "valid", "dev", "test")
 _SAVED = ("dataset_dict.json", "state.json", "dataset_info.json")
 
@@ -69,14 +70,21 @@ def select(path: str, split: str | None, subset: str | None = None) -> Selection
     own_eval = next((name for name in _EVAL_NAMES if name in readers), None)
     whole = readers.get("train") or (next(iter(readers.values())) if len(readers) == 1 else None)
     if split in readers and (split != "train" or own_eval):
-        return Selection(readers[split](), by_hash=False)
+        return Selection(_bounded(readers[split](), path), by_hash=False)
     if split == "eval" and own_eval:
-        return Selection(readers[own_eval](), by_hash=False)
+        return Selection(_bounded(readers[own_eval](), path), by_hash=False)
     if whole is not None and split is None:
-        return Selection(whole(), by_hash=False)
+        return Selection(_bounded(whole(), path), by_hash=False)
     if whole is not None and not own_eval and split in ("train", "eval"):
-        return Selection(whole(), by_hash=True)
+        return Selection(_bounded(whole(), path), by_hash=True)
     raise DatasetError(f"{path}: " + unknown("split", str(split), {*filter(None, readers), "train", "eval"}))
+
+
+def _bounded(records: Iterator[Record], path: str) -> Iterator[Record]:
+    for number, record in enumerate(records):
+        if number == MAX_ROWS:
+            raise DatasetError(f"{path} has more than {MAX_ROWS:,} rows of one split: take a part of them")
+        yield record
 
 
 def _readers(path: str, subset: str | None) -> dict[str, Reader]:
@@ -160,6 +168,12 @@ def _no_json(error: Exception) -> str:
 
 
 def _read_json(file: Path) -> Iterator[Record]:
+    size = file.stat().st_size
+    if size > MAX_JSON_BYTES:
+        raise DatasetError(
+            f"{file} has {size >> 20:,} MiB, and at most {MAX_JSON_BYTES >> 20:,} are read of .json"
+            ": write one row on each line of a .jsonl file"
+        )
     text = file.read_bytes()
     try:
         content = parse_json(text)
@@ -191,18 +205,11 @@ def _line(text: bytes, error: Exception) -> int:
 
 def _read_parquet(file: Path) -> Iterator[Record]:
     try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise ImportError("reading Parquet needs pyarrow: pip install pyarrow") from error
-    try:
-        batches = parquet.ParquetFile(file).iter_batches()
-        number = 0
-        for batch in batches:
-            for row in batch.to_pylist():
-                yield Record(f"{file} row {number}", row)
-                number += 1
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{file}: no readable Parquet file: {error}") from error
+        for number, row in enumerate(parquet_rows(file, max_rows=MAX_ROWS, max_row_bytes=MAX_ROW_BYTES)):
+            place = f"{file} row {number}"
+            yield Record(place, None, row) if isinstance(row, str) else Record(place, row)
+    except ParquetError as error:
+        raise DatasetError(str(error)) from error
 
 
 def _checked(row: Any, place: str) -> Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from rlinf.errors import UserError
 from rlinf.json_text import parse_json
 from rlinf.own_code import did_you_mean, kind_of
+from rlinf.parquet_rows import ParquetError, parquet_rows
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 MESSAGES = ("messages", "conversations")
@@ -116,10 +116,14 @@ def _rows(path: Path) -> Iterator[tuple[str, object]]:
         yield from itertools.chain.from_iterable(map(_rows, files))
     elif path.suffix == ".parquet":
         try:
-            table = importlib.import_module("pyarrow.parquet").read_table(path)
+            for number, row in enumerate(parquet_rows(path)):
+                if isinstance(row, str):
+                    raise ConversationError(f"{path} row {number}: {row}")
+                yield f"{path} row {number}", row
         except ImportError as error:
             raise UserError(f"{path}: reading Parquet needs pyarrow: pip install 'rlinf[datasets]'") from error
-        yield from ((f"{path} row {number}", row) for number, row in enumerate(table.to_pylist()))
+        except ParquetError as error:
+            raise UserError(str(error)) from error
     elif path.suffix == ".json" and path.read_bytes().lstrip()[:1] == b"[":
         listed = _parsed(path.read_bytes(), str(path))
         yield from ((f"{path}[{number}]", row) for number, row in enumerate(listed if isinstance(listed, list) else []))
