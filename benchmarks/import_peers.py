@@ -138,7 +138,10 @@ def outcome(entry: Entry) -> Outcome:
 
 def table(outcomes: dict[str, list[Outcome]], roots: dict[str, Path]) -> str:
     """The table by peer, as Markdown."""
-    lines = ["| peer | commit | training files | pass `check` | refused by name | fail | share |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| peer | commit | training files | pass `check` | refused by name | fail | share |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for peer, found in outcomes.items():
         kinds = Counter(one.kind for one in found)
         whole = len(found) - kinds["other"]

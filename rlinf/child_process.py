@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Literal
 
+from rlinf.leftovers import guard, kill_marked, mark
+
 _LIFELINE = "RLINF_LIFELINE"
 """Environment variable with the descriptor that :func:`die_with_parent` watches."""
 _LAST_LINES = 30
@@ -27,7 +29,8 @@ class ChildProcess:
     """One child process.
 
     ``session``: it is in a session of its own, so that Ctrl-C in a terminal is for this process alone, and :meth:`kill`
-    ends whatever it started too. ``tied``: it can call :func:`die_with_parent`.
+    ends whatever it started too. ``tied``: it can call :func:`die_with_parent`. With both, whatever it started
+    also ends when this process is killed.
     """
 
     def __init__(
@@ -59,7 +62,10 @@ class ChildProcess:
         theirs, self._lifeline = os.pipe() if tied else (-1, -1)
         if tied:
             variables[_LIFELINE] = str(theirs)
+        self._mark = mark(variables) if session and tied else None
         try:
+            if self._mark is not None:
+                guard.add(self._mark)
             self._process = subprocess.Popen(
                 command,
                 pass_fds=(*pass_fds, theirs) if tied else tuple(pass_fds),
@@ -145,6 +151,10 @@ class ChildProcess:
         if self._session:
             with suppress(ProcessLookupError, PermissionError):  # nobody is left in it
                 os.killpg(self.pid, signal.SIGKILL)
+        if self._mark is not None:  # what it started may be in a session of its own
+            kill_marked([self._mark])
+            guard.remove(self._mark)
+            self._mark = None
 
     def _release(self) -> None:
         """Closes what this process holds open for it."""

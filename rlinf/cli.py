@@ -7,6 +7,7 @@ SIGHUP.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import logging
 import os
@@ -18,14 +19,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlinf
-from rlinf.commands.closed_pipes import outlasting_readers
+from rlinf.commands.closed_pipes import flushed, open_standard_streams, outlasting_readers
 from rlinf.errors import exit_code_of, is_user_error
+from rlinf.redaction import redact_warnings, redacted
 from rlinf.stopping import Stopped
 from rlinf.terminal import printable
 
 if TYPE_CHECKING:
     from rlinf.config import Config
 
+_OF_THE_MACHINE = (
+    errno.EIO,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ESTALE,
+    errno.ENAMETOOLONG,
+)
+"""What the machine refuses, whoever asks: no mistake of the program, whose traceback would say nothing."""
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
 
@@ -53,8 +68,14 @@ _TRAINING = ("train", "sft", "eval", "sweep")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())  # `env.id: my_module:My-v0` beside the file, as with `python -m rlinf.cli`
+    open_standard_streams()
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:
+        print("the current folder does not exist any more: cd to another one", file=sys.stderr)
+        return WRONG_CONFIG
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)  # `env.id: my_module:My-v0` beside the file, as with `python -m rlinf.cli`
     if "RLINF_LOG" in os.environ:  # a level: `RLINF_LOG=debug` tells phases and processes as they come
         level = os.environ["RLINF_LOG"].upper()
         if level not in logging.getLevelNamesMapping():
@@ -62,6 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger("rlinf").setLevel(level)
+    redact_warnings()
     words = list(sys.argv[1:] if arguments is None else arguments)
     with outlasting_readers() if words[:1] and words[0] in _TRAINING else nullcontext():
         return _run(words)
@@ -95,7 +117,7 @@ def _as_override(words: Sequence[str]) -> str:
 def _guarded(command: Callable[[], int]) -> int:
     """The command's exit code, or that of what went wrong, which is reported."""
     try:
-        return command()
+        return flushed(command())
     except Stopped as stop:
         _complain(str(stop))
         return stop.exit_code
@@ -124,12 +146,21 @@ def _reported(error: Exception) -> int:
     if is_user_error(error):
         _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
         return exit_code_of(error)
-    if isinstance(error, ClusterError):
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE and "RLINF_LOG" not in os.environ:
+        _complain(_of_the_machine(error))
+    elif isinstance(error, ClusterError):
         # It names the worker and holds its traceback: that of the driver would only say who waited for it.
         _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
     else:
         _complain("".join(traceback.format_exception(error)).rstrip())
     return FAILED
+
+
+def _of_the_machine(error: OSError) -> str:
+    """A sentence with the file, which a traceback would only hide."""
+    place = error.filename2 or error.filename or "the command"
+    fix = " (ulimit -n raises the limit)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+    return f"{place}: {error.strerror}{fix}. RLINF_LOG=info shows the line of code."
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -195,7 +226,7 @@ def _load(options: argparse.Namespace, *more: str) -> Config:
 
     resolved = resolve(options.file, [*_overrides(options), *more])
     for note in (*resolved.notes, *resolved.warnings):
-        print(note, file=sys.stderr)
+        print(redacted(note), file=sys.stderr)
     return resolved.config
 
 
@@ -288,7 +319,7 @@ def _function(module: str, name: str) -> Callable[..., object]:
 def _complain(text: str) -> None:
     """To the error stream, in red where a person reads it."""
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    words = printable(text)
+    words = printable(redacted(text))
     print(f"\033[31m{words}\033[0m" if colour else words, file=sys.stderr)
 
 

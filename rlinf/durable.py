@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ from rlinf.errors import RunFailed, UserError
 
 FULL = {errno.ENOSPC: "disk full", errno.EDQUOT: "disk quota used up"}
 """What an error number says where no room is left."""
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_SILENT_S = 600.0
 _PROBE_BYTES = 2**20
 
 
@@ -28,14 +31,22 @@ def write_atomically(path: Path, text: str) -> None:
         with aside.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            _flush(file.fileno(), path)
 
     replace_whole(path, write)
 
 
+def _flush(handle: int, path: Path) -> None:
+    """Flushes to the disk. The error names ``path``, which the system's own does not."""
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
 def replace_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Has ``write`` make a file aside, then renames it to ``path``; a failure leaves no part file behind."""
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.writing")
+    aside = _aside(path)
     try:
         write(aside)
         os.replace(aside, path)
@@ -46,11 +57,33 @@ def replace_whole(path: Path, write: Callable[[Path], object]) -> None:
     sync(path.parent)
 
 
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.writing")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what killed processes have left half written in ``folder``; what a living one writes there stays.
+
+    A process of another machine counts as dead when it has not written for :data:`_SILENT_S`.
+    """
+    for path in folder.glob(".*.writing"):
+        host, _, pid = path.name.removesuffix(".writing").rpartition(".")
+        with suppress(OSError):
+            if host.endswith(f".{socket.gethostname()}") and pid.isdecimal():
+                dead = int(pid) != os.getpid() and not Path(f"/proc/{pid}").exists()
+            else:
+                dead = time.time() - path.lstat().st_mtime > _SILENT_S
+            if dead and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif dead:
+                path.unlink()
+
+
 def sync(path: Path) -> None:
     """Flushes a file, or the entries of a folder, to the disk. File systems without the call are left alone."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        _flush(handle, path)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
             raise
@@ -64,7 +97,8 @@ def first_folder(path: Path) -> Iterator[Path]:
 
     The name aside is this process's own, on this machine and on any other.
     """
-    aside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.writing")
+    aside = _aside(path)
+    remove_leftovers(path.parent)
     shutil.rmtree(aside, ignore_errors=True)
     try:
         yield aside
@@ -107,6 +141,17 @@ def naming_disk_errors(folder: Path) -> Iterator[None]:
         if isinstance(error, OSError) and place is not None and Path(place).is_relative_to(folder):
             raise RunFailed(f"{place}: {error.strerror}") from error
         raise
+
+
+@contextmanager
+def unless_read_only(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Leaves out what cannot be written to a folder that this process may only read, and says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        say(f"{file_of(error) or folder} could not be written ({error.strerror}): the result is not saved")
 
 
 def file_of(error: OSError) -> str | None:

@@ -6,8 +6,8 @@ Nothing here depends on what a row means: only on files, and on where a broken r
 from __future__ import annotations
 
 import csv
+import functools
 import gzip
-import importlib
 import itertools
 import json
 import zlib
@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from rlinf.json_text import parse_json
+from rlinf.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parquet_rows
 
 _LINES, _TABLES, _GZIP = (".jsonl", ".ndjson"), {".csv": ",", ".tsv": "\t"}, ".gz"
 _TEXTS = (*_LINES, ".json", *_TABLES)
 SUFFIXES = (*_LINES, ".json", ".parquet", *_TABLES, *(f"{suffix}{_GZIP}" for suffix in _TEXTS))
-MAX_ROW_BYTES = 8 << 20
-"""Longest line of a JSONL file; far above any question that a policy could read."""
+MAX_JSON_BYTES = 1 << 30
+"""Of a .json file, which is read as a whole."""
 _IN_JSON = " (a list of all rows is read from a .json file; .jsonl has a row on each line)"
 
 
@@ -59,13 +60,15 @@ def read_rows(file: Path) -> Iterator[Record]:
         )
     try:
         if suffix == ".parquet":
-            yield from _parquet(file)
+            rows = _parquet(file)
         elif suffix == ".json":
-            yield from _json(file)
-        elif suffix in _TABLES:
-            yield from _table(file, _TABLES[suffix])
+            rows = _json(file)
         else:
-            yield from _lines(file)
+            rows = _table(file, _TABLES[suffix]) if suffix in _TABLES else _lines(file)
+        for number, record in enumerate(rows):
+            if number == MAX_ROWS:
+                raise RowFileError(f"{file}: the file has more than {MAX_ROWS:,} rows: take a part of them")
+            yield record
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise RowFileError(f"{file}: no whole gzip file: {error}") from error
 
@@ -106,7 +109,12 @@ def _no_json(error: Exception) -> str:
 
 def _json(file: Path) -> Iterator[Record]:
     with _opened(file) as opened:
-        text = opened.read()
+        text = opened.read(MAX_JSON_BYTES + 1)
+    if len(text) > MAX_JSON_BYTES:
+        raise RowFileError(
+            f"{file} has more than {MAX_JSON_BYTES >> 20:,} MiB, which is the most that is read of .json: write one row "
+            "on each line of a .jsonl file"
+        )
     try:
         content = parse_json(text)
     except ValueError as error:
@@ -146,7 +154,8 @@ def _table(file: Path, delimiter: str) -> Iterator[Record]:
     """Rows of a table whose first line names the columns; every cell is text, and an empty one is null."""
     with _opened(file) as opened:
         # Decoded line by line, so that a row of other bytes is named by its number.
-        decoded = (line.decode("utf-8-sig" if number == 0 else "utf-8") for number, line in enumerate(opened))
+        lines = iter(functools.partial(opened.readline, MAX_ROW_BYTES + 1), b"")
+        decoded = (line.decode("utf-8-sig" if number == 0 else "utf-8") for number, line in enumerate(lines))
         csv.field_size_limit(MAX_ROW_BYTES)
         reader = csv.reader(decoded, delimiter=delimiter, strict=True)
         names: list[str] | None = None
@@ -175,17 +184,13 @@ def _header(cells: list[str], file: Path, delimiter: str) -> list[str]:
 
 def _parquet(file: Path) -> Iterator[Record]:
     try:
-        parquet = importlib.import_module("pyarrow.parquet")
+        for number, row in enumerate(parquet_rows(file)):
+            place = f"{file} row {number}"
+            yield Record(place, None, row) if isinstance(row, str) else Record(place, row)
     except ImportError as error:
         raise ImportError(f"{file}: reading Parquet needs pyarrow: pip install 'rlinf[datasets]'") from error
-    try:
-        number = 0
-        for batch in parquet.ParquetFile(file).iter_batches():
-            for row in batch.to_pylist():
-                yield Record(f"{file} row {number}", row)
-                number += 1
-    except (OSError, ValueError) as error:
-        raise RowFileError(f"{file}: no readable Parquet file: {error}") from error
+    except ParquetError as error:
+        raise RowFileError(str(error)) from error
 
 
 def _checked(row: Any, place: str) -> Record:

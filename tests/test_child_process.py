@@ -70,3 +70,35 @@ def test_an_ending_is_reported_with_the_last_lines() -> None:
 def test_a_child_that_computes_dies_with_its_parent() -> None:
     parent = subprocess.run([sys.executable, "-c", TIED], input="\n", capture_output=True, text=True, check=False)
     assert gone(int(parent.stdout.split()[-1]))
+
+
+STRAYS = """
+import os, sys
+from rlinf.child_process import ChildProcess
+starts = '''
+from rlinf.child_process import die_with_parent
+die_with_parent()
+import os, subprocess, sys, time
+if (forked := os.fork()) == 0:
+    os.setsid()
+    time.sleep(600)
+started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print(forked, started.pid, flush=True)
+time.sleep(600)
+'''
+child = ChildProcess([sys.executable, "-c", starts], name="a child", output="inherit")
+sys.stdin.readline()
+{then}
+"""
+
+
+@pytest.mark.parametrize("then", ["os.kill(os.getpid(), 9)", "child.kill()", "pass"])
+def test_what_left_the_session_of_a_child_ends_with_it(then: str) -> None:
+    command = [sys.executable, "-c", STRAYS.format(then=then)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        strays = [int(word) for word in parent.stdout.readline().split()]
+        assert len(strays) == 2
+        assert not any(gone(pid, within_s=0.01) for pid in strays)
+        parent.communicate("\n")
+    assert all(gone(pid) for pid in strays)

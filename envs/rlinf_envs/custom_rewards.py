@@ -11,9 +11,10 @@ from typing import Any
 from rlinf.own_code import Call
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.suggest import unknown
-from rlinf_envs.workers import WorkerPool
+from rlinf_envs.workers import Memory, WorkerPool
 
 DEFAULT_TIMEOUT_S = 120.0
+DEFAULT_MEMORY_MB = 8192
 _CALL = Call(names=("prompt", "response", "answer", "row"))
 
 
@@ -49,27 +50,40 @@ def find_function(path: str) -> Callable[..., Any]:
 class CustomReward:
     """Calls one function. Its module is imported here, where it is checked, and in the process that calls it."""
 
-    def __init__(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """``timeout_s``: deadline of one call, seconds. Raises SettingError like :func:`find_function`."""
+    def __init__(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, memory_mb: int = DEFAULT_MEMORY_MB) -> None:
+        """
+        Args:
+            timeout_s: deadline of one call, seconds.
+            memory_mb: MiB that the function's process and all that it starts may take together; 0 means no limit.
+
+        Raises:
+            SettingError: a limit below 0, or as for :func:`find_function`.
+        """
+        if isinstance(memory_mb, bool) or not isinstance(memory_mb, int) or memory_mb < 0:
+            raise SettingError(f"reward_memory_mb must be a whole number of MiB, or 0 for no limit, got {memory_mb!r}")
         find_function(path)
-        self.path, self.timeout_s = path, timeout_s
+        self.path, self.timeout_s, self.memory_mb = path, timeout_s, memory_mb
 
     def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         """The function's value. ``row`` is copied on the way, so the function may change it.
 
         Raises:
-            RewardError: it raised, returned no number, took too long, or ended its process.
+            RewardError: it raised, returned no number, took too long or too much memory, or ended its process.
         """
-        [outcome] = _pool(self.timeout_s).map([(self.path, prompt, response, answer, dict(row))])
+        [outcome] = _pool(self.timeout_s, self.memory_mb).map([(self.path, prompt, response, answer, dict(row))])
         if outcome.status == "timeout":
             raise RewardError(f"did not return within {self.timeout_s:g} s (env.kwargs.reward_timeout)")
+        limit = f"{self.memory_mb} MiB of memory (env.kwargs.reward_memory_mb)"
+        if outcome.status == "memory":
+            raise RewardError(f"took more than {limit}, with what it started")
         if outcome.status == "died":
             raise RewardError("ended its process (os._exit, a crash in native code, or no memory left)")
         if outcome.status == "error":
             raise RewardError(str(outcome.value))
         kind, value = outcome.value
         if kind == "problem":
-            raise RewardError(value)
+            bound = f"; it may take {limit}" if self.memory_mb and value.startswith("raised MemoryError") else ""
+            raise RewardError(value + bound)
         return float(value)
 
 
@@ -77,12 +91,14 @@ _pools: dict[tuple[Any, ...], WorkerPool] = {}
 _pools_lock = threading.Lock()
 
 
-def _pool(timeout_s: float) -> WorkerPool:
+def _pool(timeout_s: float, memory_mb: int) -> WorkerPool:
     """The process that all environments here share; another one where modules are found elsewhere by now."""
-    key = (timeout_s, *sys.path)
+    key = (timeout_s, memory_mb, *sys.path)
     with _pools_lock:
         if key not in _pools:
+            # The kernel's limit raises MemoryError at the line that goes too far; what was started has one of its own.
+            memory = Memory(address_space=0, data=memory_mb << 20, resident=memory_mb << 20)
             _pools[key] = WorkerPool(
-                "rlinf_envs.reward_worker:call", timeout_s=timeout_s, wall_factor=1.0, memory_bytes=0, prints=True
+                "rlinf_envs.reward_worker:call", timeout_s=timeout_s, wall_factor=1.0, memory=memory, prints=True
             )
         return _pools[key]

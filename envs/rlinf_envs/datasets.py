@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlinf.parquet_rows import MAX_ROWS
 from rlinf.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.suggest import unknown
@@ -59,16 +60,23 @@ def select(path: str, split: str | None, subset: str | None = None) -> Selection
     if split == "train" and own_eval and "train" in readers:
         tests = [reader for name, reader in readers.items() if name in _EVAL_NAMES]
         held_out = itertools.chain.from_iterable(reader() for reader in tests)
-        return Selection(readers["train"](), by_hash=False, held_out=held_out)
+        return Selection(_bounded(readers["train"](), path), by_hash=False, held_out=held_out)
     if split in readers and split != "train":
-        return Selection(readers[split](), by_hash=False)
+        return Selection(_bounded(readers[split](), path), by_hash=False)
     if split == "eval" and own_eval:
-        return Selection(readers[own_eval](), by_hash=False)
+        return Selection(_bounded(readers[own_eval](), path), by_hash=False)
     if whole is not None and split is None:
-        return Selection(whole(), by_hash=False)
+        return Selection(_bounded(whole(), path), by_hash=False)
     if whole is not None and not own_eval and split in ("train", "eval"):
-        return Selection(whole(), by_hash=True)
+        return Selection(_bounded(whole(), path), by_hash=True)
     raise DatasetError(f"{path}: " + unknown("split", str(split), {*filter(None, readers), "train", "eval"}))
+
+
+def _bounded(records: Iterator[Record], path: str) -> Iterator[Record]:
+    for number, record in enumerate(records):
+        if number == MAX_ROWS:
+            raise DatasetError(f"{path} has more than {MAX_ROWS:,} rows of one split: take a part of them")
+        yield record
 
 
 def _readers(path: str, subset: str | None) -> dict[str, Reader]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlinf_envs import datasets
-from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S
+from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.listed_questions import LEFT_OUT, ListedQuestions, without
 from rlinf_envs.rewards import RewardSum
@@ -40,6 +40,7 @@ class PromptsEnv(ListedQuestions):
         system_prompt: str | None = None,
         few_shot: Sequence[Mapping[str, str]] = (),
         reward_timeout: float = DEFAULT_TIMEOUT_S,
+        reward_memory_mb: int = DEFAULT_MEMORY_MB,
         tools: Sequence[ToolSetting] = (),
         max_turns: int | None = None,
     ) -> None:
@@ -52,7 +53,7 @@ class PromptsEnv(ListedQuestions):
             solved_by: the term whose value of 1 counts as solved; the first one by default.
             tools: what the policy may call (see ``rlinf_envs.tools.toolbox``); max_turns: responses of a conversation
                 then, 8 by default.
-            prompt_template, system_prompt, few_shot, reward_timeout: as for ``rlinf/Math-v0``.
+            prompt_template, system_prompt, few_shot, reward_timeout, reward_memory_mb: as for ``rlinf/Math-v0``.
 
         Raises:
             DatasetError: the dataset cannot be read, has a broken row (see ``on_bad_row``), or no row at all.
@@ -63,7 +64,7 @@ class PromptsEnv(ListedQuestions):
             raise SettingError(f"limit must be at least 1, got {limit}")
         if "correctness" in reward:
             raise SettingError("reward.correctness is the verdict on an answer, and rlinf/Prompts-v0 has no verifier")
-        rewards = RewardSum(reward, custom_timeout_s=reward_timeout)
+        rewards = RewardSum(reward, custom_timeout_s=reward_timeout, custom_memory_mb=reward_memory_mb)
         if not rewards.weights:
             raise SettingError("reward names no term: nothing says what a response is worth")
         solved = solved_by or next(iter(rewards.weights))

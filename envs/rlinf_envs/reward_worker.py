@@ -18,7 +18,8 @@ def call(
         value = function(prompt=prompt, response=response, answer=answer, row=row)
     except BaseException as error:  # SystemExit too: it would end this process without a word
         words = " ".join(str(error).split())  # one paragraph
-        return "problem", f"raised {type(error).__name__}: {words:.500}{_place(error, function)}"
+        why = f"{type(error).__name__}: {words:.500}" if words else type(error).__name__
+        return "problem", f"raised {why}{_place(error, function)}"
     try:
         return "value", float(value)
     except (TypeError, ValueError):

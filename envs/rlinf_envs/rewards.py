@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S, CustomReward
+from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S, CustomReward
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.reward_terms.failure import TermFailure
 from rlinf_envs.reward_terms.table import BUILDERS, SERVICES, SLOW
@@ -65,6 +65,7 @@ class RewardSum:
         *,
         default_format: str = "boxed",
         custom_timeout_s: float = DEFAULT_TIMEOUT_S,
+        custom_memory_mb: int = DEFAULT_MEMORY_MB,
     ) -> None:
         """
         Args:
@@ -72,6 +73,7 @@ class RewardSum:
                 "module:function" to weights. Nothing given means ``{"correctness": 1.0}``.
             default_format: the format that the ``format`` term asks for when it names none.
             custom_timeout_s: deadline of one call of a custom function, seconds.
+            custom_memory_mb: what its process and all that it starts may take, MiB; 0 means no limit.
 
         Raises:
             SettingError: an unknown term or option, a weight that is no finite number, a custom function that is not
@@ -85,7 +87,7 @@ class RewardSum:
             kind = name.partition(":")[0]
             if kind == "custom":
                 for path, weight in _mapping("reward.custom", value).items():
-                    custom = CustomReward(path, timeout_s=custom_timeout_s)
+                    custom = CustomReward(path, timeout_s=custom_timeout_s, memory_mb=custom_memory_mb)
                     self._add(f"custom:{path}", weight, _Term(f"custom:{path}", custom))
             elif kind == "correctness":
                 self._add(name, _options(name, value, ())["weight"], None)

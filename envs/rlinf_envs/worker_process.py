@@ -1,4 +1,5 @@
-"""The other end of :mod:`rlinf_envs.workers`, run as a module with descriptor, function and memory limit in bytes."""
+"""The other end of :mod:`rlinf_envs.workers`, run as a module with descriptor, function and limits of memory in bytes:
+of address space, and of data."""
 
 from __future__ import annotations
 
@@ -44,11 +45,12 @@ def serve(connection: Connection, function: Callable[..., Any]) -> None:
 def main(arguments: list[str]) -> None:
     """Loads the function, then serves."""
     die_with_parent()
-    descriptor, target, memory_bytes = int(arguments[0]), arguments[1], int(arguments[2])
+    descriptor, target, limits = int(arguments[0]), arguments[1], map(int, arguments[2:])
     module_name, _, name = target.partition(":")
     function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
-    if memory_bytes:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    for name, limit in zip((resource.RLIMIT_AS, resource.RLIMIT_DATA), limits, strict=True):
+        if limit:
+            resource.setrlimit(name, (limit, limit))
     serve(Connection(descriptor), function)
 
 

@@ -20,9 +20,29 @@ from typing import Any, Literal
 
 from rlinf.child_process import ChildProcess
 from rlinf_envs.errors import SettingError
+from rlinf_envs.measured import resident_bytes
 
 START_TIMEOUT_S = 120.0
+MEASURE_S = 0.25
+"""How often the memory of workers is measured, where they have a limit of that kind."""
 _TIMERS = (-signal.SIGPROF, -signal.SIGALRM)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a worker may take, in bytes; 0 means no limit."""
+
+    address_space: int = 4 << 30
+    """For functions that need no library which reserves more than it uses (torch does)."""
+    data: int = 0
+    """Of each process: what it may write to, but for shared memory."""
+    resident: int = 0
+    """Of the process and all that it started, shared memory that they have mapped included; measured every
+    :data:`MEASURE_S`."""
+
+    def words(self) -> list[str]:
+        """The limits that the process sets for itself, as its arguments."""
+        return [str(self.address_space), str(self.data)]
 
 
 class WorkerStartError(RuntimeError):
@@ -33,11 +53,11 @@ class WorkerStartError(RuntimeError):
 class Outcome:
     """The result of one call.
 
-    ``timeout``: the deadline passed; ``died``: the process ended by itself (memory, a crash); ``error``: the function
-    raised.
+    ``timeout``: the deadline passed; ``memory``: the process and what it started took more than they may; ``died``: the
+    process ended by itself (a crash); ``error``: the function raised.
     """
 
-    status: Literal["done", "timeout", "died", "error"]
+    status: Literal["done", "timeout", "memory", "died", "error"]
     value: Any = None
     repeatable: bool = True
     """Whether the same call would end so again; a deadline by the clock may be the fault of a crowded machine."""
@@ -56,11 +76,11 @@ class Counts:
 class _Worker:
     """One process and the socket to it."""
 
-    def __init__(self, target: str, memory_bytes: int, prints: bool) -> None:
+    def __init__(self, target: str, memory: Memory, prints: bool) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = ChildProcess(
-                [sys.executable, "-m", "rlinf_envs.worker_process", str(theirs.fileno()), target, str(memory_bytes)],
+                [sys.executable, "-m", "rlinf_envs.worker_process", str(theirs.fileno()), target, *memory.words()],
                 name=f"a worker for {target}",
                 pass_fds=[theirs.fileno()],
                 output="inherit" if prints else "keep",
@@ -92,7 +112,7 @@ class WorkerPool:
         workers: int = 1,
         timeout_s: float = 5.0,
         wall_factor: float = 4.0,
-        memory_bytes: int = 4 << 30,
+        memory: Memory | None = None,
         prints: bool = False,
     ) -> None:
         """
@@ -101,7 +121,7 @@ class WorkerPool:
             timeout_s: deadline of one call, in seconds of the worker's CPU time: on a crowded machine an answer gets
                 the same verdict as on an idle one.
             wall_factor: a call that does not compute is given up after this many times as long by the clock.
-            memory_bytes: address space of one worker, in bytes; 0 means no limit.
+            memory: of one worker; None: the default of :class:`Memory`.
             prints: what the function prints goes where this process prints; otherwise nowhere.
 
         Raises:
@@ -111,7 +131,7 @@ class WorkerPool:
             raise SettingError(
                 f"a pool needs at least one worker and a positive timeout, got {workers} and {timeout_s}"
             )
-        self.target, self.workers, self.timeout_s, self.memory_bytes = target, workers, timeout_s, memory_bytes
+        self.target, self.workers, self.timeout_s, self.memory = target, workers, timeout_s, memory or Memory()
         self.wall_factor, self.prints = wall_factor, prints
         self.counts = Counts()
         self._crew: list[_Worker] = []
@@ -156,14 +176,16 @@ class WorkerPool:
                         self._hand_over(worker, waiting, calls)
                 busy = [worker for worker in self._crew if worker.call is not None or not worker.ready]
                 pause = max(0.0, min(worker.deadline for worker in busy) - time.monotonic())
+                if self.memory.resident:
+                    pause = min(pause, MEASURE_S)
                 answered = wait([worker.connection for worker in busy], timeout=pause)
                 for worker in busy:
-                    outcome = self._hear(worker) if worker.connection in answered else self._check_clock(worker)
+                    outcome = self._hear(worker) if worker.connection in answered else self._check_limits(worker)
                     if outcome is not None and worker.call is not None:
                         outcomes[worker.call] = outcome
                         open_calls -= 1
                         worker.call = None
-                    if outcome is not None and outcome.status in ("timeout", "died"):
+                    if outcome is not None and outcome.status in ("timeout", "memory", "died"):
                         self._replace(worker)
         except BaseException:
             # An interrupt leaves answers in the sockets that belong to nobody; fresh processes have none.
@@ -172,7 +194,7 @@ class WorkerPool:
         return [outcome for outcome in outcomes if outcome is not None]
 
     def _new_worker(self) -> _Worker:
-        return _Worker(self.target, self.memory_bytes, self.prints)
+        return _Worker(self.target, self.memory, self.prints)
 
     def _hand_over(self, worker: _Worker, waiting: list[int], calls: Sequence[tuple[Any, ...]]) -> None:
         call = waiting.pop()
@@ -205,7 +227,10 @@ class WorkerPool:
             return None
         return Outcome(status, value)
 
-    def _check_clock(self, worker: _Worker) -> Outcome | None:
+    def _check_limits(self, worker: _Worker) -> Outcome | None:
+        if worker.ready and 0 < self.memory.resident < resident_bytes(worker.process.pid):
+            self.counts.deaths += 1
+            return Outcome("memory")
         if time.monotonic() < worker.deadline:
             return None
         if not worker.ready:

@@ -129,7 +129,9 @@ class Policy:
         if getattr(self.tokenizer, "chat_template", None):
             messages = [{"role": "system", "content": system_prompt}] if system_prompt else []
             messages.append({"role": "user", "content": prompt})
-            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+            from rlinf.rollouts.text.chat_template import rendered
+
+            text = rendered(self.tokenizer, messages, prompt=True, variables={})
             return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
         return list(self.tokenizer(f"{system_prompt}\n{prompt}" if system_prompt else prompt)["input_ids"])
 

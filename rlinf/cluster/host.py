@@ -22,6 +22,7 @@ import ray
 from rlinf.cluster.api import Assembled, RankInfo
 from rlinf.cluster.failure import Failure, capture
 from rlinf.cluster.packing import Packed, pack, unpack
+from rlinf.redaction import redact_warnings
 
 Made = TypeVar("Made")
 
@@ -53,6 +54,7 @@ class Host:
         """``visible_gpus``: the names of this worker's GPUs, where Ray does not say which they are."""
         if visible_gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
+        redact_warnings()
         node_id = ray.get_runtime_context().get_node_id()
         self._place = Place(node_id, ray.util.get_node_ip_address(), os.getpid(), os.getppid(), _stderr_path())
         self._target: object | None = None

@@ -37,7 +37,7 @@ _POLL_S = 0.1
 
 def main(folder: str, driver: int) -> None:
     """Waits for the end of standard input, then cleans up."""
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     if not listen(0, driver).endswith(FAREWELL):
         _say(

@@ -1,4 +1,4 @@
-"""Output whose reader may leave: `rlinf train run.yaml | head`, a terminal that is closed."""
+"""Output that may have no reader: `rlinf train run.yaml | head`, `>&-`, a terminal that is closed, a full disk."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 _NOBODY_READS = (errno.EPIPE, errno.EIO)  # a pipe's other end is closed; the terminal is gone
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NAMES = {1: "standard output", 2: "standard error"}
 
 
 class _Outlasting(io.FileIO):
@@ -20,12 +22,49 @@ class _Outlasting(io.FileIO):
         try:
             return super().write(data) or 0
         except OSError as error:
-            if error.errno not in _NOBODY_READS:
+            if error.errno not in (*_NOBODY_READS, *_NO_ROOM):
                 raise
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
+            _to_nowhere(self.fileno())
+            if error.errno in _NO_ROOM and self.fileno() in _NAMES:
+                words = f"{_NAMES[self.fileno()]}: {error.strerror}; going on without it\n"
+                with suppress(OSError):
+                    os.write(2, words.encode())
             return memoryview(data).nbytes
+
+
+def _to_nowhere(descriptor: int) -> None:
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, descriptor)
+    if nowhere != descriptor:
+        os.close(nowhere)
+
+
+def open_standard_streams() -> None:
+    """Opens the standard streams that the caller has closed (`>&-`), to nowhere.
+
+    Otherwise the next file that is opened would get their number, and what a library prints would go into it.
+    """
+    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            _to_nowhere(descriptor)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 it lasts
+
+
+def flushed(code: int) -> int:
+    """``code`` once standard output has taken everything; otherwise 1, and a sentence. A reader may leave early."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        _to_nowhere(sys.stdout.fileno())
+        if error.errno in _NOBODY_READS:
+            return code
+        with suppress(OSError):
+            print(f"standard output: {error.strerror}", file=sys.stderr)
+        return 1
+    return code
 
 
 @contextmanager

@@ -36,9 +36,11 @@ def write_folder(run: Path, out: Path, *, step: int | None = None, license: str 
     Raises UserError where there is no policy to publish, or ``out`` holds something else.
     """
     from rlinf.report.card import card, drawn_curves, stated_license
-    from rlinf.report.runs import read_run
+    from rlinf.report.runs import read_run, require_inside
 
     record = read_run(run)
+    for path in (run / "policy").rglob("*"):
+        require_inside(path, run)
     if out.exists() and any(out.iterdir()) and not (out / "training" / "config.yaml").is_file():
         raise UserError(f"{out} is not empty: name another folder with --out")
     shutil.rmtree(out, ignore_errors=True)
@@ -52,7 +54,7 @@ def write_folder(run: Path, out: Path, *, step: int | None = None, license: str 
     (out / "training").mkdir()
     for name in _TRAINING:
         if (run / name).is_file():
-            shutil.copyfile(run / name, out / "training" / name)
+            shutil.copyfile(require_inside(run / name, run), out / "training" / name)
     return found
 
 

@@ -13,19 +13,32 @@ from typing import Any
 from rlinf.config.compat.aliases import synonyms, translate_values
 from rlinf.config.defaults import fill_in
 from rlinf.config.dump import to_mapping
+from rlinf.config.expansion import Path, dependencies, in_order, too_large, too_long
 from rlinf.config.names import hints
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.schema import Config
-from rlinf.config.tree import Branch, Located, locate, merge, origins, put
+from rlinf.config.tree import Branch, Located, locate, merge, origins, put, shortened
+from rlinf.config.yaml_nodes import LARGEST_BITS
+from rlinf.redaction import hide
+
+
+def _product(first: object, second: object) -> object:
+    """The product of two numbers, which no chain of expressions makes longer than a machine's own."""
+    if not isinstance(first, int | float) or not isinstance(second, int | float):
+        raise ValueError("multiply takes two numbers")
+    made = first * second
+    if isinstance(made, int) and made.bit_length() > LARGEST_BITS:
+        raise ValueError(f"the product has more than {LARGEST_BITS} bits")
+    return made
+
 
 _RESOLVERS: Mapping[str, Callable[..., object]] = {
     "int_div": operator.floordiv,
-    "multiply": operator.mul,
+    "multiply": _product,
     "not": operator.not_,
     "subtract": operator.sub,
 }
 
-Path = tuple[str | int, ...]
 _FIX = "Check the name inside ${...}; environment variables need ${oc.env:NAME} or ${oc.env:NAME,default}."
 
 _VARIABLE = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)")
@@ -50,24 +63,41 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     _register_resolvers(OmegaConf)
     failures: dict[int, str] = {}
     for _, located in waiting:
+        if reason := too_long(located.value):
+            failures[id(located)] = reason
+            continue
         try:
             OmegaConf.create({"value": located.value})
-        except GrammarParseError as error:
-            failures[id(located)] = f"no valid expression ({_reason(error)})"
+        except (GrammarParseError, RecursionError) as error:
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else _reason(error)
+            failures[id(located)] = f"no valid expression ({reason})"
     if failures:  # OmegaConf refuses a whole tree for one of them
         return failures
     written = _effective(layers)
     whole = OmegaConf.create({name: child.plain() for name, child in written.items()})
     read = {name for _, located in waiting for name in variables(str(located.value))}
     secrets = [os.environ[name] for name in read if os.environ.get(name)]
-    for path, located in waiting:
-        if _at(written, path) != located.value:
-            continue  # overridden by a higher layer
+    for name in read:
+        hide(name)
+    effective = {path: located for path, located in waiting if _at(written, path) == located.value}  # not overridden
+    named = dependencies({path: located.value for path, located in effective.items()})
+    grown: dict[Path, str] = {}
+    for path in in_order(named):
+        located = effective[path]
+        if reason := next((grown[each] for each in named[path] if each in grown), ""):
+            grown[path] = failures[id(located)] = reason
+            continue
         try:
             value: object = whole
             for step in path:
                 value = value[step]  # type: ignore[index]
             plain = OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+            if reason := too_large(plain):
+                grown[path] = failures[id(located)] = reason
+                continue
+            if not (isinstance(plain, str) and "${" in plain):
+                # What names it finds the value and does not resolve it again.
+                OmegaConf.update(whole, _dotted(path), plain, merge=False)
         except (OmegaConfBaseException, ValueError, TypeError, ArithmeticError, RecursionError) as error:
             failures[id(located)] = _reason(error)
             continue
@@ -87,7 +117,7 @@ def report_unresolved(tree: Branch, failures: dict[int, str], problems: list[Con
         if id(located) not in failures:
             continue
         dotted = ".".join(str(step) for step in path)
-        message = f"{dotted}: {located.value} does not resolve: {failures[id(located)]}."
+        message = f"{dotted}: {shortened(located.value)} does not resolve: {failures[id(located)]}."
         problems.append(problem(located.origin, dotted, message, _FIX))
         located.value = None
         section = _at(tree, path[:-1])
@@ -115,6 +145,14 @@ def _typed_as_far_as_possible(tree: Branch) -> Config:
 
     known = {name: child for name, child in tree.items() if name in hints(Config)}
     return Builder().section(Config, Located(known, next(iter(tree.values())).origin))
+
+
+def _dotted(path: Path) -> str:
+    """
+    >>> _dotted(("env", "kwargs", 0, "a.b"))
+    '[env][kwargs][0][a.b]'
+    """
+    return "".join(f"[{step}]" for step in path)
 
 
 def _at(tree: object, path: Path) -> object:

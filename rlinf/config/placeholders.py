@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping
 
 from rlinf.errors import UserError
+
+_WIDEST = 100
 
 
 class PlaceholderError(UserError):
@@ -20,9 +23,13 @@ def expand(template: str, values: Mapping[str, object]) -> str:
     """
     known = ", ".join(f"{{{name}}}" for name in values)
     try:
-        wanted = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+        parsed = list(string.Formatter().parse(template))
+        wanted = [name for _, name, _, _ in parsed if name is not None]
     except ValueError as error:
         raise PlaceholderError(f"{template!r} is not a template: {error}; it may hold {known}") from None
+    widths = [int(digits) for _, _, spec, _ in parsed for digits in re.findall(r"\d+", spec or "")[:9]]
+    if any(width > _WIDEST for width in widths):
+        raise PlaceholderError(f"{template!r} asks for over {_WIDEST} characters in one placeholder")
     unknown = [name for name in wanted if name not in values]
     if unknown:
         listed = ", ".join(f"{{{name}}}" for name in unknown)

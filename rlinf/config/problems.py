@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlinf.redaction import redacted
+
 COMMAND_LINE = "command line"
 
 
@@ -48,4 +50,4 @@ class ConfigErrors(Exception):
 
 def problem(origin: Origin, key: str, message: str, fix: str = "", *, unread: bool = False) -> ConfigProblem:
     """A problem at ``origin``."""
-    return ConfigProblem(origin.file, origin.line, key, message, fix, unread)
+    return ConfigProblem(origin.file, origin.line, key, redacted(message), redacted(fix), unread)

@@ -13,8 +13,9 @@ import yaml
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
 from rlinf.config.recipes import named, recipes, sweep_recipes
 from rlinf.config.tree import Branch, Located, merge, put, read_mixture, shortened
-from rlinf.config.yaml_nodes import refused
+from rlinf.config.yaml_nodes import INTEGERS, LARGEST_BITS, refused
 
+_TEXT = "Put it in quotes if it is text."
 _PLAIN = "Take it out, or write it as an escape in double quotes."
 _BRACKETS = {"[": "]", "{": "}"}
 _TOO_DEEP = "the value is nested too deeply."
@@ -84,6 +85,9 @@ class Reader:
             message = f"this is not valid YAML: {error.problem or error.context}."
             self.problems.append(ConfigProblem(file, line, "", message, _yaml_fix(text, line)))
             return {}
+        except _ValueRefused as bad_value:
+            self.problems.append(ConfigProblem(file, bad_value.line, "", bad_value.message, bad_value.fix))
+            return {}
         except RecursionError:
             self.problems.append(ConfigProblem(file, None, "", _TOO_DEEP, _LESS_DEEP))
             return {}
@@ -126,6 +130,9 @@ class Reader:
             if bad is None:
                 return self._convert(node, loader, COMMAND_LINE, key)
             self.problems.append(problem(Origin(COMMAND_LINE), key, f"{key}: {bad.message}", bad.fix))
+        except _ValueRefused as bad_value:
+            message = f"{key}: {bad_value.message}"
+            self.problems.append(problem(Origin(COMMAND_LINE), key, message, bad_value.fix))
         except yaml.YAMLError:
             message = f"{key}={shortened(text)} has a value that is not valid YAML."
             self.problems.append(problem(Origin(COMMAND_LINE), key, message, _quoting(key, text)))
@@ -158,7 +165,9 @@ class Reader:
             return Located(self._mapping(node, loader, file, prefix), origin)
         if isinstance(node, yaml.SequenceNode):
             return Located([self._convert(child, loader, file, prefix) for child in node.value], origin)
-        value = loader.construct_object(node)
+        value = _constructed(node, loader)
+        if isinstance(value, int) and value.bit_length() > LARGEST_BITS:
+            raise _ValueRefused(node, f"the integer has {value.bit_length()} bits.", INTEGERS)
         if isinstance(node, yaml.ScalarNode) and node.style is None and isinstance(value, str):
             value = float(value) if _EXPONENT.fullmatch(value) else value
         return Located(value, origin)
@@ -167,7 +176,7 @@ class Reader:
         _flatten(node, loader)
         branch: Branch = {}
         for key_node, value_node in node.value:
-            name = str(loader.construct_object(key_node))
+            name = str(_constructed(key_node, loader))
             dotted = prefix + name
             value = self._convert(value_node, loader, file, f"{dotted}.")
             if file != COMMAND_LINE:
@@ -187,6 +196,22 @@ class Reader:
             message = f"{dotted} is written twice, on lines {before.origin.line} and {after.origin.line}."
             self.problems.append(problem(after.origin, dotted, message, "Take one of them out."))
         return after
+
+
+def _constructed(node: yaml.Node, loader: yaml.SafeLoader) -> object:
+    """The value of a node. Raises _ValueRefused for one that looks like a number or a date and is none."""
+    try:
+        return loader.construct_object(node)
+    except (ValueError, OverflowError) as error:
+        raise _ValueRefused(node, f"{str(node.value)[:40]} cannot be read ({error}).", _TEXT) from error
+
+
+class _ValueRefused(Exception):
+    """A scalar that is not read: its line (from 1), why, and what to write instead."""
+
+    def __init__(self, node: yaml.Node, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.line, self.message, self.fix = node.start_mark.line + 1, message, fix
 
 
 def _flatten(node: yaml.MappingNode, loader: yaml.SafeLoader) -> None:

@@ -10,10 +10,17 @@ import yaml
 MAX_REPEATED_VALUES = 100_000
 """Values that aliases may add to a document. A configuration repeats a few dozen; a "billion laughs" document of one
 kilobyte repeats more than memory holds."""
+LARGEST_BITS = 64
+"""Of an integer, in a file or as the product of others."""
+_LONGEST_INTEGER = 100
+"""Characters: base 2 takes 66 of them for the largest one. Python refuses thousands of digits, or takes minutes."""
 _PREFIX = "tag:yaml.org,2002:"
 _TAGS = {
     _PREFIX + name for name in ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value")
 }
+
+INTEGERS = f"Integers have at most {LARGEST_BITS} bits (18446744073709551615)."
+"""How to correct one that is too large."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,8 @@ def refused(root: yaml.Node) -> RefusedNode | None:
         open_nodes.discard(id(node))
         if node.tag not in _TAGS:
             return RefusedNode(_line(node), f"the tag {_shown(node.tag)} is not read here.", "Write plain YAML values.")
+        if node.tag == f"{_PREFIX}int" and len(node.value) > _LONGEST_INTEGER:
+            return RefusedNode(_line(node), f"the integer has {len(node.value):,} characters.", INTEGERS)
         written += 1
         sizes[id(node)] = 1 + sum(sizes[id(child)] for child in _children(node))
         if sizes[id(node)] - written > MAX_REPEATED_VALUES:

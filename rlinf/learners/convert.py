@@ -71,7 +71,7 @@ def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> 
 
     started = not dist.is_initialized()
     device = _join() if started else _CPU
-    source: Any = AutoConfig.from_pretrained(folder)
+    source: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     dtype = source.dtype if isinstance(source.dtype, torch.dtype) else torch.float32
     config, place, weight_map = transformer_config(source, layout, dtype), arrange(layout), WeightMap(source)
     chunks = build_chunks(source, config, layout, device)

@@ -142,7 +142,7 @@ def _read_tokenizer(file: Path, facts: _Facts) -> Any:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
+        tokenizer = AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name, trust_remote_code=False)
     except Exception as error:  # and so does transformers
         raise GGUFError(f"no tokenizer could be read from {file}: {error}") from error
     if facts.splitting in _SINGLE_DIGITS:
@@ -173,7 +173,11 @@ def _read_model(file: Path) -> Any:
 
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            str(file.parent), gguf_file=file.name, dtype=torch.float32, output_loading_info=True
+            str(file.parent),
+            gguf_file=file.name,
+            dtype=torch.float32,
+            output_loading_info=True,
+            trust_remote_code=False,
         )
     except Exception as error:  # likewise
         raise GGUFError(f"transformers cannot read {file} as a causal language model: {error}") from error
@@ -201,7 +205,11 @@ def _write(file: Path, model: Any, tokenizer: Any, folder: Path) -> None:
     tokens = tokenizer(_SAMPLE, return_tensors="pt")["input_ids"]
     with torch.inference_mode(), without_progress_bars():
         expected = model(input_ids=tokens).logits
-        found = AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32).eval()(input_ids=tokens).logits
+        found = (
+            AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32, trust_remote_code=False)
+            .eval()(input_ids=tokens)
+            .logits
+        )
     if not torch.equal(expected, found):
         gap = float((expected - found).abs().max())
         raise GGUFError(f"{file}: the converted model's logits differ from those of the file by up to {gap:.3g}")

@@ -42,7 +42,7 @@ def load_tokenizer(path: str) -> Any:
         # Asked for a folder with a qwen2 model in it, AutoTokenizer puts Qwen's own splitting rules in the place of
         # those that a tokenizer trained here was saved with: other ids, and one beyond the vocabulary.
         kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
-        tokenizer = kind.from_pretrained(path)
+        tokenizer = kind.from_pretrained(path, trust_remote_code=False)
     except Exception as error:
         raise PolicyError(f"no tokenizer could be loaded from {path!r}: {_in_one_line(error)}") from error
     if tokenizer.eos_token_id is None:
@@ -79,7 +79,7 @@ def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: in
     config = architecture_config(architecture, tokenizer)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     return model.eval()
@@ -131,7 +131,7 @@ def checkpoint_config(path: str) -> Any:
 
     path = model_folder(path)
     try:
-        return AutoConfig.from_pretrained(path)
+        return AutoConfig.from_pretrained(path, trust_remote_code=False)
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
         raise PolicyError(f"{path!r} holds no model configuration{hint}: {_in_one_line(error)}") from error
@@ -150,7 +150,7 @@ def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
 
     config = checkpoint_config(path) if path is not None else _named_config(architecture)
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config)
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 
 
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
@@ -160,7 +160,9 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
     path = model_folder(path)
     try:
         with without_progress_bars():
-            model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation=attention)
+            model = AutoModelForCausalLM.from_pretrained(
+                path, dtype=dtype, attn_implementation=attention, trust_remote_code=False
+            )
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
         raise PolicyError(
@@ -174,7 +176,7 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
     from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
 
     try:
-        named = "".join(AutoConfig.from_pretrained(path).architectures or [])
+        named = "".join(AutoConfig.from_pretrained(path, trust_remote_code=False).architectures or [])
         kinds = {
             "SequenceClassification": AutoModelForSequenceClassification,
             "TokenClassification": AutoModelForTokenClassification,
@@ -186,7 +188,11 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
             )
         with without_progress_bars():
             model, report = kind.from_pretrained(
-                path, dtype=dtype, attn_implementation=attention, output_loading_info=True
+                path,
+                dtype=dtype,
+                attn_implementation=attention,
+                output_loading_info=True,
+                trust_remote_code=False,
             )
     except Exception as error:
         raise PolicyError(f"no reward model could be loaded from {path!r}: {_in_one_line(error)}") from error
@@ -205,7 +211,7 @@ def blank_reward_model(config: Any) -> Any:
     config.num_labels = 1
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = AutoModelForTokenClassification.from_config(config, dtype=torch.float32)
+        model = AutoModelForTokenClassification.from_config(config, dtype=torch.float32, trust_remote_code=False)
     for parameter in model.score.parameters():
         torch.nn.init.zeros_(parameter)
     return model.eval()

@@ -52,7 +52,9 @@ def _splits_alike(tokenizer: Any, folder: Path) -> bool:
     from transformers import AutoTokenizer
 
     own = _rules(tokenizer)
-    return own is None or not (folder / "config.json").exists() or own == _rules(AutoTokenizer.from_pretrained(folder))
+    if own is None or not (folder / "config.json").exists():
+        return True
+    return own == _rules(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
 
 
 def _rules(tokenizer: Any) -> tuple[object, ...] | None:

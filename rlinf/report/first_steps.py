@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlinf.redaction import public_url
+
 FIRST_STEPS = 3
 """Training iterations that are looked at together; fewer in a shorter run."""
+_FAILURES = "reward_failures/"
 _ALL = 0.9995
 """A share that counts as all: shares are means of floats."""
 FEW, _MOST = 0.05, 0.95
@@ -40,15 +43,27 @@ class FirstSteps:
     def __init__(self, config: Mapping[str, Any], earlier: Sequence[Mapping[str, float]] = ()) -> None:
         self._config = config
         self._steps: dict[int, dict[str, float]] = {}
+        self._silent: dict[str, int] = {}
+        """For how many iterations on end each service has failed for every response."""
         for metrics in earlier:
             self._keep(int(metrics["step"]), metrics)
 
     def add(self, step: int, metrics: Mapping[str, float]) -> list[EarlyWarning]:
-        """The warnings, with the last of the first steps; before it and after it there are none."""
+        """The warnings, with the last of the first steps. Later ones are about services that no longer answer."""
         self._keep(step, metrics)
+        stopped = self._services(metrics)
         if step != min(FIRST_STEPS, setting(self._config, "run.max_steps")):
-            return []
+            return stopped if step > FIRST_STEPS else []
         return early_warnings([self._steps[number] for number in sorted(self._steps)], self._config)
+
+    def _services(self, metrics: Mapping[str, float]) -> list[EarlyWarning]:
+        """A warning for services that have failed throughout :data:`FIRST_STEPS` iterations on end, once each time."""
+        down = _down([metrics], self._config)
+        self._silent = {name: self._silent.get(name, 0) + 1 for name in down}
+        names = [name for name in down if self._silent[name] == FIRST_STEPS]
+        return (
+            [_service_warning(names, f"in the last {FIRST_STEPS} training iterations", self._config)] if names else []
+        )
 
     def _keep(self, step: int, metrics: Mapping[str, float]) -> None:
         if 1 <= step <= FIRST_STEPS:
@@ -65,7 +80,9 @@ def early_warnings(steps: Sequence[Mapping[str, float]], config: Mapping[str, An
     if not steps:
         return []
     when = f"in the first {len(steps)} training iterations" if len(steps) > 1 else "in the first training iteration"
-    causes = [warning for check in (_not_finite, _cut, _unparsable) if (warning := check(steps, config, when))]
+    causes = [
+        warning for check in (_no_service, _not_finite, _cut, _unparsable) if (warning := check(steps, config, when))
+    ]
     if causes:
         return causes
     warning = _no_reward(steps, config, when) or _no_advantage(steps, config, when)
@@ -97,6 +114,28 @@ def _not_finite(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any],
     names = ", ".join(custom) if isinstance(custom, Mapping) else "the custom reward"
     words = f"Rewards that are NaN or infinite count as 0, and every response got one. Look at what {names} returns."
     return EarlyWarning(f"Every reward was NaN or infinite {when}", words)
+
+
+def _no_service(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+    names = _down(steps, config)
+    return _service_warning(names, when, config) if names else None
+
+
+def _down(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> list[str]:
+    """The reward terms whose service failed for every response of all these steps."""
+    rows = (setting(config, "rollout.batch_size") or 1) * (setting(config, "algorithm.group_size") or 1)
+    known = [name for name in steps[0] if name.startswith(_FAILURES)]
+    return [name.removeprefix(_FAILURES) for name in known if _always(steps, name, least=rows)]
+
+
+def _service_warning(names: Sequence[str], when: str, config: Mapping[str, Any]) -> EarlyWarning:
+    terms = setting(config, "env.kwargs.reward")
+    own = [terms.get(name) if isinstance(terms, Mapping) else None for name in names]
+    urls = [each.get("url") or each.get("base_url") for each in own if isinstance(each, Mapping)]
+    at = ", ".join(public_url(str(url)) for url in urls if url)
+    listed = ", ".join(f"env.kwargs.reward.{name}" for name in names) + (f" ({at})" if at else "")
+    words = "They are masked or count 0: nothing was learned from them. Start the service, or correct its address."
+    return EarlyWarning(f"The service of {listed} failed for every response {when}", words)
 
 
 def _cut(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:

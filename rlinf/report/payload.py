@@ -15,7 +15,7 @@ from rlinf.report.configuration import config_rows
 from rlinf.report.conversations import samples, some_steps
 from rlinf.report.evaluations import comparisons, evaluation_rows
 from rlinf.report.health import examine
-from rlinf.report.runs import RunRecord
+from rlinf.report.runs import RunRecord, leads_out
 
 # In the order in which a step goes through them. A text rollout has three stages, a simulator's is one.
 _STAGES = {
@@ -112,6 +112,7 @@ def _videos(folder: Path) -> list[dict[str, Any]]:
     """Videos as base64, the newest first, as many as fit; the others are named, without ``data``."""
     found, room = [], MAX_VIDEO_BYTES
     paths = [path for path in folder.glob("*") if path.suffix in _VIDEO_TYPES and not path.name.startswith(".")]
+    paths = [path for path in paths if path.is_file() and not leads_out(path, folder.parent)]
     for path in sorted(paths, key=_video_step, reverse=True):
         size = path.stat().st_size
         data = None

@@ -63,7 +63,25 @@ _NO_RUN = ("sweep.json", "trial.json")
 
 
 def is_run(path: Path) -> bool:
-    return (path / "config.yaml").exists() and not any((path / name).exists() for name in _NO_RUN)
+    """Whether a folder is a run directory; false for one that may not be read."""
+    try:
+        return (path / "config.yaml").exists() and not any((path / name).exists() for name in _NO_RUN)
+    except OSError:
+        return False
+
+
+def leads_out(path: Path, run: Path) -> bool:
+    """Whether a file is, or lies behind, a link out of a run directory: it may be anything that its reader can read."""
+    return path.exists() and not path.resolve().is_relative_to(run.resolve())
+
+
+def require_inside(path: Path, run: Path) -> Path:
+    """``path``. Raises :class:`ReportError` where it leads out of ``run``."""
+    if leads_out(path, run):
+        raise ReportError(
+            f"{path} is a link out of the run directory, which is not followed: put the file itself there"
+        )
+    return path
 
 
 def _title(path: Path, config: Mapping[str, Any]) -> str:
@@ -77,19 +95,19 @@ def read_run(path: Path) -> RunRecord:
     """A run, finished or not. Raises :class:`ReportError` where the folder is none."""
     if not is_run(path):
         raise ReportError(f"{path} is no run directory: it has no config.yaml")
-    config = _config(path / "config.yaml")
-    series, note = read_series(path / "metrics.jsonl")
+    config = _config(require_inside(path / "config.yaml", path))
+    series, note = read_series(require_inside(path / "metrics.jsonl", path))
     notes = [note]
     return RunRecord(
         path=path,
         name=_title(path, config),
         config=config,
-        machine=read_json_file(path / "machine.json") or {},
+        machine=read_json_file(require_inside(path / "machine.json", path)) or {},
         series=series,
         samples=_rows_by_step(path / "samples", ("group", "reward"), notes),
         episodes=_rows_by_step(path / "episodes", ("total", "trace"), notes),
         evaluations=_evaluations(path, notes),
-        summary=read_json_file(path / "summary.json"),
+        summary=read_json_file(require_inside(path / "summary.json", path)),
         notes=[note for note in notes if note],
     )
 
@@ -99,7 +117,7 @@ def _evaluations(path: Path, notes: list[str]) -> list[SavedEvaluation]:
     found = []
     for file in sorted((path / FOLDER).glob("*.json")):
         try:
-            found.append(read_evaluation(file))
+            found.append(read_evaluation(require_inside(file, path)))
         except UserError as error:
             notes.append(str(error))
     return found
@@ -132,6 +150,9 @@ def _rows_by_step(folder: Path, needed: Sequence[str], notes: list[str]) -> dict
     found = {}
     for path in sorted(folder.glob("step_*.jsonl")):
         step = path.stem.removeprefix("step_")
+        if leads_out(path, folder.parent):
+            notes.append(f"{path} is a link out of the run directory, and was left out")
+            continue
         lines = read_json_lines(path)
         notes.append(lines.note(path))
         rows = [row for row in lines.rows if all(name in row for name in needed)]

@@ -44,5 +44,6 @@ def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, page)
     except OSError as error:
-        raise ReportError(f"{path} could not be written: {error.strerror}") from error
+        fix = "" if out is not None else " (--out names another place)"
+        raise ReportError(f"{path} could not be written: {error.strerror}{fix}") from error
     return path

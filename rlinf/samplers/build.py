@@ -62,7 +62,9 @@ def _hf(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
     torch_dtype: torch.dtype = getattr(torch, activation_dtype(spec.dtype, on_gpu=spec.device != "cpu"))
     if spec.random_weights:
         of_folder = checkpoint_config(spec.model)
-        model = AutoModelForCausalLM.from_config(of_folder, dtype=torch_dtype, attn_implementation=spec.attention)
+        model = AutoModelForCausalLM.from_config(
+            of_folder, dtype=torch_dtype, attn_implementation=spec.attention, trust_remote_code=False
+        )
     else:
         model = load_causal_lm(spec.model, dtype=torch_dtype, attention=spec.attention)
     return hf_sampler(model, config, spec)

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rlinf.json_text import parse_json
+from rlinf.redaction import public_url
 
 
 class ServerError(RuntimeError):
@@ -99,7 +100,7 @@ class _Exchange:
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self.closed = False
-        self._url, self._timeout_s = url, timeout_s
+        self._url, self._timeout_s = public_url(url), timeout_s
         parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)

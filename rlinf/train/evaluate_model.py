@@ -11,7 +11,7 @@ from pathlib import Path
 from rlinf.cluster import connect
 from rlinf.config import Config
 from rlinf.config.stored import load_stored, stored_yaml
-from rlinf.durable import naming_disk_errors
+from rlinf.durable import naming_disk_errors, unless_read_only
 from rlinf.errors import UserError
 from rlinf.models.loading import require_weights
 from rlinf.train.build.setup import Setup
@@ -54,7 +54,8 @@ def evaluate_model(
         config = evaluation_config(policy, choice, overrides, trained=trained, room=_positions(policy))
         evaluation = _evaluate(config, f"step {found} of {run} on {choice.label}")
         _say_what_was_trained_on(trained, config)
-    with naming_disk_errors(run):
+    path = None
+    with naming_disk_errors(run), unless_read_only(run, print):
         path = save_evaluation(run, found, config, [], evaluation, model=str(run), label=choice.label)
     return _result(evaluation, run, path)
 
@@ -70,8 +71,9 @@ def save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation) 
     return path
 
 
-def _result(evaluation: Evaluation, folder: Path, path: Path) -> RunResult:
-    print(f"Saved, with its settings and the outcome of each task, as {path}")
+def _result(evaluation: Evaluation, folder: Path, path: Path | None) -> RunResult:
+    if path is not None:
+        print(f"Saved, with its settings and the outcome of each task, as {path}")
     return RunResult(evaluation.metrics, folder)
 
 

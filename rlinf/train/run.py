@@ -17,7 +17,7 @@ from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.facts import has_warm_start
 from rlinf.config.stored import load_stored
-from rlinf.durable import naming_disk_errors
+from rlinf.durable import naming_disk_errors, unless_read_only
 from rlinf.errors import OtherPolicy, UserError, is_user_error
 from rlinf.json_files import read_json_lines
 from rlinf.rollouts.robot_data.statistics import keep_statistics
@@ -289,13 +289,14 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
             raise UserError("evaluation.size is 0: there is nothing to evaluate")
         # Not the trainer's own method, which records episodes and the best step as the run's.
         evaluation = trainer.graph.evaluate()
-    saved = save_evaluation(path, trainer.run.order, config, changed, evaluation)
     before = {} if changed else trainer.run.progress.before
     columns = {"before training": before} if before else {}
+    order = trainer.run.order
     show(display.console, {**columns, f"after {trainer.run.where}": evaluation.metrics}, evaluation.samples)
     if changed:
         display.say("Other settings than those of the run's own evaluations: " + "; ".join(changed))
-    display.say(f"Saved, with its settings, as {saved}")
+    with naming_disk_errors(path), unless_read_only(path, display.say):
+        display.say(f"Saved, with its settings, as {save_evaluation(path, order, config, changed, evaluation)}")
     return RunResult(evaluation.metrics, path)
 
 

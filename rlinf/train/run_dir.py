@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from rlinf.config import Config
 from rlinf.config.stored import Record, load_stored
-from rlinf.durable import FULL, DiskFullError, file_of, write_atomically
+from rlinf.durable import FULL, DiskFullError, file_of, remove_leftovers, write_atomically
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file
 from rlinf.train.checkpoints import Checkpoint, Checkpoints, Survey
@@ -119,6 +119,8 @@ class RunDirectory:
     def _begin(self, config: Config) -> None:
         self.require_usable(config)
         self.checkpoints.sweep_up()
+        for folder in (self.path, *(entry for entry in self.path.iterdir() if _is_own_folder(entry))):
+            remove_leftovers(folder)
         write_atomically(self.path / _CONFIG, config.record.text)
         write_atomically(self.path / _MACHINE, json.dumps(machine(), indent=2))
         digests = config.record.environment_digests()
@@ -174,6 +176,10 @@ class RunDirectory:
         for path in self.path.rglob("*"):
             if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
                 path.chmod(mode)
+
+
+def _is_own_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _no_folder(path: Path) -> RunDirectoryError:

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import threading
 import time
 import weakref
@@ -76,7 +77,16 @@ class RunLock:
     def take(cls, folder: Path, *, silence_s: float = SILENCE_S) -> RunLock:
         """Locks ``folder``, which exists. Raises :class:`RunLockedError` that names the holder."""
         path = folder / NAME
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        # Not through a link: the lock would be another file's, whose text it would replace.
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise RunLockedError(f"{path} is a link, and a lock must be a file of its own: remove it") from error
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise RunLockedError(f"{path} is no file, and a lock must be one: remove it")
         try:
             kernel = _flock(handle)
             holder = Holder.read(path)

@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import pytest
 from rlinf_envs.errors import RewardError, SettingError
+from rlinf_envs.measured import resident_bytes
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.tasks import Judgement, Task
 
@@ -15,8 +16,9 @@ from rlinf.cluster.failure import capture
 from rlinf.errors import is_user_error
 
 
-def score(name: str, row: dict[str, Any] | None = None, timeout_s: float = 60.0) -> float:
-    rewards = RewardSum({"custom": {f"fault_rewards:{name}": 1.0}}, custom_timeout_s=timeout_s)
+def score(name: str, row: dict[str, Any] | None = None, timeout_s: float = 60.0, memory_mb: int = 4096) -> float:
+    custom = {f"fault_rewards:{name}": 1.0}
+    rewards = RewardSum({"custom": custom}, custom_timeout_s=timeout_s, custom_memory_mb=memory_mb)
     task = Task("What is 1 + 1?", "2", "sums", row=row if row is not None else {"zero": 0})
     scored = rewards.score(["p"], ["r"], [task], [Judgement("correct", 1.0, "2")])
     return float(scored.total[0]) if not scored.quarantined[0] else float("nan")
@@ -45,7 +47,30 @@ def test_one_paragraph_names_the_term_the_question_and_the_line(name: str, words
     # What crosses to the driver is the message alone: the command line prints it, and no traceback.
     assert capture(caught.value).words == message
     if name == "raises":
-        assert 'fault_rewards.py:13 in raises: return 1.0 / int(row["zero"])' in message
+        assert 'fault_rewards.py:15 in raises: return 1.0 / int(row["zero"])' in message
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("hoards", r"raised MemoryError, at .*; it may take 128 MiB of memory \(env\.kwargs\.reward_memory_mb\)"),
+        (
+            "starts_hoarders",
+            r"took more than 128 MiB of memory \(env\.kwargs\.reward_memory_mb\), with what it started",
+        ),
+        ("shares_blocks", r"took more than 128 MiB of memory"),
+    ],
+)
+def test_a_reward_and_what_it_starts_have_a_limit_of_memory(name: str, words: str) -> None:
+    with pytest.raises(RewardError, match=words):
+        score(name, memory_mb=128)
+    assert resident_bytes(os.getpid()) > 0
+
+
+@pytest.mark.parametrize("limit", [-1, 0.5, True, "2GB"])
+def test_a_limit_of_memory_that_is_none_is_refused(limit: Any) -> None:
+    with pytest.raises(SettingError, match="reward_memory_mb must be a whole number of MiB, or 0"):
+        score("text", memory_mb=limit)
 
 
 @pytest.mark.parametrize("name", ["sleeps", "spins"])

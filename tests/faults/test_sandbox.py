@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -112,9 +115,94 @@ def test_nothing_outlives_a_program(sandbox: Sandbox) -> None:
 
 def _is_sandboxed(pid: str) -> bool:
     try:
-        return b"import marshal, os, resource" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"limits, uid, refused, code, given" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+
+
+SLEEPS = """
+import sys
+from rlinf_envs.sandbox import Limits, Sandbox
+sandbox = Sandbox(Limits(time_s=60), kind=sys.argv[1])
+print(flush=True)
+sandbox.run("import time; time.sleep(600)")
+"""
+UNCOUNTED = {
+    "System V segment": "ok = libc.shmget(0, 1 << 20, 0o1600) >= 0",
+    "System V messages": "ok = libc.msgget(0, 0o1600) >= 0",
+    "memory file": "ok = os.memfd_create('block') >= 0",
+    "shared block, unmapped but for a page": "ok = mmap.mmap(-1, 1 << 20)",
+    "shared block of /dev/zero": "ok = mmap.mmap(os.open('/dev/zero', os.O_RDWR), 1 << 20)",
+    "descriptors in flight": "ok = socket.send_fds(socket.socketpair()[0], [b'.'], [0])",
+    "pages in a pipe": "ok = libc.vmsplice(os.pipe()[1], (ctypes.c_size_t * 2)(id(libc), 1), 1, 0) >= 0",
+    "network buffers": "ok = socket.socket(socket.AF_INET)",
+    "user namespace": "ok = libc.unshare(0x10000000) == 0",
+    "user namespace of a child": "ok = libc.syscall({'x86_64': 56}.get(os.uname().machine, 220), 0x10000011, 0) >= 0",
+    "file in /dev/shm": "ok = open('/dev/shm/block', 'w')",
+    "file at the root": "ok = open('/block', 'w')",
+    "standard input that grows": "ok = os.ftruncate(0, 1 << 30) is None",
+}
+
+
+@pytest.mark.parametrize("attempt", UNCOUNTED.values(), ids=UNCOUNTED)
+def test_memory_that_no_limit_counts_is_not_to_be_had(sandbox: Sandbox, attempt: str) -> None:
+    outcome = sandbox.run(
+        "import ctypes, mmap, os, socket\nlibc = ctypes.CDLL(None)\n"
+        f"try:\n    {attempt}\nexcept OSError:\n    ok = False\nprint('taken' if ok else 'refused')",
+        "input",
+    )
+    assert outcome == Outcome("done", "refused\n")
+
+
+def test_ordinary_programs_keep_what_they_need(sandbox: Sandbox) -> None:
+    program = """
+import asyncio, mmap, os, subprocess, sys, threading
+thread = threading.Thread(target=asyncio.run, args=(asyncio.sleep(0),))
+thread.start()
+thread.join()
+print(subprocess.run([sys.executable, "-c", "print(2 + 2)"], capture_output=True, check=True).stdout)
+with open("/tmp/numbers", "wb+") as file, open(os.devnull, "w") as nowhere:
+    file.write(b"123")
+    file.flush()
+    print(mmap.mmap(file.fileno(), 0)[:], nowhere.write("1"), len(os.urandom(2)))
+"""
+    assert sandbox.run(program) == Outcome("done", "b'4\\n'\nb'123' 1 2\n")
+
+
+def test_empty_files_are_counted() -> None:
+    outcome = Sandbox(Limits(time_s=20.0, files_mb=1)).run("for n in range(10**7):\n    open(f'/tmp/{n}', 'w').close()")
+    assert outcome == Outcome("failed", "\nended: it made over 256 files in /tmp\n")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_program_dies_with_the_process_that_started_it(kind: str) -> None:
+    try:
+        Sandbox(kind=kind)  # type: ignore[arg-type]
+    except SettingError as error:
+        pytest.skip(str(error))
+    with subprocess.Popen([sys.executable, "-c", SLEEPS, kind], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        started = [pid for pid in _children_of(parent.pid, within_s=10) if _is_sandboxed(pid)]
+        parent.kill()
+    assert started
+    deadline = time.monotonic() + 10
+    while any(_is_sandboxed(pid) for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(_is_sandboxed(pid) for pid in started)
+
+
+def _children_of(pid: int, *, within_s: float) -> list[str]:
+    """Processes below ``pid``, once one of them is in the sandbox."""
+    deadline = time.monotonic() + within_s
+    found = [str(pid)]
+    while not any(_is_sandboxed(each) for each in found[2:]) and time.monotonic() < deadline:
+        found = [str(pid)]
+        for each in found:
+            with suppress(OSError):
+                found += Path(f"/proc/{each}/task/{each}/children").read_text().split()
+        time.sleep(0.05)
+    return found
 
 
 def test_a_limit_that_is_none_is_refused() -> None:

@@ -7,6 +7,9 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,14 +120,60 @@ def test_a_signal_waits_for_the_end_of_a_held_section_and_the_second_does_not() 
         with held():
             for number in range(times):
                 signal.raise_signal(signal.SIGTERM)
+                signal.raise_signal(signal.SIGTERM)  # `timeout` sends it twice: no second request
+                reached.append(number)
+                time.sleep(0.25)
+
+    for times in (1, 2):
+        with pytest.raises(Stopped), stop_signals():
+            send(times)
+    assert reached == [0, 0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU])
+def test_what_batch_systems_announce_leaves_time_for_a_checkpoint(number: int) -> None:
+    reached = []
+
+    def send() -> None:
+        with stop_signals(), held():
+            for _ in range(3):
+                signal.raise_signal(number)
+                time.sleep(0.25)
                 reached.append(number)
 
-    with stop_signals():
-        with pytest.raises(Stopped):
-            send(1)
-        with pytest.raises(Stopped):
-            send(2)
-    assert reached == [0, 0]
+    with pytest.raises(Stopped) as stopped:
+        send()
+    assert len(reached) == 3
+    assert stopped.value.exit_code == 128 + number
+    assert str(stopped.value) == f"Stopped by {signal.Signals(number).name}."
+
+
+STUCK = """
+import ctypes
+from contextlib import nullcontext
+from rlinf.stopping import held, stop_signals
+libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+with stop_signals(), {section}:
+    print(flush=True)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)  # without end, and no signal interrupts it
+"""
+
+
+@pytest.mark.parametrize("section", ["held()", "nullcontext()"])
+def test_a_second_signal_ends_a_process_that_is_in_native_code(section: str) -> None:
+    command = [sys.executable, "-c", STUCK.format(section=section)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGINT):
+            time.sleep(0.3)
+            assert process.poll() is None
+            process.send_signal(number)
+        said = process.communicate(timeout=20)[1]
+    assert process.returncode == 130
+    assert said.startswith("SIGTERM: stopping as soon as the state can be saved; once more to stop at once.\n")
+    assert said.endswith("SIGINT: ended at once; the same command continues from the last checkpoint.\n")
 
 
 def test_ignored_signals_stay_ignored_and_handlers_are_given_back() -> None:

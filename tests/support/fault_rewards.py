@@ -1,6 +1,8 @@
 """Reward functions with every fault that a user's function can have. Imported by name from the tests beside it."""
 
+import mmap
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -47,6 +49,24 @@ def leaves(*, prompt: str, response: str, answer: str, row: Row) -> float:
 
 def vanishes(*, prompt: str, response: str, answer: str, row: Row) -> float:
     os._exit(7)
+
+
+def hoards(*, prompt: str, response: str, answer: str, row: Row) -> float:
+    return float(len(bytearray(1 << 30)))
+
+
+def starts_hoarders(*, prompt: str, response: str, answer: str, row: Row) -> float:
+    code = "block = bytearray(b'x') * (48 << 20); import time; time.sleep(600)"
+    children = [subprocess.Popen([sys.executable, "-c", code], start_new_session=True) for _ in range(4)]
+    return float(sum(child.wait() for child in children))
+
+
+def shares_blocks(*, prompt: str, response: str, answer: str, row: Row) -> float:
+    block = mmap.mmap(-1, 160 << 20)  # shared memory is no data of the process
+    for _ in range(160):
+        block.write(bytes(1 << 20))
+    time.sleep(600)
+    return 0.0
 
 
 def sleeps(*, prompt: str, response: str, answer: str, row: Row) -> float:

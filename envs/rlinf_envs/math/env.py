@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlinf_envs import datasets
+from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB
 from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S as REWARD_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
@@ -59,6 +60,7 @@ class MathEnv(ListedQuestions):
         few_shot: Sequence[Mapping[str, str]] = (),
         reward: Mapping[str, Any] | None = None,
         reward_timeout: float = REWARD_TIMEOUT_S,
+        reward_memory_mb: int = DEFAULT_MEMORY_MB,
         steps: Mapping[str, Any] | None = None,
         tool: Literal["calculator"] | None = None,
         tools: Sequence[ToolSetting] = (),
@@ -90,7 +92,8 @@ class MathEnv(ListedQuestions):
             cut_responses: how responses are read that the length limit ended. "strict": the answer counts where it was
                 complete in ``answer_format``; "lenient": they are read like complete ones.
             verify_timeout: deadline of one answer, seconds. verify_workers: verifier processes.
-            prompt_template, system_prompt, few_shot, reward, reward_timeout, steps: as for ``rlinf/ReasoningGym-v0``.
+            prompt_template, system_prompt, few_shot, reward, reward_timeout, reward_memory_mb, steps: as for
+                ``rlinf/ReasoningGym-v0``.
             tool: "calculator" makes it a conversation (see :mod:`rlinf_envs.math.calculator`).
             tools: what the policy may call (see ``rlinf_envs.tools.toolbox``).
             max_turns: responses per conversation, after which it is truncated; with tools 8 by default, else 1.
@@ -144,7 +147,9 @@ class MathEnv(ListedQuestions):
             prompt_template_text=prompt_template,
             few_shot=few_shot,
             system_prompt=rows.system if system_prompt is None else system_prompt,
-            rewards=RewardSum(reward, default_format=chosen, custom_timeout_s=reward_timeout),
+            rewards=RewardSum(
+                reward, default_format=chosen, custom_timeout_s=reward_timeout, custom_memory_mb=reward_memory_mb
+            ),
             step_grader=StepGrader(steps) if steps is not None else None,
             dialogue=calculator,
             tools=Toolbox(tools) if tools else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S
+from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import SettingError
 from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
 from rlinf_envs.instructions import instructions
@@ -48,6 +48,7 @@ class ReasoningGymEnv(TextTaskEnv):
         few_shot: Sequence[Mapping[str, str]] = (),
         reward: Mapping[str, Any] | None = None,
         reward_timeout: float = DEFAULT_TIMEOUT_S,
+        reward_memory_mb: int = DEFAULT_MEMORY_MB,
         steps: Mapping[str, Any] | None = None,
         demonstrations: Mapping[str, float] | None = None,
         tool: Literal["calculator"] | None = None,
@@ -74,6 +75,7 @@ class ReasoningGymEnv(TextTaskEnv):
             prompt_template, system_prompt, few_shot: see ``rlinf_envs.prompts``.
             reward: see ``rlinf_envs.rewards``.
             reward_timeout: deadline of one call of a custom reward function, seconds.
+            reward_memory_mb: what its process and all that it starts may take, MiB; 0 means no limit.
             steps: see ``rlinf_envs.steps``.
             tool: "calculator" makes it a conversation (see :mod:`rlinf_envs.math.calculator`).
             tools: what the policy may call (see ``rlinf_envs.tools.toolbox``); max_turns: responses of a conversation
@@ -87,7 +89,9 @@ class ReasoningGymEnv(TextTaskEnv):
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
         if cut_responses not in ("strict", "lenient"):
             raise SettingError(unknown("cut_responses", cut_responses, ("strict", "lenient")))
-        reward_sum = RewardSum(reward, default_format=chosen, custom_timeout_s=reward_timeout)
+        reward_sum = RewardSum(
+            reward, default_format=chosen, custom_timeout_s=reward_timeout, custom_memory_mb=reward_memory_mb
+        )
         checked_split = check_split(split, eval_fraction)
         if size < 1:
             raise SettingError(f"size must be at least 1, got {size}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.suggest import unknown
-from rlinf_envs.workers import WorkerPool
+from rlinf_envs.workers import Memory, WorkerPool
 
 if TYPE_CHECKING:
     from rlinf.interfaces import RewardTerm
@@ -44,7 +44,7 @@ def reward_model(
         raise SettingError(f"reward.reward_model.path: there is no folder {path}")
     where = str(folder.resolve()) if folder.is_dir() else path
     # A model's weights do not fit under the limit that keeps verifiers small.
-    pool = WorkerPool("rlinf_envs.reward_terms.classifier_worker:score", timeout_s=timeout_s, memory_bytes=0)
+    pool = WorkerPool("rlinf_envs.reward_terms.classifier_worker:score", timeout_s=timeout_s, memory=Memory(0))
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         [outcome] = pool.map([(where, prompt, response, label, output == "probability", max_tokens, threads)])

@@ -12,8 +12,10 @@ def _loaded(path: str, threads: int) -> tuple[Any, Any]:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     torch.set_num_threads(threads)
-    model = AutoModelForSequenceClassification.from_pretrained(path, torch_dtype=torch.float32).eval()
-    return model, AutoTokenizer.from_pretrained(path, truncation_side="left")
+    model = AutoModelForSequenceClassification.from_pretrained(
+        path, torch_dtype=torch.float32, trust_remote_code=False
+    ).eval()
+    return model, AutoTokenizer.from_pretrained(path, truncation_side="left", trust_remote_code=False)
 
 
 def score(path: str, prompt: str, response: str, label: int, probability: bool, max_tokens: int, threads: int) -> float:

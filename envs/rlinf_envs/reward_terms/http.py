@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from rlinf.redaction import public_url
 from rlinf_envs.reward_terms.failure import TermFailure
 from rlinf_envs.reward_terms.posting import post, require_url, token_headers
 
@@ -28,7 +29,7 @@ def http(*, url: str, key: str = "reward", token_env: str | None = None, timeout
         said = post(address, content, headers=headers, timeout_s=timeout_s)
         value = said.get(key) if isinstance(said, Mapping) else None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise TermFailure(f"{address} gave no finite number under {key!r}: {said!r:.200}")
+            raise TermFailure(f"{public_url(address)} gave no finite number under {key!r}: {said!r:.200}")
         return float(value)
 
     return term

@@ -6,39 +6,45 @@ import functools
 import marshal
 import math
 import os
-import selectors
 import signal
+import socket
 import subprocess
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from rlinf_envs.errors import SettingError
+from rlinf_envs.sandbox.limits import Limits
+from rlinf_envs.sandbox.syscalls import filter_program
 from rlinf_envs.sandbox.walls import KINDS, VARIABLES, Kind, command, fresh_uid, installed, is_root, visible
+from rlinf_envs.sandbox.watch import Watch
 
 Status = Literal["done", "failed", "timeout"]
 
 _MIB = 1 << 20
-_WALL_FACTOR = 3.0
-"""A program that does not compute is given up after this many times as long by the clock."""
 _SIDE_BY_SIDE = threading.BoundedSemaphore(max(2, 2 * (os.cpu_count() or 1)))
 """Programs of this process at a time: more would only slow each other down until their deadlines pass."""
 
-# Runs inside. What it needs comes in marshalled, which needs no import; the walls are up already.
+# Runs inside, the walls are up already. What it needs comes in marshalled, which needs no import, once it has sent the
+# folder that the program writes to: by then the kernel ends it with the process that started it.
 _INSIDE = """
-import marshal, os, resource, sys
-limits, uid, code, given = marshal.load(sys.stdin.buffer)
+import _socket, ctypes, fcntl, marshal, os, resource, struct, sys
+door, folder = _socket.socket(fileno=os.dup(0)), os.open("/tmp", os.O_RDONLY)
+door.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", folder))])
+door.close()
+os.close(folder)
+limits, uid, refused, code, given = marshal.load(sys.stdin.buffer)
 if uid is not None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
 with open("/tmp/program.py", "w", encoding="utf-8", errors="replace") as file:
     file.write(code)
-words = os.memfd_create("stdin")
+words = os.memfd_create("stdin", os.MFD_ALLOW_SEALING)
 with open(words, "wb", closefd=False) as file:
     file.write(given)
+fcntl.fcntl(words, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 os.lseek(words, 0, os.SEEK_SET)
 os.dup2(words, 0)
 os.close(words)
@@ -47,6 +53,9 @@ sys.argv = ["program.py"]
 os.environ.clear()
 for name, value in limits.items():
     resource.setrlimit(getattr(resource, name), value)
+libc, rules = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(refused)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, struct.pack("@HP", len(refused) // 8, ctypes.addressof(rules))):
+    sys.exit(f"no seccomp filter: {os.strerror(ctypes.get_errno())}")
 try:
     exec(compile(code, "/tmp/program.py", "exec"), {"__name__": "__main__", "__builtins__": __builtins__})
 except Exception as error:
@@ -55,27 +64,6 @@ except Exception as error:
     sys.excepthook(type(error), error, error.__traceback__)
     sys.exit(1)
 """
-
-
-@dataclass(frozen=True)
-class Limits:
-    """The resources that a program may use up."""
-
-    time_s: float = 5.0
-    """Seconds of CPU time of each process; by the clock three times as long."""
-    memory_mb: int = 512
-    """Address space of each process."""
-    processes: int = 8
-    """Processes and threads."""
-    files_mb: int = 16
-    """Of what it writes under /tmp, which nobody else sees and which is gone afterwards."""
-    output_chars: int = 20_000
-    """Of what it prints; what comes after that is lost, and ends it."""
-
-    def __post_init__(self) -> None:
-        for name in ("time_s", "memory_mb", "processes", "files_mb", "output_chars"):
-            if not getattr(self, name) > 0:
-                raise SettingError(f"sandbox.{name} must be above 0, got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True)
@@ -143,21 +131,25 @@ def _run(kind: Kind, program: str, stdin: str, limits: Limits) -> Outcome:
         kind, [visible().python, "-I", "-S", "-B", "-c", _INSIDE], files_bytes=limits.files_mb * _MIB, uid=uid
     )
     inside_uid = uid if kind == "bwrap" else None
-    given = marshal.dumps((_rlimits(limits), inside_uid, program, stdin.encode("utf-8", "replace")))
-    with subprocess.Popen(
-        argv,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=VARIABLES,
-        start_new_session=True,
-    ) as process:
-        try:
-            output, late = _talk(process, given, limits)
-        finally:
-            # The first process of a namespace takes all others with it.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+    given = marshal.dumps((_rlimits(limits), inside_uid, filter_program(), program, stdin.encode("utf-8", "replace")))
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            process = subprocess.Popen(
+                argv,
+                stdin=theirs,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=VARIABLES,
+                start_new_session=True,
+            )
+        with process:
+            try:
+                output, late = Watch(process, ours, given, limits).until_it_ends()
+            finally:
+                # The first process of a namespace takes all others with it.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
     text = output.decode("utf-8", "replace")[: limits.output_chars]
     if late or process.returncode in (-signal.SIGXCPU, 128 + signal.SIGXCPU):
         return Outcome("timeout", text)
@@ -176,42 +168,3 @@ def _rlimits(limits: Limits) -> dict[str, tuple[int, int]]:
     }
     # The soft limit says by its signal what ended the program.
     return {"RLIMIT_CPU": (seconds, seconds + 1), **{name: (value, value) for name, value in both.items()}}
-
-
-def _talk(process: subprocess.Popen[bytes], given: bytes, limits: Limits) -> tuple[bytes, bool]:
-    """Hands over the program and reads what it prints: (output, whether the time was up)."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    until = time.monotonic() + limits.time_s * _WALL_FACTOR
-    output, sent = bytearray(), 0
-    most = 4 * limits.output_chars
-    with selectors.DefaultSelector() as selector:
-        os.set_blocking(process.stdin.fileno(), False)
-        selector.register(process.stdin, selectors.EVENT_WRITE)
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while process.stdout in {key.fileobj for key in selector.get_map().values()}:
-            ready = selector.select(max(0.0, until - time.monotonic()))
-            if not ready:
-                return bytes(output), True
-            for key, _ in ready:
-                if key.fileobj is process.stdin:
-                    with suppress(BrokenPipeError):
-                        sent += os.write(process.stdin.fileno(), given[sent : sent + 65536])
-                        if sent < len(given):
-                            continue
-                    selector.unregister(process.stdin)
-                    with suppress(BrokenPipeError):
-                        process.stdin.close()
-                    continue
-                piece = os.read(process.stdout.fileno(), 65536)
-                output += piece
-                if not piece:
-                    selector.unregister(process.stdout)
-                elif len(output) > most:
-                    return bytes(output), False
-    left = max(0.0, until - time.monotonic())
-    try:
-        process.wait(left)
-    except subprocess.TimeoutExpired:
-        return bytes(output), True
-    return bytes(output), False

@@ -19,15 +19,16 @@ from typing import Literal
 Kind = Literal["bwrap", "unshare"]
 KINDS: tuple[Kind, ...] = ("bwrap", "unshare")
 
+_DEVICES = ("null", "urandom")
 _FIRST_UID, _UIDS = 200_000, 50_000
 _count = itertools.count(os.getpid() * 64)
 
-# $1 mount point of the new root, $2 size of /tmp in bytes, $3 options of setpriv; then folders, "--", links (name and
-# target), "--", the command. Everything that is run after the change of root is brought along by name.
+# $1 mount point of the new root, $2 size of /tmp in bytes, $3 options of setpriv, $4 devices; then folders, "--", links
+# (name and target), "--", the command. Everything that is run after the change of root is brought along by name.
 _SCRIPT = """
 set -e
-root=$1 size=$2 privileges=$3
-shift 3
+root=$1 size=$2 privileges=$3 devices=$4
+shift 4
 mount -t tmpfs -o mode=755,nosuid,nodev,size=1m tmpfs "$root"
 while [ "$1" != -- ]; do
   mkdir -p "$root$1"
@@ -43,7 +44,7 @@ done
 shift
 mkdir -p "$root/tmp" "$root/dev" "$root/bin" "$root/old"
 mount -t tmpfs -o "mode=1777,nosuid,nodev,size=$size" tmpfs "$root/tmp"
-for device in null zero urandom; do
+for device in $devices; do
   : > "$root/dev/$device"
   mount --bind "/dev/$device" "$root/dev/$device"
 done
@@ -111,18 +112,23 @@ def command(kind: Kind, program: Sequence[str], *, files_bytes: int, uid: int | 
         mounts = [part for folder in above for part in ("--perms", "0755", "--dir", folder)]
         mounts += [part for folder in seen.folders for part in ("--ro-bind", folder, folder)]
         mounts += [part for name, target in seen.links for part in ("--symlink", target, name)]
+        # Not `--dev`: its /dev/shm has no limit, and /dev/zero gives shared memory that none counts.
+        devices = ["--perms", "0755", "--dir", "/dev"]
+        devices += [part for name in _DEVICES for part in ("--dev-bind", f"/dev/{name}", f"/dev/{name}")]
         return [
             _found("bwrap"), *users, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
             "--die-with-parent", "--new-session", "--clearenv",
-            "--perms", "1777", "--size", str(files_bytes), "--tmpfs", "/tmp", *mounts, "--dev", "/dev",
-            "--chdir", "/tmp", "--", *program,
+            "--perms", "1777", "--size", str(files_bytes), "--tmpfs", "/tmp", *mounts, *devices,
+            "--remount-ro", "/", "--chdir", "/tmp", "--", *program,
         ]  # fmt: skip
     users = ["--user", "--map-root-user"] if uid is None else []
     privileges = "" if uid is None else f"--reuid={uid} --regid={uid} --clear-groups"
     links = [part for link in seen.links for part in link]
+    # unshare ends its child with itself, and setpriv has the kernel end unshare with the thread that waits for it.
     return [
-        _found("unshare"), *users, "--mount", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts",
-        "sh", "-c", _SCRIPT, "sandbox", _mount_point(seen), str(files_bytes), privileges,
+        _found("setpriv"), "--pdeathsig", "KILL", _found("unshare"), *users, "--mount", "--pid",
+        "--fork", "--kill-child", "--net", "--ipc", "--uts",
+        "sh", "-c", _SCRIPT, "sandbox", _mount_point(seen), str(files_bytes), privileges, " ".join(_DEVICES),
         *seen.folders, "--", *links, "--", *program,
     ]  # fmt: skip
 

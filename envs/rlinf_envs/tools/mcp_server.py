@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import Any
 
+from rlinf.redaction import public_url
 from rlinf_envs.errors import SettingError
 from rlinf_envs.tools.tool import Tool, ToolError
 
@@ -46,7 +47,9 @@ def mcp(
     names = [one.name for one in offered]
     strange = [name for name in only if name not in names]
     if strange:
-        raise SettingError(f"tool mcp: {command or url} has no tool {strange[0]!r} (it has {', '.join(names)})")
+        raise SettingError(
+            f"tool mcp: {command or public_url(url or '')} has no tool {strange[0]!r} (it has {', '.join(names)})"
+        )
     return [
         Tool(one.name, one.description or "", one.input_schema, session.caller(one.name))
         for one in offered
@@ -76,10 +79,10 @@ class _Session:
         except ImportError as error:
             raise SettingError("tool mcp needs the MCP SDK: pip install 'rlinf[agents]'") from error
         except TimeoutError as error:
-            place = self._command or self._url
+            place = self._command or public_url(self._url or "")
             raise SettingError(f"tool mcp: {place} did not answer within {START_TIMEOUT_S:g} s") from error
         except Exception as error:  # whatever the transport raises
-            place = self._command or self._url
+            place = self._command or public_url(self._url or "")
             cause: BaseException = error
             while isinstance(cause, BaseExceptionGroup):  # the SDK's task groups wrap what went wrong
                 cause = cause.exceptions[0]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 
 from rlinf.config.checks.metric_names import metric_mistake
 from rlinf.config.context import Context
 from rlinf.config.defaults import default_of
 from rlinf.config.facts import run_directory
 from rlinf.config.placeholders import PlaceholderError
+
+_LONGEST_PART, _LONGEST_PATH = 255, 3800
+"""Bytes of a folder's name on Linux, and of a path that leaves room for the files in it."""
 
 
 def check_run(context: Context) -> None:
@@ -20,9 +24,23 @@ def check_run(context: Context) -> None:
         context.error("run.name", message, fix)
         return
     try:
-        run_directory(context.config)
+        too_long = _too_long(run_directory(context.config))
+        if too_long:
+            key = "run.name" if len(os.fsencode(name)) > _LONGEST_PART else "run.dir"
+            context.error(key, f"{key}: {too_long}.", "Shorten it.", reads=("run.name", "run.dir"))
     except PlaceholderError as error:
         context.error("run.dir", f"run.dir: {error}.", "For example: runs/{name}_{seed}.", reads=("run.name",))
+
+
+def _too_long(directory: str) -> str:
+    """Why no file system takes a run directory; empty where nothing speaks against it."""
+    longest = max((part for part in directory.split("/")), key=lambda part: len(os.fsencode(part)))
+    if len(os.fsencode(longest)) > _LONGEST_PART:
+        return (
+            f"a folder named {longest[:20]}... has {len(os.fsencode(longest))} bytes, and {_LONGEST_PART} are possible"
+        )
+    whole = len(os.fsencode(os.path.abspath(directory)))
+    return f"the path has {whole:,} bytes, and {_LONGEST_PATH:,} are possible" if whole > _LONGEST_PATH else ""
 
 
 def check_evaluation(context: Context) -> None:

@@ -71,7 +71,7 @@ def random_tower(config: Any) -> Any:
     """Random float32 weights, from torch's own generator."""
     from transformers import AutoModel
 
-    return AutoModel.from_config(config, dtype=torch.float32)
+    return AutoModel.from_config(config, dtype=torch.float32, trust_remote_code=False)
 
 
 def random_vision(config: Any, patch_init: PatchInit, stem: Stem) -> Any:
@@ -108,7 +108,9 @@ def load_tower(path: str, config: Any) -> Any:
 
     try:
         with without_progress_bars():
-            tower, info = AutoModel.from_pretrained(path, config=config, dtype=torch.float32, output_loading_info=True)
+            tower, info = AutoModel.from_pretrained(
+                path, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
+            )
     except Exception as error:
         raise PolicyError(f"no {config.model_type} could be loaded from {path!r}: {error}") from error
     if info["missing_keys"]:

@@ -14,9 +14,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from rlinf.errors import UserError
+from rlinf.redaction import redacted
 from rlinf.report.live.library import Library
 from rlinf.report.page import embedded, render
-from rlinf.report.runs import ReportError
 
 _COOKIE = "rlinf"
 _PAGES = ("/", "/run", "/sweep")
@@ -76,7 +77,13 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         return fresh(request, library.sweep_stamp(name), lambda: library.sweep_page(name))
 
     async def not_there(request: Request, error: Exception) -> Response:
-        return PlainTextResponse(str(error), status_code=404)
+        return PlainTextResponse(redacted(str(error)), status_code=404)
+
+    async def damaged(request: Request, error: Exception) -> Response:
+        """Valid files of another shape than a run writes."""
+        names = ", ".join(request.query_params.getlist("id"))
+        words = f"{names} can't be shown ({type(error).__name__}: {error}): a file in it is damaged"
+        return PlainTextResponse(redacted(words), status_code=500)
 
     pages: dict[str, Callable[[Request], Response]] = {
         "/": index,
@@ -89,7 +96,7 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
     return Starlette(
         routes=[Route(path, endpoint) for path, endpoint in pages.items()],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard(token))],
-        exception_handlers={ReportError: not_there},
+        exception_handlers={UserError: not_there, Exception: damaged},
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlinf.errors import UserError
 from rlinf.report.payload import headlines, runs_payload
 from rlinf.report.runs import ReportError, RunRecord, is_run, read_run
 from rlinf.report.sweep_page import sweep_payload
@@ -145,7 +146,7 @@ def _stamp(run: Path) -> str:
 
 def _row(path: Path) -> dict[str, Any]:
     """A run's row in the list."""
-    changed = max((path / name).stat().st_mtime for name in _WATCHED if (path / name).exists())
+    changed = max((_changed(path / name) for name in _WATCHED), default=0.0)
     empty: dict[str, Any] = {
         "name": path.name,
         "step": None,
@@ -156,13 +157,26 @@ def _row(path: Path) -> dict[str, Any]:
         "changed": changed,
     }
     try:
-        run = read_run(path)
-    except ReportError as error:
+        return {**empty, **_summary(read_run(path))}
+    except UserError as error:
         return {**empty, "note": str(error)}
+    except Exception as error:  # valid files of another shape: one run must not take the others' list with it
+        return {**empty, "note": f"{path} can't be shown ({type(error).__name__}: {error}): a file in it is damaged"}
+
+
+def _changed(path: Path) -> float:
+    """When a file changed last; 0 without it."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _summary(run: RunRecord) -> dict[str, Any]:
+    """The columns of a run's row in the list that its files fill."""
     metric = next(iter(headlines(run)), None)
     values = run.values(metric) if metric else []
     return {
-        **empty,
         "name": run.name,
         "step": max(run.steps, default=None),
         "of": run.setting("run.max_steps"),

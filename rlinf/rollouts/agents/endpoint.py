@@ -106,10 +106,18 @@ class Endpoint:
 
     async def _generate(self, request: web.Request, session: str | None) -> web.StreamResponse:
         episode, body = self._gateway.episode(session), await _json(request)
-        params = body.get("sampling_params") or {}
+        params = _object(body, "sampling_params")
         ids = body.get("token_ids")
         if not isinstance(ids, list) or not ids or not all(type(token) is int for token in ids):
             raise BadRequest("token_ids must be a list of integers that is not empty")
+        # A model may embed more tokens than its tokenizer has, and draw them.
+        drawn = {token for call in episode.calls for token in call.completion.token_ids}
+        unknown = [token for token in ids if not 0 <= token < self._renderer.vocabulary and token not in drawn]
+        if unknown:
+            raise BadRequest(
+                f"token_ids: {str(unknown[0])[:40]} is no token of the policy, whose ids go from 0 to "
+                f"{self._renderer.vocabulary - 1}"
+            )
         done = await self._answered(episode, tuple(ids), params.get("max_tokens"), params.get("stop"))
         content = [
             {"token": f"token_id:{token}", "logprob": logprob}
@@ -128,6 +136,9 @@ class Endpoint:
         if body.get("n", 1) != 1:
             raise BadRequest("n must be 1: a session is one conversation")
         messages, tools = body.get("messages") or [], body.get("tools") or []
+        if not isinstance(messages, list) or not isinstance(tools, list):
+            raise BadRequest("messages and tools must be lists")
+        options = _object(body, "stream_options")
         names = names_of(messages, tools)
         context = context_of(episode, messages, names, tools, self._renderer)
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
@@ -144,7 +155,7 @@ class Endpoint:
             "total_tokens": len(context) + len(done.token_ids),
         }
         if body.get("stream"):
-            asks = (body.get("stream_options") or {}).get("include_usage")
+            asks = options.get("include_usage")
             return await _streamed(request, about, message, reason, usage if asks else None)
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
         if body.get("logprobs"):
@@ -174,6 +185,14 @@ async def _json(request: web.Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise BadRequest("the body must be an object")
     return body
+
+
+def _object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object under ``name``; empty where there is none."""
+    found = body.get(name) or {}
+    if not isinstance(found, dict):
+        raise BadRequest(f"{name} must be an object")
+    return found
 
 
 async def _streamed(

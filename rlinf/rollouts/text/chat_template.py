@@ -6,6 +6,10 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlinf.time_limit import TimeLimitError, time_limit
+
+DEADLINE_S = 10.0
+"""Of one rendering: a template comes with a model, and a loop in it may have no end."""
 _DAY = datetime.date(2025, 1, 1)
 """The day that templates which name it (gpt-oss, Llama 3.2) get: a run that goes on tomorrow keeps its prompts."""
 
@@ -20,7 +24,14 @@ def rendered(
 ) -> str:
     """The conversation as the tokenizer's template writes it; with ``prompt`` up to where the policy speaks.
 
-    Raises whatever the template raises, which is a program of its author's.
+    Raises whatever the template raises, which is a program of its author's, and TimeLimitError after
+    :data:`DEADLINE_S`.
     """
     given = {"strftime_now": _DAY.strftime, **variables, **({"tools": list(tools)} if tools else {})}
-    return str(tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=prompt, **given))
+    try:
+        with time_limit(DEADLINE_S):
+            return str(
+                tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=prompt, **given)
+            )
+    except TimeLimitError:
+        raise TimeLimitError(f"one rendering takes more than {DEADLINE_S:g} s") from None

@@ -25,6 +25,7 @@ from rlinf.rollouts.text.tool_forms import (
     said_turns,
     tool_message,
 )
+from rlinf.time_limit import TimeLimitError
 from rlinf.types import Completion
 
 _ANSWER, _OBSERVATION, _ROLE = "@@ANSWER@@", "@@OBSERVATION@@", "@@ROLE@@"
@@ -35,6 +36,10 @@ _QUESTION: Message = {"role": "user", "content": _PROBE}
 
 class ChatTemplateError(UserError):
     """A chat template that is missing or can't render what the run needs; the message says what to change."""
+
+
+class TemplateTooSlowError(UserError):
+    """A chat template that does not come to its end; the message says what to change."""
 
 
 class PromptRenderer:
@@ -416,6 +421,11 @@ class PromptRenderer:
         return self._end_token_ids | {self.tokenizer.eos_token_id} | {mark for mark in written if mark is not None}
 
     @functools.cached_property
+    def vocabulary(self) -> int:
+        """The number of tokens, whose ids count from 0."""
+        return len(self.tokenizer)
+
+    @functools.cached_property
     def marks(self) -> frozenset[int]:
         """Tokens that stand for themselves, outside the vocabulary of words."""
         return frozenset({*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder})
@@ -425,6 +435,11 @@ class PromptRenderer:
     ) -> str:
         try:
             return rendered(self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools)
+        except TimeLimitError as error:  # no one tries again, or another way: each attempt takes as long
+            raise TemplateTooSlowError(
+                f"data.chat_template: the tokenizer's template can't be rendered: {error}. Set data.chat_template: "
+                "never, or take a model with another template."
+            ) from error
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)
             turns = any(message["role"] == "assistant" for message in messages)

@@ -10,9 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rlinf.config import Config, diff, to_mapping
+from rlinf.config import Config, diff
+from rlinf.config.stored import stored
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file
+from rlinf.redaction import redacted
 from rlinf.train.evaluation.outcomes import Outcome, outcome_from_json
 from rlinf.train.evaluation.paired import PairedDifference, compare
 from rlinf.train.evaluation.start_outcomes import StartOutcome
@@ -69,11 +71,11 @@ def save_evaluation(
         "model": model or str(folder),
         "label": label,
         "tasks_sha256": sha256("".join(one.task for one in evaluation.outcomes).encode()).hexdigest(),
-        "changed": list(changed),
+        "changed": [redacted(line) for line in changed],
         "metrics": evaluation.metrics,
         "samples": evaluation.samples,
         "episodes": evaluation.episodes,
-        "settings": {name: section for name, section in to_mapping(config).items() if name in sections},
+        "settings": {name: section for name, section in stored(config).items() if name in sections},
         "outcomes": [outcome.as_json() for outcome in evaluation.outcomes],
     }
     place = folder / FOLDER

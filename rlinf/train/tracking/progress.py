@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from rlinf.redaction import redacted
 from rlinf.terminal import printable
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -67,7 +68,7 @@ class ProgressDisplay:
     def say(self, text: str, style: str = "") -> None:
         """A line that stays: ``text`` as it is (no markup), in one of rich's styles."""
         if self.mode != "none":
-            self.console.print(Text(printable(text), style=style), soft_wrap=True)
+            self.console.print(Text(printable(redacted(text)), style=style), soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """A line that nobody should miss: it is printed in every mode."""

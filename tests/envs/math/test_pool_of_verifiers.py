@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 from rlinf_envs.math.pool import VerifierPool
-from rlinf_envs.workers import Outcome, WorkerPool, WorkerStartError
+from rlinf_envs.workers import Memory, Outcome, WorkerPool, WorkerStartError
 
 STUCK = r"\boxed{(x+y+z+w)^{90}}"
 HARD = r"\boxed{(x+%d)^2}"
@@ -92,7 +92,7 @@ def test_a_call_that_kills_its_process_is_reported_and_not_repeated() -> None:
 
 
 def test_errors_values_and_memory() -> None:
-    pool = WorkerPool("builtins:eval", memory_bytes=1 << 30)
+    pool = WorkerPool("builtins:eval", memory=Memory(1 << 30))
     outcomes = pool.map([("1/0",), ("2+2",), ("len(bytes(2 << 30))",), ("3",)])
     assert [(o.status, o.value) for o in outcomes][:2] == [
         ("error", "ZeroDivisionError: division by zero"),

@@ -60,7 +60,9 @@ def _text_batches(sheet: Sheet) -> None:
     cuts = number_of(sheet, "algorithm.num_minibatches")
     if rows and cuts > 1 and rows % cuts:
         near = min((n for n in range(1, rows + 1) if rows % n == 0), key=lambda n: (abs(n - cuts), n))
-        sheet.adjust("algorithm.num_minibatches", near, f"minibatches are equal, and {cuts} does not divide {rows} rows")
+        sheet.adjust(
+            "algorithm.num_minibatches", near, f"minibatches are equal, and {cuts} does not divide {rows} rows"
+        )
         cuts = near
     for key in ("rollout.num_samplers", "env.num_workers"):
         if prompts and number_of(sheet, key) > prompts:

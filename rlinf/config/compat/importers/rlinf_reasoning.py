@@ -126,9 +126,7 @@ def _reward(sheet: Sheet) -> None:
         return
     scale = sheet.number("reward.reward_scale") or 1.0
     sheet.put("env.kwargs.reward", {"correctness": scale}, "reward.reward_type", "reward.reward_scale")
-    sheet.differ(
-        "reward.reward_scale", "a wrong answer is worth 0 here and minus the scale there; groups are compared"
-    )
+    sheet.differ("reward.reward_scale", "a wrong answer is worth 0 here and minus the scale there; groups are compared")
     if sheet.value("algorithm.filter_rewards") is True:
         for bound in ("rewards_lower_bound", "rewards_upper_bound"):
             key = f"algorithm.{bound}"

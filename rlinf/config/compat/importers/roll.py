@@ -73,7 +73,9 @@ NAMES: Mapping[str, Meaning] = {
     f"{_TRAIN}strategy_args": _KERNELS,
     f"{_TRAIN}sequence_packing_args": nothing("rows are always packed (learner.pack, learner.micro_batch_tokens)"),
     **each(_TRAIN.rstrip("."), _WORKER, nothing("the learner decides it by itself")),
-    **each(_TRAIN.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED),
+    **each(
+        _TRAIN.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED
+    ),
     f"{_VALIDATION}data_args.template": nothing("as in training"),
     f"{_VALIDATION}data_args": nothing("held-out rows are read as those of training"),
     f"{_VALIDATION}generating_args": nothing("evaluations sample with rollout.top_p and rollout.top_k"),
@@ -85,7 +87,9 @@ NAMES: Mapping[str, Meaning] = {
     f"{_TRAIN}infer_batch_size": nothing("micro-batches are cut to learner.micro_batch_tokens"),
     f"{_INFER}infer_batch_size": nothing("the engine takes as many as fit (rollout.vllm.max_num_seqs)"),
     **each(_INFER.rstrip("."), _WORKER, nothing("samplers decide it by themselves")),
-    **each(_INFER.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED),
+    **each(
+        _INFER.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED
+    ),
     "reference": nothing("a copy of the policy is kept in the learner where a KL term needs it"),
     "critic": nothing("the critic is a head on the policy, with one optimiser for both"),
     "teacher": nothing("the teacher lives in the learner's ranks, whole on each (teacher.path)"),
@@ -136,9 +140,7 @@ NAMES: Mapping[str, Meaning] = {
     "critic_warmup": nothing("policy and critic are trained together from the first step"),
     "enable_reference": nothing("a reference policy is kept where a KL term needs it"),
     "enable_old_logprobs_recompute": nothing("log-probabilities are evaluated again wherever the loss needs it"),
-    "force_disable_old_logprobs_recompute": nothing(
-        "log-probabilities are evaluated again wherever the loss needs it"
-    ),
+    "force_disable_old_logprobs_recompute": nothing("log-probabilities are evaluated again wherever the loss needs it"),
     "pure_opd_pipeline_type": nothing("adv_type: opd needs no pipeline of its own"),
     "global_template": nothing("prompts use the tokenizer's own chat template (data.chat_template)"),
     "tag_to_template": nothing("prompts use the tokenizer's own chat template (data.chat_template)"),
@@ -187,7 +189,9 @@ _INSTEAD = "Import the file of a pipeline."
 def recognise(source: Source) -> None:
     """Raise NotTrainingError for a file that no pipeline of ROLL trains with."""
     tree = source.tree
-    trains = [name for name in ("actor_train", "student_train", "sft_train", "student", "student_pretrain") if name in tree]
+    trains = [
+        name for name in ("actor_train", "student_train", "sft_train", "student", "student_pretrain") if name in tree
+    ]
     if not trains and not ("pretrain" in tree and "actor_infer" in tree):
         kind = "a fragment that other files include" if "actor_infer" not in tree else "a rollout without training"
         raise NotTrainingError(source.path, kind, _INSTEAD)

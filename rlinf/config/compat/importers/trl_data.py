@@ -102,11 +102,15 @@ def _rewards(sheet: Sheet) -> None:
         elif name in _FORMATS:
             reward["format"] = {"weight": share, "pattern": _FORMATS[name]}
         elif name in _CODE:
-            sheet.refuse("rewards from running code", "env.kwargs.reward.custom, a function of your own", "reward_funcs")
+            sheet.refuse(
+                "rewards from running code", "env.kwargs.reward.custom, a function of your own", "reward_funcs"
+            )
         elif name in _SHAPED:
             sheet.ask(_SHAPED[name], "reward_funcs")
         elif "PreTrainedModel" in name or "/" in f"{module}{name}":
-            sheet.refuse("a reward model from the hub beside a task", "reward_model.path, with its head", "reward_funcs")
+            sheet.refuse(
+                "a reward model from the hub beside a task", "reward_model.path, with its head", "reward_funcs"
+            )
         else:
             whole = f"{module}.{name}" if module else name
             sheet.ask(

@@ -109,7 +109,9 @@ def rloo(sheet: Sheet) -> None:
     if isinstance(bounds, list) and len(bounds) == 2 and bounds[0] == -bounds[1]:
         sheet.put("algorithm.reward_clip", bounds[1], "reward_clip_range")
     elif bounds is not None:
-        sheet.refuse("a clip of rewards that is not symmetric", "algorithm.reward_clip: c, to [-c, c]", "reward_clip_range")
+        sheet.refuse(
+            "a clip of rewards that is not symmetric", "algorithm.reward_clip: c, to [-c, c]", "reward_clip_range"
+        )
     if sheet.take("mask_truncated_completions") is True:
         sheet.put("algorithm.max_len_mask", True, "mask_truncated_completions")
     sheet.copy("num_iterations")

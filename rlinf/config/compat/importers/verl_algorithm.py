@@ -167,7 +167,9 @@ def _kl(sheet: Sheet) -> None:
         else:
             sheet.ignore("algorithm.kl_penalty", "one estimate serves reward and loss: that of the loss is kept")
     for key in ("kl_ctrl.kl_coef", "kl_ctrl.type", "kl_ctrl.horizon", "kl_ctrl.target_kl", "kl_penalty"):
-        sheet.ignore(f"algorithm.{key}", "without use_kl_in_reward (adaptive for horizon and target_kl) nothing reads it")
+        sheet.ignore(
+            f"algorithm.{key}", "without use_kl_in_reward (adaptive for horizon and target_kl) nothing reads it"
+        )
 
 
 def _correction(sheet: Sheet) -> None:

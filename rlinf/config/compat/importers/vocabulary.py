@@ -13,7 +13,6 @@ from rlinf.config.names import leaves
 from rlinf.config.problems import ConfigProblem
 from rlinf.config.tree import drop, get
 
-
 _COMBINED = {
     "algorithm.kl_beta": ("use_kl_loss", "kl_loss_coef"),
     "algorithm.clip_ratio_c": ("dual_clip_loss", "pg_clip"),

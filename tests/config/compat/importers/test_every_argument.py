@@ -152,7 +152,11 @@ def test_many_arguments_together_pass_the_check(peer: str, tmp_path: Path) -> No
 
 def script(call: str, arguments: str) -> str:
     """A script that gives one call an argument."""
-    makers = {"VecNormalize": "VecNormalize(env{})", "VecFrameStack": "VecFrameStack(env{})", "Monitor": "Monitor(env{})"}
+    makers = {
+        "VecNormalize": "VecNormalize(env{})",
+        "VecFrameStack": "VecFrameStack(env{})",
+        "Monitor": "Monitor(env{})",
+    }
     lines = ["env = make_vec_env('CartPole-v1'" + (f", {arguments}" if call == "make_vec_env" else "") + ")"]
     if call in makers:
         lines.append(f"env = {makers[call].format(f', {arguments}')}")
@@ -162,7 +166,9 @@ def script(call: str, arguments: str) -> str:
     options = f", {arguments}" if call == algorithm and call != "learn" else ""
     if call == "policy_kwargs":
         options = f", policy_kwargs=dict({arguments})"
-    lines.append(f"model = {algorithm}('MlpPolicy', env{options})" if call != "learn" else "model = PPO('MlpPolicy', env)")
+    lines.append(
+        f"model = {algorithm}('MlpPolicy', env{options})" if call != "learn" else "model = PPO('MlpPolicy', env)"
+    )
     lines.append(f"model.learn({arguments if call == 'learn' else '1000'})")
     return "\n".join(lines) + "\n"
 
