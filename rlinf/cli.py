@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlinf
+from rlinf.arguments import Parser
 from rlinf.commands.closed_pipes import outlasting_readers
 from rlinf.errors import exit_code_of, is_user_error
 from rlinf.stopping import Stopped
@@ -72,10 +73,14 @@ def _run(words: list[str]) -> int:
         # Not through argparse, which would take `--help` for itself.
         return _guarded(lambda: _delegate(words[0], words[1:]))
     parser = build_parser()
+    if not words:
+        parser.print_help(sys.stderr)
+        return WRONG_CONFIG
     options, rest = parser.parse_known_args(words)
     # `FILE a=1 --set b=2 c=3`: argparse gives up on positionals after an option.
     if rest and (not hasattr(options, "overrides") or any(word.startswith("-") for word in rest)):
-        asked = f"; keys are set without dashes: {_as_override(rest)}" if hasattr(options, "overrides") else ""
+        takes_keys = hasattr(options, "overrides") and any(word.startswith("-") for word in rest)
+        asked = f"; keys are set without dashes: {_as_override(rest)}" if takes_keys else ""
         parser.error(f"unrecognized arguments: {' '.join(rest)}{asked}")
     options.rest_overrides = rest
     handler: Callable[[argparse.Namespace], int] = options.handler
@@ -134,7 +139,7 @@ def _reported(error: Exception) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands; the delegated ones are here for `rlinf --help`."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf",
         description="One loop that trains language models on verified tasks and policies in simulators.",
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.child_process import ChildProcess, die_with_parent
 from rlinf.errors import UserError
 
@@ -20,7 +21,7 @@ _TOKEN = "RLINF_UI_TOKEN"
 
 def main(arguments: Sequence[str]) -> int:
     """Serves until Ctrl-C. Raises UserError where the folder or a package is missing."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf ui",
         description="Runs and sweeps in the browser: live curves, samples and conversations, health, films, "
         "comparisons. Only this machine can open it, with the token in the printed address. Nothing is changed.",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.config import ConfigErrors
 from rlinf.config.recipes import located, sweep_recipes
 from rlinf.stopping import as_interrupts
@@ -19,9 +19,7 @@ _MAKE_TRIALS = ("", "base", "set", "space", "search", "budget")
 
 def main(arguments: Sequence[str]) -> int:
     """Validates every trial, runs what is not finished, aggregates, writes the report."""
-    parser = argparse.ArgumentParser(
-        prog="rlinf sweep", description="Many runs from one file; the same command resumes."
-    )
+    parser = Parser(prog="rlinf sweep", description="Many runs from one file; the same command resumes.")
     parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file, or the name of a packaged one")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the sweep file")
     parser.add_argument("--check", action="store_true", help="validate, list the trials, start nothing")
