@@ -21,6 +21,7 @@ import rlinf
 from rlinf.arguments import Parser
 from rlinf.commands.closed_pipes import outlasting_readers
 from rlinf.errors import exit_code_of, is_user_error
+from rlinf.packages import missing_package
 from rlinf.stopping import Stopped
 from rlinf.terminal import printable
 
@@ -129,6 +130,10 @@ def _reported(error: Exception) -> int:
     if is_user_error(error):
         _complain(str(error))
         return exit_code_of(error)
+    missing = missing_package(error)
+    if missing:
+        _complain(missing)
+        return WRONG_CONFIG
     if isinstance(error, ClusterError):
         # It names the worker and holds its traceback: that of the driver would only say who waited for it.
         _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.json_text import parse_json
+from rlinf.packages import install_command
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.suggest import unknown
 
@@ -228,4 +229,4 @@ def _datasets() -> Any:
     try:
         return importlib.import_module("datasets")
     except ImportError as error:
-        raise ImportError("this dataset needs the datasets library: pip install 'rlinf[datasets]'") from error
+        raise ImportError(f"this dataset needs the datasets library: {install_command('datasets')}") from error

@@ -15,6 +15,7 @@ from pathlib import Path
 from rlinf.arguments import Parser
 from rlinf.child_process import ChildProcess, die_with_parent
 from rlinf.errors import UserError
+from rlinf.packages import install_command
 
 _TOKEN = "RLINF_UI_TOKEN"
 
@@ -58,7 +59,7 @@ def require_server() -> None:
     """Raises UserError without the packages that serve the pages."""
     missing = [name for name in ("starlette", "uvicorn", "plotly") if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"rlinf ui needs {', '.join(missing)}: pip install 'rlinf[ui]'")
+        raise UserError(f"rlinf ui needs {', '.join(missing)}: {install_command('ui')}")
 
 
 @contextmanager

@@ -58,7 +58,7 @@ LAYERS = (
     {"types"},
     {"inputs", "estimation", "own_code"},
     {"runs"},
-    {"errors", "stopping", "columns", "json_text", "metrics"},
+    {"errors", "stopping", "columns", "json_text", "metrics", "packages", "arguments"},
 )
 # Layers whose members are not a package each, but parts of one floor.
 OPEN_LAYERS = {0}

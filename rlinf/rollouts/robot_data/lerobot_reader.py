@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rlinf.packages import install_command
 from rlinf.rollouts.robot_data import lerobot_format as layout
 from rlinf.rollouts.robot_data.dataset import DatasetError, RobotDataset, Statistics
 from rlinf.rollouts.robot_data.pictures import decode_picture
@@ -117,7 +118,7 @@ def _film_column(root: Path, info: layout.Info, name: str, number: np.ndarray, t
             for row, frame in frames_at(path, places, tolerance_s=0.5 / info.fps):
                 pictures[row] = frame
         except ImportError as error:
-            raise DatasetError(f"{path}: films of a dataset need PyAV: pip install 'rlinf[video]'") from error
+            raise DatasetError(f"{path}: films of a dataset need PyAV: {install_command('video')}") from error
         except (OSError, ValueError) as error:
             raise DatasetError(f"{path}: {error}") from error
     return pictures

@@ -12,6 +12,7 @@ from typing import Any
 from rlinf.errors import UserError
 from rlinf.json_text import parse_json
 from rlinf.own_code import did_you_mean, kind_of
+from rlinf.packages import install_command
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 MESSAGES = ("messages", "conversations")
@@ -118,7 +119,7 @@ def _rows(path: Path) -> Iterator[tuple[str, object]]:
         try:
             table = importlib.import_module("pyarrow.parquet").read_table(path)
         except ImportError as error:
-            raise UserError(f"{path}: reading Parquet needs pyarrow: pip install 'rlinf[datasets]'") from error
+            raise UserError(f"{path}: reading Parquet needs pyarrow: {install_command('datasets')}") from error
         yield from ((f"{path} row {number}", row) for number, row in enumerate(table.to_pylist()))
     elif path.suffix == ".json" and path.read_bytes().lstrip()[:1] == b"[":
         listed = _parsed(path.read_bytes(), str(path))

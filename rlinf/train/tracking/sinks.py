@@ -24,6 +24,7 @@ from rlinf.durable import write_atomically
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file
 from rlinf.own_code import imported
+from rlinf.packages import missing_package
 
 _KEPT = "tracking.json"
 _FORBIDDEN = re.compile(r"[^\w\-. :/]")
@@ -161,7 +162,7 @@ def _started(key: str, start: Callable[[], Sink]) -> Sink:
     try:
         return start()
     except Exception as error:  # each service has errors of its own
-        raise UserError(f"{key}: the service did not start: {error}") from error
+        raise UserError(f"{key}: the service did not start: {missing_package(error) or error}") from error
 
 
 def kept(folder: Path) -> dict[str, str]:
