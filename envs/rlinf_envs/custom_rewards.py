@@ -33,11 +33,8 @@ def find_function(path: str) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is imported
-        reason = (
-            f"{type(error).__name__}: {error}"
-            if not isinstance(error, ImportError)
-            else missing_package(error) or str(error)
-        )
+        reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        reason = missing_package(error) or reason
         raise SettingError(f"reward.custom: cannot import {module_name!r} of {path!r}: {reason}") from error
     function: Callable[..., Any] | None = getattr(module, name, None)
     if function is None:
