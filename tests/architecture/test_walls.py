@@ -196,6 +196,7 @@ def test_environments_use_only_types_protocols_child_processes_and_the_json_pars
                 ["child_process"],
                 ["json_text"],
                 ["own_code"],
+                ["packages"],
             ):
                 offenders.append(f"{_relative(path)} imports {module}")
     assert offenders == []
