@@ -68,10 +68,21 @@ class WandB:
             settings=wandb.Settings(console="off"),
         )
         keep(folder, "wandb", self._run.id)
+        self._supervised_steps = config.sft.steps
+        self._defined: set[str] = set()
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        if step >= 0:  # the steps of a warm start are negative, which this service does not take
-            self._run.log(dict(metrics), step=step)
+        """Each phase has its own x-axis: `sft/step` counts the warm start from 0, `step` is that of metrics.jsonl.
+
+        The service's own step is not used: it takes no negative number, which those of a warm start are.
+        """
+        axes: dict[str, float] = {"step": step}
+        if step < 0:
+            axes["sft/step"] = self._supervised_steps + step
+        for name in metrics.keys() - self._defined:
+            self._run.define_metric(name, step_metric="sft/step" if name.startswith("sft/") else "step")
+            self._defined.add(name)
+        self._run.log({**metrics, **axes})
 
     def close(self, *, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
