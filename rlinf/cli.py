@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlinf
+from rlinf.arguments import Parser
 from rlinf.commands.closed_pipes import flushed, open_standard_streams, outlasting_readers
 from rlinf.errors import exit_code_of, is_user_error
+from rlinf.packages import missing_package
 from rlinf.redaction import redact_warnings, redacted
 from rlinf.stopping import Stopped
 from rlinf.terminal import printable
@@ -94,10 +96,14 @@ def _run(words: list[str]) -> int:
         # Not through argparse, which would take `--help` for itself.
         return _guarded(lambda: _delegate(words[0], words[1:]))
     parser = build_parser()
+    if not words:
+        parser.print_help(sys.stderr)
+        return WRONG_CONFIG
     options, rest = parser.parse_known_args(words)
     # `FILE a=1 --set b=2 c=3`: argparse gives up on positionals after an option.
     if rest and (not hasattr(options, "overrides") or any(word.startswith("-") for word in rest)):
-        asked = f"; keys are set without dashes: {_as_override(rest)}" if hasattr(options, "overrides") else ""
+        takes_keys = hasattr(options, "overrides") and any(word.startswith("-") for word in rest)
+        asked = f"; keys are set without dashes: {_as_override(rest)}" if takes_keys else ""
         parser.error(f"unrecognized arguments: {' '.join(rest)}{asked}")
     options.rest_overrides = rest
     handler: Callable[[argparse.Namespace], int] = options.handler
@@ -146,6 +152,10 @@ def _reported(error: Exception) -> int:
     if is_user_error(error):
         _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
         return exit_code_of(error)
+    missing = missing_package(error)
+    if missing:
+        _complain(missing)
+        return WRONG_CONFIG
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE and "RLINF_LOG" not in os.environ:
         _complain(_of_the_machine(error))
     elif isinstance(error, ClusterError):
@@ -165,7 +175,7 @@ def _of_the_machine(error: OSError) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands; the delegated ones are here for `rlinf --help`."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf",
         description="One loop that trains language models on verified tasks and policies in simulators.",
     )

@@ -14,6 +14,7 @@ from inspect import Parameter
 from typing import Any, TypeVar
 
 from rlinf.errors import RunFailed
+from rlinf.packages import missing_package
 
 T = TypeVar("T")
 
@@ -42,9 +43,12 @@ def imported(name: str) -> Any:
 
 
 def nearest_name(error: Exception) -> str:
-    """The name that was most likely meant where one was not found: of an attribute, or of a module beside the file."""
+    """The name that was probably meant (attribute or local module), or how to install an optional package."""
     if isinstance(error, AttributeError) and error.obj is not None:
         return did_you_mean(error.name or "", dir(error.obj))
+    missing = missing_package(error)
+    if missing:
+        return f" ({missing})"
     if isinstance(error, ModuleNotFoundError):
         return nearest_module(error.name or "")
     return ""

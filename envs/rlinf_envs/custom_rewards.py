@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlinf.own_code import Call
+from rlinf.packages import missing_package
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.suggest import unknown
 from rlinf_envs.workers import Memory, WorkerPool
@@ -33,7 +34,8 @@ def find_function(path: str) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is imported
-        reason = f"{type(error).__name__}: {error}" if not isinstance(error, ImportError) else str(error)
+        reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        reason = missing_package(error) or reason
         raise SettingError(f"reward.custom: cannot import {module_name!r} of {path!r}: {reason}") from error
     function: Callable[..., Any] | None = getattr(module, name, None)
     if function is None:

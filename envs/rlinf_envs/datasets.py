@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlinf.packages import install_command
 from rlinf.parquet_rows import MAX_ROWS
 from rlinf.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows
 from rlinf_envs.errors import DatasetError
@@ -137,4 +138,4 @@ def _datasets() -> Any:
     try:
         return importlib.import_module("datasets")
     except ImportError as error:
-        raise ImportError("this dataset needs the datasets library: pip install 'rlinf[datasets]'") from error
+        raise ImportError(f"this dataset needs the datasets library: {install_command('datasets')}") from error

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
+
+from rlinf.arguments import Parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Prints the differences and returns the exit code. Raises UserError where there is nothing to compare."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf compare",
         description="Two saved evaluations of the same tasks: each rate's difference with its 95% interval (Student's "
         "over tasks) and the p-value of a paired permutation test.",

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.config.schema import MegatronConfig
 from rlinf.errors import UserError
 from rlinf.learners.convert import convert_folder, require_empty
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="rlinf convert", description=_DESCRIPTION)
+    parser = Parser(prog="rlinf convert", description=_DESCRIPTION)
     parser.add_argument(
         "folder", type=Path, metavar="IN", help="a run, a checkpoint of one, a GGUF file or a Hugging Face folder"
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from rlinf.commands.graphics import mujoco_draws, vulkan_devices
 from rlinf.config.extras import MODULES, OWN_ENVIRONMENT
 from rlinf.config.machine import cpu_count, gpu_count, installed, memory_bytes
+from rlinf.packages import install_command
 
 _BASE = ("torch", "transformers", "ray", "gymnasium", "omegaconf", "math-verify", "reasoning-gym", "tensorboard")
 _LIBRARIES = (
@@ -92,9 +93,7 @@ def _extras() -> list[Finding]:
     for extra, module in MODULES.items():
         there = installed(module)
         detail = f"{module} {_version(module) or ''}".rstrip() if there else f"{module} is not installed"
-        findings.append(
-            Finding(f"extra {extra}", "ok" if there else "missing", detail, f"pip install 'rlinf[{extra}]'")
-        )
+        findings.append(Finding(f"extra {extra}", "ok" if there else "missing", detail, install_command(extra)))
     return findings
 
 

@@ -6,12 +6,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.errors import UserError
 
 
 def main(arguments: Sequence[str]) -> int:
     """Evaluates and returns the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf eval",
         description="Evaluate a run's checkpoint on its own held-out tasks, or a run or a Hugging Face model on other "
         "data, with pass@k, avg@k, maj@k and 95% intervals. docs/evaluation.md says how each is computed.",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.errors import UserError
 from rlinf.train.stored_run import run_of_checkpoint
 
 
 def main(arguments: Sequence[str]) -> int:
     """Writes the folder and returns the exit code. Raises UserError where RUN is no run, or has no such checkpoint."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf export",
         description="The policy of a run to a folder that others load: a Hugging Face folder with the tokenizer, "
         "adapters merged, or what a simulator policy's from_pretrained reads.",

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.config.compat.importers.page import page, report
 from rlinf.config.compat.importers.reading import PEERS, imported
 from rlinf.config.compat.importers.sb3_tables import DEFAULTS
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     titles = ", ".join(f"{name} ({peer.title})" for name, peer in PEERS.items())
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf import",
         description="Turn another framework's configuration, command or script into a YAML file for `rlinf train`, and "
         "say what differs in meaning, what is ignored and why, and what is left to decide. Nothing of it is run.",

@@ -8,6 +8,7 @@ import string
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.errors import UserError
 
 SKELETONS = Path(__file__).parent / "skeletons"
@@ -55,7 +56,7 @@ def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf new",
         description="Write a working skeleton: a module, a YAML file that uses it, and its test. "
         + "; ".join(f"{kind}: {line}" for kind, line in KINDS.items())

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.errors import UserError
 
 _TRAINING = ("config.yaml", "metrics.jsonl", "summary.json", "machine.json", "init_from.json")
@@ -86,7 +87,7 @@ def push(folder: Path, name: str, *, private: bool) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf publish",
         description="The policy of a run as a folder for the Hugging Face Hub: weights, a model card with results, "
         "curves and settings, and the records of its training. Nothing is sent without --push.",

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.errors import UserError
 
 
@@ -67,7 +68,7 @@ def _say(recorded: int, played: int) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf record",
         description="Play episodes of a configuration's environment with its demonstrator, another one, or a trained "
         "policy, and write those that succeed as a LeRobotDataset v3 folder (sft.dataset, algorithm.prior_data).",

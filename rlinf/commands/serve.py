@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import threading
 from collections.abc import Sequence
 
+from rlinf.arguments import Parser
 from rlinf.errors import UserError
 
 _TOKEN = "RLINF_SERVE_TOKEN"
@@ -15,7 +15,7 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 def main(arguments: Sequence[str]) -> int:
     """Serves until it is interrupted, and returns the exit code. Raises UserError where it cannot."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf serve",
         description="Serve the policy of a run to robots and simulators in openpi's websocket protocol (msgpack): "
         "openpi_client.WebsocketClientPolicy and its brokers are clients. Every answer has `actions` [chunk, ...].",

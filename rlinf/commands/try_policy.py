@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from rlinf.arguments import Parser
 from rlinf.config import resolve
 from rlinf.errors import UserError
 from rlinf.terminal import printable
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf try",
         description="Answer a handful of tasks with the policy as it is: prompt, response, the answer found in it, the "
         "verdict, and every term of the reward. Nothing is trained and nothing is written.",

@@ -12,15 +12,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.child_process import ChildProcess, die_with_parent
 from rlinf.errors import UserError
+from rlinf.packages import install_command
 
 _TOKEN = "RLINF_UI_TOKEN"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serves until Ctrl-C. Raises UserError where the folder or a package is missing."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf ui",
         description="Runs and sweeps in the browser: live curves, samples and conversations, health, films, "
         "comparisons. Only this machine can open it, with the token in the printed address. Nothing is changed.",
@@ -57,7 +59,7 @@ def require_server() -> None:
     """Raises UserError without the packages that serve the pages."""
     missing = [name for name in ("starlette", "uvicorn", "plotly") if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"rlinf ui needs {', '.join(missing)}: pip install 'rlinf[ui]'")
+        raise UserError(f"rlinf ui needs {', '.join(missing)}: {install_command('ui')}")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from pathlib import Path
 from rlinf.config.machine import installed
 from rlinf.config.schema import Config
 from rlinf.models.gguf import is_gguf
+from rlinf.packages import install_command
 
 MODULES: Mapping[str, str] = {
     "lora": "peft",
@@ -114,7 +115,7 @@ class Extra:
 
     @property
     def fix(self) -> str:
-        return f"pip install 'rlinf[{self.name}]'"
+        return install_command(self.name)
 
 
 def needed_extras(config: Config, *, text: bool) -> list[Extra]:

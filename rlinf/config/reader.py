@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
-from rlinf.config.recipes import named, recipes, sweep_recipes
+from rlinf.config.recipes import named, packaged, recipes, sweep_recipes
 from rlinf.config.tree import Branch, Located, merge, put, read_mixture, shortened
 from rlinf.config.yaml_nodes import INTEGERS, LARGEST_BITS, refused
 
@@ -57,7 +57,9 @@ class Reader:
             return
         tree = self.read_text(text, str(path))
         for base in self._bases(tree):
-            self.read_file(path.parent / str(base.value), base.origin, (*trail, resolved))
+            beside = path.parent / str(base.value)
+            recipe = None if beside.is_file() else packaged(str(base.value), self.known)
+            self.read_file(recipe or beside, base.origin, (*trail, resolved))
         self._append(tree)
 
     def read_text(self, text: str, file: str) -> Branch:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rlinf.models.loading import PolicyError, require_targets
 from rlinf.models.weight_update import BASE_MARK, DOWN_MARK, SCALE_MARK, UP_MARK
+from rlinf.packages import install_command
 
 _ADAPTER = ".lora_"
 _BASE = ".base_layer"
@@ -30,7 +31,7 @@ def adapt(
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
-        raise PolicyError("policy.lora needs peft: pip install 'rlinf[lora]'") from error
+        raise PolicyError(f"policy.lora needs peft: {install_command('lora')}") from error
     require_targets(nn.ModuleList(towers), target_modules)
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=list(target_modules))
     with torch.random.fork_rng(devices=[]):

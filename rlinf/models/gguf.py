@@ -16,6 +16,7 @@ from typing import Any
 from rlinf.durable import first_folder
 from rlinf.errors import UserError
 from rlinf.models.progress_bars import without_progress_bars
+from rlinf.packages import install_command
 
 SUFFIX = ".gguf"
 _MAGIC = b"GGUF"
@@ -96,7 +97,7 @@ def convert_gguf(file: Path, out: Path) -> Conversion:
     """
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise GGUFError(f"{file}: reading it needs {' and '.join(missing)}: pip install 'rlinf[gguf]'")
+        raise GGUFError(f"{file}: reading it needs {' and '.join(missing)}: {install_command('gguf')}")
     _require_gguf(file)
     out.parent.mkdir(parents=True, exist_ok=True)
     facts = _facts(file)

@@ -20,6 +20,7 @@ from rlinf.models.gguf import model_folder
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vocabulary import require_vocabulary
+from rlinf.packages import install_command
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -240,7 +241,7 @@ def add_lora(model: Any, *, rank: int, alpha: int, dropout: float, target_module
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
-        raise PolicyError("policy.lora needs peft: pip install 'rlinf[lora]'") from error
+        raise PolicyError(f"policy.lora needs peft: {install_command('lora')}") from error
     targets = list(target_modules)
     require_targets(model, targets)
     config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=targets, task_type="CAUSAL_LM")

@@ -12,6 +12,7 @@ import yaml
 from rlinf.algorithms.catalog import OFF_POLICY
 from rlinf.json_files import read_json_file
 from rlinf.metrics.table import METRICS
+from rlinf.packages import DISTRIBUTION
 from rlinf.report.configuration import config_rows
 from rlinf.report.evaluations import evaluation_rows
 from rlinf.report.payload import headlines
@@ -19,6 +20,18 @@ from rlinf.report.runs import RunRecord
 from rlinf.report.svg import curve
 
 CURVES = ("eval/accuracy", "eval/success_once", "eval/return", "reward/mean", "rollout/return", "rollout/accuracy")
+# Settings that may name files or runs of the machine that trained.
+_FILES = (
+    "run.init_from",
+    "policy.path",
+    "policy.tokenizer.path",
+    "teacher.path",
+    "env.kwargs.path",
+    "sft.data",
+    "sft.dataset",
+    "sft.eval_data",
+    "algorithm.prior_data",
+)
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 # Settings that say where and how long something ran, and nothing about the result.
 _HOW_IT_RAN = ("run.dir", "run.name", "run.resume", "logging.", "cluster.", "checkpoint.")
@@ -91,11 +104,11 @@ def _front_matter(run: RunRecord, step: int, license: str | None) -> dict[str, A
         "metrics": metrics,
     }
     return {
-        "library_name": "transformers" if text else "rlinf",
+        "library_name": "transformers" if text else DISTRIBUTION,
         **({"license": license} if license else {}),
         **({"base_model": base} if base else {}),
         "pipeline_tag": task,
-        "tags": [tag for tag in ("rlinf", "reinforcement-learning", str(algorithm)) if tag],
+        "tags": [tag for tag in (DISTRIBUTION, "reinforcement-learning", str(algorithm)) if tag],
         **({"model-index": [{"name": run.name, "results": [result]}]} if metrics else {}),
     }
 
@@ -109,7 +122,7 @@ def _opening(run: RunRecord, step: int) -> str:
     algorithm, loss = run.setting("algorithm.adv_type"), run.setting("algorithm.loss_type")
     rule = f"the off-policy loss `{loss}`" if loss in OFF_POLICY else f"`{algorithm}` advantages and the loss `{loss}`"
     return (
-        f"{kind}, trained with [rlinf](https://pypi.org/project/rlinf/) on {_environment(run)}{began}: {step} training "
+        f"{kind}, trained with {DISTRIBUTION} on {_environment(run)}{began}: {step} training "
         f"iterations with {rule}.{lineage}"
     )
 
@@ -175,14 +188,40 @@ def _usage(run: RunRecord) -> str:
         return (
             "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
             'model, tokenizer = AutoModelForCausalLM.from_pretrained("."), AutoTokenizer.from_pretrained(".")\n'
-            'prompt = tokenizer("What is 17 + 28?", return_tensors="pt")\n'
-            "print(tokenizer.decode(model.generate(**prompt, max_new_tokens=64)[0]))"
+            f"# A prompt of the training, as the policy read it.\nprompt = {_prompt(run)!r}\n"
+            'tokens = tokenizer(prompt, add_special_tokens=False, return_tensors="pt")\n'
+            f"output = model.generate(**tokens, max_new_tokens={run.setting('rollout.max_new_tokens') or 64})\n"
+            'print(tokenizer.decode(output[0, tokens["input_ids"].shape[1] :]))'
         )
     return (
         "import gymnasium\nimport rlinf\n\n"
         f'policy, env = rlinf.Policy.load("."), gymnasium.make("{run.setting("env.id")}")\n'
         "observation, _ = env.reset()\naction = policy.act(observation)"
     )
+
+
+def _prompt(run: RunRecord) -> str:
+    """A prompt of the newest samples as the policy read it; the question alone from files of older versions."""
+    for step in sorted(run.samples, reverse=True):
+        for row in run.samples[step]:
+            if row.get("rendered") or row.get("prompt"):
+                return str(row.get("rendered") or row["prompt"])
+    return "What is 17 + 28?"
+
+
+def _again(run: RunRecord) -> str:
+    """The command that repeats the training, and the files that it needs from elsewhere."""
+    needed = [key for key in _FILES if isinstance(value := run.setting(key), str) and not _is_hub_name(key, value)]
+    command = "rlinf train training/config.yaml run.dir=runs/again"
+    if not needed:
+        return f"`{command}`, given in this folder, repeats it."
+    listed = "; ".join(f"`{key}` was `{run.setting(key)}`" for key in needed)
+    values = " ".join(f"{key}=PATH" for key in needed)
+    return f"`{command} {values}`, given in this folder, repeats it with the files of the training: {listed}."
+
+
+def _is_hub_name(key: str, value: str) -> bool:
+    return key != "run.init_from" and bool(_HUB_NAME.fullmatch(value)) and not Path(value).exists()
 
 
 def _training(run: RunRecord) -> str:
@@ -204,8 +243,7 @@ def _training(run: RunRecord) -> str:
     settings = "\n".join(["| setting | value |", "|---|---|", *rows])
     return (
         f"## Training\n\n{listed}\n\nSettings that differ from the defaults; all of them are in "
-        "`training/config.yaml`, every step's metrics in `training/metrics.jsonl`. `rlinf train training/config.yaml "
-        f"run.dir=runs/again` trains the same.\n\n{settings}"
+        f"`training/config.yaml`, every step's metrics in `training/metrics.jsonl`. {_again(run)}\n\n{settings}"
     )
 
 

@@ -71,8 +71,9 @@ def _sample(row: Mapping[str, Any], pieces: Sequence[str] | None, most: int, tex
         return texts.setdefault(text, len(texts))
 
     shown = {name: value for name, value in row.items() if name != "tokens"}
-    if isinstance(shown.get("prompt"), str):
-        shown["prompt"] = number(shown["prompt"])
+    for name in ("prompt", "rendered"):
+        if isinstance(shown.get(name), str):
+            shown[name] = number(shown[name])
     if pieces is None:
         return shown
     count = len(row["tokens"])

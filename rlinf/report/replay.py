@@ -6,11 +6,11 @@ the sample, so the checkpoint of step S - 1 is all that is needed to collect it 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlinf.arguments import Parser
 from rlinf.config import Config
 from rlinf.config.stored import load_stored
 from rlinf.errors import UserError
@@ -29,7 +29,7 @@ class ReplayError(UserError):
 
 def main(arguments: Sequence[str]) -> int:
     """0: equal (or shown, where nothing was recorded), 1: different. Raises :class:`ReplayError`."""
-    parser = argparse.ArgumentParser(prog="rlinf replay", description="Generate a recorded group of a run again.")
+    parser = Parser(prog="rlinf replay", description="Generate a recorded group of a run again.")
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     parser.add_argument("--step", type=int, required=True, help="the step whose batch is collected again")
     parser.add_argument("--group", type=int, default=0, help="the group of that batch")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from rlinf.arguments import Parser
 from rlinf.config import Config
 from rlinf.config.facts import is_text
 from rlinf.config.stored import load_stored
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> tuple[WatchOptions, list[str]]:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="rlinf watch",
         description="Show what a run's newest policy does: simulators in a window, or in a video where there is no "
         "display; language models as prompts, responses and rewards.",

@@ -53,17 +53,18 @@ class TextShow:
             done = self.rollout.converse("eval", [task], samples=1, params=params, key=key)
             rows = [*done.branches, *done.rows]
             for number, row in enumerate(rows):
-                self.console.print(_panel(row, number, len(rows)))
+                read = self.rollout.rendered(row.task_id, row.prompt_text)
+                self.console.print(_panel(row, read, number, len(rows)))
 
     def close(self) -> None:
         self._open.close()
 
 
-def _panel(row: Row, number: int, branches: int) -> Panel:
+def _panel(row: Row, rendered: str, number: int, branches: int) -> Panel:
     """One of the ``branches`` of an episode; an environment's conversation is one alone."""
     colour = "green" if row.verdict == "correct" else "red"
     grid = Table.grid(padding=(0, 2))
-    for label, text in graded({**sample(row), "branch": number, "branches": branches}):
+    for label, text in graded({**sample(row, rendered), "branch": number, "branches": branches}):
         grid.add_row(Text(label, style="dim"), text)
     title = f"task {row.task_id}, {sum(row.mask)} tokens of the policy"
     return Panel(grid, title=title, title_align="left", border_style=colour)

@@ -20,9 +20,11 @@ _TRIES = 3
 class EchoServer:
     """A model behind HTTP that is asked about conversations, several at a time."""
 
-    def __init__(self, base_url: str, *, model: str | None, timeout_s: float, concurrency: int) -> None:
+    def __init__(
+        self, base_url: str, *, model: str | None, timeout_s: float, concurrency: int, api_key_env: str | None = None
+    ) -> None:
         """Raises ServerError where nothing answers, UserError where the model is not the one or among those served."""
-        self._server = Server(base_url, timeout_s=timeout_s)
+        self._server = Server(base_url, timeout_s=timeout_s, api_key_env=api_key_env)
         self._concurrency = concurrency
         served = [str(one["id"]) for one in self._server.call(f"{self._server.base}/models")["data"]]
         if model is None and len(served) != 1:

@@ -61,7 +61,7 @@ class ServerSampler:
         """
         if not config.base_url:
             raise ValueError("rollout.sampler: server needs rollout.server.base_url, such as http://host:8000/v1")
-        self._server = Server(config.base_url, timeout_s=config.timeout_s)
+        self._server = Server(config.base_url, timeout_s=config.timeout_s, api_key_env=config.api_key_env)
         self._eos_token_ids = frozenset(eos_token_ids)
         self._seed = seed
         self._layout = layout

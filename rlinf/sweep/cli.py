@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from rlinf.arguments import Parser
 from rlinf.config import ConfigErrors
 from rlinf.config.recipes import located, sweep_recipes
 from rlinf.stopping import as_interrupts
 from rlinf.sweep.load import Sweep, read_sweep_file
-from rlinf.sweep.settings import TrialPlan, plan_trials
+from rlinf.sweep.settings import TrialPlan, plan_trials, repeated_draws
 from rlinf.sweep.validate import validate
 
 FAILED = 1
@@ -19,9 +20,7 @@ _MAKE_TRIALS = ("", "base", "set", "space", "search", "budget")
 
 def main(arguments: Sequence[str]) -> int:
     """Validates every trial, runs what is not finished, aggregates, writes the report."""
-    parser = argparse.ArgumentParser(
-        prog="rlinf sweep", description="Many runs from one file; the same command resumes."
-    )
+    parser = Parser(prog="rlinf sweep", description="Many runs from one file; the same command resumes.")
     parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file, or the name of a packaged one")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the sweep file")
     parser.add_argument("--check", action="store_true", help="validate, list the trials, start nothing")
@@ -30,6 +29,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.check:
         for plan in plans:
             print(plan.folder_name)
+        if repeated_draws(sweep.config):
+            print(repeated_draws(sweep.config))
         if not plans:
             print(f"valid; {sweep.config.search} draws {sweep.config.budget.trials} settings, one after another")
         return 0
@@ -56,12 +57,15 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     """Runs a validated sweep; 1 where a trial failed for good, 130, 143 or 129 where someone interrupted, else 0."""
     from rlinf.report.page import plotting_installed
     from rlinf.report.write import write_report
+    from rlinf.sweep.best import best_run, write_best
     from rlinf.sweep.engine import run_trials
     from rlinf.sweep.export import write_tables
     from rlinf.sweep.records import open_sweep, read_sweep
     from rlinf.sweep.summary import summarise
 
     open_sweep(sweep)
+    if repeated_draws(sweep.config):
+        print(repeated_draws(sweep.config))
     with as_interrupts("the same command goes on with the trials that are not at their end") as exit_code:
         outcome = run_trials(sweep, plans)
     summary = summarise(read_sweep(sweep.folder))
@@ -73,6 +77,11 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     if plotting_installed():
         print(f"Report: {write_report([sweep.folder])}")
     print(f"Tables: {sweep.folder}/settings.md; settings, trials and curves as .csv and .parquet")
+    best = write_best(sweep, summary)
+    if best is not None:
+        print(f"Best setting: rlinf train {shlex.quote(str(best))}")
+        again = f"rlinf train {shlex.quote(str(best))} run.init_from={shlex.quote(str(best_run(summary)))}"
+        print(f"Its best policy, trained further: {again}")
     if outcome.interrupted:
         return exit_code()
     return FAILED if failed else 0

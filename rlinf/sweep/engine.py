@@ -41,7 +41,7 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
     done = {name for name, trial in known.items() if trial.status in _DONE}
     waiting = [plan for plan in plans if plan.folder_name not in done]
     total = len(plans) or (sweep.config.budget.trials or 1) * len(sweep.config.seeds)
-    with LiveView(sweep, total=total, done_before=done) as view:
+    with LiveView(sweep, total=total, done_before=done, begun_before=known.keys() - done) as view:
         if plans and not waiting:
             view.say("every trial is at its end already")
         else:
@@ -55,7 +55,7 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
         left = total - sum(trial.status in (*_DONE, "failed") for trial in trials)
         if left:
             why = "Out of time" if view.out_of_time else "Interrupted"
-            view.say(f"{why}: {left} of {total} trials are not at their end. The same command goes on.")
+            view.say(f"{why}: {left} of {total} trials have not finished. The same command continues.")
     return Outcome(trials, interrupted=left > 0 and not view.out_of_time)
 
 

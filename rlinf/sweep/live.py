@@ -39,9 +39,17 @@ class Shown:
 class LiveView:
     """Trials, status, best so far, time left. Also the clock of `budget.wall_time_s`."""
 
-    def __init__(self, sweep: Sweep, *, total: int, done_before: Set[str], console: Console | None = None) -> None:
-        """``done_before``: trials that an earlier call of the command brought to their end."""
-        self.sweep, self.total, self.done_before = sweep, total, done_before
+    def __init__(
+        self,
+        sweep: Sweep,
+        *,
+        total: int,
+        done_before: Set[str],
+        begun_before: Set[str] = frozenset(),
+        console: Console | None = None,
+    ) -> None:
+        """``done_before``: trials that earlier calls finished; ``begun_before``: others that it began."""
+        self.sweep, self.total, self.done_before, self.begun_before = sweep, total, done_before, begun_before
         self.console = console or Console()
         self.trials: dict[str, Shown] = {}
         self.widest = 1
@@ -52,7 +60,8 @@ class LiveView:
 
     def __enter__(self) -> Self:
         before = f", {len(self.done_before)} done before" if self.done_before else ""
-        self.say(f"{self.sweep.name}: {self.total} trials{before}, in {self.sweep.folder}")
+        trials = "1 trial" if self.total == 1 else f"{self.total} trials"
+        self.say(f"{self.sweep.name}: {trials}{before}, in {self.sweep.folder}")
         if self._live is not None:
             self._live.start()
         return self
@@ -113,13 +122,17 @@ class LiveView:
     def progress(self) -> str:
         """`3/12 trials, about 8 min left`."""
         over = len(self._unseen()) + sum(self._count(status) for status in _OVER)
-        text = f"{over}/{self.total} trials"
+        text = f"{over}/{self.total} trial{'' if self.total == 1 else 's'}"
         left = self._seconds_left(over)
         return text if left is None else f"{text}, about {_duration(left)} left"
 
     def _seconds_left(self, over: int) -> float | None:
-        """From how long trials took that are over, and how far the others are; None before the first is over."""
-        took = [shown.seconds for shown in self.trials.values() if shown.status in _OVER]
+        """From the time that whole trials took, and the steps of the others; None before the first is over.
+
+        A trial that an earlier call began took less time here than a whole one, so it does not count.
+        """
+        whole = [shown for name, shown in self.trials.items() if name not in self.begun_before | self.done_before]
+        took = [shown.seconds for shown in whole if shown.status in _OVER]
         budget, left = self.sweep.config.budget, float(self.total - over)
         if budget.steps:
             left -= sum(shown.step / budget.steps for shown in self.trials.values() if shown.status not in _OVER)

@@ -81,6 +81,21 @@ def distinct(settings: Iterator[Setting]) -> Iterator[Setting]:
             yield setting
 
 
+def repeated_draws(config: SweepConfig) -> str:
+    """Return a sentence about settings that are drawn more than once; "" if all differ, or if a searcher chooses."""
+    if config.search == "optuna" or config.budget.trials is None:
+        return ""
+    drawn = list(enumerate_settings(config))
+    different = len(list(distinct(iter(drawn))))
+    if different == len(drawn):
+        return ""
+    once = "1 setting" if different == 1 else f"{different} settings"
+    return (
+        f"budget.trials: {len(drawn)} settings are drawn and only {different} differ, so {once} will be tried: each is "
+        "drawn independently. To try every value of `choice` once, write `grid` instead."
+    )
+
+
 def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: Any) -> Setting:
     """A setting from the grids' values and, for drawn keys, ``draw(names, entry)``; links and conditions resolved."""
     setting: Setting = {}

@@ -169,7 +169,8 @@ def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
         lines += [f"Sure? {_sureness(ranked)}", _next(ranked[1])]
     left = [trial for one in settings for trial in one.trials if trial not in one.counted]
     if left:
-        lines.append(f"{len(left)} trials did not finish (stopped, failed, cut short) and do not count.")
+        trials, verb = ("1 trial", "does") if len(left) == 1 else (f"{len(left)} trials", "do")
+        lines.append(f"{trials} did not finish (stopped, failed, cut short) and {verb} not count.")
     return "\n".join(lines)
 
 

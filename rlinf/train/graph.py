@@ -53,6 +53,8 @@ class Graph:
     """Samplers give device memory back while the learner works ..."""
     wake: Callable[[], None] = nothing
     """... until they are to take new weights."""
+    rendered: Callable[[int, str], str] | None = None
+    """The prompt of a task, by number and question, as the policy reads it; None for simulators."""
     write_beside: Callable[[str], object] | None = None
     """Writes what belongs into the folder of an exported policy: a tokenizer, or the class of a policy of one's own."""
     restarts: Callable[[], Mapping[str, float]] = dict

@@ -13,7 +13,7 @@ from rlinf.durable import write_atomically
 from rlinf.errors import UserError
 from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.run_dir import MAY_CHANGE
-from rlinf.train.stored_run import stored_run
+from rlinf.train.stored_run import run_folder, stored_run
 
 RECORD = "init_from.json"
 """In the run directory: what the run began with."""
@@ -97,8 +97,8 @@ def named(config: Config) -> tuple[Path, int | None] | None:
         return None
     path, at, step = text.rpartition("@")
     if at and step.removeprefix("-").isdecimal():
-        return Path(path).expanduser(), int(step)
-    return Path(text).expanduser(), None
+        return run_folder(Path(path).expanduser()), int(step)
+    return run_folder(Path(text).expanduser()), None
 
 
 def carried_tokenizer(config: Config) -> Path | None:

@@ -221,8 +221,14 @@ class Trainer:
         """Writes graded samples of the iteration that is over, where `logging.samples_every` says so."""
         logging, step = self.config.logging, self.run.progress.step
         if logging.samples_every and (step - 1) % logging.samples_every == 0:
-            evaluate = self.graph.learner.evaluate
-            write_samples(self.run.folder.path, step, batch, groups=logging.sample_groups, evaluate=evaluate)
+            write_samples(
+                self.run.folder.path,
+                step,
+                batch,
+                groups=logging.sample_groups,
+                evaluate=self.graph.learner.evaluate,
+                rendered=self.graph.rendered,
+            )
 
     def log(self) -> MetricLog:
         """The log of metrics, cut after the last step that is not written again."""

@@ -7,12 +7,18 @@ from pathlib import Path
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 
 
+def run_folder(path: Path) -> Path:
+    """Return the run directory inside a sweep's trial folder (`SWEEP/trials/NAME`); any other path unchanged."""
+    return path / "run" if (path / "trial.json").is_file() else path
+
+
 def stored_run(path: Path, step: int | None = None) -> RunDirectory:
     """The directory of a run that has a whole checkpoint: that of ``step``, or any.
 
     Raises:
         RunDirectoryError: it is no run directory, or there is no such checkpoint; the message lists those there are.
     """
+    path = run_folder(path)
     if not (path / "config.yaml").exists():
         raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
     directory = RunDirectory(path, only=step)
@@ -31,6 +37,7 @@ def stored_run(path: Path, step: int | None = None) -> RunDirectory:
 
 def run_of_checkpoint(folder: Path) -> tuple[Path, int | None] | None:
     """(run directory, step) of `RUN/checkpoints/step_000010`, (RUN, None) of a run directory, None of anything else."""
+    folder = run_folder(folder)
     if (folder / "config.yaml").exists():
         return folder, None
     run, number = folder.resolve().parent.parent, folder.name.removeprefix("step_")

@@ -36,7 +36,11 @@ def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tup
     if teacher.base_url is None:
         return None, {}
     server = EchoServer(
-        teacher.base_url, model=teacher.model, timeout_s=teacher.timeout_s, concurrency=teacher.concurrency
+        teacher.base_url,
+        model=teacher.model,
+        timeout_s=teacher.timeout_s,
+        concurrency=teacher.concurrency,
+        api_key_env=teacher.api_key_env,
     )
 
     def score(batch: Batch) -> Tensor:

@@ -95,8 +95,7 @@ def _graded(row: Row, rollout: TextRollout) -> dict[str, Any]:
     terms = {name.removeprefix(_TERM): float(value) for name, value in row.facts.items() if name.startswith(_TERM)}
     return {
         "task": row.task_id,
-        "rendered": rollout.renderer_of(row.task_id).opening(row.prompt_text),
-        **sample(row),
+        **sample(row, rollout.rendered(row.task_id, row.prompt_text)),
         "extracted": row.facts.get("extracted"),
         "terms": terms,
         "finish": row.finish_reason,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,6 +15,8 @@ import yaml
 from tiny_runs import config
 
 from rlinf.cli import main
+from rlinf.report.card import card
+from rlinf.report.runs import read_run
 from rlinf.train import run
 
 
@@ -58,6 +62,34 @@ def test_a_text_policy_with_its_card(finished: Path, capsys: pytest.CaptureFixtu
     written = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
     assert b"hf_secret" not in written
     assert (out / "training" / "config.yaml").is_file()
+
+
+def test_the_usage_example_runs_on_a_prompt_of_the_training(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["publish", str(finished), "--out", str(finished / "usage")])
+    monkeypatch.chdir(finished / "usage")
+    card = Path("README.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", card, re.M | re.S)
+    names: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    newest = sorted((finished / "samples").glob("*.jsonl"))[-1]
+    read = [json.loads(line)["rendered"] for line in newest.read_text().splitlines()]
+    assert names["prompt"] in read
+    assert "pypi.org" not in card
+    command = re.search(r"`rlinf (train .*?)`", card)
+    assert command is not None
+    capsys.readouterr()
+    assert main(["check", "--no-build", *command[1].split()[1:]]) == 0
+
+
+def test_the_command_names_what_came_from_elsewhere(finished: Path) -> None:
+    record = read_run(finished)
+    values = {**record.config, "run": {**record.config["run"], "init_from": "../first@4"}}
+    text = card(dataclasses.replace(record, config=values), step=2, license=None, curves=[])
+    assert "run.dir=runs/again run.init_from=PATH`" in text
+    assert "`run.init_from` was `../first@4`" in text
+    assert "init_from=PATH" not in card(record, step=2, license=None, curves=[])
 
 
 def test_an_older_step_of_a_simulators_policy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,9 @@ def test_the_sweep_loads(here: Path) -> None:
 
 def test_the_modules_do_what_the_text_says(here: Path) -> None:
     brevity, line = (importlib.import_module(name) for name in ("brevity", "line"))
-    assert brevity.brevity(prompt="", response="a" * 40, answer="", row={}) == 0.5
+    responses = ("#### 5".rjust(40), "#### 6", "")
+    earned = [brevity.brevity(prompt="", response=text, answer="5", row={}) for text in responses]
+    assert earned == [0.5, 0.0, 0.0]
     env = line.Line()
     observation, _ = env.reset(seed=1)
     assert env.observation_space.contains(observation)

@@ -28,11 +28,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def view_of(
-    folder: Path, text: str = "", *, total: int = 4, done: Set[str] = frozenset(), terminal: bool = False
+    folder: Path,
+    text: str = "",
+    *,
+    total: int = 4,
+    done: Set[str] = frozenset(),
+    begun: Set[str] = frozenset(),
+    terminal: bool = False,
 ) -> LiveView:
     sweep = load_sweep(write_sweep_file(folder, f"budget: {{steps: 10{text}}}"))
     console = Console(file=io.StringIO(), force_terminal=terminal, width=110)
-    return LiveView(sweep, total=total, done_before=done, console=console)
+    return LiveView(sweep, total=total, done_before=done, begun_before=begun, console=console)
 
 
 def printed(view: LiveView) -> str:
@@ -99,6 +105,18 @@ def test_a_trial_that_ends_again_after_a_kill_is_counted_once(tmp_path: Path, cl
     assert view.progress() == "3/3 trials"
     view.console.print(view)
     assert "0 not started, 1 done before" in printed(view)
+
+
+def test_a_trial_that_is_continued_does_not_shorten_the_estimate(tmp_path: Path, clock: Clock) -> None:
+    view = view_of(tmp_path, total=4, done={"a"}, begun={"b"})
+    view.started("b", {})
+    clock.now += 1
+    view.ended("b", "finished")
+    assert view.progress() == "2/4 trials"
+    view.started("c", {})
+    clock.now += 30
+    view.ended("c", "finished")
+    assert view.progress() == "3/4 trials, about 30 s left"
 
 
 def test_the_budget_of_time_ends_once_and_bounds_what_is_left(tmp_path: Path, clock: Clock) -> None:

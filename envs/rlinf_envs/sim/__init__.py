@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rlinf.packages import install_command
+
 Split = Literal["train", "eval"]
 
 
@@ -26,8 +28,9 @@ class MissingSimulatorError(ImportError):
     """
 
     def __init__(self, package: str, *, extra: str | None = None, requirements: str | None = None) -> None:
-        how = f"pip install 'rlinf[{extra}]'"
-        if extra is None:
+        if extra is not None:
+            how = install_command(extra)
+        else:
             how = (
                 f"its pins clash with ours, so give it a virtual environment (pip install -r {requirements}) and set "
                 "env.isolation: process and env.python: that environment's bin/python"

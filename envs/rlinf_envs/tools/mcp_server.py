@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import Any
 
+from rlinf.packages import install_command
 from rlinf.redaction import public_url
 from rlinf_envs.errors import SettingError
 from rlinf_envs.tools.tool import Tool, ToolError
@@ -77,7 +78,7 @@ class _Session:
         try:
             return ready.result(START_TIMEOUT_S)
         except ImportError as error:
-            raise SettingError("tool mcp needs the MCP SDK: pip install 'rlinf[agents]'") from error
+            raise SettingError(f"tool mcp needs the MCP SDK: {install_command('agents')}") from error
         except TimeoutError as error:
             place = self._command or public_url(self._url or "")
             raise SettingError(f"tool mcp: {place} did not answer within {START_TIMEOUT_S:g} s") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from rlinf.config.context import Context, neighbours
 from rlinf.config.facts import continues_responses, is_text, max_turns
 from rlinf.config.names import leaves
@@ -73,6 +75,8 @@ def _check_server(context: Context) -> None:
         message = "rollout.sampler: server needs the address of the server."
         fix = "Set rollout.server.base_url: http://localhost:8000/v1, for example."
         context.error("rollout.server.base_url", message, fix, reads=reads)
+    variable = rollout.server.api_key_env
+    check_api_key(context, "rollout.server.api_key_env", variable)
     if rollout.num_samplers > 1:
         message = f"rollout.num_samplers {rollout.num_samplers}: a server does its own balancing, one client is enough."
         context.error("rollout.num_samplers", message, "Set it to 1.", reads=reads)
@@ -82,6 +86,13 @@ def _check_server(context: Context) -> None:
     if context.config.cluster.gpus_per_sampler:
         message = "cluster.gpus_per_sampler: the server has its own GPUs, its client needs none."
         context.error("cluster.gpus_per_sampler", message, "Set it to null.", reads=reads)
+
+
+def check_api_key(context: Context, key: str, variable: str | None) -> None:
+    """The environment variable with an API key is set: here, or for workers of other machines in `cluster.env`."""
+    if variable is not None and not os.environ.get(variable) and variable not in context.config.cluster.env:
+        message = f"{key}: the environment variable {variable} is not set."
+        context.error(key, message, f"Run `export {variable}=...` first.")
 
 
 def _check_over_sampling(context: Context) -> None:

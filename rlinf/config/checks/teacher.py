@@ -7,7 +7,7 @@ from rlinf.config.context import Context
 from rlinf.config.facts import is_text
 
 _SOURCES = ("path", "base_url", "past_policy")
-_SERVER = ("model", "timeout_s", "concurrency")
+_SERVER = ("model", "api_key_env", "timeout_s", "concurrency")
 
 
 def check_teacher(context: Context) -> None:

@@ -39,6 +39,8 @@ class ServerConfig:
     """Name of the model on that server; null asks the server."""
     timeout_s: float = 300.0
     """How long one request may take."""
+    api_key_env: str | None = None
+    """Environment variable that holds the API key (`vllm serve --api-key`, hosted endpoints)."""
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ class TeacherConfig:
     """With `past_policy: average`: after each step the average becomes this times itself, and the rest the policy."""
     model: str | None = None
     """Name of the teacher on that server; null takes the only model there."""
+    api_key_env: str | None = None
+    """With `base_url`: environment variable that holds the server's API key."""
     timeout_s: float = 300.0
     """How long the server may take over one conversation."""
     concurrency: int = 16

@@ -23,6 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlinf.packages import install_command
+
 _PACKAGE = "megatron.core"
 # A package of its own, which this learner does not use and which asks for a device only when it is used.
 _LEFT_ALONE = "megatron.core.distributed.fsdp"
@@ -75,7 +77,7 @@ def prepare() -> None:
     Raises MegatronMissing without megatron-core, RuntimeError if somebody imported it before.
     """
     if importlib.util.find_spec("megatron") is None:
-        raise MegatronMissing("learner.backend: megatron needs megatron-core: pip install 'rlinf[megatron]'")
+        raise MegatronMissing(f"learner.backend: megatron needs megatron-core: {install_command('megatron')}")
     wanted = rules()
     if not wanted or any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return

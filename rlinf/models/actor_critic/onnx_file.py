@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from rlinf.errors import UserError
 from rlinf.models.actor_critic.distributions import BetaHead, BoxHead, CategoricalHead, SquashedGaussianHead
+from rlinf.packages import install_command
 from rlinf.spaces import Arrays, empty_leaves, write_observation
 
 _ROWS = 3
@@ -145,5 +146,5 @@ def _require() -> Any:
         import onnxruntime
         import onnxscript  # noqa: F401  (torch's exporter asks for it)
     except ImportError as error:
-        raise UserError(f"ONNX files need {error.name}: pip install 'rlinf[onnx]'") from error
+        raise UserError(f"ONNX files need {error.name}: {install_command('onnx')}") from error
     return onnxruntime

@@ -113,9 +113,19 @@ function withTexts(samples) {
   if (!samples.texts) return;
   for (const row of Object.values(samples.steps).flat()) {
     if (row.prompt !== undefined) row.prompt = samples.texts[row.prompt];
+    if (row.rendered !== undefined) row.rendered = samples.texts[row.rendered];
     if (row.pieces) row.pieces = row.pieces.map((number) => samples.texts[number]);
   }
   samples.texts = null;
+}
+
+/** The question, and the prompt that the policy read if it holds more: template, system prompt, tools. */
+function promptCard(row) {
+  const longer = row.rendered !== undefined && row.rendered.trim() !== row.prompt.trim();
+  return el("div", { class: "card" },
+    el("span", { class: "dim" }, "question"), el("pre", {}, row.prompt),
+    longer ? el("details", { class: "read", open: true }, el("summary", {}, "prompt as the policy read it"), el("pre", {}, row.rendered)) : null,
+    (row.answer ?? "") === "" ? null : el("span", { class: "dim" }, `answer: ${row.answer}`));
 }
 
 function samplesPanel(section, run) {
@@ -155,7 +165,7 @@ function samplesPanel(section, run) {
     forget(body);
     const first = members[0];
     body.append(...[
-      first.prompt !== undefined ? el("div", { class: "card" }, el("span", { class: "dim" }, "prompt"), el("pre", {}, first.prompt), (first.answer ?? "") === "" ? null : el("span", { class: "dim" }, `answer: ${first.answer}`)) : null,
+      first.prompt !== undefined ? promptCard(first) : null,
       el("p", { class: "dim" }, groupWords(members)),
       ...members.map((row) => responseCard(row, state.colouring, run.clip, first.prompt)),
     ].filter(Boolean));

@@ -42,6 +42,10 @@ class AgentRollout(TextRollout):
         self.gateway = Gateway(max_model_len=config.facts.row_tokens, max_calls=config.env.max_turns)
         self._endpoint: Endpoint | None = None
 
+    def rendered(self, task_id: int, prompt: str) -> str:
+        """``prompt`` itself: a branch's prompt is decoded from the tokens that the agent sent."""
+        return prompt
+
     @property
     def endpoint(self) -> Endpoint:
         """The server, which starts when it is first needed."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rlinf.packages import install_command
 from rlinf.rollouts.robot_data.dataset import (
     ACTION,
     DONE,
@@ -109,7 +110,7 @@ def _opened(path: Path) -> Any:
     try:
         import h5py
     except ImportError as error:
-        raise DatasetError(f"{path}: reading HDF5 needs h5py: pip install 'rlinf[robots]'") from error
+        raise DatasetError(f"{path}: reading HDF5 needs h5py: {install_command('hdf5')}") from error
     try:
         return h5py.File(path, "r")
     except OSError as error:

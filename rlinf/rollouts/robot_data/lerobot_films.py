@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlinf.packages import install_command
 from rlinf.rollouts.robot_data import lerobot_format as layout
 from rlinf.rollouts.robot_data.dataset import DatasetError, frame_place
 from rlinf.rollouts.robot_data.lerobot_columns import channels_first
@@ -37,7 +38,7 @@ def film_column(root: Path, info: layout.Info, name: str, rows: Rows, times: np.
                     raise DatasetError(f"{path}: {name} has {_size(frame)}, and another film {_size(pictures[0])}")
                 pictures[row] = frame[..., : pictures.shape[-1]]
         except ImportError as error:
-            raise DatasetError(f"{path}: films of a dataset need PyAV: pip install 'rlinf[video]'") from error
+            raise DatasetError(f"{path}: films of a dataset need PyAV: {install_command('video')}") from error
         except NoFrameError as error:
             place = frame_place(rows.origins, rows.lengths, error.key)
             raise DatasetError(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlinf.packages import install_command
 from rlinf.rollouts.robot_data.dataset import DatasetError
 
 
@@ -30,5 +31,5 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise DatasetError("pictures of a dataset need Pillow: pip install 'rlinf[video]'") from error
+        raise DatasetError(f"pictures of a dataset need Pillow: {install_command('video')}") from error
     return Image

@@ -18,6 +18,7 @@ from typing import Any
 import gymnasium
 
 from rlinf.errors import UserError
+from rlinf.packages import missing_package
 from rlinf.rollouts.text.single_envs import SingleTextEnvs
 
 _UNREGISTERED = (
@@ -72,7 +73,7 @@ def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conv
     except _UNREGISTERED as error:
         raise TextEnvError(f"env.id: {env_id} is not registered.{_meant(env_id)}") from error
     except (ValueError, ImportError, OSError, gymnasium.error.Error) as error:
-        raise TextEnvError(f"env.kwargs: {env_id} could not be made: {error}") from error
+        raise TextEnvError(f"env.kwargs: {env_id} could not be made: {missing_package(error) or error}") from error
     if isinstance(env, gymnasium.Env):
         _require_text_spaces(env_id, env)
         turns = int(getattr(env.unwrapped, "max_turns", 1))

@@ -169,6 +169,10 @@ class TextRollout:
         """How the conversations about a task are written."""
         return self.member(task_id).renderer
 
+    def rendered(self, task_id: int, prompt: str) -> str:
+        """The first prompt of a conversation as the policy reads it: chat template, system prompt, tools, question."""
+        return self.renderer_of(task_id).opening(prompt)
+
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
         """``prompts`` tasks, ``group_size`` responses each."""
         done, dropped = self.train_round(step, round)

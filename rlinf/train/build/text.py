@@ -100,6 +100,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         reward_models=learned_reward(config, cluster, functools.partial(language_model, config, path)),
         write_beside=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
         overlaps=facts.overlaps,
+        rendered=rollout.rendered,
         continuous=rollout if isinstance(rollout, ContinuousRollout) else None,
         sleep=sampler.sleep if sleeps else nothing,
         wake=sampler.wake if sleeps else nothing,

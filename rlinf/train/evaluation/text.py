@@ -46,13 +46,19 @@ class TextEvaluator:
         by_task = [rows[i : i + self.samples] for i in range(0, len(rows), self.samples)]
         outcomes = [TaskOutcome.of(responses) for responses in by_task]
         metrics = {**rate_metrics(outcomes), **_shape(rows), **_by_member(self._members, rows)}
-        return Evaluation(metrics, [sample(row) for row in rows[: 3 * self.samples : self.samples]], outcomes=outcomes)
+        return Evaluation(
+            metrics, [self._sample(row) for row in rows[: 3 * self.samples : self.samples]], outcomes=outcomes
+        )
+
+    def _sample(self, row: Row) -> dict[str, Any]:
+        return sample(row, self.rollout.rendered(row.task_id, row.prompt_text))
 
 
-def sample(row: Row) -> dict[str, Any]:
-    """A graded conversation for people to read."""
+def sample(row: Row, rendered: str) -> dict[str, Any]:
+    """A graded conversation as plain data. ``rendered``: its first prompt as the policy read it."""
     return {
         "prompt": row.prompt_text,
+        "rendered": rendered,
         "response": "\n".join(row.answers),
         "turns": [asdict(turn) for turn in row.turns],
         "answer": row.answer,

@@ -18,19 +18,29 @@ TRACE_POSITIONS, TRACE_ACTIONS = 512, 8
 
 
 def write_samples(
-    folder: Path, step: int, batch: Batch, *, groups: int, evaluate: Callable[[Batch], PolicyOutput] | None = None
+    folder: Path,
+    step: int,
+    batch: Batch,
+    *,
+    groups: int,
+    evaluate: Callable[[Batch], PolicyOutput] | None = None,
+    rendered: Callable[[int, str], str] | None = None,
 ) -> None:
     """`samples/step_000010.jsonl`: one response (or episode) a line, for the first ``groups`` groups of the batch.
 
     ``evaluate`` is the learner after the update: its log-probabilities show which tokens the update moved, and which
-    ones it moved past the clip range.
+    ones it moved past the clip range. ``rendered`` makes the prompt that the policy reads of a task's number and
+    question.
     """
     path = folder / "samples" / f"step_{step:06d}.jsonl"
     chosen = set(batch.group_ids.unique()[:groups].tolist())
     rows = [row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen]
     shown = with_advantages(batch.select(rows).fetched())
     updated = evaluate(shown).logprobs if evaluate is not None and isinstance(shown.inputs, TextInputs) else None
-    _write_lines(path, sample_lines(shown, updated))
+    lines = sample_lines(shown, updated)
+    if rendered is not None:
+        lines = [{**line, "rendered": rendered(line["task_id"], line["prompt"])} for line in lines]
+    _write_lines(path, lines)
 
 
 def write_episodes(folder: Path, step: int, episodes: Sequence[Mapping[str, Any]]) -> None:

@@ -24,6 +24,7 @@ from rlinf.durable import write_atomically
 from rlinf.errors import UserError
 from rlinf.json_files import read_json_file
 from rlinf.own_code import imported
+from rlinf.packages import missing_package
 
 _KEPT = "tracking.json"
 _FORBIDDEN = re.compile(r"[^\w\-. :/]")
@@ -67,10 +68,21 @@ class WandB:
             settings=wandb.Settings(console="off"),
         )
         keep(folder, "wandb", self._run.id)
+        self._supervised_steps = config.sft.steps
+        self._defined: set[str] = set()
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        if step >= 0:  # the steps of a warm start are negative, which this service does not take
-            self._run.log(dict(metrics), step=step)
+        """Each phase has its own x-axis: `sft/step` counts the warm start from 0, `step` is that of metrics.jsonl.
+
+        The service's own step is not used: it takes no negative number, which those of a warm start are.
+        """
+        axes: dict[str, float] = {"step": step}
+        if step < 0:
+            axes["sft/step"] = self._supervised_steps + step
+        for name in metrics.keys() - self._defined:
+            self._run.define_metric(name, step_metric="sft/step" if name.startswith("sft/") else "step")
+            self._defined.add(name)
+        self._run.log({**metrics, **axes})
 
     def close(self, *, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
@@ -161,7 +173,7 @@ def _started(key: str, start: Callable[[], Sink]) -> Sink:
     try:
         return start()
     except Exception as error:  # each service has errors of its own
-        raise UserError(f"{key}: the service did not start: {error}") from error
+        raise UserError(f"{key}: the service did not start: {missing_package(error) or error}") from error
 
 
 def kept(folder: Path) -> dict[str, str]:

@@ -35,11 +35,12 @@ def _spoken(turn: Mapping[str, Any]) -> Text:
 
 
 def graded(sample: Mapping[str, Any]) -> Iterator[tuple[str, Text]]:
-    """(label, text) of a graded sample: its prompt, what was said, and what the verifier made of it."""
+    """Yield (label, text) of a graded sample: the prompt as the policy read it, the conversation, and the verdict."""
     verdict = str(sample.get("verdict", ""))
     if sample.get("branches", 1) > 1:
         yield "branch", Text(f"{sample['branch'] + 1} of {sample['branches']} of this episode", style="dim")
-    yield "prompt", Text(printable(str(sample.get("prompt", ""))))
+    # Files of older versions have the question alone.
+    yield "prompt", Text(printable(str(sample.get("rendered", sample.get("prompt", "")))))
     yield "response", transcript(sample)
     yield (
         "graded",

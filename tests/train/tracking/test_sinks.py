@@ -21,8 +21,11 @@ class FakeRun:
         self.id, self.calls = name, calls
         self.info = SimpleNamespace(run_id=name)
 
-    def log(self, metrics: dict[str, float], step: int) -> None:
-        self.calls.append(("log", step, metrics))
+    def define_metric(self, name: str, *, step_metric: str) -> None:
+        self.calls.append(("axis", name, step_metric))
+
+    def log(self, metrics: dict[str, float]) -> None:
+        self.calls.append(("log", metrics))
 
     def finish(self, exit_code: int) -> None:
         self.calls.append(("finish", exit_code))
@@ -72,6 +75,21 @@ def test_a_resumed_run_goes_on_in_the_same_place(tmp_path: Path, services: list[
     assert len(params) == 1
     assert params[0]["run.name"] == "tiny"
     assert [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [1, 2]
+
+
+def test_a_warm_start_has_its_curve_in_wandb(tmp_path: Path, services: list[Any]) -> None:
+    wanted = config(tmp_path, logging={"wandb_project": "p"}, sft={"steps": 2})
+    with MetricLog(tmp_path, wanted, from_step=-3) as log:
+        log.write(-2, {"sft/loss": 2.0})
+        log.write(-1, {"sft/loss": 1.0})
+        log.write(0, {"eval/reward": 0.5})
+    assert [call[1] for call in services if call[0] == "log"] == [
+        {"sft/loss": 2.0, "step": -2, "sft/step": 0},
+        {"sft/loss": 1.0, "step": -1, "sft/step": 1},
+        {"eval/reward": 0.5, "step": 0},
+    ]
+    axes = [call[1:] for call in services if call[0] == "axis"]
+    assert axes == [("sft/loss", "sft/step"), ("eval/reward", "step")]
 
 
 def test_services_are_sent_no_secret(tmp_path: Path, services: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,36 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = sorted((tmp_path / "wandb").glob("offline-run-*"))
     assert [path.name.rpartition("-")[2] for path in written] == [name, name]
     assert all(list(path.glob("*.wandb")) for path in written)
+    lines = history_of(next(written[0].glob("*.wandb")))
+    assert {line["step"]: line["sft/loss"] for line in lines if "sft/loss" in line} == {-1: 2.0}
+    assert {line["step"]: line["train/loss"] for line in lines if "train/loss" in line} == {1: 1.0, 2: 9.0}
+
+
+def history_of(file: Path) -> list[dict[str, Any]]:
+    """The logged lines of an offline run: records of a LevelDB log (checksum, length, kind), smaller than one block."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, place, found = file.read_bytes(), 7, []
+    assert len(data) < 32768
+    while place + 7 < len(data):
+        length = int.from_bytes(data[place + 4 : place + 6], "little")
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data[place + 7 : place + 7 + length])
+        place += 7 + length
+        if record.WhichOneof("record_type") == "history":
+            items = record.history.item
+            found.append({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items})
+    return found
+
+
+def test_tensorboard_has_the_warm_start(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    two_sessions(tmp_path, tensorboard=True)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(one.step, one.value) for one in events.Scalars("sft/loss")] == [(-1, 2.0)]
+    assert [(one.step, one.value) for one in events.Scalars("train/loss")] == [(1, 1.0), (2, 0.5), (3, 0.25)]
 
 
 def test_trackio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
