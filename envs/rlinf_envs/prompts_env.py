@@ -15,11 +15,13 @@ from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import TextTaskEnv
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
+from rlinf_envs.typed import typed
 
 
 class PromptsEnv(TextTaskEnv):
     """Every row is a prompt; what a response is worth is what ``reward`` says, and nothing else."""
 
+    @typed
     def __init__(
         self,
         num_envs: int = 1,

@@ -26,6 +26,7 @@ from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import Infos, TextTaskEnv
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
+from rlinf_envs.typed import typed
 
 MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
 
@@ -33,6 +34,7 @@ MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
 class MathEnv(TextTaskEnv):
     """A dataset of questions with verifiable answers."""
 
+    @typed
     def __init__(
         self,
         num_envs: int = 1,
