@@ -78,11 +78,18 @@ def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:
 
 
 def require_architecture(config: Config, tokenizer: Any) -> None:
-    """Raises PolicyError where no model can be made of ``policy.architecture``."""
-    if config.policy.path is None:
-        from rlinf.models.loading import architecture_config
+    """Raises PolicyError where no model of text can be made of ``policy.architecture``, or ``policy.path`` has none."""
+    from rlinf.models.architecture import architecture_config, require_runs, require_text_model
+    from rlinf.models.loading import checkpoint_config
 
-        architecture_config(config.policy.architecture, tokenizer)
+    path = config.policy.path
+    if path is not None:
+        if local_files(path) is not None:
+            require_text_model(checkpoint_config(path), "policy.path")
+        return
+    made = architecture_config(config.policy.architecture, tokenizer)
+    require_text_model(made, "policy.architecture")
+    require_runs(made, config.policy.attention)
 
 
 def require_teacher_fits(config: Config, tokenizer: Any) -> None:

@@ -38,12 +38,14 @@ def sampler_spec(
     ``seed`` is the run's; ``folder`` its directory.
     """
     from rlinf.models.gguf import model_folder
-    from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
+    from rlinf.models.architecture import PolicyError, architecture_config, require_text_model
+    from rlinf.models.loading import checkpoint_config
     from rlinf.models.vocabulary import require_vocabulary
 
     if policy.path is None:
         model = str(folder / "architecture")
         architecture = architecture_config(policy.architecture, tokenizer)
+        require_text_model(architecture, "policy.architecture")
         architecture.architectures = [_causal_class(architecture)]
         try:
             architecture.save_pretrained(model)
@@ -52,6 +54,7 @@ def sampler_spec(
     else:
         model = model_folder(policy.path)
         architecture = checkpoint_config(model)
+        require_text_model(architecture, "policy.path")
         require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
     return SamplerSpec(
         model=model,
