@@ -6,6 +6,7 @@ constructor under :func:`typed` refuses all of them at once, and says what each 
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import math
@@ -128,4 +129,15 @@ def _given(value: Any, hint: Any) -> str:
         return f"the switch {str(value).lower()}{_SWITCH if wants_text else ''}"
     if isinstance(value, Mapping):
         return f"the mapping {dict(value)!r:.80}{_COLON if wants_text else ''}"
+    if isinstance(value, str):
+        near = difflib.get_close_matches(value, [word for word in _literals(hint) if isinstance(word, str)], n=1)
+        return f"{value!r:.80}" + (f"; did you mean {near[0]!r}?" if near else "")
     return f"{value!r:.80}{_QUOTES if wants_text and isinstance(value, int | float) else ''}"
+
+
+def _literals(hint: Any) -> tuple[Any, ...]:
+    """The values that a hint lists."""
+    members = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return members
+    return tuple(value for member in members for value in _literals(member))

@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rlinf.commands.data_check import dataset_findings
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.extras import simulator_extra
@@ -145,10 +146,12 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
             vec_env.append(make_vec_env(each, count))
         made, other = ((found.observation_space, found.action_space) for found in vec_env)
         require_alike(made, other, "the evaluation (evaluation.env_kwargs)")
+        policy = None
         if config.policy.name == "actor_critic" or is_own(config.policy.name):
-            make_policy(config, *made)
+            policy = make_policy(config, *made)
         elif config.policy.path is not None:
             require_fit(config, *made)
+        of_data = dataset_findings(config, *made, policy, _frames_a_second(options))
     except UserError as error:
         loaded = config.policy.path is not None
         fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."
@@ -162,7 +165,20 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     if options.isolation == "none" and any(_passes_ids_over(each) for each in (training, evaluation)):
         return [_NO_IDS]
     whole_episodes = collects_episodes(config) or config.evaluation.size > 0
-    return _unlimited(options) if whole_episodes and options.isolation == "none" else []
+    return of_data + (_unlimited(options) if whole_episodes and options.isolation == "none" else [])
+
+
+def _frames_a_second(options: EnvConfig) -> float | None:
+    """Those that an environment declares; None where it is in another process, or declares none."""
+    from rlinf.rollouts.envs.make_env import make_env
+
+    if options.isolation != "none":
+        return None
+    env = make_env(options)
+    try:
+        return env.metadata.get("render_fps")
+    finally:
+        env.close()
 
 
 def _passes_ids_over(options: EnvConfig) -> bool:

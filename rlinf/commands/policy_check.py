@@ -28,12 +28,30 @@ def policy_findings(config: Config) -> list[Finding]:
     for key, path in named.items():
         if path is not None and local_files(path) is None:
             findings.append(_not_here(key, path))
+    findings += _unfit_models(config)
     lora = config.policy.lora
     if lora.rank > 0 and (config.policy.path is None or local_files(config.policy.path) is not None):
         try:
             _require_targets(config)
         except UserError as error:
             findings.append(Finding(True, str(error), subject="policy"))
+    return findings
+
+
+def _unfit_models(config: Config) -> list[Finding]:
+    """A teacher that is no model of text, and a reward model without a head that gives rewards."""
+    from rlinf.models.architecture import require_text_model
+    from rlinf.models.loading import checkpoint_config, reward_model_kind
+
+    findings = []
+    teacher, judge = config.teacher.path, config.reward_model.path
+    try:
+        if teacher is not None and local_files(teacher) is not None:
+            require_text_model(checkpoint_config(teacher), "teacher.path")
+        if judge is not None and config.reward_model.supervision != "none" and local_files(judge) is not None:
+            reward_model_kind(judge)
+    except UserError as error:
+        findings.append(Finding(True, str(error), subject="policy"))
     return findings
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rlinf.commands.data_check import conversation_findings
 from rlinf.commands.finding import Finding
 from rlinf.commands.policy_check import (
     local_files,
@@ -73,38 +74,14 @@ def examine_text(config: Config) -> TextReport:
 
 
 def _examine_conversations(config: Config, report: TextReport) -> None:
-    """Reads `sft.data` as training does, and shows the first conversations with what is imitated."""
-    from rlinf.rollouts.text.conversation_files import read_answers
-    from rlinf.rollouts.text.imitation import ConversationEncoder
-
+    """Reads `sft.data` and `sft.eval_data` as training does."""
     try:
-        pairs = config.sft.loss == "dpo"
-        rows = read_answers(str(config.sft.data), pairs=pairs)
-        kind = "pairs" if pairs else "conversations"
-        report.lines.append(f"Supervised training: {len(rows)} {kind} of {config.sft.data}")
-        path = config.policy.tokenizer.path or config.policy.path
-        if path is None or local_files(path) is None:
-            return
-        from rlinf.models.loading import load_tokenizer
-
-        tokenizer = load_tokenizer(path)
-        encoder = ConversationEncoder(
-            tokenizer,
-            chat_template=config.data.chat_template,
-            system_prompt=config.data.system_prompt,
-            template_kwargs=config.data.chat_template_kwargs,
-        )
-        encoded = [encoder.encode(one) for row in rows[:_MEASURED] for one in row]
-        long = sum(len(one) > config.sft.max_tokens for one in encoded)
-        if long:
-            message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {config.sft.max_tokens}."
-            report.findings.append(Finding(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
-        for one in encoded[:_SHOWN]:
-            imitated = [token for token, counts in zip(one.tokens, one.mask, strict=True) if counts]
-            report.lines += [f"  {one.conversation.place}: {len(one)} tokens, of which {len(imitated)} are imitated"]
-            report.lines += [f"    | {line}" for line in printable(tokenizer.decode(imitated)).split("\n")]
+        findings, lines = conversation_findings(config)
     except Exception as error:  # the template's own code may raise anything
         report.refuse(error, "sft.data")
+        return
+    report.findings += findings
+    report.lines += lines
 
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:

@@ -118,21 +118,26 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
     return model.eval()
 
 
+def reward_model_kind(path: str) -> Any:
+    """The class that loads a checkpoint with a ``score`` head; PolicyError where it has none that is known here."""
+    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    named = "".join(checkpoint_config(path).architectures or [])
+    kinds = {
+        "SequenceClassification": AutoModelForSequenceClassification,
+        "TokenClassification": AutoModelForTokenClassification,
+    }
+    kind = next((loader for ending, loader in kinds.items() if named.endswith(ending)), None)
+    if kind is None:
+        what = f"it is a {named or 'model without a named class'}, with no score head that is known here"
+        raise PolicyError(f"no reward model could be loaded from {path!r}: {what}")
+    return kind
+
+
 def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
     """A checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about it."""
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
-
+    kind = reward_model_kind(path)
     try:
-        named = "".join(AutoConfig.from_pretrained(path).architectures or [])
-        kinds = {
-            "SequenceClassification": AutoModelForSequenceClassification,
-            "TokenClassification": AutoModelForTokenClassification,
-        }
-        kind = next((loader for ending, loader in kinds.items() if named.endswith(ending)), None)
-        if kind is None:
-            raise PolicyError(
-                f"it is a {named or 'model without a named class'}, with no score head that is known here"
-            )
         with without_progress_bars():
             model, report = kind.from_pretrained(
                 path, dtype=dtype, attn_implementation=attention, output_loading_info=True

@@ -89,8 +89,8 @@ WRONG = [
     (["data.max_prompt_length=2"], "data.max_prompt_length 2"),
     (["data.chat_template=always"], "the tokenizer has no chat template"),
     (["policy.architecture.vocab_size=50"], "tokens, and policy.architecture embeds 50"),
-    (["env.kwargs.reward=correctness"], "reward must be a mapping of names to weights, got 'correctness'"),
-    (["env.kwargs.path=null"], "env.kwargs.path must name a file, a folder or a dataset of the hub, not None"),
+    (["env.kwargs.reward=correctness"], "reward must be a mapping or null, not 'correctness'"),
+    (["env.kwargs.path=null"], "path must be text, not null (# begins a comment"),
     (["policy.architecture.model_type=qwen7"], "knows no 'qwen7'; did you mean qwen"),
     (["policy.architecture.num_key_value_heads=3"], "num_attention_heads 2 is no multiple of num_key_value_heads 3"),
 ]

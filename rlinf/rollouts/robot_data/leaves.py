@@ -87,7 +87,25 @@ def _fitted(values: np.ndarray, leaf: str, name: str, space: spaces.Space, datas
     dtype = np.dtype(space.dtype)
     if not np.can_cast(values.dtype, dtype, casting="same_kind"):
         raise DatasetError(f"{dataset.path}: {name} is {values.dtype}, and the environment's {leaf} {dtype}")
+    _require_finite(values, name, dataset)
     return values.astype(dtype, copy=False)
+
+
+def _require_finite(values: np.ndarray, name: str, dataset: RobotDataset) -> None:
+    """Raises DatasetError that names the first frame with NaN or an infinity."""
+    if not np.issubdtype(values.dtype, np.floating):
+        return
+    bad = ~np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if not bad.any():
+        return
+    first, edges = int(bad.argmax()), np.cumsum(dataset.lengths)
+    finals = len(values) != dataset.num_frames  # a row for each episode
+    episode = first if finals else int(np.searchsorted(edges, first, side="right"))
+    frame = dataset.lengths[episode] if finals else first - (edges[episode] - dataset.lengths[episode])
+    raise DatasetError(
+        f"{dataset.path}: {name} is not finite in {int(bad.sum())} frames, first in frame {int(frame)} of the "
+        f"{episode + 1}. episode that was read: leave these episodes out of the dataset, or correct them"
+    )
 
 
 def _instructions(dataset: RobotDataset, leaf: str, space: spaces.Text, finals: bool) -> np.ndarray:
