@@ -132,7 +132,7 @@ def _remarks(options: EnvConfig) -> list[Finding]:
 
 def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     """Environments that differ from each other, or that the policy cannot be made for, or that never end."""
-    from rlinf.models.own import is_own
+    from rlinf.models.own import OwnClassError, is_own
     from rlinf.rollouts.env_errors import account_of
     from rlinf.rollouts.envs.vec_env import require_alike
     from rlinf.rollouts.envs.vectorize import make_vec_env
@@ -152,6 +152,8 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
         elif config.policy.path is not None:
             require_fit(config, *made)
         of_data = dataset_findings(config, *made, policy, _frames_a_second(options))
+    except OwnClassError as error:
+        return [Finding(True, str(error), "Training would stop here.", "policy")]
     except UserError as error:
         loaded = config.policy.path is not None
         fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."

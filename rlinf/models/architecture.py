@@ -89,13 +89,13 @@ def _require_heads(config: Any) -> None:
         )
 
 
-def random_causal_lm(config: Any, *, attention: str | None = None) -> Any:
-    """A model with random float32 weights; PolicyError where transformers can't make one of these values."""
+def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attention: str | None = None) -> Any:
+    """A model with random weights; PolicyError where transformers can't make one of these values."""
     from transformers import AutoModelForCausalLM
 
     chosen = {} if attention is None else {"attn_implementation": attention}
     try:
-        return AutoModelForCausalLM.from_config(config, dtype=torch.float32, **chosen)
+        return AutoModelForCausalLM.from_config(config, dtype=dtype, **chosen)
     except Exception as error:  # widths that do not divide, an attention that the class lacks
         raise PolicyError(f"{_KEY}: no {config.model_type} can be made: {in_one_line(error)}") from error
 
