@@ -5,10 +5,14 @@ Every command runs in a forked child, so that edits leave nothing behind and a r
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import resource
 import signal
+import string
 import sys
+import tempfile
 import time
 import typing
 from collections.abc import Mapping, Sequence
@@ -22,7 +26,12 @@ from rlinf.config.defaults import schema_default, value_of
 from rlinf.config.examples import EXAMPLES
 from rlinf.config.names import leaves, type_of
 
-DEADLINE_S = 60.0
+CPU_S, DEADLINE_S = 60, 280.0
+"""Limits of one command: on its own time, and on that of a machine that does other things too."""
+_TEMPLATE = (
+    "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
 _RAW = "Traceback (most recent call last)"
 _FIXED = (
     "run.dir",
@@ -191,8 +200,6 @@ def _value(key: str, stream: random.Random) -> object:
 
 
 def _text(value: object) -> str:
-    import json
-
     return json.dumps(value)
 
 
@@ -206,7 +213,8 @@ def command(words: Sequence[str], folder: Path, deadline_s: float = DEADLINE_S) 
     while time.monotonic() - began < deadline_s:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return Verdict(os.waitstatus_to_exitcode(status), log.read_text(encoding="utf-8", errors="replace"))
+            code = os.waitstatus_to_exitcode(status)
+            return Verdict(None if code == -signal.SIGXCPU else code, log.read_text(encoding="utf-8", errors="replace"))
         time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -218,6 +226,7 @@ def _run(words: Sequence[str], folder: Path, log: Path) -> typing.NoReturn:
     code = 70
     try:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 5))
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, 1)
         os.dup2(file, 2)
@@ -233,13 +242,36 @@ def _run(words: Sequence[str], folder: Path, log: Path) -> typing.NoReturn:
         os._exit(code)
 
 
+def is_read(recipe: str, edits: Sequence[str]) -> bool:
+    """Whether the file with these edits is taken: what is left for the two commands to find."""
+    try:
+        load(recipe, [*smallest(recipe), *edits])
+    except ConfigErrors:
+        return False
+    return True
+
+
+def save_small_model(folder: Path) -> None:
+    """A chat model with random weights in the place of one that a recipe names."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    from rlinf.models.tokenizer import train_tokenizer
+
+    tokenizer = train_tokenizer([string.printable], vocab_size=400, split_digits=True)
+    tokenizer.chat_template = _TEMPLATE
+    shape = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = Qwen2Config(vocab_size=len(tokenizer), num_key_value_heads=2, **shape, **ends)
+    Qwen2ForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
 def compare(recipe: str, edits: Sequence[str], folder: Path, deadline_s: float = DEADLINE_S) -> Case | None:
     """Both commands with the same overrides; None where the file itself is refused, which both commands read alike."""
-    words = [recipe, *smallest(recipe), *edits, f"run.dir={folder / 'run'}"]
-    try:
-        load(recipe, words[1:])
-    except ConfigErrors:
+    if not is_read(recipe, edits):
         return None
-    check = command(["check", *words], folder, deadline_s)
-    train = command(["train", *words], folder, deadline_s)
+    with tempfile.TemporaryDirectory(dir=folder) as run:
+        words = [recipe, *smallest(recipe), *edits, f"run.dir={run}/run"]
+        check = command(["check", *words], folder, deadline_s)
+        train = command(["train", *words], folder, deadline_s)
     return Case(recipe, tuple(edits), check, train)
