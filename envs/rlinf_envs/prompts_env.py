@@ -10,7 +10,7 @@ from rlinf_envs import datasets
 from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import in_split, none_left
+from rlinf_envs.splits import in_split, none_left, require_share
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import TextTaskEnv
@@ -72,6 +72,7 @@ class PromptsEnv(TextTaskEnv):
         if solved not in rewards.weights:
             raise SettingError(f"solved_by: {unknown('reward term', solved, rewards.weights)}")
         fields = {"question": prompt_field, "answer": answer_field, "response": response_field, "domain": domain_field}
+        require_share(eval_fraction)
         selection = datasets.select(path, split, subset)
         tasks: list[Task] = []
         self.complaints: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rlinf.rollouts.text.prompts import PromptRenderer
 
 _SHOWN = 2
+_PATIENCE_S = 1.0
 _MEASURED = 200
 """Prompts whose length is looked at, spread over the dataset."""
 
@@ -91,6 +93,8 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     try:
         tasks = _spread(facts)
         prompts = worker.prompts("train", tasks)
+        report.lines += _counts(worker, facts)
+        report.findings += _fewer(config, worker)
         imitates = config.sft.steps > 0 and config.sft.data is None
         demonstrated = worker.demonstrations("train", tasks[:_SHOWN]) if imitates else []
         tokenizer = _tokenizer(config, worker, facts.num_tasks)
@@ -117,6 +121,35 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
     report.findings += _unasked(config, facts, rendered)
+
+
+def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
+    """How many tasks of a dataset are different ones, where they can be counted in a second."""
+    if facts.members:
+        return []
+    texts: set[str] = set()
+    began, looked = time.monotonic(), 0
+    for task in range(facts.num_tasks):
+        if time.monotonic() - began > _PATIENCE_S:
+            break
+        texts.update(worker.prompts("train", [task]))
+        looked += 1
+    if len(texts) == looked:
+        return [f"Tasks: {facts.num_tasks:,}"]
+    of = "" if looked == facts.num_tasks else f" of the first {looked:,}"
+    return [f"Tasks: {facts.num_tasks:,} rows, {len(texts):,} different questions{of}"]
+
+
+def _fewer(config: Config, worker: TextEnvWorker) -> list[Finding]:
+    """The remark on an evaluation that has fewer tasks than it asks for."""
+    size = config.evaluation.size
+    if not size:
+        return []
+    there = worker.facts("eval")
+    if there.members or there.num_tasks >= size:
+        return []
+    message = f"evaluation.size is {size}, and there are {there.num_tasks} tasks for evaluation: those are evaluated."
+    return [Finding(False, message, f"Set evaluation.size: {there.num_tasks}, or give it more tasks.")]
 
 
 def _curriculum(config: Config, worker: TextEnvWorker, tasks: Sequence[int]) -> list[str]:

@@ -109,6 +109,10 @@ def smallest(recipe: str) -> list[str]:
     small += ["env.num_workers=1", "rollout.num_samplers=1"]
     if config.learner.backend == "torch":
         small += ["learner.num_workers=1"]
+    if config.learner.optimizer.warmup_steps:
+        small += ["learner.optimizer.warmup_steps=0"]
+    if config.sft.warmup_steps:
+        small += ["sft.warmup_steps=0"]
     cuts = config.algorithm.num_minibatches
     if config.facts.run_kind != "simulator":
         group = min(2, config.algorithm.group_size)
@@ -130,7 +134,7 @@ def smallest(recipe: str) -> list[str]:
     if config.facts.off_policy:
         small += ["algorithm.replay_start=8", "algorithm.replay_batch_size=4", "rollout.num_steps=8"]
         if config.policy.recurrent != "none":
-            small += ["algorithm.replay_batch_size=16", "rollout.num_steps=16"]
+            small += ["algorithm.replay_batch_size=16", "rollout.num_steps=32", "algorithm.replay_start=64"]
         return small
     if config.facts.collects_episodes:
         return [*small, "algorithm.group_size=2", f"rollout.batch_size={max(1, -(-cuts // 2))}"]

@@ -20,7 +20,7 @@ from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
 from rlinf_envs.math.pool import EXTRACTIONS, Extraction, VerifierPool
 from rlinf_envs.math.rows import Fields, merged, tasks_of
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import in_split, none_left
+from rlinf_envs.splits import in_split, none_left, require_share
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
@@ -109,6 +109,7 @@ class MathEnv(TextTaskEnv):
             raise SettingError(f"limit must be at least 1, got {limit}")
         calculator = calculator_of(tool, tools)
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
+        require_share(eval_fraction)
         selection = datasets.select(path, split, subset)
         rows = tasks_of(
             selection.records,
