@@ -305,3 +305,16 @@ def test_a_missing_extra_is_a_wrong_configuration(
     assert checked(own, "BipedalWalker-v3") == WRONG_CONFIG
     assert "extra box2d is missing" in capsys.readouterr().out
     assert main(["check", "--no-build", str(own / "run.yaml")]) == 0
+
+
+def test_what_is_no_gymnasium_environment_is_said_so(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = f"foreign_{own.name}"
+    (own / f"{module}.py").write_text(
+        "class Legacy:\n    def reset(self): return 0\n\n"
+        "class Parallel:\n    pass\n\n"
+        "def parallel_env(num_envs=1):\n    return Parallel()\n"
+    )
+    assert checked(own, f"{module}:Legacy") == WRONG_CONFIG
+    assert "Legacy is a class that is no gymnasium environment: derive it from gymnasium.Env" in capsys.readouterr().out
+    assert checked(own, f"{module}:parallel_env") == WRONG_CONFIG
+    assert "env.id makes a Parallel, which is no gymnasium environment" in capsys.readouterr().out
