@@ -270,10 +270,11 @@ def _finished(result: object) -> int:
 def _check(options: argparse.Namespace) -> int:
     from rlinf.config.loading import is_sweep_file
     from rlinf.config.plan.describe import plan
-    from rlinf.config.recipes import located, sweep_recipes
+    from rlinf.config.recipes import located_of_any_kind
 
-    if is_sweep_file(located(options.file, sweep_recipes())):
-        return _code(_function("rlinf.sweep.cli", "main")([str(options.file), *_overrides(options), "--check"]))
+    file = located_of_any_kind(options.file)
+    if is_sweep_file(file):
+        return _code(_function("rlinf.sweep.cli", "main")([str(file), *_overrides(options), "--check"]))
 
     config = _load(options)
     print(plan(config), flush=True)

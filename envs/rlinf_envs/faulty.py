@@ -8,6 +8,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from rlinf_envs.typed import typed
+
 
 class SimulatedFaultError(RuntimeError):
     """The error that :class:`Faulty` raises."""
@@ -47,6 +49,7 @@ class Faulty(gymnasium.Wrapper):
         return float("nan")
 
 
+@typed
 def faulty_cartpole(
     raise_every: int = 0, hang_every: int = 0, nan_every: int = 0, hang_s: float = 3600.0
 ) -> gymnasium.Env:

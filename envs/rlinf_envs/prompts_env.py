@@ -11,15 +11,17 @@ from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.listed_questions import LEFT_OUT, ListedQuestions, without
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import in_split, none_left, question_key
+from rlinf_envs.splits import in_split, none_left, question_key, require_share
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
+from rlinf_envs.typed import typed
 
 
 class PromptsEnv(ListedQuestions):
     """Every row is a prompt; what a response is worth is what ``reward`` says, and nothing else."""
 
+    @typed
     def __init__(
         self,
         num_envs: int = 1,
@@ -71,6 +73,7 @@ class PromptsEnv(ListedQuestions):
         if solved not in rewards.weights:
             raise SettingError(f"solved_by: {unknown('reward term', solved, rewards.weights)}")
         fields = {"question": prompt_field, "answer": answer_field, "response": response_field, "domain": domain_field}
+        require_share(eval_fraction)
         selection = datasets.select(path, split, subset)
         tasks: list[Task] = []
         self.complaints: list[str] = []

@@ -30,6 +30,7 @@ from rlinf_envs.reward_terms.failure import TermFailure
 from rlinf_envs.reward_terms.table import BUILDERS, SERVICES, SLOW
 from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Judgement, Task
+from rlinf_envs.typed import misfits
 
 if TYPE_CHECKING:  # the protocol lives beside the tensor types, and an env worker must not pay for importing torch
     from rlinf.interfaces import RewardTerm
@@ -116,6 +117,9 @@ class RewardSum:
         for option, parameter in parameters.items():
             if parameter.default is inspect.Parameter.empty and option not in given:
                 raise SettingError(f"reward.{name}.{option} is missing")
+        wrong = misfits(build, given, f"reward.{name}.")
+        if wrong:
+            raise SettingError("; ".join(wrong))
         try:
             function = build(**given)
         except (TypeError, AttributeError) as error:  # an option of a type that the term can do nothing with

@@ -33,6 +33,13 @@ def in_split(question: str, split: Split, eval_fraction: float) -> bool:
     return split == "all" or (eval_share(question) < eval_fraction) == (split == "eval")
 
 
+def require_share(eval_fraction: float) -> None:
+    """Raises SettingError for an ``eval_fraction`` that is no share, such as 20 for 20 %."""
+    if not 0.0 <= eval_fraction <= 1.0:
+        meant = f"; for {eval_fraction:g} % write {eval_fraction / 100:g}" if 1.0 < eval_fraction <= 100.0 else ""
+        raise SettingError(f"eval_fraction must lie between 0 and 1, got {eval_fraction:g}{meant}")
+
+
 def none_left(path: str, split: str | None, *, rows: int, left_out: int, eval_fraction: float | None) -> str:
     """The reason why a split has no question; ``rows`` were read, ``eval_fraction`` is that of a split by hash."""
     if rows and eval_fraction is not None:

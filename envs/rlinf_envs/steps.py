@@ -15,6 +15,7 @@ from rlinf_envs.arithmetic import exact_value
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown
 from rlinf_envs.tasks import Judgement, Task
+from rlinf_envs.typed import misfits
 
 
 class StepScorer(Protocol):
@@ -153,6 +154,9 @@ class StepGrader:
                 :data:`SCORERS` read ``right`` and ``wrong``.
         """
         reject_unknown("option of steps", config, ("scorer", "delimiter", "right", "wrong", "options"))
+        wrong = misfits(_settings, config, "steps.")
+        if wrong:
+            raise SettingError("; ".join(wrong))
         self.delimiter: str = config.get("delimiter", "\n")
         split_steps("", self.delimiter)
         self.scorer = _scorer(config)
@@ -179,6 +183,17 @@ class StepGrader:
             ends.append([step.end for step in steps])
             scores.append([float(value) for value in values])
         return ends, scores
+
+
+def _settings(
+    *,
+    scorer: str | StepScorer = "arithmetic",
+    delimiter: str = "\n",
+    right: float = 1.0,
+    wrong: float = 0.0,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """The types of what `steps` holds."""
 
 
 def _scorer(config: Mapping[str, Any]) -> StepScorer:

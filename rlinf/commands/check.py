@@ -29,6 +29,10 @@ def examine(config: Config) -> bool:
         from rlinf.commands.env_check import examine_env
 
         findings = examine_env(config)
+    if not _failing(findings):
+        from rlinf.commands.trial_check import trial_findings
+
+        findings += trial_findings(config)
     findings += _run_directory(config)
     findings += _source(config, lines)
     if lines:

@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rlinf.commands.data_check import dataset_findings
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.extras import simulator_extra
@@ -144,7 +145,7 @@ def _remarks(options: EnvConfig) -> list[Finding]:
 
 def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     """Environments that differ from each other, or that the policy cannot be made for, or that never end."""
-    from rlinf.models.own import is_own
+    from rlinf.models.own import OwnClassError, is_own
     from rlinf.rollouts.env_errors import account_of
     from rlinf.rollouts.envs.vec_env import require_alike
     from rlinf.rollouts.envs.vectorize import make_vec_env
@@ -159,10 +160,14 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
             vec_env.append(make_vec_env(each, count))
         made, other = ((found.observation_space, found.action_space) for found in vec_env)
         require_alike(made, other, "the evaluation (evaluation.env_kwargs)")
+        policy = None
         if config.policy.name == "actor_critic" or is_own(config.policy.name):
-            make_policy(config, *made)
+            policy = make_policy(config, *made)
         elif config.policy.path is not None:
             require_fit(config, *made)
+        of_data = dataset_findings(config, *made, policy, _frames_a_second(options))
+    except OwnClassError as error:
+        return [Finding(True, str(error), "Training would stop here.", "policy")]
     except UserError as error:
         loaded = config.policy.path is not None
         fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."
@@ -177,7 +182,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
         return [_NO_IDS]
     whole_episodes = collects_episodes(config) or config.evaluation.size > 0
     endless = _unlimited(options) if whole_episodes and options.isolation == "none" else []
-    return [*endless, *_unlabelled_goals(config, set(observation_leaves(made[0])))]
+    return [*of_data, *endless, *_unlabelled_goals(config, set(observation_leaves(made[0])))]
 
 
 def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Finding]:
@@ -192,6 +197,19 @@ def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Finding]:
             "(algorithm.prior_data) or choose a dense reward.",
         )
     ]
+
+
+def _frames_a_second(options: EnvConfig) -> float | None:
+    """Those that an environment declares; None where it is in another process, or declares none."""
+    from rlinf.rollouts.envs.make_env import make_env
+
+    if options.isolation != "none":
+        return None
+    env = make_env(options)
+    try:
+        return env.metadata.get("render_fps")
+    finally:
+        env.close()
 
 
 def _passes_ids_over(options: EnvConfig) -> bool:

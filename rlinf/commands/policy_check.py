@@ -28,12 +28,30 @@ def policy_findings(config: Config) -> list[Finding]:
     for key, path in named.items():
         if path is not None and local_files(path) is None:
             findings.append(_not_here(key, path))
+    findings += _unfit_models(config)
     lora = config.policy.lora
     if lora.rank > 0 and (config.policy.path is None or local_files(config.policy.path) is not None):
         try:
             _require_targets(config)
         except UserError as error:
             findings.append(Finding(True, str(error), subject="policy"))
+    return findings
+
+
+def _unfit_models(config: Config) -> list[Finding]:
+    """A teacher that is no model of text, and a reward model without a head that gives rewards."""
+    from rlinf.models.architecture import require_text_model
+    from rlinf.models.loading import checkpoint_config, reward_model_kind
+
+    findings = []
+    teacher, judge = config.teacher.path, config.reward_model.path
+    try:
+        if teacher is not None and local_files(teacher) is not None:
+            require_text_model(checkpoint_config(teacher), "teacher.path")
+        if judge is not None and config.reward_model.supervision != "none" and local_files(judge) is not None:
+            reward_model_kind(judge)
+    except UserError as error:
+        findings.append(Finding(True, str(error), subject="policy"))
     return findings
 
 
@@ -78,11 +96,18 @@ def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:
 
 
 def require_architecture(config: Config, tokenizer: Any) -> None:
-    """Raises PolicyError where no model can be made of ``policy.architecture``."""
-    if config.policy.path is None:
-        from rlinf.models.loading import architecture_config
+    """Raises PolicyError where no model of text can be made of ``policy.architecture``, or ``policy.path`` has none."""
+    from rlinf.models.architecture import architecture_config, require_runs, require_text_model
+    from rlinf.models.loading import checkpoint_config
 
-        architecture_config(config.policy.architecture, tokenizer)
+    path = config.policy.path
+    if path is not None:
+        if local_files(path) is not None:
+            require_text_model(checkpoint_config(path), "policy.path")
+        return
+    made = architecture_config(config.policy.architecture, tokenizer)
+    require_text_model(made, "policy.architecture")
+    require_runs(made, config.policy.attention)
 
 
 def require_teacher_fits(config: Config, tokenizer: Any) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rlinf.commands.data_check import conversation_findings
 from rlinf.commands.finding import Finding
 from rlinf.commands.policy_check import (
     local_files,
@@ -18,18 +20,15 @@ from rlinf.commands.policy_check import (
 from rlinf.config import Config
 from rlinf.config.facts import trains_on_files_alone
 from rlinf.errors import UserError
-from rlinf.rollouts.text.thoughts import OPENING, closing_of
 from rlinf.terminal import printable
 from rlinf.train.init_from import carried_tokenizer
 
 if TYPE_CHECKING:
-    from rlinf.rollouts.text.conversation_rows import Conversation
     from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker
     from rlinf.rollouts.text.prompts import PromptRenderer
 
 _SHOWN = 2
-_SAID_AGAIN = 20
-"""Characters of a prompt from which on an answer that begins with it is odd."""
+_PATIENCE_S = 1.0
 _MEASURED = 200
 """Prompts whose length is looked at, spread over the dataset."""
 
@@ -77,67 +76,14 @@ def examine_text(config: Config) -> TextReport:
 
 
 def _examine_conversations(config: Config, report: TextReport) -> None:
-    """Reads `sft.data` as training does, and shows the first conversations with what is imitated."""
-    from rlinf.rollouts.text.conversation_files import read_answers, unread_columns
-    from rlinf.rollouts.text.imitation import ConversationEncoder
-
+    """Reads `sft.data` and `sft.eval_data` as training does."""
     try:
-        pairs = config.sft.loss == "dpo"
-        rows = read_answers(str(config.sft.data), pairs=pairs)
-        kind = "pairs" if pairs else "conversations"
-        report.lines.append(f"Supervised training: {len(rows)} {kind} of {config.sft.data}")
-        path = config.policy.tokenizer.path or config.policy.path
-        if path is None or local_files(path) is None:
-            return
-        from rlinf.models.loading import load_tokenizer
-
-        tokenizer = load_tokenizer(path)
-        encoder = ConversationEncoder(
-            tokenizer,
-            chat_template=config.data.chat_template,
-            system_prompt=config.data.system_prompt,
-            template_kwargs=config.data.chat_template_kwargs,
-        )
-        unread = unread_columns(rows)
-        if unread:
-            report.lines.append(f"  columns that are not read: {_counted(unread, len(rows))}")
-        encoded = [encoder.encode(one) for row in rows[:_MEASURED] for one in row]
-        long = sum(len(one) > config.sft.max_tokens for one in encoded)
-        if long:
-            message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {config.sft.max_tokens}."
-            report.findings.append(Finding(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
-        report.findings += _odd_answers([one.conversation for one in encoded])
-        for one in encoded[:_SHOWN]:
-            imitated = [token for token, counts in zip(one.tokens, one.mask, strict=True) if counts]
-            report.lines += [f"  {one.conversation.place}: {len(one)} tokens, of which {len(imitated)} are imitated"]
-            report.lines += [f"    | {line}" for line in printable(tokenizer.decode(imitated)).split("\n")]
+        findings, lines = conversation_findings(config)
     except Exception as error:  # the template's own code may raise anything
         report.refuse(error, "sft.data")
-
-
-def _odd_answers(conversations: Sequence[Conversation]) -> list[Finding]:
-    """Answers that hardly anybody means to teach: thoughts without an end, and prompts said again."""
-    answers = [(one, message.content) for one in conversations for message in one.messages if message.imitated]
-    findings = []
-    unclosed = [one.place for one, text in answers if OPENING in text and closing_of(OPENING) not in text]
-    if unclosed:
-        message = f"{len(unclosed)} answers open their thoughts ({OPENING}) and never close them: {unclosed[0]}."
-        fix = f"Close them with {closing_of(OPENING)}: what stands in thoughts is no answer."
-        findings.append(Finding(False, message, fix, "sft.data"))
-    repeated = [
-        one.place
-        for one, text in answers
-        if len(one.messages[0].content) >= _SAID_AGAIN and text.startswith(one.messages[0].content)
-    ]
-    if repeated:
-        message = f"{len(repeated)} answers begin with the whole prompt: {repeated[0]}."
-        findings.append(Finding(False, message, "Take the prompt out of the answer's column.", "sft.data"))
-    return findings
-
-
-def _counted(counts: Mapping[str, int], everywhere: int) -> str:
-    """Names; one that not all rows have with its count."""
-    return ", ".join(name if count == everywhere else f"{name} ({count:,} rows)" for name, count in counts.items())
+        return
+    report.findings += findings
+    report.lines += lines
 
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
@@ -147,6 +93,8 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     try:
         tasks = _spread(facts)
         prompts = worker.prompts("train", tasks)
+        report.lines += _counts(worker, facts)
+        report.findings += _fewer(config, worker)
         imitates = config.sft.steps > 0 and config.sft.data is None
         demonstrated = worker.demonstrations("train", tasks[:_SHOWN]) if imitates else []
         tokenizer = _tokenizer(config, worker, facts.num_tasks)
@@ -185,6 +133,35 @@ def _shared(config: Config, worker: TextEnvWorker) -> list[Finding]:
     message = f"the evaluation asks {shared:,} questions that are trained on."
     fix = "Set env.kwargs.split: train and evaluation.env_kwargs.split: eval, or evaluation.env_kwargs.path."
     return [Finding(False, message, fix, "evaluation")]
+
+
+def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
+    """How many tasks of a dataset are different ones, where they can be counted in a second."""
+    if facts.members:
+        return []
+    texts: set[str] = set()
+    began, looked = time.monotonic(), 0
+    for task in range(facts.num_tasks):
+        if time.monotonic() - began > _PATIENCE_S:
+            break
+        texts.update(worker.prompts("train", [task]))
+        looked += 1
+    if len(texts) == looked:
+        return [f"Tasks: {facts.num_tasks:,}"]
+    of = "" if looked == facts.num_tasks else f" of the first {looked:,}"
+    return [f"Tasks: {facts.num_tasks:,} rows, {len(texts):,} different questions{of}"]
+
+
+def _fewer(config: Config, worker: TextEnvWorker) -> list[Finding]:
+    """The remark on an evaluation that has fewer tasks than it asks for."""
+    size = config.evaluation.size
+    if not size:
+        return []
+    there = worker.facts("eval")
+    if there.members or there.num_tasks >= size:
+        return []
+    message = f"evaluation.size is {size}, and there are {there.num_tasks} tasks for evaluation: those are evaluated."
+    return [Finding(False, message, f"Set evaluation.size: {there.num_tasks}, or give it more tasks.")]
 
 
 def _curriculum(config: Config, worker: TextEnvWorker, tasks: Sequence[int]) -> list[str]:

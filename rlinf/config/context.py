@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rlinf.config.defaults import default_of, value_of
-from rlinf.config.problems import ConfigProblem, Origin, problem
+from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
 from rlinf.config.schema import Config
 
 
@@ -41,11 +42,20 @@ class Context:
         if not self.changed(key) or self.is_broken(key, *reads):
             return
         message = f"{key} {why}"
+        fix += self._dropped(key)
         if self.config.algorithm.strict:
             fix = f"{fix} (Or set strict: false.)"
             self.problems.append(problem(self.place(key), key, message, fix, unread=True))
         else:
             self.warnings.append(f"{self.place(key)}: {message} {fix}")
+
+    def _dropped(self, key: str) -> str:
+        """The way to drop a key that another file brings by `extends`."""
+        place = self.place(key)
+        if place.line is None or place.file in (self.source.file, COMMAND_LINE):
+            return ""
+        default = json.dumps(default_of(self.config, key), default=str)
+        return f" It is inherited from {place.file}: `{key}={default}`, its default, drops it."
 
     def changed(self, key: str) -> bool:
         """Whether somebody set the key to something else than its default."""

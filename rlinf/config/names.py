@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
@@ -52,12 +53,22 @@ def nearest(word: str, options: Iterable[str], count: int = 1, *, alike: float =
     return [by_lower[match] for match in matches]
 
 
+def _common_end(first: str, second: str) -> int:
+    """How many names at the ends of two dotted keys are the same.
+
+    >>> _common_end("learner.optimizer.lr", "optimizer.lr"), _common_end("sft.lr", "optimizer.lr")
+    (2, 1)
+    """
+    pairs = zip(reversed(first.split(".")), reversed(second.split(".")), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
 def nearest_keys(dotted: str, siblings: Iterable[str]) -> list[str]:
     """Dotted keys that somebody who wrote ``dotted`` may have meant: the same name elsewhere, a sibling, any alike."""
     prefix, _, name = dotted.rpartition(".")
     elsewhere = [leaf for leaf in leaves() if leaf.rpartition(".")[2] == name]
     if elsewhere:
-        return elsewhere[:3]
+        return sorted(elsewhere, key=lambda leaf: -_common_end(leaf, dotted))[:3]
     close = nearest(name, siblings)
     if close:
         return [f"{prefix}.{close[0]}" if prefix else close[0]]

@@ -23,6 +23,8 @@ _LESS_DEEP = "A configuration is nested a dozen levels at most; data belongs in 
 _UNQUOTED = re.compile(r"[{\[,]\s*(\w+:\s*)?\$\{")
 # YAML 1.1 reads 1e-4 as text because it wants a dot; nobody who writes it means text.
 _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
+# YAML 1.1 reads 010 in base 8 and 1:30 in base 60; whoever writes them means neither.
+_OTHER_BASE = re.compile(r"[-+]?(0[0-7_]*[0-7]|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
 class Reader:
@@ -170,9 +172,16 @@ class Reader:
         value = _constructed(node, loader)
         if isinstance(value, int) and value.bit_length() > LARGEST_BITS:
             raise _ValueRefused(node, f"the integer has {value.bit_length()} bits.", INTEGERS)
-        if isinstance(node, yaml.ScalarNode) and node.style is None and isinstance(value, str):
-            value = float(value) if _EXPONENT.fullmatch(value) else value
-        return Located(value, origin)
+        if not isinstance(node, yaml.ScalarNode) or node.style is not None:
+            return Located(value, origin)
+        if isinstance(value, str) and _EXPONENT.fullmatch(value):
+            value = float(value)
+        if isinstance(value, int | float) and _OTHER_BASE.fullmatch(node.value):
+            key = prefix.rstrip(".")
+            message = f"{key}: {node.value} would be read as the number {value:g}, by YAML's rules for bases 8 and 60."
+            fix = f'Write {_decimal(node.value)} as a number, or "{node.value}" in quotes as text.'
+            self.problems.append(problem(origin, key, message, fix))
+        return Located(value, origin, written=node.value)
 
     def _mapping(self, node: yaml.MappingNode, loader: yaml.SafeLoader, file: str, prefix: str) -> Branch:
         _flatten(node, loader)
@@ -225,6 +234,13 @@ def _flatten(node: yaml.MappingNode, loader: yaml.SafeLoader) -> None:
     said = {str(key.value) for key, _ in own}
     merged = {str(key.value): (key, value) for key, value in node.value if str(key.value) not in said}
     node.value = [*merged.values(), *own]
+
+
+def _decimal(written: str) -> str:
+    """The number that was meant by 010: 10; that of 1:30 nobody knows, so it stays what YAML reads."""
+    if ":" not in written:
+        return written.replace("_", "").lstrip("+-0") or "0"
+    return f"{yaml.safe_load(written):g}"
 
 
 def _control(error: yaml.reader.ReaderError) -> str:

@@ -18,6 +18,8 @@ class Located:
     origin: Origin
     expression: str | None = None
     """The ``${...}`` that the value came from, where it must be stored in its place (it reads the environment)."""
+    written: str | None = None
+    """The letters that YAML made the value of: `no` of false, `1e5` of 100000.0."""
 
     @property
     def branch(self) -> Branch | None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from rlinf.config.compat.aliases import FLAT
 from rlinf.config.compat.names.lookup import hint as meaning_of
 from rlinf.config.compat.names.lookup import holds_foreign_keys
-from rlinf.config.names import hints, nearest, nearest_keys
+from rlinf.config.names import hints, leaves, nearest, nearest_keys
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.tree import Located, shortened
 
@@ -87,6 +87,11 @@ class Builder:
             self.broken.update(meaning.keys)
             self.fail(child, dotted, f"{dotted} is not a key.", meaning.words)
             return
+        inside = _same_ends(child, dotted)
+        if inside:
+            self.broken.update(inside)
+            self.fail(child, dotted, f"{dotted} is not a section here.", f"Did you mean {' or '.join(inside)}?")
+            return
         other_names = FLAT if prefix in ("", "algorithm") else {}
         meant = nearest_keys(dotted, [*siblings, *other_names])
         self.broken.update(FLAT.get(name, name) for name in meant)
@@ -131,6 +136,8 @@ class Builder:
         if hint is object:
             return located.plain()
         scalar: Callable[[object], object] = _SCALARS[typing.cast(type, hint)]
+        if hint is str and isinstance(located.value, bool | int | float) and located.written is not None:
+            raise Mismatch(_WORDS[str], f'Put it in quotes: "{located.written}".')
         return scalar(located.value)
 
     def _union(self, members: tuple[object, ...], located: Located, dotted: str) -> object:
@@ -189,6 +196,16 @@ class Builder:
                 return {}
             raise Mismatch("a mapping", _MAPPING_FIX)
         return {name: self.value(member, child, f"{dotted}.{name}") for name, child in located.branch.items()}
+
+
+def _same_ends(located: Located, dotted: str) -> list[str]:
+    """Keys whose dotted names end as those under an unknown section do: `learner.optimizer.lr` of `optimizer.lr`."""
+    found: list[str] = []
+    for name, child in (located.branch or {}).items():
+        inner = f"{dotted}.{name}"
+        longer = _same_ends(child, inner)
+        found += longer or [leaf for leaf in leaves() if leaf.endswith(f".{inner}")]
+    return list(dict.fromkeys(found))[:3]
 
 
 def _bool(value: object) -> bool:

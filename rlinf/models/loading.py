@@ -14,19 +14,15 @@ import torch
 
 from rlinf.config.facts import Precision
 from rlinf.config.facts import activation_dtype as dtype_name
-from rlinf.errors import UserError
+from rlinf.models.architecture import PolicyError as PolicyError
+from rlinf.models.architecture import architecture_config, in_one_line, named_config, random_causal_lm
 from rlinf.models.checkpoint_files import without_weights
 from rlinf.models.gguf import model_folder
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.tokenizer import train_tokenizer
-from rlinf.models.vocabulary import require_vocabulary
 from rlinf.packages import install_command
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-class PolicyError(UserError):
-    """A policy or tokenizer that can't be made; the message says what to change."""
 
 
 def activation_dtype(name: Precision, device: str) -> torch.dtype:
@@ -45,17 +41,12 @@ def load_tokenizer(path: str) -> Any:
         kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
         tokenizer = kind.from_pretrained(path, trust_remote_code=False)
     except Exception as error:
-        raise PolicyError(f"no tokenizer could be loaded from {path!r}: {_in_one_line(error)}") from error
+        raise PolicyError(f"no tokenizer could be loaded from {path!r}: {in_one_line(error)}") from error
     if tokenizer.eos_token_id is None:
         raise PolicyError(f"the tokenizer in {path!r} has no end-of-sequence token")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
-
-
-def _in_one_line(error: Exception) -> str:
-    """transformers lists what it tried on lines of their own."""
-    return " ".join(str(error).split())
 
 
 def _is_generic(path: str) -> bool:
@@ -75,55 +66,13 @@ def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, tex
 
 def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: int) -> Any:
     """Random float32 weights for a transformers configuration; vocabulary and special tokens are the tokenizer's."""
-    from transformers import AutoModelForCausalLM
-
     config = architecture_config(architecture, tokenizer)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, trust_remote_code=False)
+        model = random_causal_lm(config)
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     return model.eval()
-
-
-def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
-    """The transformers configuration of ``policy.architecture``."""
-    options = dict(architecture)
-    model_type = options.pop("model_type", None)
-    if model_type is None:
-        raise PolicyError("policy.architecture needs model_type (qwen2, llama, ...) where policy.path is not set")
-    options.setdefault("vocab_size", len(tokenizer))
-    require_vocabulary(options["vocab_size"], tokenizer, model="policy.architecture")
-    special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
-    config = _named_config({"model_type": model_type, **special, **options})
-    _require_heads(config)
-    return config
-
-
-def _named_config(options: Mapping[str, Any]) -> Any:
-    """The transformers configuration of a ``model_type``; PolicyError where there is no such type."""
-    from transformers import CONFIG_MAPPING, AutoConfig
-
-    model_type = str(options["model_type"])
-    if model_type not in CONFIG_MAPPING:
-        close = difflib.get_close_matches(model_type.lower(), CONFIG_MAPPING, n=1)
-        meant = f"; did you mean {close[0]}?" if close else "."
-        raise PolicyError(
-            f"policy.architecture.model_type: the transformers library knows no {model_type!r}{meant} "
-            "For example: qwen2, llama, mistral."
-        )
-    return AutoConfig.for_model(**options)
-
-
-def _require_heads(config: Any) -> None:
-    """Raises PolicyError where query heads cannot share the key and value heads evenly."""
-    text = config.get_text_config()
-    heads, shared = getattr(text, "num_attention_heads", None), getattr(text, "num_key_value_heads", None)
-    if isinstance(heads, int) and isinstance(shared, int) and shared > 0 and heads % shared:
-        raise PolicyError(
-            f"policy.architecture: num_attention_heads {heads} is no multiple of num_key_value_heads {shared}. "
-            f"Set policy.architecture.num_key_value_heads to a divisor of {heads}."
-        )
 
 
 def checkpoint_config(path: str) -> Any:
@@ -135,7 +84,7 @@ def checkpoint_config(path: str) -> Any:
         return AutoConfig.from_pretrained(path, trust_remote_code=False)
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
-        raise PolicyError(f"{path!r} holds no model configuration{hint}: {_in_one_line(error)}") from error
+        raise PolicyError(f"{path!r} holds no model configuration{hint}: {in_one_line(error)}") from error
 
 
 def require_weights(path: str) -> None:
@@ -149,7 +98,7 @@ def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
     """The modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
     from transformers import AutoModelForCausalLM
 
-    config = checkpoint_config(path) if path is not None else _named_config(architecture)
+    config = checkpoint_config(path) if path is not None else named_config(architecture)
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 
@@ -167,26 +116,31 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
         raise PolicyError(
-            f"no causal language model could be loaded from {path!r}{hint}: {_in_one_line(error)}"
+            f"no causal language model could be loaded from {path!r}{hint}: {in_one_line(error)}"
         ) from error
     return model.eval()
 
 
+def reward_model_kind(path: str) -> Any:
+    """The class that loads a checkpoint with a ``score`` head; PolicyError where it has none that is known here."""
+    from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
+
+    named = "".join(checkpoint_config(path).architectures or [])
+    kinds = {
+        "SequenceClassification": AutoModelForSequenceClassification,
+        "TokenClassification": AutoModelForTokenClassification,
+    }
+    kind = next((loader for ending, loader in kinds.items() if named.endswith(ending)), None)
+    if kind is None:
+        what = f"it is a {named or 'model without a named class'}, with no score head that is known here"
+        raise PolicyError(f"no reward model could be loaded from {path!r}: {what}")
+    return kind
+
+
 def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
     """A checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about it."""
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoModelForTokenClassification
-
+    kind = reward_model_kind(path)
     try:
-        named = "".join(AutoConfig.from_pretrained(path, trust_remote_code=False).architectures or [])
-        kinds = {
-            "SequenceClassification": AutoModelForSequenceClassification,
-            "TokenClassification": AutoModelForTokenClassification,
-        }
-        kind = next((loader for ending, loader in kinds.items() if named.endswith(ending)), None)
-        if kind is None:
-            raise PolicyError(
-                f"it is a {named or 'model without a named class'}, with no score head that is known here"
-            )
         with without_progress_bars():
             model, report = kind.from_pretrained(
                 path,
@@ -196,7 +150,7 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
                 trust_remote_code=False,
             )
     except Exception as error:
-        raise PolicyError(f"no reward model could be loaded from {path!r}: {_in_one_line(error)}") from error
+        raise PolicyError(f"no reward model could be loaded from {path!r}: {in_one_line(error)}") from error
     outputs = model.score.out_features if isinstance(getattr(model, "score", None), torch.nn.Linear) else 0
     if report["missing_keys"] or outputs not in (1, 2):
         missing = ", ".join(sorted(report["missing_keys"])) or f"a score head of 1 or 2 outputs (it has {outputs})"

@@ -55,16 +55,14 @@ def environment(name: str, *, device: str) -> dict[str, str]:
 
 def _hf(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
     import torch
-    from transformers import AutoModelForCausalLM
 
+    from rlinf.models.architecture import random_causal_lm
     from rlinf.models.loading import checkpoint_config, load_causal_lm
 
     torch_dtype: torch.dtype = getattr(torch, activation_dtype(spec.dtype, on_gpu=spec.device != "cpu"))
     if spec.random_weights:
         of_folder = checkpoint_config(spec.model)
-        model = AutoModelForCausalLM.from_config(
-            of_folder, dtype=torch_dtype, attn_implementation=spec.attention, trust_remote_code=False
-        )
+        model = random_causal_lm(of_folder, dtype=torch_dtype, attention=spec.attention)
     else:
         model = load_causal_lm(spec.model, dtype=torch_dtype, attention=spec.attention)
     return hf_sampler(model, config, spec)

@@ -46,14 +46,16 @@ def sampler_spec(
     ``seed`` is the run's; ``folder`` its directory.
     ``turn_ends``: tokens that end the policy's turn in its chat template.
     """
+    from rlinf.models.architecture import PolicyError, architecture_config, require_text_model
     from rlinf.models.gguf import model_folder
-    from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
+    from rlinf.models.loading import checkpoint_config
     from rlinf.models.response_ends import declared_ends, listed
     from rlinf.models.vocabulary import require_vocabulary
 
     if policy.path is None:
         model = str(folder / "architecture")
         architecture = architecture_config(policy.architecture, tokenizer)
+        require_text_model(architecture, "policy.architecture")
         architecture.architectures = [_causal_class(architecture)]
         try:
             architecture.save_pretrained(model)
@@ -62,6 +64,7 @@ def sampler_spec(
     else:
         model = model_folder(policy.path)
         architecture = checkpoint_config(model)
+        require_text_model(architecture, "policy.path")
         require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
     declared = listed([architecture.eos_token_id]) if policy.path is None else declared_ends(model)
     return SamplerSpec(

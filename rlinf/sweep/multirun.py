@@ -33,10 +33,10 @@ def sweep_of(file: Path, overrides: Sequence[str]) -> Sweep:
 
     It lives in `run.dir`, where that is given, else in runs/sweeps/NAME-multirun.
     """
-    if not file.is_file():
-        problem = ConfigProblem(str(file), None, "", f"{file} does not exist.", "Give the path of a training file.")
-        raise ConfigErrors([problem])
     reader = Reader()
+    if not file.is_file():
+        reader.read_file(file)  # says what is there instead
+        raise ConfigErrors(reader.problems)
     fixed: dict[str, object] = {}
     space: dict[str, SpaceEntry] = {}
     seeds: list[Any] = [0]

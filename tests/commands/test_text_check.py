@@ -89,11 +89,30 @@ WRONG = [
     (["data.max_prompt_length=2"], "data.max_prompt_length 2"),
     (["data.chat_template=always"], "the tokenizer has no chat template"),
     (["policy.architecture.vocab_size=50"], "tokens, and policy.architecture embeds 50"),
-    (["env.kwargs.reward=correctness"], "reward must be a mapping of names to weights, got 'correctness'"),
-    (["env.kwargs.path=null"], "env.kwargs.path must name a file, a folder or a dataset of the hub, not None"),
+    (["env.kwargs.reward=correctness"], "reward must be a mapping or null, not 'correctness'"),
+    (["env.kwargs.path=null"], "path must be text, not null (# begins a comment"),
     (["policy.architecture.model_type=qwen7"], "knows no 'qwen7'; did you mean qwen"),
     (["policy.architecture.num_key_value_heads=3"], "num_attention_heads 2 is no multiple of num_key_value_heads 3"),
 ]
+
+
+@pytest.mark.parametrize("share", ["20", "-1", "1.5"])
+def test_a_share_for_evaluation_is_a_share(recipe: Path, capsys: pytest.CaptureFixture[str], share: str) -> None:
+    code, output = checked(capsys, recipe, f"env.kwargs.eval_fraction={share}")
+    assert code == WRONG_CONFIG
+    assert f"eval_fraction must lie between 0 and 1, got {share}" in output
+    assert ("for 20 % write 0.2" in output) == (share == "20")
+
+
+def test_different_questions_and_tasks_for_evaluation_are_counted(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"question": f"{number % 4} + 1 = ?", "answer": str(number % 4 + 1)} for number in range(200)]
+    (recipe.parent / "often.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    code, output = checked(capsys, recipe, "env.kwargs.path=often.jsonl", "evaluation.size=1000")
+    assert "Tasks: 200 rows, 4 different questions" in output
+    assert "evaluation.size is 1000, and there are 200 tasks for evaluation: those are evaluated." in output
+    assert code == 0
 
 
 @pytest.mark.parametrize(("overrides", "words"), WRONG)

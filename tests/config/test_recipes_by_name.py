@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from rlinf.cli import main
 from rlinf.config import ConfigErrors, load
+from rlinf.config.reader import Reader
 from rlinf.config.recipes import FOLDER, located, packaged, recipes, sweep_recipes
+from rlinf.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -59,6 +62,33 @@ def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path, monkeypatc
 def test_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "recipes"]) == 0
     assert "sim/cartpole_ppo" in capsys.readouterr().out
+
+
+_SHORT = sorted({name.rpartition("/")[2] for name in (*recipes(), *sweep_recipes())})
+_OF_RUNS = (["train"], ["sft"], ["train", "--multirun"], ["try"], ["record", "--out", "new"])
+
+
+@pytest.mark.parametrize("name", [*_SHORT, *recipes(), *sweep_recipes()])
+def test_all_commands_mean_the_same_file_by_a_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def only_named(_self: Reader, path: Path, *_rest: object) -> None:
+        raise UserError(f"read {path}")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Reader, "read_file", only_named)
+
+    def file_of(words: Sequence[str]) -> str:
+        assert main([words[0], name, *words[1:]]) == 2
+        return capsys.readouterr().err
+
+    of_a_run = [recipe for recipe in recipes() if name in (recipe, recipe.rpartition("/")[2])]
+    if not of_a_run:
+        sweep = sweep_recipes()[f"sweeps/{name.rpartition('/')[2]}"]
+        assert file_of(["check"]) == file_of(["sweep"]) == f"read {sweep}\n"
+        return
+    expected = recipes()[of_a_run[0]] if len(of_a_run) == 1 else name  # of several: the reader lists them
+    assert {file_of(words) for words in (["check"], *_OF_RUNS)} == {f"read {expected}\n"}
 
 
 def test_a_packaged_sweep_is_checked_by_name(

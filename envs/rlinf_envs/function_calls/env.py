@@ -16,6 +16,7 @@ from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import TextTaskEnv
 from rlinf_envs.tools.calls import CALL_FORM, calls_in, written
+from rlinf_envs.typed import typed
 
 CATEGORIES = (
     "simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance",
@@ -31,6 +32,7 @@ class FunctionCallsEnv(TextTaskEnv):
     Tasks of several turns, whose functions are those of simulated services, are ``rlinf/FunctionServices-v0``.
     """
 
+    @typed
     def __init__(
         self,
         num_envs: int = 1,

@@ -19,6 +19,7 @@ from rlinf_envs.spaces import FreeText
 from rlinf_envs.splits import check_split, in_split
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tools.calls import CALL_FORM, ToolCall, calls_in, written
+from rlinf_envs.typed import typed
 
 CATEGORIES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context")
 _DESCRIPTIONS = "multi_turn_func_doc"
@@ -57,6 +58,7 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
     observation_space = FreeText()
     action_space = FreeText()
 
+    @typed
     def __init__(
         self,
         *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlinf_envs.dialogue import Dialogue, End, Say
 from rlinf_envs.errors import SettingError
+from rlinf_envs.typed import typed
 
 _WORDS = (
     "red", "blue", "green", "black", "white", "pink", "brown", "gold", "grey", "lime", "navy", "plum",
@@ -13,6 +14,7 @@ _WORDS = (
 class CodeBook(Dialogue):
     """Every word has a number, which nobody says: the reward of each right answer is its share of the conversation."""
 
+    @typed
     def __init__(self, words: int = 8, turns: int = 5, known: float = 0.0) -> None:
         """
         Args:

@@ -6,6 +6,7 @@ import re
 
 from rlinf_envs.dialogue import Dialogue, End
 from rlinf_envs.errors import SettingError
+from rlinf_envs.typed import typed
 
 _NUMBER = re.compile(r"-?\d+")
 
@@ -13,6 +14,7 @@ _NUMBER = re.compile(r"-?\d+")
 class GuessNumber(Dialogue):
     """A guess is answered by "higher" or "lower"; the reward is 1 for the number itself."""
 
+    @typed
     def __init__(self, numbers: int = 16, max_turns: int | None = None, careless: float = 0.0) -> None:
         """
         Args:

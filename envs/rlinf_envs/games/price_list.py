@@ -5,6 +5,7 @@ from __future__ import annotations
 from rlinf_envs.dialogue import Dialogue, End
 from rlinf_envs.errors import SettingError
 from rlinf_envs.tools.calls import written
+from rlinf_envs.typed import typed
 
 _THINGS = (
     "apple", "bread", "cheese", "flour", "grapes", "honey", "juice", "lemon", "milk", "nuts", "onion", "pear", "rice",
@@ -17,6 +18,7 @@ class PriceList(Dialogue):
 
     max_turns = 3
 
+    @typed
     def __init__(self, things: int = 8, prices: int = 90, unsure: float = 0.0) -> None:
         """
         Args:

@@ -14,6 +14,7 @@ import numpy as np
 from rlinf_envs.errors import SettingError
 from rlinf_envs.spaces import FreeText
 from rlinf_envs.suggest import unknown
+from rlinf_envs.typed import typed
 
 _GENERATORS = threading.Lock()
 """Conversations may be answered side by side, and there is one pair of global generators."""
@@ -30,6 +31,7 @@ class TextArenaGame(gymnasium.Env[str, str]):
     observation_space = FreeText()
     action_space = FreeText()
 
+    @typed
     def __init__(self, game: str, settings: Mapping[str, Any] | None = None) -> None:
         """
         Args:

@@ -22,12 +22,13 @@ from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
 from rlinf_envs.math.pool import EXTRACTIONS, Extraction, VerifierPool
 from rlinf_envs.math.rows import Fields, merged, notes_on, question_of, tasks_of
 from rlinf_envs.rewards import RewardSum
-from rlinf_envs.splits import in_split, none_left, question_key
+from rlinf_envs.splits import in_split, none_left, question_key, require_share
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import Infos
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
+from rlinf_envs.typed import typed
 
 MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
 
@@ -35,6 +36,7 @@ MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
 class MathEnv(ListedQuestions):
     """A dataset of questions with verifiable answers."""
 
+    @typed
     def __init__(
         self,
         num_envs: int = 1,
@@ -113,6 +115,7 @@ class MathEnv(ListedQuestions):
             raise SettingError(f"limit must be at least 1, got {limit}")
         calculator = calculator_of(tool, tools)
         chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
+        require_share(eval_fraction)
         selection = datasets.select(path, split, subset)
         fields = Fields(question_field, answer_field, domain_field, response_field)
         rows = tasks_of(selection.records, fields, default_domain=Path(path).stem, on_bad_row=on_bad_row)

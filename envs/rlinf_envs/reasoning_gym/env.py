@@ -21,11 +21,13 @@ from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, Task
 from rlinf_envs.text import TextTaskEnv
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
+from rlinf_envs.typed import typed
 
 
 class ReasoningGymEnv(TextTaskEnv):
     """Generated tasks, scored by their family."""
 
+    @typed
     def __init__(
         self,
         num_envs: int = 1,

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown
+from rlinf_envs.typed import misfits
 
 HASH_ORDERED = frozenset(
     {"isomorphic_strings", "knight_swap", "polynomial_multiplication", "ransom_note", "word_ladder"}
@@ -61,6 +62,9 @@ def make_family(
     config_class = datasets[task][1]
     known = [field.name for field in dataclasses.fields(config_class) if field.name not in ("seed", "size")]
     reject_unknown(f"parameter of {task}", given, known)
+    wrong = misfits(config_class, given, "params.")
+    if wrong:
+        raise SettingError("; ".join(wrong))
     settings = {**_curriculum_settings(task, curriculum or {}), **given, "seed": seed, "size": size}
     try:
         family: Family = _factory().create_dataset(task, **settings)

@@ -15,6 +15,7 @@ from rlinf_envs.reasoning_gym.scoring import FamilySpec
 from rlinf_envs.splits import Split, in_split
 from rlinf_envs.suggest import reject_unknown
 from rlinf_envs.tasks import Task
+from rlinf_envs.typed import misfits
 
 _CACHE = 65_536
 _EVAL_DRAWS = 4
@@ -63,14 +64,26 @@ def make_components(
     components = []
     for index, entry in enumerate(tasks):
         reject_unknown(f"key of tasks[{index}]", entry, ("task", "weight", "params", "curriculum"))
-        weight = float(entry.get("weight", 1.0))
-        if "task" not in entry or not weight > 0:
+        wrong = misfits(_component, entry, f"tasks[{index}].")
+        if wrong:
+            raise SettingError("; ".join(wrong))
+        if "task" not in entry or not float(entry.get("weight", 1.0)) > 0:
             raise SettingError(f"tasks[{index}] needs a task and a positive weight, got {dict(entry)}")
-        spec = FamilySpec(
-            entry["task"], seed=seed, size=size, params=entry.get("params"), curriculum=entry.get("curriculum")
-        )
-        components.append(Component(weight, spec))
+        components.append(_component(**entry, seed=seed, size=size))
     return components
+
+
+def _component(
+    *,
+    task: str,
+    weight: float = 1.0,
+    params: Mapping[str, Any] | None = None,
+    curriculum: Mapping[str, Any] | None = None,
+    seed: int,
+    size: int,
+) -> Component:
+    """One entry of `tasks`."""
+    return Component(float(weight), FamilySpec(task, seed=seed, size=size, params=params, curriculum=curriculum))
 
 
 class GeneratedTasks:

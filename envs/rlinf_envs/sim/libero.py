@@ -20,6 +20,7 @@ from rlinf_envs.sim.libero_files import LiberoFileError, import_libero, load_ini
 from rlinf_envs.sim.libero_scene import CAMERAS, LiberoScene
 from rlinf_envs.sim.pace import Pace
 from rlinf_envs.spaces import FreeText
+from rlinf_envs.typed import typed
 
 _EVALUATION_SHARE = 5
 """One in this many start states is for evaluation: the last ones, 10 of LIBERO's 50."""
@@ -46,6 +47,7 @@ class LiberoEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
+    @typed
     def __init__(
         self,
         suite: str = "libero_spatial",

@@ -17,6 +17,7 @@ from gymnasium import spaces
 from rlinf_envs.sim import SEEDS, MissingSimulatorError, Split, start_seed
 from rlinf_envs.sim.camera import check_frame
 from rlinf_envs.spaces import FreeText
+from rlinf_envs.typed import typed
 
 
 class NoVulkanError(RuntimeError):
@@ -33,6 +34,7 @@ class ManiSkillEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
+    @typed
     def __init__(
         self,
         task: str = "PushCube-v1",

@@ -15,6 +15,7 @@ from gymnasium import spaces
 from rlinf_envs.sim import MissingSimulatorError, start_number
 from rlinf_envs.sim.camera import Camera, use_offscreen_gl
 from rlinf_envs.spaces import FreeText
+from rlinf_envs.typed import typed
 
 _TRAINING_STATES = 40
 _GOAL = 36  # from this entry of the state on
@@ -31,6 +32,7 @@ class MetaWorldEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 80}  # noqa: RUF012
 
+    @typed
     def __init__(
         self,
         task: str = "reach-v3",

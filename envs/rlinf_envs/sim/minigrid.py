@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from rlinf_envs.sim import MissingSimulatorError
 from rlinf_envs.spaces import FreeText
+from rlinf_envs.typed import typed
 
 _KINDS, _COLOURS, _STATES = 11, 6, 4
 _PLANES = _KINDS + _COLOURS + _STATES
@@ -27,6 +28,7 @@ class GridEnv(gymnasium.Wrapper):
     ``num_actions`` keeps the first N of the seven actions: BabyAI's navigation needs only left, right, forward.
     """
 
+    @typed
     def __init__(self, task: str = "BabyAI-GoToObj-v0", num_actions: int = 7, render_mode: str | None = None) -> None:
         try:
             import minigrid

@@ -8,6 +8,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rlinf_envs.typed import typed
+
 
 class SparseReachEnv(gymnasium.Env):
     """A point moves in [-1, 1]^3 towards a goal that each episode draws.
@@ -19,6 +21,7 @@ class SparseReachEnv(gymnasium.Env):
 
     metadata = {"render_modes": []}  # noqa: RUF012
 
+    @typed
     def __init__(self, max_steps: int = 25, reach: float = 0.1, tolerance: float = 0.1) -> None:
         self.max_steps, self.reach, self.tolerance = max_steps, reach, tolerance
         self.action_space = spaces.Box(-1.0, 1.0, (3,), np.float32)

@@ -16,6 +16,7 @@ from gymnasium import spaces
 from rlinf_envs.sim import SEEDS, MissingSimulatorError, Split, start_seed
 from rlinf_envs.sim.camera import COLLISION_SHAPES, Camera, use_offscreen_gl
 from rlinf_envs.spaces import FreeText
+from rlinf_envs.typed import typed
 
 # Of what is drawn when the model is built (the size of Lift's cube): the same in every environment, or equal seeds
 # would not give equal starts.
@@ -31,6 +32,7 @@ class RobosuiteEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
+    @typed
     def __init__(
         self,
         task: str = "Lift",

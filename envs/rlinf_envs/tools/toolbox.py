@@ -24,6 +24,7 @@ from rlinf_envs.tools.mcp_server import mcp
 from rlinf_envs.tools.python_tool import python
 from rlinf_envs.tools.search import search
 from rlinf_envs.tools.tool import Tool, tool_of, tools_of
+from rlinf_envs.typed import misfits
 
 BUILT_IN: Mapping[str, Callable[..., Any]] = {"python": python, "search": search, "mcp": mcp}
 TURNS = 8
@@ -124,7 +125,11 @@ def turns_with(tools: Sequence[Any], max_turns: int | None) -> int:
 @functools.lru_cache(maxsize=64)
 def _built_in(name: str, options: str) -> list[Tool]:
     """One index and one connection in a process, however many conversations use them."""
-    made = _made(name, BUILT_IN[name], json.loads(options))
+    given = json.loads(options)
+    wrong = misfits(BUILT_IN[name], given, f"tools: {name}.")
+    if wrong:
+        raise SettingError("; ".join(wrong))
+    made = _made(name, BUILT_IN[name], given)
     return made if isinstance(made, list) else [made]
 
 

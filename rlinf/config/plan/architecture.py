@@ -86,7 +86,7 @@ def decoder_of(policy: PolicyConfig) -> Decoder | None:
     written = read_architecture(policy)
     family = written.get("model_type")
     needed = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
-    if family not in FAMILIES or not all(isinstance(written.get(name), int) for name in needed):
+    if family not in FAMILIES or not all(_whole(written, name, 0) > 0 for name in needed):
         return None
     hidden, heads = _whole(written, "hidden_size", 0), _whole(written, "num_attention_heads", 1)
     sparse = family == "qwen3_moe"
@@ -111,4 +111,4 @@ def decoder_of(policy: PolicyConfig) -> Decoder | None:
 
 def _whole(written: Mapping[str, object], name: str, default: int) -> int:
     value = written.get(name)
-    return value if isinstance(value, int) else default
+    return value if isinstance(value, int) and not isinstance(value, bool) else default

@@ -24,10 +24,12 @@ from rlinf.config.facts import (
     text_envs,
     trains_on_files_alone,
 )
-from rlinf.config.machine import cpu_count, gpu_count, memory_bytes
+from rlinf.config.machine import cpu_count, gpu_count, memory_bytes, multiplies_bfloat16
 from rlinf.config.plan.architecture import decoder_of
 from rlinf.config.plan.memory import Memory, estimate
 from rlinf.config.plan.parallel import Split
+from rlinf.config.plan.precision import policy_dtype
+from rlinf.config.plan.suited import suited
 from rlinf.config.plan.towers import towers_memory
 from rlinf.config.plan.traffic import traffic
 from rlinf.config.schema import Config
@@ -76,7 +78,28 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
     ]
     if trains_on_files_alone(config):
         sections = [("Run", _run(config)), ("Supervised training", _supervised(config)), ("Memory", memory[:2])]
-    return Plan(tuple((title, rows) for title, rows in sections if rows), (*warnings, *memory_warnings))
+    warnings += [*memory_warnings, *_not_suited(config, gpus)]
+    return Plan(tuple((title, rows) for title, rows in sections if rows), tuple(warnings))
+
+
+def _not_suited(config: Config, gpus: int) -> list[str]:
+    """What a machine without GPUs does badly: 16 bits that its CPU emulates, and sizes that are meant for GPUs."""
+    if gpus:
+        return []
+    found = []
+    if policy_dtype(config, on_gpu=False) == "bfloat16" and not multiplies_bfloat16():
+        found.append(
+            "policy.dtype: bfloat16 is emulated by this CPU (it has neither avx512_bf16 nor amx_bf16): a step takes "
+            "several times as long as in float32. Set policy.dtype: float32"
+        )
+    ranks, backend = config.learner.num_workers, config.learner.backend
+    if backend in ("fsdp", "megatron") and config.cluster.gpu_memory_gb is None:
+        needed = f"{ranks} GPUs for its learner" if ranks > 1 else "a GPU for its learner"
+        found.append(
+            f"this machine has no GPU, and learner.backend: {backend} is meant for them: the run needs {needed}. "
+            "cluster.gpu_memory_gb=80 plans for GPUs of 80 GB"
+        )
+    return found
 
 
 def _run(config: Config) -> Rows:
@@ -135,7 +158,7 @@ def _processes(config: Config, cpus: int, gpus: int) -> Rows:
     )
     return [
         ("backend", f"ray ({cluster.address or 'started here'}), {'colocated' if shared else 'separate'}"),
-        ("learner", f"{count} ({config.learner.backend}), {per_learner:g} GPUs each"),
+        ("learner", f"{count} ({config.learner.backend}), {f'{per_learner:g} GPUs each' if gpus else 'on the CPU'}"),
         ("samplers", f"{samplers} ({sampler}), {where}"),
         ("env workers", str(workers)),
         *judge,
@@ -222,6 +245,8 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     decoder = decoder_of(config.policy)
     if decoder is None:
         return [("estimate", "not possible: the architecture is not known here")], []
+    if gpus == 0:
+        config, _ = suited(config, on_gpu=False, learner_on_gpu=False)  # as the run itself reduces its micro-batches
     memory = estimate(config, decoder, gpus)
     trained = "" if memory.trained == memory.parameters else f", {memory.trained:,} trained"
     if decoder.experts:

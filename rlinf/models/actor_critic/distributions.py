@@ -23,6 +23,7 @@ from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
 from rlinf.models.own import is_own, make_own
+from rlinf.models.own_contract import require_head
 from rlinf.spaces import SpaceError, share_of_bounds
 
 NoiseKind = Literal["uniform", "normal"]
@@ -285,6 +286,7 @@ def action_head(
     """
     if is_own(distribution):
         head: ActionHead = make_own("policy.distribution", distribution, own_options or {}, features, space)
+        require_head("policy.distribution", distribution, head, features, space)
         return head
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         if distribution not in ("auto", "categorical"):

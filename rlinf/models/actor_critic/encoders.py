@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.own import is_own, make_own
+from rlinf.models.own_contract import require_encoder
 from rlinf.spaces import SpaceError, observation_leaves
 
 
@@ -113,6 +114,7 @@ class ObservationEncoder(nn.Module):
         self.own: nn.Module | None = None
         if is_own(options.encoder):
             own: Any = make_own("policy.encoder", options.encoder, options.encoder_options, space)
+            require_encoder("policy.encoder", options.encoder, own, space)
             self.own, self.parts = own, nn.ModuleDict()
             self.out_features = int(own.out_features)
             return

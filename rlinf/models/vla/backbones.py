@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from rlinf.models.loading import PolicyError, architecture_config, checkpoint_config
+from rlinf.models.architecture import PolicyError, architecture_config
+from rlinf.models.loading import checkpoint_config
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.vla.options import PatchInit, Stem
 from rlinf.models.vla.stem import ConvolutionalStem

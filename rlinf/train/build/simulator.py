@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
     from rlinf.learners.off_policy.prior import PriorTransitions
     from rlinf.learners.torch import TorchLearner
+    from rlinf.rollouts.robot_data.dataset import RobotDataset
+    from rlinf.types import Batch
 
 # How many starts are asked for their instruction: enough to meet every word of a task.
 _TOKENIZER_STARTS = 500
@@ -220,15 +222,23 @@ def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTr
     """
     from rlinf.learners.off_policy.prior import PriorTransitions
 
-    algorithm, chunk = config.algorithm, config.env.num_action_chunks
+    algorithm = config.algorithm
     if algorithm.prior_data is None:
         return None
-    found = read_dataset(algorithm.prior_data)
+    batch = prior_batch(read_dataset(algorithm.prior_data), config, policy, spaces)
+    policy.observe(batch.inputs, batch.mask)
+    return PriorTransitions(batch, algorithm, prior_transitions(algorithm))
+
+
+def prior_batch(found: RobotDataset, config: Config, policy: Any, spaces: tuple[Any, Any]) -> Batch:
+    """The transitions of a dataset as the policy's own decisions.
+
+    Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
+    """
+    algorithm, chunk = config.algorithm, config.env.num_action_chunks
     chunks = environment_actions(found, spaces[1], algorithm.prior_rename)[chunk_frames(found, chunk)]
     observations, finals = (
         observation_arrays(found, spaces[0], algorithm.prior_rename, finals=after) for after in (False, True)
     )
     actions = policy.own_actions(chunks if chunk > 1 else chunks[:, 0])
-    batch = transitions_batch(found, observations, finals, actions, chunk)
-    policy.observe(batch.inputs, batch.mask)
-    return PriorTransitions(batch, algorithm, prior_transitions(algorithm))
+    return transitions_batch(found, observations, finals, actions, chunk)

@@ -12,6 +12,7 @@ from rlinf.config.facts import activation_dtype
 from rlinf.granularity import Levels
 from rlinf.interfaces import ActingPolicy, ActorCriticPolicy
 from rlinf.models.own import is_own, make_own, own_class, own_options
+from rlinf.models.own_contract import require_policy
 from rlinf.streams import stream_seed
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def _own_policy(config: Config, observation_space: Any, action_space: Any) -> Ac
     given = {"num_action_chunks": config.env.num_action_chunks}
     options = {name: value for name, value in given.items() if name in own_options(kind)} | policy.options
     made: ActingPolicy = make_own(key, policy.name, options, observation_space, action_space)
+    require_policy(key, policy.name, made, observation_space)
     return made
 
 

@@ -258,7 +258,7 @@ def test_an_export_goes_on_in_no_other_environment(tokenizer: Any, tmp_path: Pat
 def test_towers_come_from_hugging_face_folders(tokenizer: Any, tmp_path: Path) -> None:
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
-    from rlinf.models.loading import architecture_config
+    from rlinf.models.architecture import architecture_config
 
     whole = AutoModelForCausalLM.from_config(architecture_config(LANGUAGE, tokenizer))
     whole.save_pretrained(tmp_path / "language")

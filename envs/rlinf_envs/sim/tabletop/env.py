@@ -16,6 +16,7 @@ from rlinf_envs.sim.tabletop.progress import way_to_go
 from rlinf_envs.sim.tabletop.tasks import Split, Start, Task, other_goal, solved, spoilt, start_state
 from rlinf_envs.sim.tabletop.view import draw
 from rlinf_envs.sim.tabletop.world import TIP_RADIUS
+from rlinf_envs.typed import typed
 
 RewardMode = Literal["sparse", "dense"]
 
@@ -52,6 +53,7 @@ class TabletopEnv(gymnasium.Env):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
+    @typed
     def __init__(
         self,
         task: Task = "touch",

@@ -189,7 +189,7 @@ def test_dense_rewards_are_shares_of_the_way_and_count_a_wrong_body() -> None:
     _, reward, terminated, _, _ = env.step(np.array([0.0, 1.0]))
     assert terminated
     assert reward == pytest.approx((before - way_to_go(env._start.goal, env._world)) / whole - 1.0)
-    with pytest.raises(ValueError, match="reward_mode is sparse or dense"):
+    with pytest.raises(ValueError, match="reward_mode must be sparse or dense"):
         make(reward_mode="shaped")
 
 

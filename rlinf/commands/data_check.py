@@ -1,0 +1,158 @@
+"""`rlinf check` for data: files of conversations and datasets of robots, opened and held against the run as training
+does it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlinf.commands.finding import Finding
+from rlinf.commands.policy_check import local_files, require_architecture, require_tokenizer_fits
+from rlinf.config import Config
+from rlinf.errors import UserError
+from rlinf.terminal import printable
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
+
+    from rlinf.rollouts.text.conversation_rows import Conversation
+    from rlinf.rollouts.text.imitation import Encoded
+
+_SHOWN = 2
+_WHOLE = 2_000
+"""Conversations up to which all are encoded; of more, some are."""
+_SOME = 200
+_SAID_AGAIN = 20
+"""Characters of a prompt from which on an answer that begins with it is odd."""
+_FRAMES = 50_000
+"""Frames up to which a dataset of a robot is read whole; of a longer one its first episodes are."""
+_EPISODES = 20
+
+
+def conversation_findings(config: Config) -> tuple[list[Finding], list[str]]:
+    """What training would refuse of `sft.data` and `sft.eval_data`; and the first conversations, with what is imitated.
+
+    Raises whatever a reader or a chat template raises.
+    """
+    from rlinf.rollouts.text.conversation_files import read_answers, unread_columns
+    from rlinf.rollouts.text.imitation import ConversationEncoder
+    from rlinf.train.build.supervised import supervised_data
+    from rlinf.train.build.tokenizer import policy_tokenizer
+    from rlinf.train.build.tokenizer_texts import file_texts
+
+    sft, data = config.sft, config.data
+    pairs = sft.loss == "dpo"
+    rows = read_answers(str(sft.data), pairs=pairs)
+    others = [] if sft.eval_data is None else read_answers(sft.eval_data, pairs=pairs)
+    lines = [f"Supervised training: {len(rows)} {'pairs' if pairs else 'conversations'} of {sft.data}"]
+    path = config.policy.tokenizer.path or config.policy.path
+    if path is not None and local_files(path) is None:
+        return [], lines
+    tokenizer = policy_tokenizer(config, functools.partial(file_texts, config))
+    require_tokenizer_fits(config, tokenizer)
+    require_architecture(config, tokenizer)
+    encoder = ConversationEncoder(
+        tokenizer,
+        chat_template=data.chat_template,
+        system_prompt=data.system_prompt,
+        template_kwargs=data.chat_template_kwargs,
+    )
+    encoded = [encoder.encode(one) for row in (*rows[:_SOME], *others[:_SOME]) for one in row]
+    long = sum(len(one) > sft.max_tokens for one in encoded)
+    unread = unread_columns(rows)
+    if unread:
+        lines.append(f"  columns that are not read: {_counted(unread, len(rows))}")
+    findings = _odd_answers([one.conversation for one in encoded])
+    if long:
+        message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {sft.max_tokens}."
+        findings.append(Finding(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
+    if len(rows) + len(others) <= _WHOLE and not any(finding.serious for finding in findings):
+        supervised_data(config, tokenizer)
+    return findings, lines + _imitated(encoded[:_SHOWN], tokenizer)
+
+
+def _odd_answers(conversations: Sequence[Conversation]) -> list[Finding]:
+    """Find answers that are hardly meant to be taught: thoughts without an end, and prompts repeated in the answer."""
+    from rlinf.rollouts.text.thoughts import OPENING, closing_of
+
+    answers = [(one, message.content) for one in conversations for message in one.messages if message.imitated]
+    findings = []
+    unclosed = [one.place for one, text in answers if OPENING in text and closing_of(OPENING) not in text]
+    if unclosed:
+        message = f"{len(unclosed)} answers open their thoughts ({OPENING}) and never close them: {unclosed[0]}."
+        fix = f"Close them with {closing_of(OPENING)}: what stands in thoughts is no answer."
+        findings.append(Finding(False, message, fix, "sft.data"))
+    repeated = [
+        one.place
+        for one, text in answers
+        if len(one.messages[0].content) >= _SAID_AGAIN and text.startswith(one.messages[0].content)
+    ]
+    if repeated:
+        message = f"{len(repeated)} answers begin with the whole prompt: {repeated[0]}."
+        findings.append(Finding(False, message, "Take the prompt out of the answer's column.", "sft.data"))
+    return findings
+
+
+def _counted(counts: Mapping[str, int], everywhere: int) -> str:
+    """Names; one that not all rows have with its count."""
+    return ", ".join(name if count == everywhere else f"{name} ({count:,} rows)" for name, count in counts.items())
+
+
+def _imitated(encoded: list[Encoded], tokenizer: Any) -> list[str]:
+    lines = []
+    for one in encoded:
+        tokens = [token for token, counts in zip(one.tokens, one.mask, strict=True) if counts]
+        lines.append(f"  {one.conversation.place}: {len(one)} tokens, of which {len(tokens)} are imitated")
+        lines += [f"    | {line}" for line in printable(tokenizer.decode(tokens)).split("\n")]
+    return lines
+
+
+def dataset_findings(
+    config: Config, observation_space: spaces.Space, action_space: spaces.Space, policy: Any, fps: float | None
+) -> list[Finding]:
+    """Reads `sft.dataset` and `algorithm.prior_data` for these spaces.
+
+    ``policy``: the one that learns from them, None where it is too large to be made here; ``fps``: frames of a second
+    that the environment declares.
+    """
+    named = {"sft.dataset": config.sft.dataset if config.sft.steps else None, "algorithm.prior_data": None}
+    if config.facts.off_policy:
+        named["algorithm.prior_data"] = config.algorithm.prior_data
+    findings = []
+    for key, path in named.items():
+        if path is None:
+            continue
+        try:
+            findings += _of_dataset(config, key, path, (observation_space, action_space), policy, fps)
+        except UserError as error:
+            findings.append(Finding(True, str(error), "Training would stop here.", key))
+    return findings
+
+
+def _of_dataset(
+    config: Config, key: str, path: str, both: tuple[Any, Any], policy: Any, fps: float | None
+) -> list[Finding]:
+    from rlinf.rollouts.robot_data.decisions import decisions
+    from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
+    from rlinf.rollouts.robot_data.reading import count_episodes, dataset_instructions, dataset_statistics, read_dataset
+    from rlinf.train.build.simulator import prior_batch
+
+    dataset_statistics(path)
+    dataset_instructions(path)
+    count = count_episodes(path)
+    found = read_dataset(path, range(min(count, _EPISODES)))
+    if count > _EPISODES and found.num_frames / _EPISODES * count <= _FRAMES:
+        found = read_dataset(path)
+    chunk = config.env.num_action_chunks
+    if key == "sft.dataset":
+        decisions(found, chunk=chunk, stride=config.sft.dataset_stride)
+        environment_actions(found, both[1], config.sft.rename)
+        observation_arrays(found, both[0], config.sft.rename)
+    elif policy is not None:
+        prior_batch(found, config, policy, both)
+    if fps is None or found.fps == fps or not found.fps:
+        return []
+    message = f"{path} was recorded at {found.fps:g} steps a second, and {config.env.id} declares {fps:g} (render_fps)."
+    meaning = "The policy would learn motions of another speed: take every N-th frame, or correct what is declared."
+    return [Finding(False, message, meaning, key)]

@@ -1,0 +1,128 @@
+"""Architectures of language models: the transformers configuration that a policy names, and whether it can be run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from rlinf.errors import UserError
+from rlinf.models.vocabulary import require_vocabulary
+
+_KEY = "policy.architecture"
+_TRIED = 30_000_000
+"""Parameters of a model that is made to try it: about 0.2 s."""
+
+
+class PolicyError(UserError):
+    """A policy or tokenizer that can't be made; the message says what to change."""
+
+
+def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
+    """The transformers configuration of ``policy.architecture``. Raises PolicyError for one that cannot be."""
+    options = dict(architecture)
+    model_type = options.pop("model_type", None)
+    if model_type is None:
+        raise PolicyError(f"{_KEY} needs model_type (qwen2, llama, ...) where policy.path is not set")
+    options.setdefault("vocab_size", len(tokenizer))
+    size = options["vocab_size"]
+    if isinstance(size, bool) or not isinstance(size, int):
+        raise PolicyError(f"{_KEY}.vocab_size must be a whole number, not {size!r}; without it the tokenizer's counts")
+    require_vocabulary(size, tokenizer, model=_KEY)
+    special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
+    config = named_config({"model_type": model_type, **special, **options})
+    _require_heads(config)
+    return config
+
+
+def named_config(options: Mapping[str, Any]) -> Any:
+    """The transformers configuration of a ``model_type``; PolicyError where there is none, or it refuses a value."""
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    model_type = str(options["model_type"])
+    if model_type not in CONFIG_MAPPING:
+        close = difflib.get_close_matches(model_type.lower(), CONFIG_MAPPING, n=1)
+        meant = f"; did you mean {close[0]}?" if close else "."
+        raise PolicyError(
+            f"{_KEY}.model_type: the transformers library knows no {model_type!r}{meant} "
+            "For example: qwen2, llama, mistral."
+        )
+    try:
+        return AutoConfig.for_model(**options)
+    except Exception as error:  # each architecture checks its values in its own way
+        raise PolicyError(f"{_KEY}: {model_type} refuses a value: {in_one_line(error)}") from error
+
+
+def in_one_line(error: Exception) -> str:
+    """transformers lists what it tried on lines of their own."""
+    return " ".join(str(error).split())
+
+
+def require_text_model(config: Any, key: str) -> None:
+    """Raises PolicyError where transformers has no causal language model of this type; ``key`` names the policy."""
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    )
+
+    kind = config.model_type
+    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return
+    if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
+        raise PolicyError(
+            f"{key}: {kind} reads pictures and text, which policy.name: causal_lm does not train. Take a model of text "
+            "(qwen2, qwen3, llama); questions about pictures with closed answers train with policy.name: vla."
+        )
+    raise PolicyError(f"{key}: {kind} is no causal language model. Take one, for example qwen2, qwen3 or llama.")
+
+
+def _require_heads(config: Any) -> None:
+    """Raises PolicyError where query heads cannot share the key and value heads evenly."""
+    text = config.get_text_config()
+    heads, shared = getattr(text, "num_attention_heads", None), getattr(text, "num_key_value_heads", None)
+    if isinstance(heads, int) and isinstance(shared, int) and shared > 0 and heads % shared:
+        raise PolicyError(
+            f"{_KEY}: num_attention_heads {heads} is no multiple of num_key_value_heads {shared}. "
+            f"Set {_KEY}.num_key_value_heads to a divisor of {heads}."
+        )
+
+
+def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attention: str | None = None) -> Any:
+    """A model with random weights; PolicyError where transformers can't make one of these values."""
+    from transformers import AutoModelForCausalLM
+
+    chosen = {} if attention is None else {"attn_implementation": attention}
+    try:
+        return AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False, **chosen)
+    except Exception as error:  # widths that do not divide, an attention that the class lacks
+        raise PolicyError(f"{_KEY}: no {config.model_type} can be made: {in_one_line(error)}") from error
+
+
+@torch.no_grad()
+def require_runs(config: Any, attention: str) -> None:
+    """Raises PolicyError where a model of this configuration does not predict tokens as a policy must.
+
+    A small one is made and run on a few tokens; of a large one nothing is tried.
+    """
+    with torch.device("meta"):
+        size = sum(parameter.numel() for parameter in random_causal_lm(config, attention=attention).parameters())
+    if size > _TRIED:
+        return
+    model = random_causal_lm(config, attention=attention).eval()
+    tokens = torch.tensor([[1, 2, 3, 4]]) % config.get_text_config().vocab_size
+    kind = f"{_KEY}: {config.model_type}"
+    try:
+        # What the sampler does: a prompt, and then a token that reads its keys and values.
+        first = model(input_ids=tokens, use_cache=True, attention_mask=torch.ones_like(tokens))
+        kept = getattr(first, "past_key_values", None)
+        if kept is None:
+            raise PolicyError(f"{kind} keeps no keys and values, which samplers read. Take qwen2, qwen3 or llama.")
+        other = model(input_ids=torch.cat([tokens[:, :-1], tokens[:, :1]], 1)).logits
+    except PolicyError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"{kind} of these sizes fails on a prompt of 4 tokens: {in_one_line(error)}") from error
+    if not torch.allclose(first.logits[:, :-1], other[:, :-1], atol=1e-4):
+        raise PolicyError(f"{kind} reads the tokens after a token too: it is no causal model. Set is_decoder: true.")

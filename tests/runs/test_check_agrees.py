@@ -1,0 +1,80 @@
+"""``rlinf check`` and the first step of ``rlinf train`` end alike, for every recipe with drawn edits.
+
+The quick part draws a few edits of three small recipes. The whole (`-m slow`) is a test for each recipe, so that it can
+be continued: ``pytest tests/runs/test_check_agrees.py -m slow -k smollm2``. RLINF_EDITS and RLINF_EDITS_SEED choose how
+many edits are drawn, and which.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support import agreement
+
+from rlinf.config.recipes import recipes
+
+ROOT = Path(__file__).parents[2]
+EDITS = int(os.environ.get("RLINF_EDITS", "60"))
+SEED = int(os.environ.get("RLINF_EDITS_SEED", "0"))
+QUICK = {"math/quickstart": 2, "sim/cartpole_ppo": 3, "sim/pendulum_sac": 2}
+BY_HAND = [
+    ("math/quickstart", ("policy.architecture.model_type=qwen2_vl",)),
+    ("math/quickstart", ("env.kwargs.answer_format=null",)),
+    ("math/quickstart", ("env.kwargs.params.min_terms=few",)),
+    ("sim/cartpole_ppo", ("policy.encoder=cnn",)),
+]
+_FOLDERS = ("models/smollm2", "runs/distillation_teacher/policy")
+"""Models that recipes name; a tiny one stands there."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what recipes name: the examples, and small models."""
+    folder = tmp_path_factory.mktemp("recipes")
+    for name in ("examples", "config"):
+        (folder / name).symlink_to(ROOT / name)
+    for name in _FOLDERS:
+        agreement.save_small_model(folder / name)
+    return folder
+
+
+def _require_agreement(place: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, edits: list[tuple[str, ...]]) -> None:
+    monkeypatch.chdir(place)
+    cases = (agreement.compare(recipe, edit, place) for edit in edits)
+    unlike = [case for case in cases if case is not None and not case.agrees]
+    told = [
+        f"{recipe} {' '.join(case.edits)}: check {case.check.code} ({case.check.tail}), "
+        f"train {case.train.code} ({case.train.tail})"
+        for case in unlike
+    ]
+    assert told == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("recipe", QUICK)
+def test_a_few_edits(recipe: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    drawn = agreement.draw_edits(recipe, 400, SEED)
+    read = [edit for edit in drawn if agreement.is_read(recipe, edit)]
+    _require_agreement(place, monkeypatch, recipe, read[: QUICK[recipe]])
+
+
+@pytest.mark.parametrize(("recipe", "edit"), BY_HAND)
+def test_edits_that_check_once_took(
+    recipe: str, edit: tuple[str, ...], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    case = agreement.compare(recipe, edit, place)
+    assert case is not None
+    assert case.agrees
+    assert case.check.code == case.train.code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("recipe", sorted(recipes()))
+def test_all_edits(recipe: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    _require_agreement(place, monkeypatch, recipe, [(), *agreement.draw_edits(recipe, EDITS, SEED)])
