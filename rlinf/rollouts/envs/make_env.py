@@ -29,10 +29,6 @@ MakeBatch = Callable[..., VectorEnv]
 Wrapper = str | Mapping[str, Mapping[str, Any]]
 """A name, or a name with arguments: ``{"RescaleAction": {"min_action": -1, "max_action": 1}}``."""
 
-_DERIVE = (
-    "derive it from gymnasium.Env (or gymnasium.vector.VectorEnv), or name a function that wraps it in one; "
-    "docs/simulators.md says what it has"
-)
 DRAWS = "draws_observations"
 """An environment with this attribute leaves pictures out of its observations while it is false."""
 
@@ -233,9 +229,9 @@ def takes_env_as_it_is(options: EnvConfig) -> bool:
 def batch_function(env_id: str) -> MakeBatch | None:
     """The function that `module:function` names; None where the id is that of a registered environment, or of none."""
     found = _own(env_id)
-    if isinstance(found, type) and not issubclass(found, gymnasium.Env | VectorEnv):
-        if "num_envs" not in {one.name for one in own_parameters(found, behind=0)}:
-            raise EnvNotFoundError(f"env.id: {env_id} is a class that is no gymnasium environment: {_DERIVE}")
+    foreign = isinstance(found, type) and not issubclass(found, gymnasium.Env | VectorEnv)
+    if foreign and "num_envs" not in {one.name for one in own_parameters(found, behind=0)}:
+        raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {env_id}"))
     return found if callable(found) and not _is_single(found) else None
 
 
