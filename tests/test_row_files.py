@@ -61,7 +61,6 @@ def test_a_row_that_is_a_list_of_messages_is_numbered(tmp_path: Path) -> None:
     assert only.row == {"0": {"from": "human", "value": "1?"}, "1": {"from": "gpt", "value": "2"}}
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [

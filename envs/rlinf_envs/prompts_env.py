@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rlinf_envs import datasets
 from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S
+from rlinf_envs.chat_rows import asked_in, value_at
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.listed_questions import LEFT_OUT, ListedQuestions, without
 from rlinf_envs.rewards import RewardSum
@@ -50,7 +51,8 @@ class PromptsEnv(ListedQuestions):
         Args:
             path, split, subset, limit, eval_fraction, on_bad_row: as for ``rlinf/Math-v0``.
             reward: the terms (see ``rlinf_envs.rewards``); ``correctness`` is none of them here.
-            prompt_field: text of the prompt in a row. answer_field: a reference, for the terms that read one.
+            prompt_field: text of the prompt in a row, or chat messages of the user alone; dots reach into a field.
+            answer_field: a reference, for the terms that read one.
             response_field: a response to imitate in a warm start. domain_field: what the row is counted under.
             solved_by: the term whose value of 1 counts as solved; the first one by default.
             tools: what the policy may call (see ``rlinf_envs.tools.toolbox``); max_turns: responses of a conversation
@@ -86,8 +88,8 @@ class PromptsEnv(ListedQuestions):
             else:
                 self.complaints.append(task)
         read = tasks
-        held_out = [record.row.get(prompt_field) for record in selection.held_out if record.row is not None]
-        tasks = without(tasks, {question_key(asked) for asked in held_out if isinstance(asked, str)})
+        held_out = (_task(record, {"question": prompt_field}, "") for record in selection.held_out)
+        tasks = without(tasks, {question_key(one.question) for one in held_out if isinstance(one, Task)})
         self.data_notes: dict[str, int | str] = {}
         if len(tasks) < len(read):
             self.data_notes[LEFT_OUT] = len(read) - len(tasks)
@@ -137,9 +139,17 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
     for part, name in fields.items():
         if name is None:
             continue
-        if name not in record.row:
+        value = value_at(record.row, name)
+        if value is None and name not in record.row:
             return f"{record.place}: {unknown('field', name, map(str, record.row))} (env.kwargs.{_KEYS[part]})"
-        value = record.row[name]
+        if part == "question" and isinstance(value, list):
+            try:
+                system, value = asked_in(value, name)
+            except ValueError as error:
+                return f"{record.place}: {error}"
+            if system is not None:
+                fix = f"set env.kwargs.prompt_field: {name}.1.content, and env.kwargs.system_prompt"
+                return f"{record.place}: {name} has a system message: {fix}"
         if part != "answer" and not isinstance(value, str):
             return f"{record.place}: the field {name} must be text, got {type(value).__name__}"
         found[part] = str(value)

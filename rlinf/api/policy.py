@@ -106,34 +106,30 @@ class Policy:
         """
         import torch
 
+        from rlinf.models.response_ends import listed
+        from rlinf.rollouts.text.prompts import PromptRenderer
+
         if not self.is_language_model:
             raise UserError(f"{self.folder} acts in simulators: use act")
         asked = [prompts] if isinstance(prompts, str) else list(prompts)
+        renderer = PromptRenderer(self.tokenizer, system_prompt=system_prompt)
+        ends = renderer.turn_ends | listed([self.model.generation_config.eos_token_id])
         drawn = {"do_sample": True, "temperature": temperature} if temperature > 0 else {"do_sample": False}
         responses = []
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             for prompt in asked:
-                ids = torch.tensor([self._prompt_ids(prompt, system_prompt)])
+                ids = torch.tensor([renderer.prompt(prompt)])
                 made = self.model.generate(
                     ids,
                     attention_mask=torch.ones_like(ids),
                     max_new_tokens=max_new_tokens,
+                    eos_token_id=sorted(ends),
                     pad_token_id=self.tokenizer.pad_token_id or self.tokenizer.eos_token_id,
                     **drawn,
                 )
                 responses.append(self.tokenizer.decode(made[0, ids.shape[1] :], skip_special_tokens=True))
         return responses
-
-    def _prompt_ids(self, prompt: str, system_prompt: str | None) -> list[int]:
-        if getattr(self.tokenizer, "chat_template", None):
-            messages = [{"role": "system", "content": system_prompt}] if system_prompt else []
-            messages.append({"role": "user", "content": prompt})
-            from rlinf.rollouts.text.chat_template import rendered
-
-            text = rendered(self.tokenizer, messages, prompt=True, variables={})
-            return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
-        return list(self.tokenizer(f"{system_prompt}\n{prompt}" if system_prompt else prompt)["input_ids"])
 
     def _noise(self, rng: np.random.Generator) -> Any:
         import torch

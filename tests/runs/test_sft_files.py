@@ -279,3 +279,27 @@ def test_epochs_are_counted_in_steps_and_kept_so(tmp_path: Path) -> None:
     made["sft"] = {"epochs": 1}
     with pytest.raises(ConfigErrors, match="counts passes over"):
         loaded(made)
+
+
+def test_the_templates_end_mark_is_exported_with_what_was_taught(tmp_path: Path) -> None:
+    """The tokenizer ends texts with another token, as those of base models do that have a chat template."""
+    made = tokenizer()
+    made.save_pretrained(tmp_path / "tokenizer")
+    settings = sft_alone(tmp_path / "run", sums(tmp_path))
+    settings["policy"]["tokenizer"] = {"path": str(tmp_path / "tokenizer")}
+    run(loaded(settings), report=False)
+    found = json.loads((tmp_path / "run" / "policy" / "generation_config.json").read_text())["eos_token_id"]
+    assert found == sorted([made.eos_token_id, made.convert_tokens_to_ids("<|im_end|>")])
+
+
+def test_rows_whose_prompts_are_held_out_are_not_trained_on(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{n} + 1 =", "response": str(n + 1), "source": "x"} for n in range(6)]
+    data = written(tmp_path, *rows)
+    held_out = tmp_path / "held_out.jsonl"
+    held_out.write_text("".join(json.dumps(row) + "\n" for row in rows[4:]))
+    output = run(loaded(sft_alone(tmp_path / "run", data, sft={"eval_data": str(held_out)})), report=False)
+    notes = finished(tmp_path / "run")["notes"]
+    assert notes["sft.data left out, whose prompts sft.eval_data has"] == 2
+    assert notes["sft.data"].startswith("4 conversations")
+    assert notes["sft.data: column that is not read, source"] == 4
+    assert output.metrics["eval/sft_tokens"] > 0

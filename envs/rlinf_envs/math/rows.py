@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from rlinf.json_text import parse_json
+from rlinf_envs.chat_rows import asked_in, part_of
 from rlinf_envs.datasets import Record
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.extraction import last_hashes, without_thoughts
@@ -40,7 +41,6 @@ DOMAIN_FIELDS = ("domain", "type", "subject", "data_source", "category")
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
 _SHOWN, _LISTED = 5, 12
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
-_SPEAKERS = {"human": "user"}
 
 
 class _BrokenRow(ValueError):
@@ -228,7 +228,7 @@ class _Read:
         """The question, behind the text that it is about where that has a column of its own."""
         name, raw = self._field("question", self._fields.question, QUESTION_FIELDS)
         if isinstance(raw, list):
-            self.system, question = _asked(raw, name)
+            self.system, question = self._messages(raw, name)
         else:
             question = _text((name, raw), "question")
         for own in () if self._fields.question is not None else map(str, self._row):
@@ -238,6 +238,13 @@ class _Read:
                 _check_text(material, own)
                 question = question if material.strip() in question else f"{material.strip()}\n{question}"
         return question
+
+    def _messages(self, raw: list[Any], name: str) -> tuple[str | None, str]:
+        try:
+            system, question = asked_in(raw, name)
+        except ValueError as error:
+            raise _BrokenRow(str(error)) from error
+        return system, _text((name, question), "question")
 
     def unread(self) -> list[str]:
         """Columns that hold something and were not read."""
@@ -276,28 +283,6 @@ def question_of(record: Record, fields: Fields) -> str | None:
         return _Read(record, fields).question()
     except _BrokenRow:
         return None
-
-
-def _asked(messages: Sequence[Any], name: str) -> tuple[str | None, str]:
-    """(the system message, the question) of chat messages: one of the user, and a system message before it or none."""
-    roles = [message.get("role", message.get("from")) if isinstance(message, Mapping) else None for message in messages]
-    if [_SPEAKERS.get(str(role), role) for role in roles] not in (["user"], ["system", "user"]):
-        raise _BrokenRow(
-            f"{name} must be one message of the user, with a system message before it or none; it has the roles "
-            f"{', '.join(map(str, roles))} (env.kwargs.question_field: {name}.0.content reads one of them alone)"
-        )
-    texts = [
-        _text((f"{name}.{place}.content", _content(message)), "question") for place, message in enumerate(messages)
-    ]
-    return (texts[0] if len(texts) == 2 else None), texts[-1]
-
-
-def _content(message: Mapping[str, Any]) -> Any:
-    """The text of a message, also where it is a list of one part of the kind text."""
-    content = message.get("content", message.get("value"))
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
-        return content[0].get("text")
-    return content
 
 
 def _single(name: str, value: Any) -> Any:
@@ -356,7 +341,7 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
         if name is None and candidate not in row:
             candidate = next((own for own in row if str(own).lower() == candidate), candidate)
         for part in [candidate] if candidate in row else candidate.split("."):
-            value = _part(value, part)
+            value = part_of(value, part)
         if value is not None:
             return candidate, value
         if candidate in row:
@@ -369,15 +354,6 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
     if name is None and own is None and not any(candidate in row for candidate in (*QUESTION_FIELDS, *ANSWER_FIELDS)):
         hint = f"; env.kwargs.{role}_field names another"
     raise _BrokenRow(f"no {role} field ({wanted}); the row has {', '.join(map(str, row)) or 'no fields'}{hint}")
-
-
-def _part(value: Any, name: str) -> Any:
-    """An entry of an object by name, or of a list by number; None where there is none."""
-    if isinstance(value, Mapping):
-        return value.get(name)
-    if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-        return value[int(name)]
-    return None
 
 
 def _text(found: tuple[str, Any], role: str) -> str:

@@ -9,12 +9,13 @@ from rlinf.config.context import Context
 from rlinf.config.facts import is_text
 from rlinf.config.names import nearest
 from rlinf.models.checkpoint_files import without_weights
+from rlinf.row_files import SUFFIXES
 
 # What the hub calls a repository: one owner, one name. Whether it exists is for the download to say.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _FETCHED = {"models/smollm2": "SmolLM2-135M-Instruct, a download of 93 MB, from the root of the repository"}
 """Folders that `make` makes."""
-_DATA_SUFFIXES = (".jsonl", ".json", ".parquet", ".csv", ".arrow")
+_DATA_SUFFIXES = (".arrow", *SUFFIXES)
 
 
 def check_files(context: Context) -> None:

@@ -184,3 +184,12 @@ def test_a_question_of_the_test_file_is_not_trained_on(tmp_path: Path) -> None:
     assert [note for label, note in train.data_notes.items() if "left out" in label] == [2]
     own = {"prompt_field": "question", "reward": {"length": 1.0}}
     assert PromptsEnv(path=str(tmp_path), split="train", **own).num_tasks == 4
+
+
+def test_prompts_may_be_messages_and_lie_within_fields(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", {"prompt": ASKED, "extra_info": {"tests": "x"}})
+    made = PromptsEnv(path=str(path), answer_field="extra_info.tests", reward={"length": 1.0})
+    assert (made.question(0), made.answer(0)) == ("3 + 4?", "x")
+    written(path, {"prompt": [{"role": "system", "content": "Be brief."}, *ASKED]})
+    with pytest.raises(DatasetError, match=r"a\.jsonl:1: prompt has a system message: set env\.kwargs\.prompt_field"):
+        PromptsEnv(path=str(path), reward={"length": 1.0})

@@ -1,0 +1,51 @@
+"""Questions of rows that have them as chat messages, and values within values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_SPEAKERS = {"human": "user"}
+
+
+def asked_in(messages: Sequence[Any], name: str) -> tuple[str | None, str]:
+    """(the system message, the question) of chat messages: one of the user, and a system message before it or none.
+
+    Raises:
+        ValueError: they are others; ``name`` is that of their field.
+    """
+    roles = [message.get("role", message.get("from")) if isinstance(message, Mapping) else None for message in messages]
+    if [_SPEAKERS.get(str(role), role) for role in roles] not in (["user"], ["system", "user"]):
+        raise ValueError(
+            f"{name} must be one message of the user, with a system message before it or none; it has the roles "
+            f"{', '.join(map(str, roles))} (the field {name}.0.content would be the first one alone)"
+        )
+    texts = [_content(message, f"{name}.{place}.content") for place, message in enumerate(messages)]
+    return (texts[0] if len(texts) == 2 else None), texts[-1]
+
+
+def _content(message: Mapping[str, Any], name: str) -> str:
+    """The text of a message, also where it is a list of one part of the kind text."""
+    content = message.get("content", message.get("value"))
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
+        content = content[0].get("text")
+    if not isinstance(content, str) or not content.strip():
+        raise ValueError(f"{name} must be text that is not blank")
+    return content.strip()
+
+
+def value_at(row: Mapping[str, Any], name: str) -> Any:
+    """The value of a field; dots reach into objects, and numbers into lists. None where there is none."""
+    value: Any = row
+    for part in [name] if name in row else name.split("."):
+        value = part_of(value, part)
+    return value
+
+
+def part_of(value: Any, name: str) -> Any:
+    """An entry of an object by name, or of a list by number; None where there is none."""
+    if isinstance(value, Mapping):
+        return value.get(name)
+    if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+        return value[int(name)]
+    return None
