@@ -382,6 +382,8 @@ class Facts:
     weight_transport: WeightTransportName
     shares_gpus: bool
     continues_responses: bool
+    gap_limits: Mapping[bool, float | None]
+    """By whether the policy is on a GPU."""
 
     @classmethod
     def of(cls, config: Config) -> Facts:
@@ -411,6 +413,7 @@ class Facts:
             weight_transport=weight_transport(config),
             shares_gpus=shares_gpus(config),
             continues_responses=continues_responses(config),
+            gap_limits={on_gpu: gap_limit(config, on_gpu=on_gpu) for on_gpu in (False, True)},
         )
 
 

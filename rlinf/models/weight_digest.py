@@ -25,7 +25,7 @@ _STEP = 7919
 
 @dataclass(frozen=True)
 class Asked:
-    """What to read of a tensor."""
+    """A tensor's numbers that are to be read."""
 
     salt: int
     """Which of its places: a version."""
@@ -37,7 +37,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class TensorDigest:
-    """What a tensor is recognised by."""
+    """Numbers that a tensor is recognised by."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -150,12 +150,12 @@ class SentWeights:
 
 
 def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, Asked]:
-    """What a receiver has to read, to be compared with what was sent."""
+    """List the numbers that a receiver has to read, to be compared with those that were sent."""
     return {name: Asked(digest.salt, digest.bits is not None, digest.shape) for name, digest in sent.items()}
 
 
 def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str | None:
-    """How the tensor that a model holds differs from the one that was sent, in words; None where it is the same.
+    """Describe how the tensor that a model holds differs from the one that was sent; None where it is the same.
 
     A model of fewer bits holds rounded numbers, and is compared with the rounded ones.
     """
@@ -204,6 +204,6 @@ def _adapted(base: TensorDigest, down: Tensor, up: Tensor, scale: float) -> Tens
 
 
 def _rounding(sent: str, held: str) -> float:
-    """How far two ways of adding the same terms up may be from each other, as a share of the terms' size."""
+    """Bound the distance between two ways of adding the same terms up, as a share of the terms' size."""
     exact = max(torch.finfo(getattr(torch, dtype)).eps for dtype in (sent, held))
     return exact if exact > 1e-5 else 8 * exact

@@ -160,13 +160,13 @@ def _unparsable(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any],
 
 
 def _unpaid(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> str:
-    """What to change where rewards do not depend on whether answers are right; "" where they may."""
+    """Explain rewards that do not depend on whether answers are right; "" where they may."""
     shares = [metrics["rollout/accuracy"] for metrics in steps if "rollout/accuracy" in metrics]
     return unpaid_answers(sum(shares) / len(shares), config) if shares else ""
 
 
 def unpaid_answers(accuracy: float, config: Mapping[str, Any]) -> str:
-    """What to change where all rewards are the same although only some answers are right; "" where that is not so.
+    """Explain rewards that are all the same although only some answers are right; "" where that is not so.
 
     >>> unpaid_answers(0.0, {}), unpaid_answers(0.45, {})[:28]
     ('', '45% of the answers are right')

@@ -153,7 +153,7 @@ class HFSampler:
         return metrics
 
     def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
-        """What the model holds of the weights that are ``asked`` for."""
+        """Read back the weights that are ``asked`` for from the model."""
         return held_digests(by_expert(self._model.state_dict(keep_vars=True).items()), asked)
 
     def sleep(self) -> None:

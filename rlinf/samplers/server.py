@@ -165,7 +165,7 @@ class ServerSampler:
         return figures(tensors, time.perf_counter() - started)
 
     def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
-        """What the server computes with of the weights that are ``asked`` for; or why it does not say."""
+        """Read back the weights that are ``asked`` for from the server; a sentence where it cannot do that."""
         try:
             return server_digests.held(self._server, asked)
         except ServerError as error:

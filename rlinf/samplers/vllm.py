@@ -215,7 +215,7 @@ class VllmSampler:
         return figures(tensors, time.perf_counter() - started)
 
     def held_digests(self, asked: Mapping[str, Asked]) -> Digests:
-        """What the engine computes with of the weights that are ``asked`` for.
+        """Read back the weights that are ``asked`` for from the layers that compute with them.
 
         Of an engine of several workers each has a part of most weights, and those are not read.
         """

@@ -46,7 +46,7 @@ def _read(
     layer = owners.get(path)
     if layer is None or not one.shape or getattr(layer, "tp_size", 1) > 1:
         return None
-    found = [numbers for holder in _holders(owners, layer, kind) if (numbers := _numbers(holder, kind, one, first))]
+    found = [read for holder in _holders(owners, layer, kind) if (read := _numbers(holder, kind, one, first))]
     if not found:
         return None
     # A head that is tied to the embedding computes with a copy: where the two are not alike, the copy is what counts.

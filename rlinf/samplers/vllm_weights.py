@@ -45,7 +45,7 @@ class WeightReceiver:
         self.receive_weights(from_shared_memory(path))
 
     def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest | None]:
-        """What the model computes with of the weights (Hugging Face names) that are ``asked`` for."""
+        """Read back the weights (Hugging Face names) that are ``asked`` for from the layers that compute with them."""
         return read_digests(self.model_runner.get_model(), asked)
 
     def held_encoded(self, asked: str) -> dict[str, Any]:

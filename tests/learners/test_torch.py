@@ -135,7 +135,7 @@ def test_a_single_step_needs_no_evaluation_before_it() -> None:
     stale = batch().replace(old_logprobs=None, fresh=torch.arange(8) >= torch.full((12, 1), 3))
     rows, output = before.evaluate(stale)
     evaluated = output.logprobs[rows.argsort()]
-    numbers = before.update(stale.replace(old_logprobs=evaluated), step=0)
+    numbers = before.update(stale.replace(old_logprobs=evaluated, fresh=None), step=0)
     again = within.update(stale, step=0)
     assert_same(gradients(before), gradients(within))
     gap = (evaluated - stale.rollout_logprobs).abs()[stale.mask & stale.fresh]

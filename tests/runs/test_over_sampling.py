@@ -52,13 +52,14 @@ class Run:
             rollout=RolloutConfig(batch_size=PROMPTS, over_sampling=extra / PROMPTS, max_new_tokens=CAP),
             algorithm=AlgorithmConfig(group_size=GROUP),
         )
-        pool = SamplerPool(self.group, cluster)  # weights are loaded below
+        self.pool = SamplerPool(self.group, cluster)  # weights are loaded below
         self.rollout = OverSamplingRollout(
-            pool, Echo(1), [Member("", PromptRenderer(Letters()), 50)], config.collection
+            self.pool, Echo(1), [Member("", PromptRenderer(Letters()), 50)], config.collection
         )
 
     def step(self, number: int, version: int) -> Any:
         self.group.call("load", WeightUpdate(version, weights(version)))
+        self.pool.version = version
         return self.rollout.collect(number)
 
 

@@ -49,11 +49,11 @@ class WeightSender(ABC):
         """
 
     def keep_digests(self) -> None:
-        """From now on reads what it sends, for :meth:`sent_digests`."""
+        """Begin to read what is sent, for :meth:`sent_digests`."""
         self._sent_weights = SentWeights()
 
     def sent_digests(self) -> dict[str, TensorDigest]:
-        """The digests of what this rank has sent, as receivers have to hold it; nothing where it gives no weights."""
+        """Return the digests of what this rank has sent, as receivers have to hold it; nothing where it gives none."""
         return {} if self._sent_weights is None else self._sent_weights.digests()
 
     def _leaving(self, update: WeightUpdate) -> WeightUpdate:

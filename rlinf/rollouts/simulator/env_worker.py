@@ -119,7 +119,7 @@ class EnvWorker:
         return self._weights.take(self._policy, update)
 
     def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
-        """What the policy holds of the weights and statistics that are ``asked`` for."""
+        """Read back the weights and statistics that are ``asked`` for from the policy."""
         return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
 
     def begin(

@@ -93,7 +93,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         preparation=OnPolicy(config.algorithm, facts, learner, teacher, look=learner.look, staleness=_oldest(config)),
         send_weights=sampler.send_weights,
         unproved=lambda: sampler.unproved,
-        gap_limit=gap_limit(config, on_gpu=devices.learner > 0 or devices.sampler > 0),
+        gap_limit=facts.gap_limits[devices.learner > 0 or devices.sampler > 0],
         evaluate=evaluate,
         warm_start_batch=make_batch,
         warm_start_preparation=prepare,
@@ -116,7 +116,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
 
 
 def _oldest(config: Config) -> int | None:
-    """How many updates old a token may be; over-sampling continues a response for as long as it takes."""
+    """Bound the age of tokens, in updates; None: over-sampling continues a response for as long as it takes."""
     endless = config.rollout.over_sampling > 0 and not config.rollout.staleness
     return None if endless else config.rollout.staleness
 
