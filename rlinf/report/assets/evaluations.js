@@ -16,7 +16,7 @@ function evaluationsPanel(section, runs, comparisons) {
       { name: "tasks", key: "tasks", number: true }, { name: "file", key: "file" }], rows));
   if (!comparisons.length) return;
   section.append(el("h2", {}, "Differences, task by task"),
-    el("p", { class: "dim" }, "B minus A over the same tasks; 95% interval by bootstrap over tasks, p of a paired permutation test."),
+    el("p", { class: "dim" }, "B minus A over the same tasks; 95% interval of Student's t over the tasks' differences, p of a paired permutation test."),
     sortableTable(
       [{ name: "A", key: "a" }, { name: "B", key: "b" }, { name: "metric", key: "metric" },
         { name: "A is", key: "first", number: true }, { name: "B is", key: "second", number: true },

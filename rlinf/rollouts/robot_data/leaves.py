@@ -54,7 +54,7 @@ def observation_arrays(
 def environment_actions(dataset: RobotDataset, space: spaces.Space, rename: Mapping[str, str]) -> np.ndarray:
     """[N, *shape] actions of the environment."""
     name = rename.get(ACTION, ACTION)
-    return _fitted(dataset.column(name, "the action"), ACTION, name, space, dataset)
+    return _fitted(dataset.column(name, "the action of the environment"), ACTION, name, space, dataset)
 
 
 def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: Mapping[str, str]) -> str:
