@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tiny_runs import mapping
 from rlinf.cli import main
 from rlinf.config import load, load_stored
 from rlinf.config.stored import MASK, StoredConfigError, stored, written
+from rlinf.redaction import hide, public_url, redact_warnings, redacted
 from rlinf.sweep.load import read_sweep_file
 from rlinf.sweep.records import open_sweep
 from rlinf.sweep.settings import TrialPlan
@@ -46,6 +48,39 @@ def experiment(folder: Path, **sections: Any) -> Path:
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", FROM_ENVIRONMENT)
     monkeypatch.setenv("MY_SEED", "7321987")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["run.max_steps=${oc.env:MY_SECRET}"],
+        ["run.nonsense=${oc.env:MY_SECRET}"],
+        ["algorithm.adv_type=${oc.env:MY_SECRET}"],
+        ["env.kwargs.reward={custom: {'${oc.env:MY_SECRET}': 1}}"],
+        ["env.kwargs.reward={http: {weight: 1, url: '${oc.env:MY_SECRET}'}}"],
+        ["env.kwargs.task=${oc.env:MY_SECRET}"],
+        ["policy.path=${oc.env:MY_SECRET}", "policy.architecture=null"],
+    ],
+)
+def test_no_message_about_a_configuration_shows_a_secret(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], overrides: list[str]
+) -> None:
+    assert main(["check", str(experiment(tmp_path / "run")), *overrides]) == 2
+    said = "".join(capfd.readouterr())
+    assert FROM_ENVIRONMENT not in said
+    assert "${oc.env:MY_SECRET}" in said
+
+
+def test_hidden_values_are_hidden_in_whatever_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLINF_HIDDEN", "")
+    for name, value in {"LONG": "abcd-efgh", "PART": "abcd", "SHORT": "yes", "FOLDER": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+        hide(name)
+    text = f"abcd-efgh, abcd: yes in {tmp_path}"
+    assert redacted(text) == f"${{oc.env:LONG}}, ${{oc.env:PART}}: yes in {tmp_path}"
+    redact_warnings()
+    assert "abcd" not in warnings.formatwarning("abcd", RuntimeWarning, "file.py", 1, "")
+    assert public_url("http://me:pw@host:8000/v1?key=k#f") == "http://host:8000/v1"
 
 
 def leaks(folder: Path, *secrets: str) -> list[str]:

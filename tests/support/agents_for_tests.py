@@ -102,3 +102,25 @@ async def generate(task: Mapping[str, Any], *, base_url: str, api_key: str, mode
         assert len(choice["logprobs"]["content"]) == len(choice["token_ids"]) <= 5
         ids = [*ids, *choice["token_ids"], ord("?")]
     return 1.0
+
+
+async def guesses(task: Mapping[str, Any], *, base_url: str, api_key: str, model: str) -> float:
+    """Sends what no policy has; 1 where each is refused as a bad request, and a good one is answered after it."""
+    policy, generate = Client(base_url, api_key, model), base_url.removesuffix("/v1") + "/inference/v1/generate"
+    chat = f"{base_url}/chat/completions"
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        *((generate, {"token_ids": [65, token]}) for token in (-1, 128, 10**9, 2**63, 10**40, True, 1.0, "a", None)),
+        (generate, {"token_ids": [65], "sampling_params": [1]}),
+        (chat, {"messages": "text"}),
+        (chat, {"messages": [{"role": "user", "content": "a"}], "tools": {"a": 1}}),
+        (chat, {"messages": [{"role": "user", "content": "a"}], "stream_options": 5}),
+    ]
+    for url, body in wrong:
+        try:
+            policy.post(url, body)
+        except urllib.error.HTTPError as error:
+            if error.code != 400 or "invalid_request_error" not in error.read().decode():
+                return 0.0
+        else:
+            return 0.0
+    return float(bool(policy.post(generate, {"token_ids": [65, 127]})["choices"]))

@@ -11,6 +11,9 @@ class Letters:
     chat_template = None
     pad_token_id = PAD
 
+    def __len__(self) -> int:
+        return 128
+
     def decode(self, tokens: list[int], *, skip_special_tokens: bool) -> str:
         return "".join(chr(token) for token in tokens if token > 1)
 

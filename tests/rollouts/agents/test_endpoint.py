@@ -130,6 +130,11 @@ def test_token_ids_go_both_ways() -> None:
     assert int(batch.mask.sum(1).max()) <= 10
 
 
+def test_tokens_that_no_policy_has_are_a_bad_request() -> None:
+    batch = collected("guesses")
+    assert batch.rewards.sum(1).tolist() == [1.0] * 4
+
+
 def test_the_endpoint_answers_those_who_know_the_token() -> None:
     with rollout("talk") as (it, _):
         url = f"{it.endpoint.url}/models"
