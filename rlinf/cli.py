@@ -210,7 +210,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_config_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    commands: argparse._SubParsersAction[Parser],
     name: str,
     handler: Callable[[argparse.Namespace], int],
     line: str,

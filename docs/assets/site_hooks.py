@@ -21,12 +21,13 @@ _LINK = re.compile(r"\]\((\.\./[^)\s]*)\)")
 
 
 def on_config(config: Any) -> Any:
-    """Every decision record is in the navigation, by its title."""
+    """Every decision record is in the navigation, by its title: inside the explanations, which newcomers read last."""
     records = sorted((Path(config.docs_dir) / "decisions").glob("*.md"))
     titles = [record.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for record in records]
     titles = [re.sub(r"^(\d+):? ", r"\1: ", title) for title in titles]
     entries = [{title: f"decisions/{record.name}"} for title, record in zip(titles, records, strict=True)]
-    config.nav.append({"Decisions": entries})
+    (explanations,) = [part["Explanations"] for part in config.nav if "Explanations" in part]
+    explanations.append({"Decisions": entries})
     return config
 
 

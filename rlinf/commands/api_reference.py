@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
+import itertools
 import json
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -56,8 +59,13 @@ def _entry(name: str, found: Any) -> Iterator[str]:
         return
     yield _prose(found)
     if is_dataclass(found):
-        rows = [f"| `{item.name}` | `{_cell(str(item.type))}` |" for item in fields(found) if item.name[0] != "_"]
-        yield "| field | type |\n|---|---|\n" + "\n".join(rows) + "\n"
+        meanings = _field_docstrings(found)
+        rows = [
+            f"| `{item.name}` | `{_cell(str(item.type))}` | {_cell(meanings.get(item.name, ''))} |"
+            for item in fields(found)
+            if item.name[0] != "_"
+        ]
+        yield "| field | type | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     for method, value in vars(found).items():
         function = getattr(found, method)
         if method.startswith("_") or not (callable(function) or isinstance(value, property)):
@@ -69,6 +77,21 @@ def _entry(name: str, found: Any) -> Iterator[str]:
         if not isinstance(value, property):
             yield _signature(method, function)
         yield _prose(described)
+
+
+def _field_docstrings(found: type) -> dict[str, str]:
+    """Field -> the docstring below it in the source, on one line; inherited fields included."""
+    meanings: dict[str, str] = {}
+    for base in reversed([one for one in found.__mro__ if is_dataclass(one)]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(tree, ast.ClassDef)
+        for item, below in itertools.pairwise(tree.body):
+            if not isinstance(item, ast.AnnAssign) or not isinstance(item.target, ast.Name):
+                continue
+            if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                text = " ".join(str(below.value.value).split())
+                meanings[item.target.id] = _ROLE.sub(r"`\1`", text).replace("``", "`")
+    return meanings
 
 
 def _signature(name: str, function: Any) -> str:

@@ -69,8 +69,8 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     (
         "symmetric and normalized",
         False,
-        "A gaussian policy begins with actions of size 1 around 0; policy.distribution: squashed_gaussian or beta "
-        "fills the bounds instead.",
+        "Harmless with SAC, TD3 and policy.distribution: squashed_gaussian or beta, which scale to the bounds. A "
+        "gaussian policy begins with actions of size 1 around 0: env.wrappers: [{RescaleAction: ...}] scales them.",
     ),
     ("maximum and minimum values are equal", False, "Harmless: an entry that never changes teaches nothing."),
     (

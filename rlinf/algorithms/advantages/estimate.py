@@ -46,24 +46,29 @@ class AdvantageInputs:
     """Columns of some whole rows: [B, T] unless noted otherwise, float64 (flags: bool), 0 under a false mask."""
 
     outcomes: Tensor
-    """[B] the reward of the whole row, as the estimator sees it."""
+    """[B] the reward of each row as the estimator compares it: with KL penalty, clipping and whitening applied."""
     task_outcomes: Tensor
-    """[B] the same before the token-level KL, clipping and whitening of token rewards."""
+    """[B] the reward that the task gave, before the token-level KL, clipping and whitening of token rewards."""
     rewards: Tensor
     """The reward of every position; an outcome stands at the row's last valid position."""
     mask: Tensor
+    """True at the positions that the policy chose."""
     group_ids: Tensor
-    """[B] int64."""
+    """[B] int64: rows of one prompt (or start state) have the same number."""
     lengths: Tensor
     """[B] int64: valid positions, also of rows that a filter took out of ``mask``."""
     peers: Peers | None = None
     """Numbers of the groups, where some of their rows are elsewhere."""
     values: Tensor | None = None
+    """The critic's value before each position; None without a critic."""
     bootstrap_values: Tensor | None = None
+    """The critic's value of the last observation of a truncated episode, at its last position."""
     terminated: Tensor | None = None
+    """True at the position that ended an episode by itself: nothing follows it."""
     truncated: Tensor | None = None
+    """True at the position where a limit ended an episode: its value continues with ``bootstrap_values``."""
     step_rewards: Tensor | None = None
-    """NaN where no step ends."""
+    """The reward of each step at its last position; NaN where no step ends."""
     teacher_gains: Tensor | None = None
     """The teacher's log-probability of each token minus the policy's."""
     greedy_rewards: Tensor | None = None

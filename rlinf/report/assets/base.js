@@ -54,7 +54,7 @@ function plot(node, traces, layout = {}) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("--text"), size: 12 },
     xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
   };
-  Plotly.react(node, traces, whole, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+  Plotly.react(node, traces, whole, { responsive: true, displaylogo: false, displayModeBar: window.innerWidth < 640 ? false : undefined, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
 }
 
 function redraw() {

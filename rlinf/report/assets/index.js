@@ -20,6 +20,12 @@ function ago(seconds) {
 }
 
 const CHOSEN = new Set();
+const SHOWN = { trials: false };
+
+/** A path without what all trials repeat: `rates/trials/0003_lr=0.1/run` is `rates: 0003_lr=0.1`. */
+function shortName(id) {
+  return id.replace(/\/trials\/(.*)\/run$/, ": $1");
+}
 
 function runsPanel(section, data) {
   if (!data.runs.length) {
@@ -34,15 +40,25 @@ function runsPanel(section, data) {
     if (event.target.checked) CHOSEN.add(row.id); else CHOSEN.delete(row.id);
     update();
   } });
-  const rows = data.runs.map((row) => ({ ...row, last: row.value === null ? "" : `${row.metric} ${number(row.value, 3)}`, concerns: row.health.join(", ") || row.note }));
-  section.append(el("div", { class: "controls" }, compare, el("span", { class: "dim" }, data.root)), sortableTable([
+  // Trials have their sweep's page; among the runs they are shown on request.
+  const isTrial = (row) => data.sweeps.some((sweep) => row.id.startsWith(`${sweep.id}/`));
+  const trials = data.runs.filter(isTrial).length;
+  const rows = data.runs.filter((row) => SHOWN.trials || !isTrial(row)).map((row) => ({ ...row, last: row.value === null ? "" : `${row.metric} ${number(row.value, 3)}`, concerns: row.health.join(", ") || row.note }));
+  const withTrials = el("input", { type: "checkbox", id: "trials", checked: SHOWN.trials, onchange: () => {
+    SHOWN.trials = withTrials.checked;
+    section.replaceChildren();
+    runsPanel(section, data);
+  } });
+  section.append(el("div", { class: "controls" }, compare,
+    trials ? el("label", {}, withTrials, `show ${trials} trial${trials === 1 ? "" : "s"} of sweeps`) : null,
+    el("span", { class: "dim" }, data.root)), sortableTable([
     { name: "", key: "id", cell: box },
-    { name: "run", key: "id", cell: (row) => el("a", { href: `/run?id=${encodeURIComponent(row.id)}` }, row.id === "." ? row.name : row.id) },
+    { name: "run", key: "id", cell: (row) => el("a", { class: "run", title: row.id, href: `/run?id=${encodeURIComponent(row.id)}` }, row.id === "." ? row.name : shortName(row.id)) },
+    { name: "to look at", key: "concerns" },
     { name: "state", key: "state", cell: (row) => el("span", { class: `state ${row.state}` }, row.state) },
     { name: "step", key: "step", number: true, cell: (row) => (row.step === null ? "–" : `${Math.max(0, row.step)} of ${row.of}`) },
     { name: "last", key: "last" },
-    { name: "course", key: "id", cell: (row) => sparkline(row.line) },
-    { name: "to look at", key: "concerns" },
+    { name: "curve", key: "id", cell: (row) => sparkline(row.line) },
     { name: "changed", key: "changed", cell: (row) => ago(row.changed) },
   ], rows));
   update();

@@ -81,8 +81,10 @@ def choose_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> Vect
         return VectorizationChoice("sync", reason="isolated: the sub-environments of a worker share one process")
     if takes_env_as_it_is(options) and can_be_seeded(options):
         return _native_or_not(options, num_envs)
-    if cores == 1 or num_envs == 1:
-        return VectorizationChoice("sync", reason="one core or one environment")
+    if num_envs == 1:
+        return VectorizationChoice("sync", reason="one environment per worker")
+    if cores == 1:
+        return VectorizationChoice("sync", reason="one CPU core per worker")
     spent = step_seconds(options)
     return VectorizationChoice("async" if spent > _WORTH_A_PROCESS_S else "sync", {"sync": spent * 1e6})
 
