@@ -240,4 +240,5 @@ def _optimiser(sheet: Sheet) -> None:
         least, rate = sheet.number("actor.optim.min_lr"), sheet.number("actor.optim.lr")
         if least and rate:
             sheet.put("learner.optimizer.min_lr_ratio", least / rate, "actor.optim.min_lr", "actor.optim.lr")
-    sheet.ignore("actor.optim.min_lr", "a constant rate has no end")
+    for key in ("actor.optim.min_lr", "actor.lr_sched.min_lr"):
+        sheet.ignore(key, "a constant rate has no end")

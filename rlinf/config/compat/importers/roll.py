@@ -38,6 +38,7 @@ DEFAULTS: Mapping[str, object] = {
     f"{_TRAIN}training_args.learning_rate": 5e-5,
     f"{_TRAIN}training_args.per_device_train_batch_size": 8,
     f"{_TRAIN}training_args.gradient_accumulation_steps": 1,
+    f"{_TRAIN}model_args.disable_gradient_checkpointing": False,
     f"{_SAMPLED}temperature": 0.95,
     f"{_SAMPLED}top_p": 0.7,
     f"{_SAMPLED}top_k": 50,
@@ -200,7 +201,8 @@ def translate(sheet: Sheet) -> None:
     _distillation(sheet)
     if _other_pipelines(sheet):
         return
-    adopt_vocabulary(sheet)
+    each_step = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs")
+    adopt_vocabulary(sheet, *(f"{_TRAIN}training_args.{name}" for name in each_step))
     _defaults(sheet)
     tasks(sheet)
     workers(sheet)
@@ -340,6 +342,8 @@ def _validation(sheet: Sheet) -> None:
         sheet.put("evaluation.env_kwargs", {"path": names[0]}, f"{_VALIDATION}data_args.file_name")
     sampling = f"{_VALIDATION}generating_args."
     sheet.copy_as(f"{sampling}temperature", "evaluation.temperature")
+    if "validation" in sheet.source.tree and "evaluation.temperature" not in sheet.settings:
+        sheet.put("evaluation.temperature", DEFAULTS[f"{_SAMPLED}temperature"], f"{sampling}temperature")
     sheet.copy_as(f"{sampling}num_return_sequences", "evaluation.samples")
     sheet.ignore(f"{sampling}max_new_tokens", "evaluations have the length limit of training (rollout.max_new_tokens)")
 

@@ -97,7 +97,9 @@ def learner(sheet: Sheet) -> None:
     backend = {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}.get(strategy)
     if any(key.startswith(_MEGATRON) for key, _ in sheet.source.leaves()):
         backend = "megatron"
-    sheet.put("learner.backend", backend or "fsdp", f"{_ACTOR}strategy")
+    causes = [] if backend == "megatron" and strategy != "megatron" else [f"{_ACTOR}strategy"]
+    sheet.put("learner.backend", backend or "fsdp", *causes)
+    sheet.ignore(f"{_ACTOR}strategy", "keys of actor.megatron choose learner.backend: megatron")
     if backend is None:
         sheet.differ(f"{_ACTOR}strategy", "learners are torch, fsdp or megatron: fsdp is set")
     sheet.put("learner.num_workers", gpus(sheet), "trainer.nnodes", "trainer.n_gpus_per_node")

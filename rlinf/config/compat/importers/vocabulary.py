@@ -23,8 +23,11 @@ _COMBINED = {
 """Our keys that several names make together."""
 
 
-def adopt_vocabulary(sheet: Sheet) -> None:
-    """Put every key that `rlinf train` would read in this file as ours; the others stay for the caller's rules."""
+def adopt_vocabulary(sheet: Sheet, *own: str) -> None:
+    """Put every key that `rlinf train` would read in this file as ours; the others stay for the caller's rules.
+
+    ``own``: names without meaning for `rlinf train` that the caller has rules for.
+    """
     notes: list[str] = []
     problems: list[ConfigProblem] = []
     tree = copy.deepcopy(sheet.source.tree)
@@ -46,7 +49,8 @@ def adopt_vocabulary(sheet: Sheet) -> None:
         sheet.used.update(held)
     sheet.used.update(name for names in written.values() for name in names)
     for name, why in NOT_NEEDED.items():
-        sheet.ignore(name, why)
+        if name not in own:
+            sheet.ignore(name, why)
     _report(sheet, notes)
 
 
