@@ -74,7 +74,9 @@ def _losses(sheet: Sheet) -> None:
         sheet.differs.append(f"{sheet.source.path}: algorithm.value_coef: RLinf adds the critic's loss with weight 1")
         always = sheet.take("algorithm.bootstrap_type") == "always"
         if always and sheet.value("env.ignore_terminations") is not True:
-            sheet.differ("algorithm.bootstrap_type", "a terminated episode is not bootstrapped here, only a truncated one")
+            sheet.differ(
+                "algorithm.bootstrap_type", "a terminated episode is not bootstrapped here, only a truncated one"
+            )
     masked = sheet.take("env.train.auto_reset") is False and sheet.take("env.train.ignore_terminations") is False
     averaged = sheet.value("algorithm.loss_agg_func") == "token-mean"
     if masked and averaged and sheet.value("algorithm.adv_type") != "gae":

@@ -101,7 +101,9 @@ def _pi0(sheet: Sheet, key: str) -> None:
         sheet.refuse(f"the noise {noise}", "policy.flow.noise_level (Flow-SDE)", f"{_MODEL}openpi.noise_method")
     sheet.copy_as(f"{_MODEL}openpi.noise_level", "policy.flow.noise_level")
     if sheet.take(f"{_MODEL}openpi.train_expert_only") is True:
-        sheet.differ(f"{_MODEL}openpi.train_expert_only", "all weights of PI0 are trained (policy.flow.pi0.freeze: none)")
+        sheet.differ(
+            f"{_MODEL}openpi.train_expert_only", "all weights of PI0 are trained (policy.flow.pi0.freeze: none)"
+        )
 
 
 def off_policy(sheet: Sheet, envs: int, decisions: int) -> None:
@@ -112,7 +114,9 @@ def off_policy(sheet: Sheet, envs: int, decisions: int) -> None:
         sheet.drop(ours, "an off-policy loss has no estimator of advantages")
     updates = sheet.count("algorithm.update_epoch") or 1
     sheet.settings.pop("algorithm.update_epochs", None)
-    sheet.put("algorithm.replay_ratio", updates / (envs * decisions), "algorithm.update_epoch", "env.train.total_num_envs")
+    sheet.put(
+        "algorithm.replay_ratio", updates / (envs * decisions), "algorithm.update_epoch", "env.train.total_num_envs"
+    )
     sheet.copy_as("actor.global_batch_size", "algorithm.replay_batch_size")
     if sheet.value("algorithm.loss_type") == "sac":
         sheet.copy_as("algorithm.tau", "algorithm.target_tau")

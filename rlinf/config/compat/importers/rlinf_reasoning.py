@@ -105,10 +105,10 @@ def _learner(sheet: Sheet) -> None:
         sheet.copy_as("actor.optim.use_distributed_optimizer", "learner.megatron.distributed_optimizer")
     for key in (*(f"{_MODEL}{name}" for name in _LAYOUT), "actor.optim.use_distributed_optimizer"):
         sheet.ignore(key, f"with learner.backend: {training} nothing reads it")
-    if sheet.value("algorithm.use_valid_token_scale") is True:
-        if sheet.value("algorithm.loss_agg_func") in (None, "token-mean"):
-            sheet.put("algorithm.token_scale", "global", "algorithm.use_valid_token_scale")
-            sheet.differ("algorithm.use_valid_token_scale", "RLinf divides the sum of all losses by all valid tokens")
+    scaled = sheet.value("algorithm.use_valid_token_scale") is True
+    if scaled and sheet.value("algorithm.loss_agg_func") in (None, "token-mean"):
+        sheet.put("algorithm.token_scale", "global", "algorithm.use_valid_token_scale")
+        sheet.differ("algorithm.use_valid_token_scale", "RLinf divides the sum of all losses by all valid tokens")
     for theirs, ours in (("offload_weight", "weights"), ("offload_optimizer", "optimizer")):
         value = sheet.take(f"actor.{theirs}")
         if value is None:

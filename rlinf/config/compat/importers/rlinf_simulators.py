@@ -10,8 +10,10 @@ from rlinf.config.compat.importers.sheet import Sheet
 _TRAIN = "env.train."
 _SUITES = {"libero_spatial": 10, "libero_object": 10, "libero_goal": 10, "libero_10": 10, "libero_90": 90}
 _OURS = "ManiSkill-v0, Libero-v0, MetaWorld-v0 and Robosuite-v0 (docs/simulators.md)"
-_PLAIN_MANISKILL = re.compile(r"(PickCube|PushCube|StackCube|PegInsertionSide|PlugCharger|PullCube|LiftPegUpright|PokeCube|"
-                              r"RollBall|PushT|PickSingleYCB|PlaceSphere|TurnFaucet|OpenCabinetDrawer|TwoRobotPickCube)-v\d")
+_PLAIN_MANISKILL = re.compile(
+    r"(PickCube|PushCube|StackCube|PegInsertionSide|PlugCharger|PullCube|LiftPegUpright|PokeCube|"
+    r"RollBall|PushT|PickSingleYCB|PlaceSphere|TurnFaucet|OpenCabinetDrawer|TwoRobotPickCube)-v\d"
+)
 _CONTROLS = {"panda-qpos": "pd_joint_delta_pos", "panda-ee-dpos": "pd_ee_delta_pos"}
 _NAMES = {
     "realworld": "real robots",
@@ -96,7 +98,9 @@ def _maniskill(sheet: Sheet) -> None:
         sheet.put("env.kwargs.control_mode", _CONTROLS[setup], "actor.model.policy_setup")
     if sheet.take(f"{_TRAIN}reward_mode") == "only_success":
         sheet.put("env.kwargs.reward_mode", "sparse", f"{_TRAIN}reward_mode")
-    sheet.ignore(f"{_TRAIN}reward_mode", "raw is ManiSkill's normalized_dense, which env.kwargs.reward_mode is by default")
+    sheet.ignore(
+        f"{_TRAIN}reward_mode", "raw is ManiSkill's normalized_dense, which env.kwargs.reward_mode is by default"
+    )
     sheet.ignore(f"{_TRAIN}init_params.control_mode", "RLinf sets it by actor.model.policy_setup")
     if "rgb" in sheet.text(f"{_TRAIN}init_params.obs_mode"):
         sheet.put("env.kwargs.camera", "base_camera", f"{_TRAIN}init_params.obs_mode")

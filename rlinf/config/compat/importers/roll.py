@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rlinf.config.compat.importers.batches import token_kl
 from rlinf.config.compat.importers.fitting import MODEL
 from rlinf.config.compat.importers.refusal import NotTrainingError
 from rlinf.config.compat.importers.roll_batches import batches
@@ -52,8 +53,8 @@ _OFFLOADED = nothing("learner.offload and rollout.sleep free GPUs that are share
 
 _NOT_CARRIED = means("algorithm.loss_type", note="an option of ROLL's algorithm that is not carried over")
 _WORKER = (
-    "apply_loss_scale backend_timeout generating_args logits_in_fp32 max_concurrency max_tokens_per_microbatch_in_infer "
-    "max_tokens_per_microbatch_in_train model_update_frequency name num_gpus_per_worker offload_nccl opd_kl_coef "
+    "apply_loss_scale backend_timeout generating_args logits_in_fp32 max_concurrency "
+    "max_tokens_per_microbatch_in_infer max_tokens_per_microbatch_in_train model_update_frequency name num_gpus_per_worker offload_nccl opd_kl_coef "
     "pg_variant sequence_length_round_in_infer sequence_length_round_in_train system_envs tag_included training_args "
     "use_dynamic_batching_in_infer use_dynamic_batching_in_train use_sequence_packing worker_cls world_size "
     "sequence_packing_args checkpoint_config"
@@ -74,7 +75,9 @@ NAMES: Mapping[str, Meaning] = {
     f"{_TRAIN}strategy_args": _KERNELS,
     f"{_TRAIN}sequence_packing_args": nothing("rows are always packed (learner.pack, learner.micro_batch_tokens)"),
     **each(_TRAIN.rstrip("."), _WORKER, nothing("the learner decides it by itself")),
-    **each(_TRAIN.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED),
+    **each(
+        _TRAIN.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED
+    ),
     f"{_VALIDATION}data_args.template": nothing("as in training"),
     f"{_VALIDATION}data_args": nothing("held-out rows are read as those of training"),
     f"{_VALIDATION}generating_args": nothing("evaluations sample with rollout.top_p and rollout.top_k"),
@@ -86,7 +89,9 @@ NAMES: Mapping[str, Meaning] = {
     f"{_TRAIN}infer_batch_size": nothing("micro-batches are cut to learner.micro_batch_tokens"),
     f"{_INFER}infer_batch_size": nothing("the engine takes as many as fit (rollout.vllm.max_num_seqs)"),
     **each(_INFER.rstrip("."), _WORKER, nothing("samplers decide it by themselves")),
-    **each(_INFER.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED),
+    **each(
+        _INFER.rstrip("."), "router_replay mtp_training_mode topr_negative_weight topr_positive_weight", _NOT_CARRIED
+    ),
     "reference": nothing("a copy of the policy is kept in the learner where a KL term needs it"),
     "critic": nothing("the critic is a head on the policy, with one optimiser for both"),
     "teacher": nothing("the teacher lives in the learner's ranks, whole on each (teacher.path)"),
@@ -137,9 +142,7 @@ NAMES: Mapping[str, Meaning] = {
     "critic_warmup": nothing("policy and critic are trained together from the first step"),
     "enable_reference": nothing("a reference policy is kept where a KL term needs it"),
     "enable_old_logprobs_recompute": nothing("log-probabilities are evaluated again wherever the loss needs it"),
-    "force_disable_old_logprobs_recompute": nothing(
-        "log-probabilities are evaluated again wherever the loss needs it"
-    ),
+    "force_disable_old_logprobs_recompute": nothing("log-probabilities are evaluated again wherever the loss needs it"),
     "pure_opd_pipeline_type": nothing("adv_type: opd needs no pipeline of its own"),
     "global_template": nothing("prompts use the tokenizer's own chat template (data.chat_template)"),
     "tag_to_template": nothing("prompts use the tokenizer's own chat template (data.chat_template)"),
@@ -188,7 +191,9 @@ _INSTEAD = "Import the file of a pipeline."
 def recognise(source: Source) -> None:
     """Raise NotTrainingError for a file that no pipeline of ROLL trains with."""
     tree = source.tree
-    trains = [name for name in ("actor_train", "student_train", "sft_train", "student", "student_pretrain") if name in tree]
+    trains = [
+        name for name in ("actor_train", "student_train", "sft_train", "student", "student_pretrain") if name in tree
+    ]
     if not trains and not ("pretrain" in tree and "actor_infer" in tree):
         kind = "a fragment that other files include" if "actor_infer" not in tree else "a rollout without training"
         raise NotTrainingError(source.path, kind, _INSTEAD)
@@ -328,7 +333,7 @@ def _kl(sheet: Sheet) -> None:
             sheet.differ("kl_penalty", "one estimate serves reward and loss: that of the loss, low_var_kl, is kept")
             sheet.put("algorithm.kl_penalty_type", "low_var_kl", "kl_penalty")
         else:
-            sheet.put("algorithm.kl_penalty_type", kind, "kl_penalty")
+            token_kl(sheet, kind, "kl_penalty")
     else:
         sheet.ignore("kl_penalty", "without add_token_level_kl nothing reads it")
     if sheet.number("target_kl") is not None:

@@ -50,9 +50,7 @@ def _groups(sheet: Sheet) -> None:
     elif "algorithm.group_size" not in sheet.settings:
         sheet.put("algorithm.group_size", 1, "num_return_sequences_in_group")
     elif sheet.written("num_return_sequences_in_group") is not None:
-        sheet.put(
-            "algorithm.group_size", sheet.count("num_return_sequences_in_group"), "num_return_sequences_in_group"
-        )
+        sheet.put("algorithm.group_size", sheet.count("num_return_sequences_in_group"), "num_return_sequences_in_group")
     sheet.ignore(
         "actor_infer.generating_args.num_return_sequences", "num_return_sequences_in_group decides (ROLL sets it)"
     )

@@ -52,7 +52,9 @@ def _files(sheet: Sheet) -> None:
     sheet.put("env.kwargs.path", chosen, f"{_DATA}file_name")
     if len(names) > 1:
         others = ", ".join(name for name in names if name != chosen)
-        sheet.ask(f"{chosen} is read; {others}: put rows that are graded alike into one file or folder", f"{_DATA}file_name")
+        sheet.ask(
+            f"{chosen} is read; {others}: put rows that are graded alike into one file or folder", f"{_DATA}file_name"
+        )
     sheet.differs.append(
         f"{sheet.place(f'{_DATA}file_name')}: {_DATA}file_name: ROLL's rows hold chat messages as text and the answer "
         "in ground_truth: write a question and an answer column, named by env.kwargs.question_field and answer_field"
@@ -92,7 +94,9 @@ def _agentic(sheet: Sheet) -> None:
     key = f"custom_envs.{names[0]}"
     kind = sheet.text(f"{key}.env_type")
     if len(names) > 1:
-        sheet.refuse("a mixture of agentic environments", "env.tasks, with environments of ours", "train_env_manager.tags")
+        sheet.refuse(
+            "a mixture of agentic environments", "env.tasks, with environments of ours", "train_env_manager.tags"
+        )
     family, _, task = kind.partition(":")
     if sheet.written(f"{key}.tool_wrapper") is not None:
         nearest = "env.kwargs.tools of rlinf_envs:rlinf/Math-v0 (docs/agents.md)"

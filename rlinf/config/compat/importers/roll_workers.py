@@ -65,9 +65,7 @@ def _model(sheet: Sheet) -> None:
         return  # ROLL trains adapters where their layers are named
     if sheet.written(f"{_MODEL}lora_rank") is None:
         sheet.put("policy.lora.rank", 8, f"{_MODEL}lora_target")
-    adapters(
-        sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target", f"{_MODEL}lora_dropout"
-    )
+    adapters(sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target", f"{_MODEL}lora_dropout")
     if sheet.value("learner.backend") == "megatron":
         sheet.adjust("learner.backend", "fsdp", "learner.backend: megatron trains no adapters")
         for ours in [ours for ours in sheet.settings if ours.startswith("learner.megatron.")]:
@@ -82,7 +80,13 @@ def _samplers(sheet: Sheet) -> None:
         if engine not in ("vllm", "hf_infer"):
             sheet.differ(key, "samplers are hf, vllm or a server: vllm is set")
     if engine not in ("hf_infer", "sglang"):
-        for name in ("gpu_memory_utilization", "max_model_len", "tensor_parallel_size", "enforce_eager", "max_num_seqs"):
+        for name in (
+            "gpu_memory_utilization",
+            "max_model_len",
+            "tensor_parallel_size",
+            "enforce_eager",
+            "max_num_seqs",
+        ):
             sheet.copy_as(f"{_ENGINE}{name}", f"rollout.vllm.{name}")
         for name in ("enable_prefix_caching", "enable_chunked_prefill"):
             sheet.copy_as(f"{_ENGINE}{name}", f"rollout.vllm.{name}")

@@ -132,7 +132,10 @@ def _normalisation(sheet: Sheet) -> None:
 
 def callbacks(sheet: Sheet, steps: int, envs: int) -> None:
     """Evaluation and checkpoints of a script's callbacks, in training iterations."""
-    for key, ours in (("EvalCallback.eval_freq", "evaluation.every"), ("CheckpointCallback.save_freq", "checkpoint.every")):
+    for key, ours in (
+        ("EvalCallback.eval_freq", "evaluation.every"),
+        ("CheckpointCallback.save_freq", "checkpoint.every"),
+    ):
         period = sheet.count(key)
         if period:
             sheet.put(ours, max(1, round(period * envs / steps)), key)

@@ -31,7 +31,9 @@ _ESSENTIAL = (
 )
 """Keys that decide what is trained: without them it would be another run."""
 _ROUNDS = 12
-_ABSENT = re.compile(r"does not exist|is not installed here|there is no module|no program that can be started|has no weights")
+_ABSENT = re.compile(
+    r"does not exist|is not installed here|there is no module|no program that can be started|has no weights"
+)
 
 
 def settle(sheet: Sheet) -> None:

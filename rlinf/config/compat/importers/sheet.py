@@ -213,6 +213,8 @@ def _text(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(_text(item) for item in value)}]"
     if isinstance(value, dict):
-        parts = (f"{key}: {_text(item)}" if isinstance(item, dict) and item else str(key) for key, item in value.items())
+        parts = (
+            f"{key}: {_text(item)}" if isinstance(item, dict) and item else str(key) for key, item in value.items()
+        )
         return "{" + ", ".join(parts) + "}"
     return str(value).replace("\n", " ")

@@ -106,61 +106,185 @@ NAMES: Mapping[str, Meaning] = {
     "chat_template": nothing("prompts use the tokenizer's own chat template (data.chat_template)"),
     "eos_token": nothing("the tokenizer says which token ends a response"),
     **dict.fromkeys(
-        (
-            "push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push hub_revision "
-            "hub_model_revision overwrite_hub_revision push_to_hub_revision log_completions_hub_repo"
-        ).split(),
+        [
+            "push_to_hub",
+            "hub_model_id",
+            "hub_strategy",
+            "hub_token",
+            "hub_private_repo",
+            "hub_always_push",
+            "hub_revision",
+            "hub_model_revision",
+            "overwrite_hub_revision",
+            "push_to_hub_revision",
+            "log_completions_hub_repo",
+        ],
         _HUB,
     ),
     **dict.fromkeys(
-        (
-            "tf32 bf16_full_eval fp16_full_eval use_cpu device_map ddp_backend ddp_bucket_cap_mb ddp_timeout "
-            "ddp_find_unused_parameters ddp_broadcast_buffers ddp_static_graph local_rank accelerator_config "
-            "parallelism_config fsdp_config torch_compile torch_compile_backend torch_compile_mode "
-            "torch_empty_cache_steps full_determinism auto_find_batch_size jit_mode_eval debug main_process_port "
-            "num_machines machine_rank use_bnb_nested_quant load_in_8bit load_in_4bit bnb_4bit_quant_type "
-            "bnb_4bit_quant_storage use_rslora use_dora lora_task_type lora_modules_to_save lora_target_parameters "
-            "task_type bias router_aux_loss_coef num_gpus"
-        ).split(),
+        [
+            "tf32",
+            "bf16_full_eval",
+            "fp16_full_eval",
+            "use_cpu",
+            "device_map",
+            "ddp_backend",
+            "ddp_bucket_cap_mb",
+            "ddp_timeout",
+            "ddp_find_unused_parameters",
+            "ddp_broadcast_buffers",
+            "ddp_static_graph",
+            "local_rank",
+            "accelerator_config",
+            "parallelism_config",
+            "fsdp_config",
+            "torch_compile",
+            "torch_compile_backend",
+            "torch_compile_mode",
+            "torch_empty_cache_steps",
+            "full_determinism",
+            "auto_find_batch_size",
+            "jit_mode_eval",
+            "debug",
+            "main_process_port",
+            "num_machines",
+            "machine_rank",
+            "use_bnb_nested_quant",
+            "load_in_8bit",
+            "load_in_4bit",
+            "bnb_4bit_quant_type",
+            "bnb_4bit_quant_storage",
+            "use_rslora",
+            "use_dora",
+            "lora_task_type",
+            "lora_modules_to_save",
+            "lora_target_parameters",
+            "task_type",
+            "bias",
+            "router_aux_loss_coef",
+            "num_gpus",
+        ],
         _RUNTIME,
     ),
     **dict.fromkeys(
-        (
-            "log_level log_level_replica log_on_each_node logging_dir logging_nan_inf_filter logging_strategy "
-            "logging_first_step disable_tqdm include_num_input_tokens_seen include_for_metrics skip_memory_metrics "
-            "batch_eval_metrics eval_accumulation_steps eval_delay eval_use_gather_object eval_do_concat_batches "
-            "prediction_loss_only average_tokens_across_devices label_names label_smoothing_factor group_by_length "
-            "length_column_name train_sampling_strategy remove_unused_columns past_index neftune_noise_alpha "
-            "optim_args optim_target_modules use_logits_to_keep project trackio_space_id trackio_bucket_id run_group "
-            "wandb_entity wandb_run_group wandb_log_unique_prompts greater_is_better trackio_static_space_id "
-            "enable_jit_checkpoint benchmarks ignore_bias_buffers num_completions_to_print log_unique_prompts "
-            "dataloader_num_workers dataloader_drop_last dataloader_persistent_workers dataloader_pin_memory "
-            "dataloader_prefetch_factor dataloader_in_order dataloader_multiprocessing_context use_cache ignore_data_skip restore_callback_states_from_checkpoint liger "
-            "vllm_enable_sleep_mode processor"
-        ).split(),
+        [
+            "log_level",
+            "log_level_replica",
+            "log_on_each_node",
+            "logging_dir",
+            "logging_nan_inf_filter",
+            "logging_strategy",
+            "logging_first_step",
+            "disable_tqdm",
+            "include_num_input_tokens_seen",
+            "include_for_metrics",
+            "skip_memory_metrics",
+            "batch_eval_metrics",
+            "eval_accumulation_steps",
+            "eval_delay",
+            "eval_use_gather_object",
+            "eval_do_concat_batches",
+            "prediction_loss_only",
+            "average_tokens_across_devices",
+            "label_names",
+            "label_smoothing_factor",
+            "group_by_length",
+            "length_column_name",
+            "train_sampling_strategy",
+            "remove_unused_columns",
+            "past_index",
+            "neftune_noise_alpha",
+            "optim_args",
+            "optim_target_modules",
+            "use_logits_to_keep",
+            "project",
+            "trackio_space_id",
+            "trackio_bucket_id",
+            "run_group",
+            "wandb_entity",
+            "wandb_run_group",
+            "wandb_log_unique_prompts",
+            "greater_is_better",
+            "trackio_static_space_id",
+            "enable_jit_checkpoint",
+            "benchmarks",
+            "ignore_bias_buffers",
+            "num_completions_to_print",
+            "log_unique_prompts",
+            "dataloader_num_workers",
+            "dataloader_drop_last",
+            "dataloader_persistent_workers",
+            "dataloader_pin_memory",
+            "dataloader_prefetch_factor",
+            "dataloader_in_order",
+            "dataloader_multiprocessing_context",
+            "use_cache",
+            "ignore_data_skip",
+            "restore_callback_states_from_checkpoint",
+            "liger",
+            "vllm_enable_sleep_mode",
+            "processor",
+        ],
         _TRAINER,
     ),
     **dict.fromkeys(
-        "save_on_each_node save_only_model save_safetensors eval_steps save_steps resume_from_checkpoint".split(),
+        [
+            "save_on_each_node",
+            "save_only_model",
+            "save_safetensors",
+            "eval_steps",
+            "save_steps",
+            "resume_from_checkpoint",
+        ],
         _SAVED,
     ),
     **dict.fromkeys(
-        "dataset_streaming streaming datasets test_split_size dataset_num_proc dataset_mixture data_files".split(),
+        [
+            "dataset_streaming",
+            "streaming",
+            "datasets",
+            "test_split_size",
+            "dataset_num_proc",
+            "dataset_mixture",
+            "data_files",
+        ],
         _COLUMNS,
     ),
     **dict.fromkeys(
-        (
-            "cosine_min_value_wrong cosine_max_value_wrong cosine_min_value_correct cosine_max_value_correct "
-            "cosine_max_len repetition_n_grams repetition_max_penalty code_language code_eval_test_batch_size "
-            "code_eval_scoring_mode parallel_code_exec_per_proc e2b_router_url morph_router_url code_provider "
-            "ioi_provider max_completion_len soft_punish_cache reward_model_name_or_path"
-        ).split(),
+        [
+            "cosine_min_value_wrong",
+            "cosine_max_value_wrong",
+            "cosine_min_value_correct",
+            "cosine_max_value_correct",
+            "cosine_max_len",
+            "repetition_n_grams",
+            "repetition_max_penalty",
+            "code_language",
+            "code_eval_test_batch_size",
+            "code_eval_scoring_mode",
+            "parallel_code_exec_per_proc",
+            "e2b_router_url",
+            "morph_router_url",
+            "code_provider",
+            "ioi_provider",
+            "max_completion_len",
+            "soft_punish_cache",
+            "reward_model_name_or_path",
+        ],
         _SHAPES,
     ),
 }
 """Beside :data:`rlinf.config.compat.names.trl.TRL`."""
 
-_OF_GRPO = ("reward_funcs", "num_generations", "max_completion_length", "beta", "use_vllm", "loss_type", "num_iterations")
+_OF_GRPO = (
+    "reward_funcs",
+    "num_generations",
+    "max_completion_length",
+    "beta",
+    "use_vllm",
+    "loss_type",
+    "num_iterations",
+)
 
 
 def translate(sheet: Sheet) -> None:

@@ -102,16 +102,20 @@ def _rewards(sheet: Sheet) -> None:
         elif name in _FORMATS:
             reward["format"] = {"weight": share, "pattern": _FORMATS[name]}
         elif name in _CODE:
-            sheet.refuse("rewards from running code", "env.kwargs.reward.custom, a function of your own", "reward_funcs")
+            sheet.refuse(
+                "rewards from running code", "env.kwargs.reward.custom, a function of your own", "reward_funcs"
+            )
         elif name in _SHAPED:
             sheet.ask(_SHAPED[name], "reward_funcs")
         elif "PreTrainedModel" in name or "/" in f"{module}{name}":
-            sheet.refuse("a reward model from the hub beside a task", "reward_model.path, with its head", "reward_funcs")
+            sheet.refuse(
+                "a reward model from the hub beside a task", "reward_model.path, with its head", "reward_funcs"
+            )
         else:
             whole = f"{module}.{name}" if module else name
             sheet.ask(
-                f"{whole} (weight {share:g}): it gets lists; write it as a function of one prompt, response, answer and "
-                "row (`rlinf new reward`), and name it in env.kwargs.reward.custom",
+                f"{whole} (weight {share:g}): it gets lists; write it as a function of one prompt, response, answer "
+                "and row (`rlinf new reward`), and name it in env.kwargs.reward.custom",
                 "reward_funcs",
             )
     if reward:
@@ -123,5 +127,5 @@ def _rewards(sheet: Sheet) -> None:
         sheet.ask("env.kwargs.reward: nothing says what is rewarded")
     if not reward:
         sheet.differs.append(
-            f"{sheet.place('reward_funcs')}: reward_funcs: until env.kwargs.reward names a function, right answers earn 1"
+            f"{sheet.place('reward_funcs')}: reward_funcs: until env.kwargs.reward names others, right answers earn 1"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rlinf.config.compat.importers.batches import token_kl
 from rlinf.config.compat.importers.sheet import Sheet
 
 _AGGREGATIONS = {
@@ -102,14 +103,16 @@ def rloo(sheet: Sheet) -> None:
     if beta:
         sheet.put("algorithm.add_token_level_kl", True, "beta")
         sheet.put("algorithm.kl_coef", beta, "beta")
-        sheet.put("algorithm.kl_penalty_type", "kl", "beta")
+        token_kl(sheet, "kl", "beta")
     if sheet.take("normalize_advantages") is True:
         sheet.put("algorithm.normalize_advantages", True, "normalize_advantages")
     bounds = sheet.take("reward_clip_range")
     if isinstance(bounds, list) and len(bounds) == 2 and bounds[0] == -bounds[1]:
         sheet.put("algorithm.reward_clip", bounds[1], "reward_clip_range")
     elif bounds is not None:
-        sheet.refuse("a clip of rewards that is not symmetric", "algorithm.reward_clip: c, to [-c, c]", "reward_clip_range")
+        sheet.refuse(
+            "a clip of rewards that is not symmetric", "algorithm.reward_clip: c, to [-c, c]", "reward_clip_range"
+        )
     if sheet.take("mask_truncated_completions") is True:
         sheet.put("algorithm.max_len_mask", True, "mask_truncated_completions")
     sheet.copy("num_iterations")

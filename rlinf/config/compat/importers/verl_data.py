@@ -50,7 +50,9 @@ def _loops(sheet: Sheet) -> None:
             sheet.refuse("agent loops of verl", _TOOLS, key)
     for key in ("data.custom_cls.path", "nemo_gym", "atropos.api_url"):
         if sheet.text(key):
-            sheet.refuse("data of a class or service of verl's own", "an environment of yours (docs/environments.md)", key)
+            sheet.refuse(
+                "data of a class or service of verl's own", "an environment of yours (docs/environments.md)", key
+            )
     turns = sheet.count(f"{_ROLLOUT}multi_turn.max_assistant_turns")
     if turns and turns > 1 and sheet.take(f"{_ROLLOUT}multi_turn.enable") is True and not sheet.missing:
         sheet.put("env.max_turns", turns, f"{_ROLLOUT}multi_turn.max_assistant_turns")

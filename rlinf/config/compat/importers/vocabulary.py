@@ -13,7 +13,6 @@ from rlinf.config.names import leaves
 from rlinf.config.problems import ConfigProblem
 from rlinf.config.tree import drop, get
 
-
 _COMBINED = {
     "algorithm.kl_beta": ("use_kl_loss", "kl_loss_coef"),
     "algorithm.clip_ratio_c": ("dual_clip_loss", "pg_clip"),
@@ -63,9 +62,9 @@ def _report(sheet: Sheet, notes: list[str]) -> None:
             sheet.ignored.append(note.rstrip("."))
             sheet.named.update(
                 name
-                for short in ("init_kl_coef", "kl_loss_coef")
+                for short in ("init_kl_coef", "kl_loss_coef", "kl_penalty", "target_kl", "kl_horizon")
                 for name in (short, f"algorithm.{short}")
-                if short in note
+                if f" {short} " in note
             )
 
 

@@ -247,7 +247,12 @@ def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFi
     ("peer", "name", "text", "message"),
     [
         ("sb3", "ppo.yml", "CartPole-v1: {n_envs: 8}\nAcrobot-v1: {n_envs: 8}\n", "say which with --env"),
-        ("sb3", "tqc.yml", "CartPole-v1: {n_envs: 8}\n", "the algorithm TQC (tqc.yml); the nearest here is loss_type: sac"),
+        (
+            "sb3",
+            "tqc.yml",
+            "CartPole-v1: {n_envs: 8}\n",
+            "the algorithm TQC (tqc.yml); the nearest here is loss_type: sac",
+        ),
         ("sb3", "mine.yml", "CartPole-v1: {n_envs: 8}\n", "mine is not offered here"),
         ("verl", "run.sh", "python3 -m verl.trainer.main_eval data.path=x\n", "it is an evaluation"),
         ("rlinf", "env.yaml", "env_type: libero\n", "a fragment that other files include"),
