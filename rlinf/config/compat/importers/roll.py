@@ -54,7 +54,8 @@ _OFFLOADED = nothing("learner.offload and rollout.sleep free GPUs that are share
 _NOT_CARRIED = means("algorithm.loss_type", note="an option of ROLL's algorithm that is not carried over")
 _WORKER = (
     "apply_loss_scale backend_timeout generating_args logits_in_fp32 max_concurrency "
-    "max_tokens_per_microbatch_in_infer max_tokens_per_microbatch_in_train model_update_frequency name num_gpus_per_worker offload_nccl opd_kl_coef "
+    "max_tokens_per_microbatch_in_infer max_tokens_per_microbatch_in_train "
+    "model_update_frequency name num_gpus_per_worker offload_nccl opd_kl_coef "
     "pg_variant sequence_length_round_in_infer sequence_length_round_in_train system_envs tag_included training_args "
     "use_dynamic_batching_in_infer use_dynamic_batching_in_train use_sequence_packing worker_cls world_size "
     "sequence_packing_args checkpoint_config"
