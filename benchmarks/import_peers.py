@@ -1,6 +1,6 @@
 """Every training file of other frameworks' repositories through `rlinf import` and `rlinf check --no-build`.
 
-    python benchmarks/import_peers.py rlinf=PATH roll=PATH verl=PATH [--show failing] [--sample 25 --seed 0] [--write DIR]
+    python benchmarks/import_peers.py rlinf=PATH roll=PATH verl=PATH [--show failing] [--sample 25] [--write DIR]
 
 Peers: rlinf, roll, verl, recipe (verl-recipe), trl, trl-docs, open-r1, sb3-docs, zoo. Each PATH is a checked-out
 repository; files are read as text and nothing of them runs. A file counts as

@@ -19,6 +19,8 @@ def close(sheet: Sheet) -> None:
         value = located.plain()
         if isinstance(value, Code) and not _has_no_equivalent(sheet, key):
             sheet.decide.append(f"{located.origin}: {key}: `{shown(value)}` is known only when the script runs")
+        elif key.endswith("_target_"):
+            shared.setdefault(f"a class of {sheet.peer}'s own", []).append(f"{key}: {shown(value)}")
         elif value in (None, "", {}, []):
             shared.setdefault("nothing is set there", []).append(key)
         elif key in sheet.defaults and sheet.defaults[key] == value:

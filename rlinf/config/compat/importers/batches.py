@@ -6,6 +6,7 @@ import math
 from typing import Literal
 
 from rlinf.config.compat.importers.sheet import Sheet
+from rlinf.config.names import leaves
 
 Unit = Literal["iterations", "updates"]
 """What a number of steps counts: training iterations, or optimiser steps."""
@@ -43,14 +44,20 @@ def epochs(sheet: Sheet, key: str, prompts: int | None) -> None:
 def warmup(sheet: Sheet, steps: float, unit: Unit, *keys: str) -> None:
     """Set ``learner.optimizer.warmup_steps`` from a number of optimiser steps or of training iterations.
 
-    The one place that knows which of the two our key counts.
+    The one place that knows which of the two our key counts: optimiser steps.
     """
     updates = updates_of(sheet)
-    ours = steps / updates if unit == "updates" else steps
+    ours = steps * updates if unit == "iterations" else steps
     if ours > 0:
         sheet.put("learner.optimizer.warmup_steps", max(1, round(ours)), *keys)
-    if unit == "updates" and updates > 1 and keys:
-        sheet.differ(keys[0], f"it counts optimiser steps there; a training iteration here has {updates}")
+    if unit == "iterations" and updates > 1 and keys:
+        sheet.differ(keys[0], f"it counts training iterations there, and here optimiser steps, {updates} in each")
+
+
+def token_kl(sheet: Sheet, kind: str, *keys: str) -> None:
+    """Set the estimate of the KL in rewards: by a key of its own where there is one, else by the one for all."""
+    own = "algorithm.token_kl_type"
+    sheet.put(own if own in leaves() else "algorithm.kl_penalty_type", kind, *keys)
 
 
 def updates_of(sheet: Sheet) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rlinf.config.compat.importers.batches import updates_of
 from rlinf.config.compat.importers.sheet import Sheet
 from rlinf.config.defaults import schema_default
 
@@ -87,5 +88,8 @@ def _ranks(sheet: Sheet, most: int) -> None:
 
 def _warmup(sheet: Sheet) -> None:
     steps, warmup = sheet.value("run.max_steps"), sheet.value("learner.optimizer.warmup_steps")
-    if isinstance(steps, int) and isinstance(warmup, int) and warmup > steps > 0:
-        sheet.adjust("learner.optimizer.warmup_steps", steps, "the run is no longer than that")
+    if not isinstance(steps, int) or not isinstance(warmup, int):
+        return
+    whole = steps * updates_of(sheet)
+    if warmup > whole > 0:
+        sheet.adjust("learner.optimizer.warmup_steps", whole, "the run is no longer than that")

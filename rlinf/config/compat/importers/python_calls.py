@@ -87,11 +87,12 @@ class Script:
     def attributes(self, *objects: str) -> Iterator[tuple[str, object, int]]:
         """(name, value, line) of every ``object.name = value``."""
         for node in ast.walk(self._tree):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                target = node.targets[0]
-                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                    if target.value.id in objects:
-                        yield target.attr, self.value(node.value), node.lineno
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            target = node.targets[0]
+            of_name = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)
+            if isinstance(target, ast.Attribute) and of_name and ast.unparse(target.value) in objects:
+                yield target.attr, self.value(node.value), node.lineno
 
     def nodes(self, kind: type[ast.AST]) -> Iterator[ast.AST]:
         """Every node of a kind."""

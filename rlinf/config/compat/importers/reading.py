@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -151,9 +152,7 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
         elif waiting is not None:
             _append(tree, waiting[0], _value(word.text.rstrip(","), word.known, waiting[1]))
     programs = [word.text for word in words if peer == "verl" and _PROGRAM.fullmatch(word.text)]
-    programs += [
-        after.text for word, after in zip(words, words[1:], strict=False) if peer == "trl" and word.text == "trl"
-    ]
+    programs += [after.text for word, after in itertools.pairwise(words) if peer == "trl" and word.text == "trl"]
     if not tree and not programs:
         form = "section.key=value" if peer == "verl" else "--flag value"
         kind = f"a script that trains nothing and holds no word of the form {form}"

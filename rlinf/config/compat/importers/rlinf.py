@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf.config.compat.importers.batches import every, share_of_run, warmup
+from rlinf.config.compat.importers.batches import Unit, every, share_of_run, warmup
 from rlinf.config.compat.importers.models import precision, schedule
 from rlinf.config.compat.importers.refusal import NotTrainingError
 from rlinf.config.compat.importers.rlinf_embodied import embodied
@@ -229,7 +229,7 @@ def _optimiser(sheet: Sheet) -> None:
             sheet.put("learner.optimizer.schedule", chosen, key)
         elif sheet.text(key):
             schedule(sheet, key)
-    unit = "iterations" if sheet.take("actor.lr_sched_sync_with_optim") is False else "updates"
+    unit: Unit = "iterations" if sheet.take("actor.lr_sched_sync_with_optim") is False else "updates"
     for key in ("actor.lr_sched.lr_warmup_iters", "actor.optim.lr_warmup_steps"):
         steps = sheet.number(key)
         if steps and steps > 0:
@@ -240,4 +240,5 @@ def _optimiser(sheet: Sheet) -> None:
         least, rate = sheet.number("actor.optim.min_lr"), sheet.number("actor.optim.lr")
         if least and rate:
             sheet.put("learner.optimizer.min_lr_ratio", least / rate, "actor.optim.min_lr", "actor.optim.lr")
-    sheet.ignore("actor.optim.min_lr", "a constant rate has no end")
+    for key in ("actor.optim.min_lr", "actor.lr_sched.min_lr"):
+        sheet.ignore(key, "a constant rate has no end")

@@ -103,6 +103,12 @@ def _learner(sheet: Sheet) -> None:
         for theirs, ours in _LAYOUT.items():
             sheet.copy_as(f"{_MODEL}{theirs}", f"learner.megatron.{ours}")
         sheet.copy_as("actor.optim.use_distributed_optimizer", "learner.megatron.distributed_optimizer")
+    for key in (*(f"{_MODEL}{name}" for name in _LAYOUT), "actor.optim.use_distributed_optimizer"):
+        sheet.ignore(key, f"with learner.backend: {training} nothing reads it")
+    scaled = sheet.value("algorithm.use_valid_token_scale") is True
+    if scaled and sheet.value("algorithm.loss_agg_func") in (None, "token-mean"):
+        sheet.put("algorithm.token_scale", "global", "algorithm.use_valid_token_scale")
+        sheet.differ("algorithm.use_valid_token_scale", "RLinf divides the sum of all losses by all valid tokens")
     for theirs, ours in (("offload_weight", "weights"), ("offload_optimizer", "optimizer")):
         value = sheet.take(f"actor.{theirs}")
         if value is None:
@@ -117,6 +123,7 @@ def _learner(sheet: Sheet) -> None:
         sheet.put("policy.value_head", True, "algorithm.adv_type")
         sheet.put("algorithm.loss_type", "actor_critic", "algorithm.loss_type")
         sheet.put("algorithm.value_coef", 1.0)
+        sheet.copy_as("critic.optim.lr", "learner.optimizer.critic_lr")
     if sheet.value("algorithm.adv_type") == "opd":
         sheet.copy_as("teacher.model.model_path", "teacher.path")
 
@@ -126,7 +133,7 @@ def _reward(sheet: Sheet) -> None:
         return
     scale = sheet.number("reward.reward_scale") or 1.0
     sheet.put("env.kwargs.reward", {"correctness": scale}, "reward.reward_type", "reward.reward_scale")
-    sheet.differ("reward.reward_scale", "a wrong answer is worth 0 here and minus the scale there; groups are compared")
+    sheet.differ("reward.reward_scale", "a wrong answer is worth 0 here and minus the scale there")
     if sheet.value("algorithm.filter_rewards") is True:
         for bound in ("rewards_lower_bound", "rewards_upper_bound"):
             key = f"algorithm.{bound}"

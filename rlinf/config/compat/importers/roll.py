@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rlinf.config.compat.importers.batches import token_kl
 from rlinf.config.compat.importers.fitting import MODEL
 from rlinf.config.compat.importers.refusal import NotTrainingError
 from rlinf.config.compat.importers.roll_batches import batches
@@ -38,6 +39,7 @@ DEFAULTS: Mapping[str, object] = {
     f"{_TRAIN}training_args.learning_rate": 5e-5,
     f"{_TRAIN}training_args.per_device_train_batch_size": 8,
     f"{_TRAIN}training_args.gradient_accumulation_steps": 1,
+    f"{_TRAIN}model_args.disable_gradient_checkpointing": False,
     f"{_SAMPLED}temperature": 0.95,
     f"{_SAMPLED}top_p": 0.7,
     f"{_SAMPLED}top_k": 50,
@@ -51,8 +53,9 @@ _OFFLOADED = nothing("learner.offload and rollout.sleep free GPUs that are share
 
 _NOT_CARRIED = means("algorithm.loss_type", note="an option of ROLL's algorithm that is not carried over")
 _WORKER = (
-    "apply_loss_scale backend_timeout generating_args logits_in_fp32 max_concurrency max_tokens_per_microbatch_in_infer "
-    "max_tokens_per_microbatch_in_train model_update_frequency name num_gpus_per_worker offload_nccl opd_kl_coef "
+    "apply_loss_scale backend_timeout generating_args logits_in_fp32 max_concurrency "
+    "max_tokens_per_microbatch_in_infer max_tokens_per_microbatch_in_train "
+    "model_update_frequency name num_gpus_per_worker offload_nccl opd_kl_coef "
     "pg_variant sequence_length_round_in_infer sequence_length_round_in_train system_envs tag_included training_args "
     "use_dynamic_batching_in_infer use_dynamic_batching_in_train use_sequence_packing worker_cls world_size "
     "sequence_packing_args checkpoint_config"
@@ -204,7 +207,8 @@ def translate(sheet: Sheet) -> None:
     _distillation(sheet)
     if _other_pipelines(sheet):
         return
-    adopt_vocabulary(sheet)
+    each_step = ("per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs")
+    adopt_vocabulary(sheet, *(f"{_TRAIN}training_args.{name}" for name in each_step))
     _defaults(sheet)
     tasks(sheet)
     workers(sheet)
@@ -330,7 +334,7 @@ def _kl(sheet: Sheet) -> None:
             sheet.differ("kl_penalty", "one estimate serves reward and loss: that of the loss, low_var_kl, is kept")
             sheet.put("algorithm.kl_penalty_type", "low_var_kl", "kl_penalty")
         else:
-            sheet.put("algorithm.kl_penalty_type", kind, "kl_penalty")
+            token_kl(sheet, kind, "kl_penalty")
     else:
         sheet.ignore("kl_penalty", "without add_token_level_kl nothing reads it")
     if sheet.number("target_kl") is not None:
@@ -344,6 +348,8 @@ def _validation(sheet: Sheet) -> None:
         sheet.put("evaluation.env_kwargs", {"path": names[0]}, f"{_VALIDATION}data_args.file_name")
     sampling = f"{_VALIDATION}generating_args."
     sheet.copy_as(f"{sampling}temperature", "evaluation.temperature")
+    if "validation" in sheet.source.tree and "evaluation.temperature" not in sheet.settings:
+        sheet.put("evaluation.temperature", DEFAULTS[f"{_SAMPLED}temperature"], f"{sampling}temperature")
     sheet.copy_as(f"{sampling}num_return_sequences", "evaluation.samples")
     sheet.ignore(f"{sampling}max_new_tokens", "evaluations have the length limit of training (rollout.max_new_tokens)")
 

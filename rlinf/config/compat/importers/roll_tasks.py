@@ -68,6 +68,10 @@ def _rewards(sheet: Sheet) -> None:
     workers = {name: str(reward.get("worker_cls", "")) for name, reward in rewards.items() if isinstance(reward, dict)}
     rules = [name for name, worker in workers.items() if "MathRule" in worker]
     others = [name for name in workers if name not in rules]
+    for name in others:
+        if "Detection" in workers[name] or "VideoR1" in workers[name]:
+            key = f"rewards.{name}.worker_cls"
+            sheet.refuse("prompts with images, sound or video", "text alone", key)
     if rules:
         sheet.put("env.kwargs.reward", {"correctness": 1.0}, f"rewards.{rules[0]}.worker_cls")
         sheet.differ(f"rewards.{rules[0]}.worker_cls", "answers are graded by the verifier of rlinf_envs.math")

@@ -171,7 +171,9 @@ class Sheet:
 
     def differ(self, key: str, how: str) -> None:
         """Say what a key means here instead."""
-        self.differs.append(f"{self.place(key)}: {self.said(key)}: {how}")
+        line = f"{self.place(key)}: {self.said(key)}: {how}"
+        if line not in self.differs:
+            self.differs.append(line)
         self.named.add(key)
 
     def ask(self, what: str, key: str | None = None) -> None:

@@ -114,8 +114,8 @@ def _rewards(sheet: Sheet) -> None:
         else:
             whole = f"{module}.{name}" if module else name
             sheet.ask(
-                f"{whole} (weight {share:g}): it gets lists; write it as a function of one prompt, response, answer and "
-                "row (`rlinf new reward`), and name it in env.kwargs.reward.custom",
+                f"{whole} (weight {share:g}): it gets lists; write it as a function of one prompt, response, answer "
+                "and row (`rlinf new reward`), and name it in env.kwargs.reward.custom",
                 "reward_funcs",
             )
     if reward:
@@ -127,5 +127,5 @@ def _rewards(sheet: Sheet) -> None:
         sheet.ask("env.kwargs.reward: nothing says what is rewarded")
     if not reward:
         sheet.differs.append(
-            f"{sheet.place('reward_funcs')}: reward_funcs: until env.kwargs.reward names a function, right answers earn 1"
+            f"{sheet.place('reward_funcs')}: reward_funcs: until env.kwargs.reward names others, right answers earn 1"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rlinf.config.compat.importers.batches import token_kl
 from rlinf.config.compat.importers.sheet import Sheet
 
 _AGGREGATIONS = {
@@ -102,7 +103,7 @@ def rloo(sheet: Sheet) -> None:
     if beta:
         sheet.put("algorithm.add_token_level_kl", True, "beta")
         sheet.put("algorithm.kl_coef", beta, "beta")
-        sheet.put("algorithm.kl_penalty_type", "kl", "beta")
+        token_kl(sheet, "kl", "beta")
     if sheet.take("normalize_advantages") is True:
         sheet.put("algorithm.normalize_advantages", True, "normalize_advantages")
     bounds = sheet.take("reward_clip_range")

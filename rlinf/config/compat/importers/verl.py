@@ -226,8 +226,8 @@ def translate(sheet: Sheet) -> None:
     verl_workers.rollout(sheet)
     verl_algorithm.algorithm(sheet)
     verl_algorithm.singletons(sheet)
-    verl_workers.learner(sheet)
     verl_workers.asynchronous(sheet)
+    verl_workers.learner(sheet)
     _run(sheet)
     verl_workers.warm_share(sheet)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf.config.compat.importers.batches import minibatches
+from rlinf.config.compat.importers.batches import minibatches, token_kl
 from rlinf.config.compat.importers.sheet import Sheet
 
 _ACTOR = "actor_rollout_ref.actor."
@@ -163,7 +163,7 @@ def _kl(sheet: Sheet) -> None:
         if sheet.take("algorithm.kl_ctrl.type") == "adaptive":
             sheet.copy("algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl")
         if sheet.value("algorithm.kl_beta") is None:
-            sheet.copy("algorithm.kl_penalty")
+            token_kl(sheet, sheet.text("algorithm.kl_penalty"), "algorithm.kl_penalty")
         else:
             sheet.ignore("algorithm.kl_penalty", "one estimate serves reward and loss: that of the loss is kept")
     for key in ("kl_ctrl.kl_coef", "kl_ctrl.type", "kl_ctrl.horizon", "kl_ctrl.target_kl", "kl_penalty"):

@@ -19,6 +19,9 @@ _FUNCTIONS = ("custom_reward_function.path", "reward.custom_reward_function.path
 def data(sheet: Sheet) -> None:
     """Set the environment, its files and lengths; refuse tools and prompts that are not text."""
     reads_pictures(sheet, f"{_MODEL}path", "data.train_files")
+    for key in ("data.image_key", "data.video_key", "data.audio_key"):
+        if sheet.text(key):
+            sheet.refuse("prompts with images, sound or video", "text alone", key)
     _loops(sheet)
     sheet.put("env.id", "rlinf_envs:rlinf/Math-v0")
     _paths(sheet)

@@ -97,7 +97,9 @@ def learner(sheet: Sheet) -> None:
     backend = {"fsdp": "fsdp", "fsdp2": "fsdp", "megatron": "megatron"}.get(strategy)
     if any(key.startswith(_MEGATRON) for key, _ in sheet.source.leaves()):
         backend = "megatron"
-    sheet.put("learner.backend", backend or "fsdp", f"{_ACTOR}strategy")
+    causes = [] if backend == "megatron" and strategy != "megatron" else [f"{_ACTOR}strategy"]
+    sheet.put("learner.backend", backend or "fsdp", *causes)
+    sheet.ignore(f"{_ACTOR}strategy", "keys of actor.megatron choose learner.backend: megatron")
     if backend is None:
         sheet.differ(f"{_ACTOR}strategy", "learners are torch, fsdp or megatron: fsdp is set")
     sheet.put("learner.num_workers", gpus(sheet), "trainer.nnodes", "trainer.n_gpus_per_node")
@@ -162,9 +164,9 @@ def asynchronous(sheet: Sheet) -> None:
     sheet.put("algorithm.num_minibatches", batches, "async_training.require_batches")
     stale = sheet.number("async_training.staleness_threshold") or 0.0
     every = sheet.count("async_training.trigger_parameter_sync_step") or 1
-    keys = ("async_training.staleness_threshold", "async_training.trigger_parameter_sync_step")
-    sheet.put("rollout.staleness", max(1, math.ceil(stale * every)), *keys)
-    sheet.differ(keys[0], "rollout.staleness is the age of weights in training iterations")
+    aged = ("async_training.staleness_threshold", "async_training.trigger_parameter_sync_step")
+    sheet.put("rollout.staleness", max(1, math.ceil(stale * every)), *aged)
+    sheet.differ(aged[0], "rollout.staleness is the age of weights in training iterations")
     total = sheet.count("rollout.total_rollout_steps")
     if total:
         sheet.put("run.max_steps", max(1, total // (part * batches)), "rollout.total_rollout_steps")

@@ -22,8 +22,11 @@ _COMBINED = {
 """Our keys that several names make together."""
 
 
-def adopt_vocabulary(sheet: Sheet) -> None:
-    """Put every key that `rlinf train` would read in this file as ours; the others stay for the caller's rules."""
+def adopt_vocabulary(sheet: Sheet, *own: str) -> None:
+    """Put every key that `rlinf train` would read in this file as ours; the others stay for the caller's rules.
+
+    ``own``: names without meaning for `rlinf train` that the caller has rules for.
+    """
     notes: list[str] = []
     problems: list[ConfigProblem] = []
     tree = copy.deepcopy(sheet.source.tree)
@@ -45,7 +48,8 @@ def adopt_vocabulary(sheet: Sheet) -> None:
         sheet.used.update(held)
     sheet.used.update(name for names in written.values() for name in names)
     for name, why in NOT_NEEDED.items():
-        sheet.ignore(name, why)
+        if name not in own:
+            sheet.ignore(name, why)
     _report(sheet, notes)
 
 
@@ -58,9 +62,9 @@ def _report(sheet: Sheet, notes: list[str]) -> None:
             sheet.ignored.append(note.rstrip("."))
             sheet.named.update(
                 name
-                for short in ("init_kl_coef", "kl_loss_coef")
+                for short in ("init_kl_coef", "kl_loss_coef", "kl_penalty", "target_kl", "kl_horizon")
                 for name in (short, f"algorithm.{short}")
-                if short in note
+                if f" {short} " in note
             )
 
 

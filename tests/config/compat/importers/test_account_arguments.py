@@ -133,7 +133,8 @@ def together(peer: str, values: dict[str, object], base: dict[str, object], path
         return imported(peer, path, (), Options(rows=64))
     except NotOfferedError as error:
         kept = {key: value for key, value in values.items() if f"{key}:" not in str(error)}
-        assert len(kept) < len(values), error
+        if len(kept) == len(values):
+            raise
         return together(peer, kept, base, path)
 
 
