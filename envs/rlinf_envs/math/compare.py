@@ -118,9 +118,7 @@ def _same_in_words(given: str, wanted: str) -> bool | None:
     return same_time(given, wanted)
 
 
-def _same_angle(
-    given: str, first: Quantity | None, wanted: str, second: Quantity | None, equal: Equal
-) -> bool | None:
+def _same_angle(given: str, first: Quantity | None, wanted: str, second: Quantity | None, equal: Equal) -> bool | None:
     """Compares degrees with a multiple of pi, in radians; None where it is not such a pair."""
     for value, other, swapped in ((first, wanted, False), (second, given, True)):
         if value is None or value.unit != "degree" or r"\pi" not in other:
@@ -148,7 +146,7 @@ def _same_values(given: str, wanted: str, equal: Equal, depth: int) -> bool | No
             )
         return False if roots(first[0]) is None and roots(second[0]) is None else None
     named, other = (first, wanted) if first is not None else (second, given)
-    assert named is not None  # noqa: S101 - for the type checker: one of the two has names
+    assert named is not None
     several = roots(named[0]) if len(named) == 1 else None
     if several is not None and vector(other, brackets="(") is None:
         texts = (", ".join(several), other) if first is not None else (other, ", ".join(several))

@@ -111,16 +111,15 @@ def enclosed(text: str) -> str | None:
 
 def _json_value(text: str) -> str | None:
     """The last answer of a JSON object, as text; a list as its members."""
-    found = None
-    for found in _JSON.finditer(text):
-        pass
-    if found is None:
+    objects = list(_JSON.finditer(text))
+    if not objects:
         return None
+    found = objects[-1]
     try:
         value = json.loads(found["text"] or found["list"] or found["bare"])
     except ValueError:
         # Not JSON by the letter: LaTeX with single backslashes is how models write it.
-        value = (found["text"] or found["list"] or found["bare"]).strip("\"")
+        value = (found["text"] or found["list"] or found["bare"]).strip('"')
     return ", ".join(str(member) for member in value) if isinstance(value, list) else str(value).strip() or None
 
 

@@ -13,8 +13,12 @@ _MATRIX = re.compile(
 )
 _ROW_END = re.compile(r"\\\\(?:\[[^\]]{0,20}\])?|\\cr(?![A-Za-z])")
 _TRANSPOSED = re.compile(r"\s*\^\s*\{?\s*(?:T|\\top|\\intercal|\\prime)\s*\}?$")
-_HATS = re.compile(r"\\(?:hat|vec|widehat)\s*\{\s*\\?([ijk])(?:math)?\s*\}|\\(?:hat|vec)\s*\\?([ijk])(?:math)?(?![A-Za-z])")
-_TERM = re.compile(r"\s*([+-]?)\s*((?:\d+(?:\.\d+)?|\\frac\{\d+\}\{\d+\}|\\sqrt\{\d+\}|\d+\s*\\sqrt\{\d+\})?)\s*(?:\\cdot\s*)?([ijk])(?![A-Za-z])")
+_HATS = re.compile(
+    r"\\(?:hat|vec|widehat)\s*\{\s*\\?([ijk])(?:math)?\s*\}|\\(?:hat|vec)\s*\\?([ijk])(?:math)?(?![A-Za-z])"
+)
+_TERM = re.compile(
+    r"\s*([+-]?)\s*((?:\d+(?:\.\d+)?|\\frac\{\d+\}\{\d+\}|\\sqrt\{\d+\}|\d+\s*\\sqrt\{\d+\})?)\s*(?:\\cdot\s*)?([ijk])(?![A-Za-z])"
+)
 _LONGEST_SUM = 200
 
 
@@ -24,6 +28,8 @@ def matrix(text: str) -> Cells | None:
     transposed = _TRANSPOSED.search(text)
     if transposed is not None:
         inner = text[: transposed.start()]
+        if _TRANSPOSED.search(inner):
+            return None
         cells = matrix(inner) or _one_row(inner)
         if cells is None or len({len(row) for row in cells}) != 1:
             return None
@@ -45,7 +51,11 @@ def vector(text: str, *, brackets: str = "([") -> list[str] | None:
             return [row[0] for row in cells]
         return cells[0] if len(cells) == 1 else None
     held = container(text)
-    if held is not None and held.opening in tuple(brackets) and {held.opening, held.closing} in ({"(", ")"}, {"[", "]"}):
+    if (
+        held is not None
+        and held.opening in tuple(brackets)
+        and {held.opening, held.closing} in ({"(", ")"}, {"[", "]"})
+    ):
         return list(held.members)
     return _of_unit_vectors(text)
 

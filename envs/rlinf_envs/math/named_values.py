@@ -7,7 +7,9 @@ import re
 from rlinf_envs.math.relations import assignment
 from rlinf_envs.math.structure import container, split_top
 
-_CASES = re.compile(r"^(?:\\\{)?\s*\\begin\{(cases|aligned|align\*?|array|gathered)\}(?:\{[lcr| ]*\})?(.*)\\end\{\1\}$", re.DOTALL)
+_CASES = re.compile(
+    r"^(?:\\\{)?\s*\\begin\{(cases|aligned|align\*?|array|gathered)\}(?:\{[lcr| ]*\})?(.*)\\end\{\1\}$", re.DOTALL
+)
 _AND = re.compile(r",?\s*(?<![A-Za-z\\])and(?![A-Za-z])\s*|\s*\\(?:land|wedge)(?![A-Za-z])\s*")
 _OR = re.compile(r",?\s*(?<![A-Za-z\\])or(?![A-Za-z])\s*|\s*\\(?:lor|vee)(?![A-Za-z])\s*")
 _NAME = re.compile(r"[A-Za-z](?:_\{?\w+\}?|')?|\\[a-z]+(?:_\{?\w+\}?)?")
@@ -37,7 +39,10 @@ def _pairs(piece: str) -> list[tuple[str, str]]:
         return [("", "")]
     names, values = container(sides[0].strip()), container(sides[1].strip())
     if names is not None and values is not None and len(names.members) == len(values.members):
-        return [(name if _NAME.fullmatch(name) else "", value) for name, value in zip(names.members, values.members, strict=True)]
+        return [
+            (name if _NAME.fullmatch(name) else "", value)
+            for name, value in zip(names.members, values.members, strict=True)
+        ]
     found = assignment(piece.strip())
     return [found if found is not None and _NAME.fullmatch(found[0]) else ("", "")]
 

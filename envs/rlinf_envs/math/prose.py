@@ -33,7 +33,8 @@ _CHOOSES = re.compile(r"\b(?:or|and|maybe|perhaps|possibly)\b", re.IGNORECASE)
 # "12 (twelve)"; a letter alone in brackets is another choice.
 _GLOSS = re.compile(r"\s+\([a-z -]{2,}\)\s*$")
 _CONCLUDED = re.compile(
-    r"(\$[^$]+\$|\S+)\s+(?:is|are|must be)\s+(?:the|our|my)\s+(?:final\s+|correct\s+|right\s+)?answers?\b", re.IGNORECASE
+    r"(\$[^$]+\$|\S+)\s+(?:is|are|must be)\s+(?:the|our|my)\s+(?:final\s+|correct\s+|right\s+)?answers?\b",
+    re.IGNORECASE,
 )
 # "B. Or A.": what follows takes the answer back, so it belongs to it.
 _SENTENCE_END = re.compile(r"\.(?=\s|$)(?!\s+(?i:or)\b)|\n|!(?=\s+[A-Z])|!\**$")
@@ -65,7 +66,9 @@ _CHOICE_NAMED = re.compile(
     r"|(?:\bI|\b[Ww]e)(?:['’]d|['’]ll)?\s+(?:would\s+|will\s+|therefore\s+)?(?:choose|pick|select|chose|go\s+(?:with|for))\s+"
     r"(?:option\s+|choice\s+|answer\s+)?\**\(?([A-J])\)?\**(?=[.!]?$)"
 )
-_LETTER = re.compile(r"(?<![\w'’])([A-J])(?![\w'’])(?!\s+(?:would|will|choose|pick|select|chose|go|think|believe|am|have)\b)")
+_LETTER = re.compile(
+    r"(?<![\w'’])([A-J])(?![\w'’])(?!\s+(?:would|will|choose|pick|select|chose|go|think|believe|am|have)\b)"
+)
 
 _JOINED = re.compile(
     r"\s*(?:\w+\s*)?,?\s*\b(?:or|and)\s+(?:\w+\s+)?|\s*(?:\w+\s*)?,\s*|\s+(?:to|through|vs\.?|versus)\s+|\s*[-–+*/×÷^:]\s*"
@@ -85,7 +88,9 @@ _ALTERED = re.compile(
 )
 """What stands before or behind a number and makes another value of it."""
 
-_NOT = r"(?:\b(?:not|never|cannot|neither|nor|except|unless|without)|n['’]t|\b(?:instead\s+of|rather\s+than|rules?\s+out))"
+_NOT = (
+    r"(?:\b(?:not|never|cannot|neither|nor|except|unless|without)|n['’]t|\b(?:instead\s+of|rather\s+than|rules?\s+out))"
+)
 _DENIED = re.compile(
     rf"{_NOT}\s+(?:(?:be|been|equals?|is|to|exactly|just|simply|really|the|answer|correct|possibly|actually|have|get|a|an|as)\s+)"
     r"{0,5}[\s$\\(\[*\"'`{]*$",
@@ -96,7 +101,9 @@ _REFUTED = re.compile(
     r"|cannot\b)",
     re.IGNORECASE,
 )
-_CORRECTION = re.compile(rf",?\s+(?:and\s+|but\s+)?(?:not|instead\s+of|rather\s+than)\s+{_NUMBER.pattern}(?=\W*$)", re.IGNORECASE)
+_CORRECTION = re.compile(
+    rf",?\s+(?:and\s+|but\s+)?(?:not|instead\s+of|rather\s+than)\s+{_NUMBER.pattern}(?=\W*$)", re.IGNORECASE
+)
 
 _LAST_LINE = 300
 _MAX_SENTENCE = 4000
@@ -197,7 +204,7 @@ def _spoken(line: str) -> str | None:
     words = _WORD.findall(whole)
     spoken = _SPOKEN.search(whole) is not None
     if "=" not in line and not spoken and (not words or (len(words) <= 2 and re.match(r"[-−+\d$€£\\(]", whole))):
-        return (whole if words else line.rstrip(".")) or None
+        return whole or None
     for pattern in (_DOLLARS, _PARENTHESES):
         math = [found for found in pattern.finditer(line) if not found.group(0).endswith(" $")]
         if math:

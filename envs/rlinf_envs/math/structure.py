@@ -25,7 +25,9 @@ _CHOICE_NAME = re.compile(
     r"^(?:(?:the|my)\s+)?(?:(?:final|correct|right|best)\s+)?(?:answer|option|choice|letter)s?\s*(?:is|:)?\s+(?=[(\[{]?\s*[A-J]\b)",
     re.IGNORECASE,
 )
-_LETTERS = re.compile(r"\(?([A-J])\)?(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+|\s+)\(?([A-J])\)?)*(?:\s+only)?$|([A-J]{2,})(?:\s+only)?$")
+_LETTERS = re.compile(
+    r"\(?([A-J])\)?(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+|\s+)\(?([A-J])\)?)*(?:\s+only)?$|([A-J]{2,})(?:\s+only)?$"
+)
 _BRACKETED = re.compile(r"\([^()]{2,}\)")
 _OTHER_CHOICES = tuple(
     re.compile(pattern)
