@@ -17,9 +17,9 @@ class Verdict:
     """The result of grading one response; true exactly if the response is correct.
 
     `status` is "correct", "wrong", "unparsable" (no answer was found, or it cannot be read as mathematics) or
-    "timeout" (it took too long). `extracted` is the final answer as it stands in the response, or None if none was found; several
-    boxes in a row are joined ("1, 2"), and a number in words that stands alone is written in digits. Comparing a
-    verdict with a string or a number raises TypeError: compare `status`, or use `bool`.
+    "timeout" (it took too long). `extracted` is the final answer as it stands in the response, or None: none found.
+    Several boxes in a row are joined ("1, 2"), and a number in words that stands alone is written in digits. Comparing
+    a verdict with a string or a number raises TypeError: compare `status`, or use `bool`.
 
     >>> verdict = Verdict(False, "wrong", "71")
     >>> bool(verdict), verdict.correct, verdict.status, verdict.extracted
