@@ -49,6 +49,10 @@ _NUMBER = re.compile(
 _VARIABLE = re.compile(r"\W*[A-Za-z](?:_\w+)?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _SPOKEN = re.compile(r"(?<![\\A-Za-z])(?:is|it|be|we|he|i|are)(?![A-Za-z}])|['’]s\b", re.IGNORECASE)
+_ENDS_IN_VALUE = re.compile(
+    r"\b(?:get|gets|gives?|have|has|obtain|find|yields?|is|are|equals)\s+(?!.*[A-Za-z]{2})([-−(\d].*)$", re.IGNORECASE
+)
+"""A sentence that ends in a value without words: "we get -2x + 3"."""
 _MATH = re.compile(r"[\d\\]|\$")
 _BULLET = re.compile(r"^[-*•]\s+(?=[*A-Za-z])")
 _HEADING = re.compile(r"#{1,6}(?:\s|$)")
@@ -214,6 +218,9 @@ def _spoken(line: str) -> str | None:
         value = _chained_value(line)
         if value is not None:
             return value
+    value_alone = _ENDS_IN_VALUE.search(whole)
+    if value_alone is not None and "=" not in line:
+        return None if denied(line, value_alone.start(1), len(line)) else value_alone.group(1)
     return _last_number(line)
 
 

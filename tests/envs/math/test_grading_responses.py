@@ -134,6 +134,13 @@ RESPONSES: dict[str, Family] = {
             ],
         ),
         ("42/5", ["So it is 42/5.", "The share is $\\frac{42}{5}$."], ["So it is 42.", "So it is 5."]),
+        (
+            "2x^2 - 3x",
+            ["So we get 2x^2 - 3x.", "It is 2*x**2 - 3*x."],
+            ["So we get 2x^2 - 4x.", "It is not 2x^2 - 3x."],
+        ),
+        ("-1.5, 2", ["So we get -1.5, 2.", "The roots are 2, -1.5."], ["So we get 2.", "So we get -1.5, 3."]),
+        ("(3, -2)", ["So we get (3, -2)."], ["So we get (-2, 3)."]),
         ("1024", ["It is 2^10."], ["It is 10^2."]),
     ],
     "headings": [
