@@ -63,7 +63,7 @@ def reference_answer(answer: str) -> str:
 
 
 def boxed_answer(text: str) -> str | None:
-    """What the last box holds; None where there is none that is not denied ("certainly not \\boxed{5}").
+    """Returns the contents of the last box; None where there is none that is not denied ("certainly not \\boxed{5}").
 
     Boxes in a row, such as "\\boxed{1} and \\boxed{2}", are one answer, with their names where all have one.
     """

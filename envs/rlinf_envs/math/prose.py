@@ -122,7 +122,7 @@ def denied(text: str, start: int, end: int) -> bool:
 
 
 def announced(response: str) -> str | None:
-    """What the last "the answer is" announces; None where there is none."""
+    """Finds what the last "the answer is" announces; None where there is none."""
     text = _BLANKS.sub(" ", response)
     for announcement in reversed(list(_ANNOUNCED.finditer(text))):
         rest = text[announcement.end() : announcement.end() + _MAX_SENTENCE].lstrip(" *_\n")

@@ -181,7 +181,7 @@ def _final(written: str, name: str) -> str:
 
 
 def _other_boxes(task: Task) -> str | None:
-    """What is odd about a solution whose last box is the answer while other boxes hold something else."""
+    """Describes a solution whose last box is the answer while other boxes hold something else."""
     if task.solution is None or task.answer != last_boxed(task.solution):
         return None
     contents = dict.fromkeys(box.content.strip() for box in boxes(task.solution))
