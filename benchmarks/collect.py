@@ -29,6 +29,7 @@ ORDER = (
     "reward_model",
     "distillation",
     "lm_eval",
+    "grading",
     "generation",
     "agents",
     "agents_exactness",

@@ -25,6 +25,7 @@ GROUPS: Sequence[tuple[str, str, Sequence[str]]] = (
         "rlinf.algorithms",
         ("compute_advantages", "process_rewards", "policy_loss", "aggregate", "kl_divergence"),
     ),
+    ("Grading mathematics", "rlinf_envs.math", ("verify", "Verdict")),
     ("Interfaces for plugins", "rlinf.interfaces", ("Sampler", "RewardTerm")),
     (
         "What estimators and losses get",

@@ -62,6 +62,13 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "calls": ("<calc>", "1+", "</calc>"),
     "open calls": ("", "<calc>", ""),
     "blank lines": ("x", "\n", "y"),
+    "marks of thoughts": ("", "<think>a</think>", "5"),
+    "headings": ("", "#### Step\n", "x"),
+    "answers in JSON": ("", '"answer": "a", ', "}"),
+    "a row of boxes": ("", r"\boxed{1} and ", ""),
+    "commands that dress": (r"\boxed{", r"\textbf{", "1}"),
+    "transposes": (r"\boxed{(1,2)", "^T", "}"),
+    "values of an unknown": (r"\boxed{", "x=1 or ", "y=2}"),
     "a matrix": (r"\boxed{\begin{pmatrix}", r"1 & 2 \\ ", r"\end{pmatrix}}"),
 }  # fmt: skip
 SIZES = (2_000, 8_000, 32_000, 64_000)

@@ -16,7 +16,8 @@ _SWITCHES = (
 )
 _TOKEN = re.compile(
     rf"(?P<font>\\(?:{_FONTS})\*?\s*\{{)|(?P<group>\{{\s*\\(?:{_SWITCHES})(?![A-Za-z])|\{{\s*\\color\s*\{{\w{{1,20}}\}}(?!\s*\{{))"
-    r"|(?P<colour>\\(?:textcolor|colorbox|color)\s*(?:\[\w{1,9}\])?\s*\{[\w,.! ]{1,40}\}\s*\{|\\fcolorbox\s*\{\w{1,20}\}\s*\{\w{1,20}\}\s*\{)"
+    r"|(?P<colour>\\(?:textcolor|colorbox|color)\s*(?:\[\w{1,9}\])?\s*\{[\w,.! ]{1,40}\}\s*\{"
+    r"|\\fcolorbox\s*\{\w{1,20}\}\s*\{\w{1,20}\}\s*\{)"
     rf"|(?P<gone>\\(?:{_SWITCHES})(?![A-Za-z])|\\(?:color|label)\s*(?:\[\w{{1,9}}\])?\s*\{{[\w,.! ]{{1,40}}\}}"
     r"|\\tag\*?\s*\{[^{}]{0,40}\}|\\[hv]space\*?\s*\{[^{}]{0,20}\}|\\[hv]?phantom\s*\{[^{}]{0,40}\}|\\mspace\s*\{[^{}]{0,20}\})"
     r"|\\.|.",

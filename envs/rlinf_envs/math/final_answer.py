@@ -63,7 +63,7 @@ def reference_answer(answer: str) -> str:
 
 
 def boxed_answer(text: str) -> str | None:
-    """What the last box holds; None where there is none that is not denied ("certainly not \\boxed{5}").
+    """Returns the contents of the last box; None where there is none that is not denied ("certainly not \\boxed{5}").
 
     Boxes in a row, such as "\\boxed{1} and \\boxed{2}", are one answer, with their names where all have one.
     """
@@ -111,11 +111,10 @@ def enclosed(text: str) -> str | None:
 
 def _json_value(text: str) -> str | None:
     """The last answer of a JSON object, as text; a list as its members."""
-    found = None
-    for found in _JSON.finditer(text):
-        pass
-    if found is None:
+    objects = list(_JSON.finditer(text))
+    if not objects:
         return None
+    found = objects[-1]
     try:
         value = json.loads(found["text"] or found["list"] or found["bare"])
     except ValueError:

@@ -14,7 +14,12 @@ from rlinf_envs.tasks import Status
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of grading one response; true exactly where the response is correct.
+    """The result of grading one response; true exactly if the response is correct.
+
+    `status` is "correct", "wrong", "unparsable" (no answer was found, or it cannot be read as mathematics) or
+    "timeout" (it took too long). `extracted` is the final answer as it stands in the response, or None: none found.
+    Several boxes in a row are joined ("1, 2"), and a number in words that stands alone is written in digits. Comparing
+    a verdict with a string or a number raises TypeError: compare `status`, or use `bool`.
 
     >>> verdict = Verdict(False, "wrong", "71")
     >>> bool(verdict), verdict.correct, verdict.status, verdict.extracted
@@ -23,11 +28,7 @@ class Verdict:
 
     correct: bool
     status: Status
-    """"correct"; "wrong"; "unparsable": no answer was found, or it cannot be read; "timeout": it took too long."""
     extracted: str | None
-    """The final answer as it stands in the response, or None where none was found.
-
-    Several boxes in a row are joined ("1, 2"), and a number in words that stands alone is written in digits."""
 
     def __bool__(self) -> bool:
         return self.correct

@@ -28,6 +28,8 @@ def matrix(text: str) -> Cells | None:
     transposed = _TRANSPOSED.search(text)
     if transposed is not None:
         inner = text[: transposed.start()]
+        if _TRANSPOSED.search(inner):
+            return None
         cells = matrix(inner) or _one_row(inner)
         if cells is None or len({len(row) for row in cells}) != 1:
             return None

@@ -49,6 +49,10 @@ _NUMBER = re.compile(
 _VARIABLE = re.compile(r"\W*[A-Za-z](?:_\w+)?")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _SPOKEN = re.compile(r"(?<![\\A-Za-z])(?:is|it|be|we|he|i|are)(?![A-Za-z}])|['’]s\b", re.IGNORECASE)
+_ENDS_IN_VALUE = re.compile(
+    r"\b(?:get|gets|gives?|have|has|obtain|find|yields?|is|are|equals)\s+(?!.*[A-Za-z]{2})([-−(\d].*)$", re.IGNORECASE
+)
+"""A sentence that ends in a value without words: "we get -2x + 3"."""
 _MATH = re.compile(r"[\d\\]|\$")
 _BULLET = re.compile(r"^[-*•]\s+(?=[*A-Za-z])")
 _HEADING = re.compile(r"#{1,6}(?:\s|$)")
@@ -118,7 +122,7 @@ def denied(text: str, start: int, end: int) -> bool:
 
 
 def announced(response: str) -> str | None:
-    """What the last "the answer is" announces; None where there is none."""
+    """Finds what the last "the answer is" announces; None where there is none."""
     text = _BLANKS.sub(" ", response)
     for announcement in reversed(list(_ANNOUNCED.finditer(text))):
         rest = text[announcement.end() : announcement.end() + _MAX_SENTENCE].lstrip(" *_\n")
@@ -204,7 +208,7 @@ def _spoken(line: str) -> str | None:
     words = _WORD.findall(whole)
     spoken = _SPOKEN.search(whole) is not None
     if "=" not in line and not spoken and (not words or (len(words) <= 2 and re.match(r"[-−+\d$€£\\(]", whole))):
-        return (whole if words else line.rstrip(".")) or None
+        return whole or None
     for pattern in (_DOLLARS, _PARENTHESES):
         math = [found for found in pattern.finditer(line) if not found.group(0).endswith(" $")]
         if math:
@@ -214,6 +218,9 @@ def _spoken(line: str) -> str | None:
         value = _chained_value(line)
         if value is not None:
             return value
+    value_alone = _ENDS_IN_VALUE.search(whole)
+    if value_alone is not None and "=" not in line:
+        return None if denied(line, value_alone.start(1), len(line)) else value_alone.group(1)
     return _last_number(line)
 
 

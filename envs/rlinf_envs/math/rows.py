@@ -317,7 +317,7 @@ def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
 
 
 def _final(written: str, name: str) -> str:
-    """The answer proper: GSM8K writes it behind ``####``, MATH into the box of its solution, or into several in a row."""
+    """The answer proper: GSM8K writes it behind ``####``, MATH into the box, or boxes in a row, of its solution."""
     said = without_thoughts(written)
     found = last_hashes(said)
     if found is None:

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rlinf_envs.math import Verdict, verify
@@ -70,6 +71,14 @@ def test_the_public_function() -> None:
     assert verify("no idea where to begin with this one", "72") == Verdict(False, "unparsable", None)
     assert verify(r"\boxed{\frac{1}{}}", "72").status == "unparsable"
     assert verify(r"\boxed{(x+1)^2}", "x^2+2x+1").correct
+
+
+def test_a_verdict_is_true_if_correct_and_no_string() -> None:
+    right, wrong = verify(r"\boxed{72}", "72"), verify(r"\boxed{71}", "72")
+    assert right and not wrong
+    assert len({right, Verdict(True, "correct", "72"), wrong}) == 2
+    with pytest.raises(TypeError, match=r"verdict\.status"):
+        assert right == "correct"
 
 
 def test_a_plain_number_takes_microseconds() -> None:

@@ -1,0 +1,180 @@
+"""Agreement of ``rlinf_envs.math.verify`` with math-verify, and with lm-eval's minerva_math where it is installed.
+
+    python benchmarks/grading_agreement.py [--lm-eval-python VENV/bin/python] [--disagreements FILE.jsonl]
+
+Questions and answers come from reasoning-gym (seeded), the forms of the responses from task formats of lm-eval: a box
+(hendrycks_math), ``####`` (gsm8k), "The final answer is $...$. I hope it is correct." (minerva_math), and others that
+models write. A wrong response has the answer of another question of the family. The second set are the pairs graded by
+hand of the tests. lm-eval needs another version of antlr than math-verify, so it runs in an interpreter of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FAMILIES = (
+    "chain_sum", "fraction_simplification", "complex_arithmetic", "polynomial_equations", "simple_equations",
+    "polynomial_multiplication", "decimal_arithmetic", "lcm", "products", "calendar_arithmetic", "dice", "coin_flip",
+    "advanced_geometry", "simple_integration",
+)  # fmt: skip
+FORMS = {
+    "box": "We add up.\nSo it is $\\boxed{{{right}}}$.",
+    "hashes": "We add up.\n#### {right}",
+    "minerva": "We add up.\nFinal Answer: The final answer is ${right}$. I hope it is correct.",
+    "the answer is": "We add up, so the answer is {right}.",
+    "bold": "We add up.\n\n**Answer:** **{right}**",
+    "tag": "We add up. <answer>{right}</answer>",
+    "thoughts": "<think>\nPerhaps \\boxed{{{wrong}}}?\n</think>\nIt is \\boxed{{{right}}}.",
+    "open thoughts": "<think>\nPerhaps \\boxed{{{right}}}? No, wait",
+    "heading": "#### Step 1\nWe add up.\n\n#### Final Answer\n\\boxed{{{right}}}",
+    "corrected": "It is \\boxed{{{wrong}}}. That was wrong: it is \\boxed{{{right}}}.",
+    "denied": "It is certainly not \\boxed{{{right}}}.",
+    "sentence": "We add up.\nSo we get {right}.",
+}
+NEVER_RIGHT = ("open thoughts", "denied")
+SEED = 20
+QUESTIONS = 6
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One response with its reference and whether it is right."""
+
+    source: str
+    form: str
+    response: str
+    answer: str
+    right: bool
+
+
+def generated() -> Iterator[Pair]:
+    """The pairs of all families and forms, the same at each call."""
+    gym = importlib.import_module("reasoning_gym")
+    for family in FAMILIES:
+        dataset = gym.create_dataset(family, size=10 * QUESTIONS, seed=SEED)
+        answers = list(dict.fromkeys(item["answer"].strip("$ ") for item in dataset))
+        for index, answer in enumerate(answers[:QUESTIONS]):
+            other = answers[(index + 1) % len(answers)]
+            for form, text in FORMS.items():
+                for right in (True, False):
+                    given, elsewhere = (answer, other) if right else (other, answer)
+                    written = latex(given) if index % 2 else given
+                    response = text.format(right=written, wrong=elsewhere)
+                    yield Pair(family, form, response, answer, right and form not in NEVER_RIGHT)
+
+
+def latex(answer: str) -> str:
+    """``answer`` as LaTeX would have it: fractions, powers, thousands separators."""
+    if re.fullmatch(r"-?\d{4,}", answer):
+        return f"{int(answer):,}"
+    if re.fullmatch(r"-?\d+/\d+", answer):
+        value = Fraction(answer)
+        return ("-" if value < 0 else "") + rf"\frac{{{abs(value.numerator)}}}{{{value.denominator}}}"
+    return re.sub(r"\*\*(\w+)", r"^{\1}", answer).replace("*", "")
+
+
+def by_hand() -> Iterator[Pair]:
+    """The pairs of the tests, graded by hand."""
+    folder = ROOT / "tests" / "envs" / "math"
+    for line in (folder / "graded.jsonl").read_text(encoding="utf-8").splitlines():
+        case = json.loads(line)
+        yield Pair("by hand", case["kind"], case["response"], case["answer"], case["correct"])
+    sys.path.insert(0, str(ROOT))
+    answers = importlib.import_module("tests.envs.math.test_grading_families").ANSWERS
+    responses = importlib.import_module("tests.envs.math.test_grading_responses").RESPONSES
+    for families_of, wrap in ((answers, r"Thus we have \boxed{%s}."), (responses, "%s")):
+        for kind, members in families_of.items():
+            for answer, rights, wrongs in members:
+                for given in (*rights, *wrongs):
+                    yield Pair("by hand", kind, wrap % given, answer, given in rights)
+
+
+def ours(pairs: Sequence[Pair]) -> list[bool]:
+    """Verdicts of this project."""
+    pool = importlib.import_module("rlinf_envs.math.pool").VerifierPool()
+    verdicts = pool.verify([pair.response for pair in pairs], [pair.answer for pair in pairs])
+    pool.close()
+    return [bool(verdict) for verdict in verdicts]
+
+
+def math_verify(pairs: Sequence[Pair]) -> list[bool]:
+    """Verdicts of math-verify as its documentation uses it; the reference goes in as mathematics."""
+    library = importlib.import_module("math_verify")
+    return [bool(library.verify(library.parse(f"${pair.answer}$"), library.parse(pair.response))) for pair in pairs]
+
+
+def lm_eval(pairs: Sequence[Pair]) -> list[bool]:
+    """Verdicts of lm-eval's minerva_math: its own answer, or its call of math-verify."""
+    utils = importlib.import_module("lm_eval.tasks.minerva_math.utils")
+    verdicts = []
+    for pair in pairs:
+        doc = {"answer": utils.normalize_final_answer(pair.answer), "solution": f"${pair.answer}$"}
+        verdicts.append(any(utils.process_results(doc, [pair.response]).values()))
+    return verdicts
+
+
+def in_another(interpreter: str, pairs: Sequence[Pair]) -> list[bool]:
+    """:func:`lm_eval` in an interpreter that has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pairs.jsonl"
+        path.write_text("\n".join(json.dumps(asdict(pair)) for pair in pairs), encoding="utf-8")
+        done = subprocess.run(
+            [interpreter, __file__, "--grade-as-lm-eval", str(path)], check=True, stdout=subprocess.PIPE, text=True
+        )
+    return list(json.loads(done.stdout.splitlines()[-1]))
+
+
+def table(pairs: Sequence[Pair], verdicts: dict[str, list[bool]]) -> Iterator[str]:
+    """Lines of a Markdown table: counts of each grader."""
+    yield "| pairs | grader | n | TP | TN | FP | FN | right |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name, where in (
+        ("generated", lambda pair: pair.source != "by hand"),
+        ("by hand", lambda pair: pair.source == "by hand"),
+    ):
+        for grader, given in verdicts.items():
+            counts = Counter((said, pair.right) for pair, said in zip(pairs, given, strict=True) if where(pair))
+            total = sum(counts.values())
+            tp, tn, fp, fn = (counts[key] for key in ((True, True), (False, False), (True, False), (False, True)))
+            yield f"| {name} | {grader} | {total:,} | {tp} | {tn} | {fp} | {fn} | {(tp + tn) / total:.3f} |"
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Prints the table; writes every pair on which the graders or the label disagree."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lm-eval-python", help="an interpreter with lm_eval, math_verify, antlr 4.11 and sympy")
+    parser.add_argument("--disagreements", type=Path, help="a JSONL file to write")
+    parser.add_argument("--grade-as-lm-eval", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    if options.grade_as_lm_eval:
+        pairs = [Pair(**json.loads(line)) for line in options.grade_as_lm_eval.read_text(encoding="utf-8").splitlines()]
+        print(json.dumps(lm_eval(pairs)))
+        return
+    pairs = [*generated(), *by_hand()]
+    graders: dict[str, Callable[[Sequence[Pair]], list[bool]]] = {"rlinf": ours, "math-verify": math_verify}
+    if options.lm_eval_python:
+        graders["lm-eval minerva_math"] = lambda given: in_another(options.lm_eval_python, given)
+    verdicts = {name: grade(pairs) for name, grade in graders.items()}
+    print("\n".join(table(pairs, verdicts)))
+    if options.disagreements:
+        with options.disagreements.open("w", encoding="utf-8") as file:
+            for index, pair in enumerate(pairs):
+                said = {name: given[index] for name, given in verdicts.items()}
+                if len({pair.right, *said.values()}) > 1:
+                    file.write(json.dumps({**asdict(pair), **said}, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
