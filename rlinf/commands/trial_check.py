@@ -53,7 +53,9 @@ def _failed(error: Exception, names: Mapping[str, str]) -> Finding:
         if name in told or (file is not None and file in told):
             return Finding(True, f"{name}: {account_of(error)}", "Training would stop in its first step.", key)
     meaning = "This may be due to its small sizes; `rlinf train` says more."
-    return Finding(False, f"a step that tries {', '.join(names.values())} failed: {account_of(error)}", meaning, "trial")
+    return Finding(
+        False, f"a step that tries {', '.join(names.values())} failed: {account_of(error)}", meaning, "trial"
+    )
 
 
 def _own_names(config: Config) -> Iterator[tuple[str, str]]:

@@ -37,8 +37,8 @@ def sampler_spec(
 
     ``seed`` is the run's; ``folder`` its directory.
     """
-    from rlinf.models.gguf import model_folder
     from rlinf.models.architecture import PolicyError, architecture_config, require_text_model
+    from rlinf.models.gguf import model_folder
     from rlinf.models.loading import checkpoint_config
     from rlinf.models.vocabulary import require_vocabulary
 

@@ -12,7 +12,7 @@ from rlinf.commands.env_check import examine_env
 from rlinf.commands.trial_check import trial_findings
 from rlinf.config import load_mapping
 
-PARTS = '''
+PARTS = """
 import torch
 from torch import nn
 
@@ -57,7 +57,7 @@ class Unnamed(Encoder):
     def __init__(self, space):
         super().__init__(space)
         del self.out_features
-'''
+"""
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def test_numbers_that_mean_what_they_look_like_are_read(written: str, tmp_path: 
         "algorithm: {adv_type: gae, loss_type: actor_critic}\n",
         encoding="utf-8",
     )
-    assert load(tmp_path / "run.yaml").env.kwargs["x"] == pytest.approx(float(eval(written)))  # noqa: S307 (a number)
+    assert load(tmp_path / "run.yaml").env.kwargs["x"] == pytest.approx(float(eval(written)))
 
 
 @pytest.mark.parametrize("written", ["on", "no", "1e5", "1.50", "12"])

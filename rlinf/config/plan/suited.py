@@ -28,7 +28,9 @@ def suited(config: Config, *, on_gpu: bool, learner_on_gpu: bool) -> tuple[Confi
     if not learner_on_gpu:
         tokens, fits = config.learner.micro_batch_tokens, fitting_micro_batch(config, memory_bytes())
         if fits < tokens:
-            notes["learner.micro_batch_tokens"] = f"reduced from {tokens} to {fits}, so that half of this machine's memory holds them"
+            notes["learner.micro_batch_tokens"] = (
+                f"reduced from {tokens} to {fits}, so that half of this machine's memory holds them"
+            )
             config = replace(config, learner=replace(config.learner, micro_batch_tokens=fits))
     return config, notes
 

@@ -115,7 +115,10 @@ def test_curriculum_levels() -> None:
         ({"task": None, "tasks": [{"task": "chain_sum", "weight": 0}]}, "positive weight"),
         ({"task": None, "tasks": [{"task": "chain_sum", "wieght": 1}]}, "did you mean 'weight'"),
         ({"prompt_template": "no place"}, "exactly once"),
-        ({"prompt_template": {"question": None}}, "put the text in quotes"),  # what YAML makes of an unquoted {question}
+        (
+            {"prompt_template": {"question": None}},
+            "put the text in quotes",
+        ),  # what YAML makes of an unquoted {question}
         ({"size": 0}, "size must be"),
         ({"few_shot": [{"question": "q"}]}, "few_shot"),
     ],
