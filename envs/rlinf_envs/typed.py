@@ -64,7 +64,7 @@ def _hints(make: Callable[..., Any]) -> Mapping[str, Any]:
 
     What it returns is left out: modules import that for type checkers alone.
     """
-    written: Any = inspect.unwrap(make.__init__ if inspect.isclass(make) else make)  # type: ignore[misc]
+    written: Any = inspect.unwrap(make.__init__ if inspect.isclass(make) else make)
     annotated = types.SimpleNamespace(__annotations__={**written.__annotations__})
     annotated.__annotations__.pop("return", None)
     return typing.get_type_hints(annotated, globalns=getattr(written, "__globals__", {}))

@@ -46,11 +46,11 @@ def trial_findings(config: Config) -> list[Finding]:
 
 
 def _failed(error: Exception, names: Mapping[str, str]) -> Finding:
-    told = "".join(traceback.format_exception(error))
+    reported = "".join(traceback.format_exception(error))
     for key, name in names.items():
         module = sys.modules.get(name.partition(":")[0])
         file = getattr(module, "__file__", None)
-        if name in told or (file is not None and file in told):
+        if name in reported or (file is not None and file in reported):
             return Finding(True, f"{name}: {account_of(error)}", "Training would stop in its first step.", key)
     meaning = "This may be due to its small sizes; `rlinf train` says more."
     return Finding(

@@ -219,9 +219,9 @@ def takes_env_as_it_is(options: EnvConfig) -> bool:
 def batch_function(env_id: str) -> MakeBatch | None:
     """The function that `module:function` names; None where the id is that of a registered environment, or of none."""
     found = _own(env_id)
-    if isinstance(found, type) and not issubclass(found, gymnasium.Env | VectorEnv):
-        if "num_envs" not in {one.name for one in own_parameters(found, behind=0)}:
-            raise EnvNotFoundError(f"env.id: {env_id} is a class that is no gymnasium environment: {_DERIVE}")
+    takes_batch = "num_envs" in {one.name for one in own_parameters(found, behind=0)}
+    if isinstance(found, type) and not issubclass(found, gymnasium.Env | VectorEnv) and not takes_batch:
+        raise EnvNotFoundError(f"env.id: {env_id} is a class that is no gymnasium environment: {_DERIVE}")
     return found if callable(found) and not _is_single(found) else None
 
 
