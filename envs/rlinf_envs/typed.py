@@ -121,7 +121,7 @@ def _words(hint: Any) -> str:
 
 
 def _given(value: Any, hint: Any) -> str:
-    """What was given, and how to write what was probably meant."""
+    """The value in words, with the way to write what was probably meant."""
     wants_text = str in (hint, *typing.get_args(hint))
     if value is None:
         return f"null{_COMMENT if wants_text else ''}"

@@ -28,7 +28,7 @@ _EPISODES = 20
 
 
 def conversation_findings(config: Config) -> tuple[list[Finding], list[str]]:
-    """What training would refuse of `sft.data` and `sft.eval_data`; and the first conversations, with what is imitated.
+    """Findings about `sft.data` and `sft.eval_data`, and lines on the first conversations, with what is imitated.
 
     Raises whatever a reader or a chat template raises.
     """

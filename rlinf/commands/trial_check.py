@@ -27,7 +27,7 @@ _TINY: Mapping[str, object] = {"model_type": "qwen2", **_WIDTHS, "num_attention_
 
 
 def trial_findings(config: Config) -> list[Finding]:
-    """What a step with the parts of the user's own ends in; nothing for a run without any.
+    """The finding of one step with the parts of the user's own; none for a run without any.
 
     Nothing is written outside of a temporary folder. A step that fails elsewhere, which its small sizes may be the
     reason for, is a remark alone.
