@@ -64,7 +64,7 @@ def _hints(make: Callable[..., Any]) -> Mapping[str, Any]:
 
     What it returns is left out: modules import that for type checkers alone.
     """
-    written: Any = inspect.unwrap(make.__init__ if inspect.isclass(make) else make)  # type: ignore[misc]
+    written: Any = inspect.unwrap(make.__init__ if inspect.isclass(make) else make)
     annotated = types.SimpleNamespace(__annotations__={**written.__annotations__})
     annotated.__annotations__.pop("return", None)
     return typing.get_type_hints(annotated, globalns=getattr(written, "__globals__", {}))
@@ -121,7 +121,7 @@ def _words(hint: Any) -> str:
 
 
 def _given(value: Any, hint: Any) -> str:
-    """What was given, and how to write what was probably meant."""
+    """The value in words, with the way to write what was probably meant."""
     wants_text = str in (hint, *typing.get_args(hint))
     if value is None:
         return f"null{_COMMENT if wants_text else ''}"

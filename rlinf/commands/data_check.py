@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rlinf.commands.finding import Finding
 from rlinf.commands.policy_check import local_files, require_architecture, require_tokenizer_fits
 from rlinf.config import Config
+from rlinf.config.plan.describe import rank_memory
 from rlinf.errors import UserError
 from rlinf.terminal import printable
 
@@ -31,7 +32,7 @@ _EPISODES = 20
 
 
 def conversation_findings(config: Config) -> tuple[list[Finding], list[str]]:
-    """What training would refuse of `sft.data` and `sft.eval_data`; and the first conversations, with what is imitated.
+    """Findings about `sft.data` and `sft.eval_data`, and lines on the first conversations, with what is imitated.
 
     Raises whatever a reader or a chat template raises.
     """
@@ -69,6 +70,10 @@ def conversation_findings(config: Config) -> tuple[list[Finding], list[str]]:
         findings.append(Finding(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
     if len(rows) + len(others) <= _WHOLE and not any(finding.serious for finding in findings):
         supervised_data(config, tokenizer)
+    longest = max(map(len, encoded))
+    needed = rank_memory(config, longest * sft.batch_size)
+    if needed:
+        lines.append(f"  the longest read has {longest} tokens: with such rows a learner rank needs at most {needed}")
     return findings, lines + _imitated(encoded[:_SHOWN], tokenizer)
 
 

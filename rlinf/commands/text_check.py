@@ -136,7 +136,7 @@ def _shared(config: Config, worker: TextEnvWorker) -> list[Finding]:
 
 
 def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
-    """How many tasks of a dataset are different ones, where they can be counted in a second."""
+    """The line on tasks and on different questions among them, counted for a second at most."""
     if facts.members:
         return []
     texts: set[str] = set()

@@ -27,7 +27,7 @@ _TINY: Mapping[str, object] = {"model_type": "qwen2", **_WIDTHS, "num_attention_
 
 
 def trial_findings(config: Config) -> list[Finding]:
-    """What a step with the parts of the user's own ends in; nothing for a run without any.
+    """The finding of one step with the parts of the user's own; none for a run without any.
 
     Nothing is written outside of a temporary folder. A step that fails elsewhere, which its small sizes may be the
     reason for, is a remark alone.
@@ -46,11 +46,11 @@ def trial_findings(config: Config) -> list[Finding]:
 
 
 def _failed(error: Exception, names: Mapping[str, str]) -> Finding:
-    told = "".join(traceback.format_exception(error))
+    reported = "".join(traceback.format_exception(error))
     for key, name in names.items():
         module = sys.modules.get(name.partition(":")[0])
         file = getattr(module, "__file__", None)
-        if name in told or (file is not None and file in told):
+        if name in reported or (file is not None and file in reported):
             return Finding(True, f"{name}: {account_of(error)}", "Training would stop in its first step.", key)
     meaning = "This may be due to its small sizes; `rlinf train` says more."
     return Finding(

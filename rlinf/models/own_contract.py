@@ -92,7 +92,7 @@ def _observations(space: spaces.Space) -> dict[str, Tensor]:
 
 
 def _called(key: str, name: str, part: Any, call: Callable[[], Any], contract: str) -> Any:
-    """The result of a call in evaluation mode; what is raised there is told with the contract."""
+    """The result of a call in evaluation mode; what is raised there is reported with the contract."""
     training = part.training if isinstance(part, nn.Module) else False
     try:
         if training:

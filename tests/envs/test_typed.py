@@ -53,7 +53,7 @@ def _made(
     switch: bool = False,
     words: tuple[str, ...] = (),
     weights: dict[str, float] | None = None,
-    loose: int = None,  # type: ignore[assignment]
+    loose: int = None,  # type: ignore[assignment]  # noqa: RUF013 (a hint that its default does not fit)
 ) -> None:
     """Parameters of every kind."""
 
@@ -102,10 +102,7 @@ def test_fields_of_a_dataclass() -> None:
     [
         ({"length": {"weight": 1.0, "target": "long"}}, r"reward\.length\.target must be a whole number"),
         ({"format": {"weight": 1.0, "pattern": None}}, r"reward\.format\.pattern must be text, not null"),
-        (
-            {"judge": {"weight": 1.0, "base_url": False, "model": "m", "rubric": "r"}},
-            r"reward\.judge\.base_url must be",
-        ),
+        ({"judge": {"weight": 1.0, "base_url": False, "model": "m", "rubric": "r"}}, r"reward\.judge\.base_url must"),
     ],
 )
 def test_options_of_a_reward_term(reward: dict[str, Any], words: str) -> None:

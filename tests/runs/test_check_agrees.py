@@ -44,12 +44,12 @@ def _require_agreement(place: Path, monkeypatch: pytest.MonkeyPatch, recipe: str
     monkeypatch.chdir(place)
     cases = (agreement.compare(recipe, edit, place) for edit in edits)
     unlike = [case for case in cases if case is not None and not case.agrees]
-    told = [
+    reported = [
         f"{recipe} {' '.join(case.edits)}: check {case.check.code} ({case.check.tail}), "
         f"train {case.train.code} ({case.train.tail})"
         for case in unlike
     ]
-    assert told == []
+    assert reported == []
 
 
 @pytest.mark.timeout(900)

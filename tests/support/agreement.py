@@ -199,10 +199,8 @@ def _value(key: str, stream: random.Random) -> object:
     if scalars:
         chosen: object = stream.choice(_OF_TYPE[scalars[0]])
         return chosen
-    literal = next(
-        (typing.get_args(one) for one in typing.get_args(hint) if typing.get_origin(one) is typing.Literal), ()
-    )
-    return stream.choice([*_OTHER, *literal, {}])
+    literals = [typing.get_args(one) for one in typing.get_args(hint) if typing.get_origin(one) is typing.Literal]
+    return stream.choice([*_OTHER, *(literals[0] if literals else ()), {}])
 
 
 def _text(value: object) -> str:

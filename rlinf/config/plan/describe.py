@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlinf.config.defaults import conditional, value_of
 from rlinf.config.facts import (
@@ -264,13 +264,25 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     ]
     if memory.host:
         rows.append(("each learner on the host", f"{size_text(memory.host)} (reference)"))
-    here = memory.peak * config.learner.num_workers + memory.sampler * config.rollout.num_samplers
+    samplers = 0 if trains_on_files_alone(config) else config.rollout.num_samplers
+    here = memory.peak * config.learner.num_workers + memory.sampler * samplers
     if gpus == 0 and here > memory_bytes():
         return rows, [f"about {size_text(here)} are needed and this machine has {size_text(memory_bytes())} of memory"]
     gpu = config.cluster.gpu_memory_gb
     if gpus and gpu is not None:
         return _gpu_row(config, memory, gpu, rows)
     return rows, []
+
+
+def rank_memory(config: Config, tokens: int) -> str:
+    """The memory of a learner rank whose micro-batches have at most ``tokens``; empty where it is not known."""
+    gpus, decoder = gpu_count(), decoder_of(config.policy)
+    if decoder is None:
+        return ""
+    if gpus == 0:
+        config, _ = suited(config, on_gpu=False, learner_on_gpu=False)
+    fewer = replace(config.learner, micro_batch_tokens=min(config.learner.micro_batch_tokens, tokens))
+    return size_text(estimate(replace(config, learner=fewer), decoder, gpus).peak)
 
 
 def _towers(config: Config, gpus: int) -> tuple[Rows, list[str]]:

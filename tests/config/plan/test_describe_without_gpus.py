@@ -36,9 +36,9 @@ def test_sixteen_bits_that_a_cpu_emulates(
 
 
 def test_sizes_for_gpus_say_how_many_are_needed() -> None:
-    told = _plan(learner={"backend": "fsdp", "num_workers": 8})
-    assert "0 GPUs each" not in told
-    assert "the run needs 8 GPUs for its learner. cluster.gpu_memory_gb=80 plans" in told
+    reported = _plan(learner={"backend": "fsdp", "num_workers": 8})
+    assert "0 GPUs each" not in reported
+    assert "the run needs 8 GPUs for its learner. cluster.gpu_memory_gb=80 plans" in reported
     assert "this machine has no GPU" not in _plan()
 
 

@@ -9,7 +9,7 @@ import pytest
 from rlinf.config import ConfigErrors, load
 
 
-def _told(text: str, folder: Path) -> str:
+def _reported(text: str, folder: Path) -> str:
     (folder / "run.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigErrors) as caught:
         load(folder / "run.yaml")
@@ -21,10 +21,10 @@ def _told(text: str, folder: Path) -> str:
     [("010", "8", "10"), ("0777", "511", "777"), ("1:30", "90", "90"), ("-1:30", "-90", "-90"), ("00", "0", "0")],
 )
 def test_other_bases_are_refused(written: str, read: str, meant: str, tmp_path: Path) -> None:
-    told = _told(f"run: {{max_steps: {written}}}", tmp_path)
-    assert f"run.max_steps: {written} would be read as the number {read}," in told
-    assert f'Write {meant} as a number, or "{written}" in quotes as text.' in told
-    assert "run.yaml:1" in told
+    reported = _reported(f"run: {{max_steps: {written}}}", tmp_path)
+    assert f"run.max_steps: {written} would be read as the number {read}," in reported
+    assert f'Write {meant} as a number, or "{written}" in quotes as text.' in reported
+    assert "run.yaml:1" in reported
 
 
 @pytest.mark.parametrize("written", ["0", "10", "1e5", "0x1F", "1_000"])
@@ -39,12 +39,12 @@ def test_numbers_that_mean_what_they_look_like_are_read(written: str, tmp_path: 
 
 @pytest.mark.parametrize("written", ["on", "no", "1e5", "1.50", "12"])
 def test_text_is_to_be_quoted_as_it_was_written(written: str, tmp_path: Path) -> None:
-    assert f'Put it in quotes: "{written}".' in _told(f"run: {{name: {written}}}", tmp_path)
+    assert f'Put it in quotes: "{written}".' in _reported(f"run: {{name: {written}}}", tmp_path)
 
 
 def test_keys_of_a_section_that_is_not_there_are_found_by_their_ends(tmp_path: Path) -> None:
-    assert "Did you mean learner.optimizer.lr?" in _told("optimizer: {lr: 1e-4}", tmp_path)
-    assert "Did you mean learner.megatron.recompute?" in _told("megatron: {recompute: full}", tmp_path)
+    assert "Did you mean learner.optimizer.lr?" in _reported("optimizer: {lr: 1e-4}", tmp_path)
+    assert "Did you mean learner.megatron.recompute?" in _reported("megatron: {recompute: full}", tmp_path)
 
 
 def test_an_inherited_key_is_dropped_as_the_message_says(tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_an_inherited_key_is_dropped_as_the_message_says(tmp_path: Path) -> None
         encoding="utf-8",
     )
     own = "extends: base.yaml\nalgorithm: {loss_type: sac}\n"
-    told = _told(own, tmp_path)
-    assert "`algorithm.normalize_advantages=false`, its default, drops it" in told
+    reported = _reported(own, tmp_path)
+    assert "`algorithm.normalize_advantages=false`, its default, drops it" in reported
     (tmp_path / "run.yaml").write_text(own, encoding="utf-8")
     with pytest.raises(ConfigErrors) as caught:
         load(tmp_path / "run.yaml", ["algorithm.normalize_advantages=false"])
