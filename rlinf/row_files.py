@@ -113,8 +113,8 @@ def _json(file: Path) -> Iterator[Record]:
         text = opened.read(MAX_JSON_BYTES + 1)
     if len(text) > MAX_JSON_BYTES:
         raise RowFileError(
-            f"{file} has more than {MAX_JSON_BYTES >> 20:,} MiB, which is the most that is read of .json: write one row "
-            "on each line of a .jsonl file"
+            f"{file} has more than {MAX_JSON_BYTES >> 20:,} MiB, which is the most that is read of .json: write one "
+            "row on each line of a .jsonl file"
         )
     try:
         content = parse_json(text)

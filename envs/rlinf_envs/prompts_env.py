@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlinf_envs import datasets
-from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S
 from rlinf_envs.chat_rows import asked_in, value_at
+from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
 from rlinf_envs.listed_questions import LEFT_OUT, ListedQuestions, without
 from rlinf_envs.rewards import RewardSum

@@ -13,7 +13,7 @@ from rlinf.cluster import Cluster, Resources, Starting
 from rlinf.cluster.weights.proof import WeightProof
 from rlinf.cluster.weights.transport import StoredWeights, choose
 from rlinf.config import Config
-from rlinf.config.facts import gap_limit, is_agent
+from rlinf.config.facts import is_agent
 from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.continuous import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
