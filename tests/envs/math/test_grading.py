@@ -75,7 +75,8 @@ def test_the_public_function() -> None:
 
 def test_a_verdict_is_true_if_correct_and_no_string() -> None:
     right, wrong = verify(r"\boxed{72}", "72"), verify(r"\boxed{71}", "72")
-    assert right and not wrong
+    assert right
+    assert not wrong
     assert len({right, Verdict(True, "correct", "72"), wrong}) == 2
     with pytest.raises(TypeError, match=r"verdict\.status"):
         assert right == "correct"
