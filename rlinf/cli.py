@@ -277,7 +277,7 @@ def _check(options: argparse.Namespace) -> int:
         return _code(_function("rlinf.sweep.cli", "main")([str(file), *_overrides(options), "--check"]))
 
     config = _load(options)
-    print(plan(config), flush=True)
+    print(redacted(str(plan(config))), flush=True)
     failing = bool(options.rehearse and _function("rlinf.commands.rehearse", "rehearse")(config))
     if not options.no_build:
         failing = bool(_function("rlinf.commands.check", "examine")(config)) or failing

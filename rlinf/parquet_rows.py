@@ -11,7 +11,7 @@ _BATCH_BYTES = 16 << 20
 _MOST_ROWS_AT_ONCE = 4096
 _BUFFER_BYTES = 1 << 20
 _FREE_BYTES, _MOST_EXPANSION = 64 << 20, 200
-"""A row group above the first may expand to at most so many times what it takes in the file: text does to about 20."""
+"""A row group above the first may expand to at most this many times its size in the file: text does to about 20."""
 
 MAX_ROWS = 5_000_000
 """Of one data set. Each becomes an object in memory, of a kilobyte or more."""

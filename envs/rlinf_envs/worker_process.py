@@ -48,9 +48,9 @@ def main(arguments: list[str]) -> None:
     descriptor, target, limits = int(arguments[0]), arguments[1], map(int, arguments[2:])
     module_name, _, name = target.partition(":")
     function: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
-    for name, limit in zip((resource.RLIMIT_AS, resource.RLIMIT_DATA), limits, strict=True):
+    for kind, limit in zip((resource.RLIMIT_AS, resource.RLIMIT_DATA), limits, strict=True):
         if limit:
-            resource.setrlimit(name, (limit, limit))
+            resource.setrlimit(kind, (limit, limit))
     serve(Connection(descriptor), function)
 
 

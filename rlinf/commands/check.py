@@ -8,6 +8,7 @@ from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.facts import is_text
 from rlinf.errors import UserError
+from rlinf.redaction import redacted
 
 
 def examine(config: Config) -> bool:
@@ -17,7 +18,7 @@ def examine(config: Config) -> bool:
     try:
         config = counted(config)
     except UserError as error:
-        print(Finding(True, str(error), subject="sft.data"))
+        print(redacted(str(Finding(True, str(error), subject="sft.data"))))
         return True
     lines: list[str] = []
     if is_text(config):
@@ -36,9 +37,9 @@ def examine(config: Config) -> bool:
     findings += _run_directory(config)
     findings += _source(config, lines)
     if lines:
-        print("\n" + "\n".join(lines))
+        print(redacted("\n" + "\n".join(lines)))
     for finding in findings:
-        print(finding)
+        print(redacted(str(finding)))
     # The plan names the extras that are missing.
     return _failing(findings) or any(not extra.installed for extra in config.facts.extras)
 

@@ -16,6 +16,7 @@ from rich.text import Text
 from rlinf.arguments import Parser
 from rlinf.config import resolve
 from rlinf.errors import UserError
+from rlinf.redaction import redacted
 from rlinf.terminal import printable
 from rlinf.train.tracking.transcript import transcript
 from rlinf.train.trial import TrialOptions, trial
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("rlinf try: --tasks must be at least 1, --samples at least 0")
     resolved = resolve(options.file, options.overrides)
     for note in (*resolved.notes, *resolved.warnings):
-        print(note, file=sys.stderr)
+        print(redacted(note), file=sys.stderr)
     wanted = TrialOptions(tasks=options.tasks, samples=options.samples, split=options.split)
     console = Console()
     shown: list[Mapping[str, Any]] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from rlinf.arguments import Parser
 from rlinf.config import ConfigErrors
 from rlinf.config.recipes import located, sweep_recipes
+from rlinf.redaction import redacted
 from rlinf.stopping import as_interrupts
 from rlinf.sweep.load import Sweep, read_sweep_file
 from rlinf.sweep.settings import TrialPlan, plan_trials, repeated_draws
@@ -73,7 +74,7 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     print(summary.verdict)
     failed = [trial for trial in outcome.trials if trial.status == "failed"]
     for trial in failed:
-        print(f"failed: {trial.folder.name}: {last_line(trial.error)}")
+        print(redacted(f"failed: {trial.folder.name}: {last_line(trial.error)}"))
     if plotting_installed():
         print(f"Report: {write_report([sweep.folder])}")
     print(f"Tables: {sweep.folder}/settings.md; settings, trials and curves as .csv and .parquet")

@@ -58,7 +58,7 @@ def test_a_failed_flush_names_its_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_result_is_told_where_it_cannot_be_saved(tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_saved_is_reported(tmp_path: Path) -> None:
     said: list[str] = []
     with unless_read_only(tmp_path, said.append):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "evaluations")

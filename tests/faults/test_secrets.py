@@ -54,12 +54,10 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     "overrides",
     [
         ["run.max_steps=${oc.env:MY_SECRET}"],
-        ["run.nonsense=${oc.env:MY_SECRET}"],
         ["algorithm.adv_type=${oc.env:MY_SECRET}"],
         ["env.kwargs.reward={custom: {'${oc.env:MY_SECRET}': 1}}"],
         ["env.kwargs.reward={http: {weight: 1, url: '${oc.env:MY_SECRET}'}}"],
         ["env.kwargs.task=${oc.env:MY_SECRET}"],
-        ["policy.path=${oc.env:MY_SECRET}", "policy.architecture=null"],
     ],
 )
 def test_no_message_about_a_configuration_shows_a_secret(

@@ -45,7 +45,7 @@ def test_what_goes_on_without_its_output_writes_its_files(tmp_path: Path, redire
     ("redirection", "code", "words"),
     [(">&-", 0, ""), ("> /dev/full", 1, "No space left on device"), ("| head -n 1 > /dev/null", 0, "")],
 )
-def test_a_list_is_told_in_full_or_ends_with_a_sentence(redirection: str, code: int, words: str) -> None:
+def test_a_list_is_complete_or_ends_with_a_sentence(redirection: str, code: int, words: str) -> None:
     done = shell(f"{COMMAND} {redirection}")
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert words in done.stderr

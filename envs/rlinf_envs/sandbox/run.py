@@ -137,7 +137,7 @@ def _run(kind: Kind, program: str, stdin: str, limits: Limits) -> Outcome:
         with theirs:
             process = subprocess.Popen(
                 argv,
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=VARIABLES,

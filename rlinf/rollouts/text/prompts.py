@@ -39,7 +39,7 @@ class ChatTemplateError(UserError):
 
 
 class TemplateTooSlowError(UserError):
-    """A chat template that does not come to its end; the message says what to change."""
+    """A chat template that does not finish; the message says what to change."""
 
 
 class PromptRenderer:
