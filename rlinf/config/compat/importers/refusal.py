@@ -38,7 +38,7 @@ class NotOfferedError(UserError):
 
 
 class UnsettledError(UserError):
-    """The settings that were read can't be made into a configuration that passes its check; the check's sentences say why."""
+    """The settings that were read make no configuration that passes its check; the check's sentences say why."""
 
     def __init__(self, path: Path, problems: Sequence[str]) -> None:
         super().__init__(f"{path} can't be carried over as it is: {' '.join(problems)}")
