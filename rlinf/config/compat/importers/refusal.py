@@ -1,4 +1,4 @@
-"""What an import refuses: files that train nothing, and features that do not exist here."""
+"""Refusals of an import: files that train nothing, and features that do not exist here."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NotOfferedError(UserError):
 
 
 class UnsettledError(UserError):
-    """What was read can't be made into a configuration that passes its check; the check's sentences say why."""
+    """The settings that were read make no configuration that passes its check; the check's sentences say why."""
 
     def __init__(self, path: Path, problems: Sequence[str]) -> None:
         super().__init__(f"{path} can't be carried over as it is: {' '.join(problems)}")

@@ -68,7 +68,7 @@ def _batches(sheet: Sheet, envs: int) -> None:
 
 
 def _losses(sheet: Sheet) -> None:
-    """What RLinf's simulator losses do beside their keys."""
+    """Set what RLinf's simulator losses do without a key."""
     if sheet.value("algorithm.loss_type") == "actor_critic":
         sheet.put("algorithm.value_coef", 1.0)
         sheet.differs.append(f"{sheet.source.path}: algorithm.value_coef: RLinf adds the critic's loss with weight 1")

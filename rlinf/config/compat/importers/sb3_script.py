@@ -104,7 +104,7 @@ def _makers(script: Script, path: Path, tree: Branch) -> str | None:
 
 
 def _learning(script: Script, path: Path, tree: Branch) -> None:
-    """What ``learn``, callbacks and action noise are given; the first call of each counts."""
+    """Add the arguments of ``learn``, callbacks and action noise; the first call of each counts."""
     for call in script.calls("learn"):
         given = dict(zip(("total_timesteps", "callback", "log_interval"), call.positional, strict=False)) | call.named
         for name, value in given.items():

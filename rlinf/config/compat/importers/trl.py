@@ -69,7 +69,7 @@ NAMES: Mapping[str, Meaning] = {
     "do_eval": nothing("every run is evaluated before its first and after its last step"),
     "do_train": _TRAINER,
     "do_predict": _TRAINER,
-    "overwrite_output_dir": nothing("the same run.dir goes on by itself; another one begins anew"),
+    "overwrite_output_dir": nothing("the same run.dir goes on by itself; another directory begins from step 0"),
     "optim": nothing("the optimiser is AdamW (learner.optimizer)"),
     "gradient_checkpointing_kwargs": nothing("activations are recomputed without re-entering"),
     "save_strategy": nothing("checkpoint.every counts training iterations"),

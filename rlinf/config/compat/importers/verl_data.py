@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlinf.config.compat.importers.fitting import MODEL
 from rlinf.config.compat.importers.models import reads_pictures
 from rlinf.config.compat.importers.sheet import Sheet
 from rlinf.config.compat.importers.written import Code
@@ -101,6 +102,9 @@ def _rewards(sheet: Sheet) -> None:
     if sheet.take("reward_model.enable") is True:
         sheet.put("reward_model.supervision", "outcome", "reward_model.enable")
         sheet.copy_as("reward_model.model.path", "reward_model.path")
+        if "reward_model.path" not in sheet.settings:
+            sheet.put("reward_model.path", MODEL)
+            sheet.ask(f"reward_model.path: the reward model ({MODEL} stands for it)")
         sheet.differ("reward_model.enable", "the reward is the probability that its head gives (reward_model.output)")
     if sheet.take("reward.reward_model.enable") is True:
         nearest = "reward_model, a head that scores, or env.kwargs.reward.custom"

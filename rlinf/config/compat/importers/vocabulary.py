@@ -54,7 +54,7 @@ def adopt_vocabulary(sheet: Sheet, *own: str) -> None:
 
 
 def _report(sheet: Sheet, notes: list[str]) -> None:
-    """What the vocabulary's own notes say of names that lead to nothing, and of values that it sets."""
+    """Report what the vocabulary's notes say of names that lead to nothing, and of values that it sets."""
     for note in notes:
         if " is set: " in note:
             sheet.differs.append(note)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rlinf.config.compat.importers.refusal import NotTrainingError
 from rlinf.config.interpolate import interpolate
 from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
@@ -49,7 +50,10 @@ def document(path: Path) -> Branch:
     reader = Reader()
     tree = reader.read_text(read_text(path), str(path))
     if reader.problems:
-        raise UserError("\n".join(str(found) for found in reader.problems))
+        words = [str(found) for found in reader.problems]
+        if len(words) == 1 and "the file holds no keys" in words[0]:
+            raise NotTrainingError(path, "a list or a single value", "Import a file of sections and keys.")
+        raise UserError("\n".join(words))
     return tree
 
 
