@@ -54,10 +54,10 @@ def evaluate_model(
         config = evaluation_config(policy, choice, overrides, trained=trained, room=_positions(policy))
         evaluation = _evaluate(config, f"step {found} of {run} on {choice.label}")
         _say_what_was_trained_on(trained, config)
-    path = None
+    saved: Path | None = None
     with naming_disk_errors(run), unless_read_only(run, print):
-        path = save_evaluation(run, found, config, [], evaluation, model=str(run), label=choice.label)
-    return _result(evaluation, run, path)
+        saved = save_evaluation(run, found, config, [], evaluation, model=str(run), label=choice.label)
+    return _result(evaluation, run, saved)
 
 
 def save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation) -> Path:
