@@ -63,7 +63,7 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     _register_resolvers(OmegaConf)
     failures: dict[int, str] = {}
     for _, located in waiting:
-        if reason := too_long(located.value):
+        if reason := too_long(str(located.value)):
             failures[id(located)] = reason
             continue
         try:
@@ -80,7 +80,7 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     for name in read:
         hide(name)
     effective = {path: located for path, located in waiting if _at(written, path) == located.value}  # not overridden
-    named = dependencies({path: located.value for path, located in effective.items()})
+    named = dependencies({path: str(located.value) for path, located in effective.items()})
     grown: dict[Path, str] = {}
     for path in in_order(named):
         located = effective[path]
@@ -117,7 +117,7 @@ def report_unresolved(tree: Branch, failures: dict[int, str], problems: list[Con
         if id(located) not in failures:
             continue
         dotted = ".".join(str(step) for step in path)
-        message = f"{dotted}: {shortened(located.value)} does not resolve: {failures[id(located)]}."
+        message = f"{dotted}: {shortened(str(located.value))} does not resolve: {failures[id(located)]}."
         problems.append(problem(located.origin, dotted, message, _FIX))
         located.value = None
         section = _at(tree, path[:-1])
