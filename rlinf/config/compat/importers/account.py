@@ -47,7 +47,7 @@ def _named_below(key: str, words: str) -> bool:
     """Whether a line names a section and, behind it, the rest of the key."""
     parts = key.split(".")
     return any(
-        f"{'.'.join(parts[:count])}: " in line and ".".join(parts[count:]) in line
+        f"{'.'.join(parts[:count])}: " in line and all(part in line for part in parts[count:])
         for count in range(1, len(parts))
         for line in words.splitlines()
     )
