@@ -272,3 +272,40 @@ def test_what_can_not_be_read_is_said_in_one_line(
     with pytest.raises(UserError, match=r".") as error:
         imported(peer, path)
     assert message in str(error.value)
+
+
+def test_a_script_is_neither_run_nor_named(tmp_path: Path) -> None:
+    """Its functions, system message, files and arithmetic are read; importing it would write a file."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\n"
+        "from datasets import load_dataset\nfrom trl import GRPOConfig, GRPOTrainer\n"
+        "RULES = 'Answer briefly.'\n"
+        "rows = load_dataset('json', data_files='rows.jsonl').map(\n"
+        "    lambda row: {'prompt': [{'role': 'system', 'content': RULES}, {'role': 'user', 'content': row['q']}]})\n"
+        "def score(completions, **rest): return [1.0 for _ in completions]\n"
+        "GRPOTrainer(model='m', reward_funcs=score, train_dataset=rows,\n"
+        "            args=GRPOConfig(max_steps=int(1e2), warmup_ratio=0.1))\n"
+    )
+    sheet = imported("trl", script)
+    ours = values(sheet)
+    assert (ours["env.kwargs.path"], ours["data.system_prompt"]) == ("rows.jsonl", "Answer briefly.")
+    assert (ours["run.max_steps"], ours["learner.optimizer.warmup_steps"]) == (100, 10)
+    assert "env.kwargs.reward" not in ours
+    assert any("train.score (weight 1)" in line for line in sheet.decide)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_ranks_of_one_copy_of_a_model_share_rows(tmp_path: Path) -> None:
+    """A megatron layout takes more ranks than a minibatch has rows."""
+    script = tmp_path / "run.sh"
+    actor = "actor_rollout_ref.actor"
+    script.write_text(
+        f"python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=4 "
+        f"{actor}.strategy=megatron {actor}.ppo_mini_batch_size=4 "
+        f"{actor}.megatron.pipeline_model_parallel_size=16 trainer.nnodes=4 "
+        "actor_rollout_ref.rollout.n=2\n"
+    )
+    ours = values(imported("verl", script))
+    assert (ours["learner.num_workers"], ours["learner.megatron.pipeline_parallel"]) == (32, 16)
+    assert ours["algorithm.group_size"] == 2
