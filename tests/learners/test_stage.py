@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from rlinf.config.compat.warmup import warmup_of_iterations, warmup_of_share
 from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.stage import Stage
 
@@ -34,8 +33,3 @@ def test_the_rate_goes_on_where_it_was_with_other_minibatches(schedule: str, now
     if done < 20:
         assert place == done
     assert after.place({"optimizer_steps": done, "steps_per_batch": now}) == done
-
-
-def test_warm_ups_of_other_frameworks_are_optimiser_steps_here() -> None:
-    assert warmup_of_iterations(10, 16) == 160
-    assert warmup_of_share(0.1, 40, 16) == 64

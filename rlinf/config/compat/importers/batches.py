@@ -6,7 +6,6 @@ import math
 from typing import Literal
 
 from rlinf.config.compat.importers.sheet import Sheet
-from rlinf.config.names import leaves
 
 Unit = Literal["iterations", "updates"]
 """What a number of steps counts: training iterations, or optimiser steps."""
@@ -55,9 +54,8 @@ def warmup(sheet: Sheet, steps: float, unit: Unit, *keys: str) -> None:
 
 
 def token_kl(sheet: Sheet, kind: str, *keys: str) -> None:
-    """Set the estimate of the KL in rewards: by a key of its own where there is one, else by the one for all."""
-    own = "algorithm.token_kl_type"
-    sheet.put(own if own in leaves() else "algorithm.kl_penalty_type", kind, *keys)
+    """Set the estimate of the KL in rewards, which has a key of its own."""
+    sheet.put("algorithm.token_kl_type", kind, *keys)
 
 
 def updates_of(sheet: Sheet) -> int:
