@@ -30,7 +30,7 @@ _TIMERS = (-signal.SIGPROF, -signal.SIGALRM)
 
 @dataclass(frozen=True)
 class Memory:
-    """What a worker may take, in bytes; 0 means no limit."""
+    """Limits of what a worker may take, in bytes; 0 means no limit."""
 
     address_space: int = 4 << 30
     """For functions that need no library which reserves more than it uses (torch does)."""

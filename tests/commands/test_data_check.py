@@ -97,8 +97,8 @@ PRIOR = (
         (PRIOR, GOOD, True, ""),
         (IMITATION, np.ones((4, 3), np.float32), True, "observation.state is [3] a frame"),
         (PRIOR, np.ones((4, 3), np.float32), True, "observation.state is [3] a frame"),
-        (IMITATION, NAN, True, "observation.state is not finite in 2 frames, first in frame 2 of the 1. episode"),
-        (PRIOR, GOOD, False, "has no rewards"),
+        (IMITATION, NAN, True, "observation.state[0] is NaN"),
+        (PRIOR, GOOD, False, "the rewards that transitions are learned from"),
     ],
 )
 def test_check_and_training_end_alike(

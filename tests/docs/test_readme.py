@@ -40,9 +40,10 @@ def example_in(folder: Path) -> list[dict[str, str]]:
     example = re.search(r"```yaml\n(# gsm8k.yaml\n.*?)```", README.read_text(), re.DOTALL)
     assert example is not None
     (folder / "gsm8k.yaml").write_text(example[1])
-    rows = [{"question": f"What is {number} + 1?", "answer": f"Add them.\n#### {number + 1}"} for number in range(8)]
-    for name in ("gsm8k_train.jsonl", "gsm8k_test.jsonl"):
-        (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    rows = [{"question": f"What is {number} + 1?", "answer": f"Add them.\n#### {number + 1}"} for number in range(16)]
+    # No question stands in both files: those of the evaluation are left out of training.
+    for name, part in (("gsm8k_train.jsonl", rows[:8]), ("gsm8k_test.jsonl", rows[8:])):
+        (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in part))
     return rows
 
 

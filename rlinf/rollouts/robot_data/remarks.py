@@ -11,7 +11,7 @@ _SAME_RATE = 0.02
 
 
 def rate_remark(path: str, render_fps: float) -> str | None:
-    """What a dataset's frame rate means for an environment with another; 0: the environment declares none."""
+    """Say what a dataset's frame rate means for an environment with another; 0: the environment declares none."""
     fps = frame_rate(path)
     if render_fps <= 0 or abs(fps - render_fps) <= _SAME_RATE * render_fps:
         return None

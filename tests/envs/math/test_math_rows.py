@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_refused_with_a_way(row: dict[str, Any], words: s
         ({"question": "q", "answer": "proof"}, "the answer is the word 'proof'"),
         ({"question": "q", "answer": "notfound"}, "the answer is the word 'notfound'"),
         ({"question": "q", "answer": "The set of all primes that are of the form four k plus one"}, "has 13 words"),
-        ({"problem": "q", "solution": "It is \\boxed{1} or \\boxed{2}."}, "the boxes 1, 2, and the answer is 2"),
+        ({"problem": "q", "solution": "First \\boxed{1} comes out. Corrected, it is \\boxed{2}."}, "the boxes 1, 2"),
         ({"question": "Which?", "choices": ["red", "blue"], "answer": 1}, "the question does not show the choices"),
     ],
 )

@@ -17,9 +17,12 @@ _COMBINED = {
     "algorithm.kl_beta": ("use_kl_loss", "kl_loss_coef"),
     "algorithm.clip_ratio_c": ("dual_clip_loss", "pg_clip"),
     "algorithm.kl_coef": ("init_kl_coef",),
+    "algorithm.token_kl_type": ("kl_penalty",),
     "rollout.temperature": ("algorithm.sampling_params.do_sample",),
 }
 """Our keys that several names make together."""
+_SWITCHED = ("init_kl_coef", "kl_loss_coef", "kl_penalty", "target_kl", "kl_horizon")
+"""Names that another setting switches on."""
 
 
 def adopt_vocabulary(sheet: Sheet, *own: str) -> None:
@@ -59,13 +62,10 @@ def _report(sheet: Sheet, notes: list[str]) -> None:
         if " is set: " in note:
             sheet.differs.append(note)
         elif " is not read without " in note:
-            sheet.ignored.append(note.rstrip("."))
-            sheet.named.update(
-                name
-                for short in ("init_kl_coef", "kl_loss_coef", "kl_penalty", "target_kl", "kl_horizon")
-                for name in (short, f"algorithm.{short}")
-                if f" {short} " in note
-            )
+            short = next((name for name in _SWITCHED if f" {name} " in note), "")
+            written = next((name for name in (f"algorithm.{short}", short) if get(sheet.source.tree, name)), short)
+            sheet.ignored.append(note.rstrip(".").replace(f" {short} ", f" {written} ") if short else note.rstrip("."))
+            sheet.named.update((short, f"algorithm.{short}") if short else ())
 
 
 def unset(sheet: Sheet, *keys: str) -> None:
