@@ -83,7 +83,7 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
 
 
 def _not_suited(config: Config, gpus: int) -> list[str]:
-    """Warn of what a machine without GPUs does badly: 16 bits that its CPU emulates, and sizes that are meant for GPUs."""
+    """Warn of what a machine without GPUs does badly: 16 bits that its CPU emulates, and sizes meant for GPUs."""
     if gpus:
         return []
     found = []
