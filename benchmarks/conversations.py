@@ -30,19 +30,19 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlinf.cluster.local import LocalCluster
 from rlinf.config import Config
-from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.rollouts.text.continuous import ContinuousRollout
+from rlinf.data.batch import Batch
+from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
+from rlinf.rollouts.text.conversation import Graded, Pause, Response
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.rows import Graded, Pause, Response
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
+from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
+from rlinf.schema.cluster import ClusterConfig
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.text_env_pool import TextEnvPool
-from rlinf.types import Batch
 
 TURNS, CONVERSATIONS, MOST_S = 8, 64, 2.0
 LATENCIES = {

@@ -24,24 +24,25 @@ import torch
 from rlinf.algorithms import by_row
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.batch_share import BatchShare, DataPlace
 from rlinf.cluster.api import Assembled
 from rlinf.cluster.packing import Packed, pack, unpack
-from rlinf.config.schema import OptimizerConfig
-from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.inputs import RowsApart
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import RowsApart, TextInputs
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.data.ragged import Runs
+from rlinf.data.shards import BatchShare, DataPlace
 from rlinf.learners.stage import Stage
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.conversation import Graded, Row
 from rlinf.rollouts.text.rollout import batch_of
-from rlinf.rollouts.text.rows import Graded, Row
-from rlinf.runs import Runs
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.schema import OptimizerConfig
+from rlinf.schema.algorithm import AlgorithmConfig
 from rlinf.train.workers.kept_values import KeptRuns
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.rounds import handed_over
 from rlinf.train.workers.row_plan import TextPlan
 from rlinf.train.workers.sampler_pool import completions_of
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.types import Batch, Completion, SampleRequest, SamplingParams, TextInputs
 
 SHAPES = ("256x32", "4096x32", "65536x32", "1024x512", "16384x512", "65536x512", "1024x4096", "8192x8192")
 RANKS = (1, 64, 1024)

@@ -29,17 +29,17 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlinf.config import Config
-from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
+from rlinf.data.messages import Completion, SampleRequest
 from rlinf.interfaces import SamplerSession
 from rlinf.models.loading import load_causal_lm, load_tokenizer
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.agents.gateway import Gateway
 from rlinf.rollouts.agents.rollout import AgentRollout
+from rlinf.rollouts.text.conversation import Graded, Pause, Response
 from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Graded, Pause, Response
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
-from rlinf.types import Completion, SampleRequest
+from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 
 RESULTS = Path(__file__).resolve().parent / "results" / "endpoint.md"
 GROUP, MAX_NEW_TOKENS, VOCABULARY = 4, 64, 400

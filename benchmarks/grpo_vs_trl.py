@@ -279,7 +279,7 @@ def run_rlinf(
     """The training loop of ``rlinf train`` in one process; the progress display is what tells when a step ends."""
     from rlinf.cluster import connect
     from rlinf.config import load_mapping
-    from rlinf.train.build.setup import Setup
+    from rlinf.train.assemble.setup import Setup
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory

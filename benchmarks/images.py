@@ -19,21 +19,22 @@ from typing import Any
 import torch
 
 from rlinf.algorithms.objective import Objective
-from rlinf.batch_share import DataPlace
 from rlinf.cluster import Cluster, RankInfo, connect
-from rlinf.config.schema import OptimizerConfig
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.inputs import ObservationInputs
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import Metrics
+from rlinf.data.shards import DataPlace
 from rlinf.learners.minibatch import learned_rows
 from rlinf.learners.stage import Stage
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.rollouts.simulator.images_apart import Leaves, images_apart
 from rlinf.rollouts.simulator.records import RolloutPart
+from rlinf.schema import OptimizerConfig
+from rlinf.schema.cluster import ClusterConfig
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import DecisionPlan
-from rlinf.types import Batch, Metrics, concatenate
 
 
 class Pictures:

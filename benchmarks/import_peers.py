@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlinf.base.errors import UserError
 from rlinf.config.compat.importers.account import unaccounted
 from rlinf.config.compat.importers.page import page, problems, report
 from rlinf.config.compat.importers.reading import imported
@@ -33,7 +34,6 @@ from rlinf.config.compat.importers.refusal import NotOfferedError, NotTrainingEr
 from rlinf.config.compat.importers.sb3_zoo import entries as zoo_entries
 from rlinf.config.compat.importers.settle import about_files
 from rlinf.config.compat.importers.sheet import Options, Sheet
-from rlinf.errors import UserError
 
 _BLOCK = re.compile(r"^[ \t]*```(?:python|py)[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 _BUILDS = {

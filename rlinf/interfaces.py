@@ -11,16 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlinf.batch_share import BatchShare, DataPlace
-from rlinf.granularity import Granularity
-from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, WeightForm, WeightUpdate
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.granularity import Granularity
+from rlinf.data.inputs import Inputs
+from rlinf.data.messages import Completion, Metrics, PolicyOutput, SampleRequest, WeightForm, WeightUpdate
+from rlinf.data.shards import BatchShare, DataPlace
 
 
 class Policy(Protocol):
     """A learner's policy, whatever acts with its weights: log-probabilities of given actions, and its own weights.
 
-    B rows by T positions as in :class:`rlinf.types.Batch`; ``inputs`` are the batch's; those of another kind than
-    the policy reads are a :class:`rlinf.types.BatchError`.
+    B rows by T positions as in :class:`rlinf.data.batch.Batch`; ``inputs`` are the batch's; those of another kind than
+    the policy reads are a :class:`rlinf.data.batch.BatchError`.
     """
 
     @property

@@ -13,8 +13,8 @@ import pytest
 from run_callbacks import Halve, StopAt, Watch
 
 import rlinf
+from rlinf.base.errors import UserError
 from rlinf.config import Config, ConfigErrors
-from rlinf.errors import UserError
 from rlinf.train.run import RunResult
 
 SMALL = (

@@ -28,9 +28,10 @@ from rlinf.algorithms.advantages.estimate import (
     whitens,
 )
 from rlinf.algorithms.statistics import moments_of, row_sums, settle_singletons
-from rlinf.config.schema import AlgorithmConfig
-from rlinf.estimation import Estimation, WholeBatch
-from rlinf.types import Batch, Metrics
+from rlinf.data.advantage_spec import Estimation, WholeBatch
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
+from rlinf.schema import AlgorithmConfig
 
 Looked = Literal["rewards", "unwhitened", "advantages"]
 """What of rows is looked at: the rewards of positions before ``whiten_rewards``, advantages before they are whitened,

@@ -23,10 +23,11 @@ from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
 from rlinf.algorithms.running import RewardState
 from rlinf.algorithms.statistics import gaps, group_statistics, masked_mean, row_sums
-from rlinf.config.facts import Facts
-from rlinf.config.schema import AlgorithmConfig
-from rlinf.errors import OtherPolicy
-from rlinf.types import Batch, Metrics, PolicyOutput
+from rlinf.base.errors import OtherPolicy
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput
+from rlinf.schema import AlgorithmConfig
+from rlinf.schema.derived import DerivedConfig
 
 
 @dataclass
@@ -86,7 +87,7 @@ class OnPolicy(Preparation):
     def __init__(
         self,
         options: AlgorithmConfig,
-        facts: Facts,
+        facts: DerivedConfig,
         learner: EvaluatesBatches,
         teacher: Callable[[Batch], Tensor] | None = None,
         *,

@@ -13,7 +13,7 @@ from rlinf.algorithms.running import RewardState, RunningStatistics
 from rlinf.algorithms.scan import last_true
 from rlinf.algorithms.settings import settings
 from rlinf.algorithms.statistics import EPS, group_statistics, settle_singletons
-from rlinf.config.schema.algorithm import AlgorithmConfig, OverlongPenaltyConfig, RewardNormConfig, Scope
+from rlinf.schema.algorithm import AlgorithmConfig, OverlongPenaltyConfig, RewardNormConfig, Scope
 
 SCOPES = ("group", "batch", "running")
 

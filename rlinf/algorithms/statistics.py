@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.estimation import Moments
-from rlinf.types import Batch
+from rlinf.data.advantage_spec import Moments
+from rlinf.data.batch import Batch
 
 EPS = 1e-6
 """Added to a standard deviation before it divides."""

@@ -11,13 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.batch_share import BatchShare, CommonFacts, DataPlace, Observed, StepPart
 from rlinf.cluster.api import Assembled, Cluster, Handle, WorkerGroup
 from rlinf.cluster.errors import WorkerError
+from rlinf.data.batch import OPTIONAL_COLUMNS, Batch
+from rlinf.data.inputs import ObservationInputs, TextInputs
+from rlinf.data.messages import PolicyOutput
+from rlinf.data.ragged import Runs
+from rlinf.data.shards import BatchShare, CommonFacts, DataPlace, Observed, StepPart
+from rlinf.data.wire import RecordLayout
 from rlinf.learners.step_plan import BatchPlan, OwnRows, RowFacts
-from rlinf.row_records import RecordLayout
-from rlinf.runs import Runs
-from rlinf.types import OPTIONAL_COLUMNS, Batch, ObservationInputs, PolicyOutput, TextInputs
 
 Cut = Callable[[RowFacts, DataPlace], BatchPlan | None]
 """From the facts of all rows and how shares are cut: what each share computes; None where each has to have all rows."""

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 import ray
 
+from rlinf.base.redaction import redact_warnings
 from rlinf.cluster.api import Assembled, RankInfo
 from rlinf.cluster.failure import Failure, capture
 from rlinf.cluster.packing import Packed, pack, unpack
-from rlinf.redaction import redact_warnings
 
 Made = TypeVar("Made")
 

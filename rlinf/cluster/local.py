@@ -27,7 +27,7 @@ from rlinf.cluster.api import (
 from rlinf.cluster.errors import ClusterError, PlacementError, WorkerError
 from rlinf.cluster.failure import capture
 from rlinf.cluster.restart_budget import RestartBudget
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 
 class LocalHandle(Handle):

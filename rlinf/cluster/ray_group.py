@@ -24,7 +24,7 @@ from rlinf.cluster.host import Place, SharedArgument
 from rlinf.cluster.packing import Packed, pack
 from rlinf.cluster.restart_budget import RestartBudget
 from rlinf.cluster.vital_signs import VitalSigns, is_alive
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 CONTROL, PIECES = "control", "pieces"
 """Concurrency groups of :class:`Host`."""

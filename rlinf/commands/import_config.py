@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.arguments import Parser
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
 from rlinf.config.compat.importers.page import page, report
 from rlinf.config.compat.importers.reading import PEERS, imported
 from rlinf.config.compat.importers.sb3_tables import DEFAULTS
 from rlinf.config.compat.importers.sheet import Options
-from rlinf.errors import UserError
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -27,8 +27,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from rlinf.batch_share import BatchShare, DataPlace
-from rlinf.config.schema.learner import OffloadConfig
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.data.shards import BatchShare, DataPlace
+from rlinf.data.split import portions
 from rlinf.learners.host_reference import in_place, moved_towards
 from rlinf.learners.minibatch import Minibatch
 from rlinf.learners.moments import own_options
@@ -40,8 +42,7 @@ from rlinf.learners.step_plan import share_of_evaluation
 from rlinf.learners.stored_policy import is_sharded, require_same_weights, shapes, stored_shapes
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.portions import portions
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.schema.learner import OffloadConfig
 
 Unit = tuple[nn.Module, torch.dtype | None]
 """A part whose weights come together at a time, and the dtype that they come in (None: their own)."""

@@ -16,9 +16,10 @@ from rlinf.algorithms.metrics import (
     mean_metrics,
     mean_over,
 )
-from rlinf.batch_share import BatchShare, StepFacts, StepPart
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput
+from rlinf.data.shards import BatchShare, StepFacts, StepPart
 from rlinf.learners.stage import Stage
-from rlinf.types import Batch, Metrics, PolicyOutput
 
 _GAP = "sampler_logprob_gap"
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from rlinf.config.schema.learner import OffloadConfig
-from rlinf.types import Metrics
+from rlinf.data.messages import Metrics
+from rlinf.schema.learner import OffloadConfig
 
 STAY = OffloadConfig()
 """Nothing moves."""

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
-from rlinf.portions import portions
+from rlinf.data.split import portions
 
 # Gradients travel in pieces of this many elements: one message would double the memory, one per parameter the latency.
 _BUCKET_ELEMENTS = 1 << 24

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.batch_share import BatchShare, DataPlace
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.shards import BatchShare, DataPlace
 from rlinf.learners.step_plan import share_of_evaluation
-from rlinf.types import Batch, Costs
 
 
 class Scorer:

@@ -14,10 +14,10 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from rlinf.batch_share import BatchShare, DataPlace, LossCounts, StepFacts, StepPart, answered
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.shards import BatchShare, DataPlace, LossCounts, StepFacts, StepPart, answered
 from rlinf.learners.partition import micro_batches, minibatches, shares
 from rlinf.learners.stage import Stage
-from rlinf.types import Batch, Costs
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,11 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from rlinf.algorithms.metrics import PartialMetrics
-from rlinf.batch_share import BatchShare, DataPlace
-from rlinf.config.schema.learner import OffloadConfig
+from rlinf.base.random_streams import stream_seed
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.data.shards import BatchShare, DataPlace
+from rlinf.data.split import portions
 from rlinf.interfaces import Policy
 from rlinf.learners.adam import Adam, clip_gradients, gradient_norm
 from rlinf.learners.minibatch import Minibatch, learned_rows, require_finite, train_on
@@ -32,9 +35,7 @@ from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import share_of_evaluation, share_of_update
 from rlinf.learners.stored_policy import load_policy
 from rlinf.models.adapters import separable
-from rlinf.portions import portions
-from rlinf.streams import stream_seed
-from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.schema.learner import OffloadConfig
 
 
 class TorchLearner(Offloadable):

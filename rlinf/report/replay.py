@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlinf.arguments import Parser
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_lines
+from rlinf.base.terminal import printable
 from rlinf.config import Config
 from rlinf.config.stored import load_stored
-from rlinf.errors import UserError
-from rlinf.json_files import read_json_lines
 from rlinf.report.runs import is_run
-from rlinf.terminal import printable
 
 # Other kernels or batch sizes round differently; another token would be another response.
 LOGPROB_TOLERANCE = 1e-4
@@ -78,7 +78,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
             "(checkpoint.every and checkpoint.keep decide which checkpoints stay.)"
         )
     from rlinf.cluster import connect
-    from rlinf.train.build.setup import Setup
+    from rlinf.train.assemble.setup import Setup
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory

@@ -14,9 +14,9 @@ from rich.text import Text
 from rlinf.cluster import connect
 from rlinf.config import Config
 from rlinf.report.watch_options import WatchOptions
+from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.rows import Row
-from rlinf.train.build.setup import Setup
+from rlinf.train.assemble.setup import Setup
 from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.evaluation.text import sample
 from rlinf.train.loop import Trainer

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlinf.columns import Column
-from rlinf.errors import RunFailed
+from rlinf.base.errors import RunFailed
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.data.token_array import Column
 from rlinf.models.distribution import draw
 from rlinf.samplers.kv_cache import RowCache
 from rlinf.samplers.requests import limit_of
 from rlinf.samplers.streams import stream_key, uniforms
-from rlinf.types import Completion, SampleRequest, SamplingParams
 
 _RANDOM_BLOCK = 64
 """Positions whose random numbers are made in one call."""

@@ -20,17 +20,17 @@ from typing import Any
 
 from torch import Tensor
 
-from rlinf.config.schema.rollout import ServerConfig
+from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.data.split import portions
 from rlinf.models.weight_digest import Asked, Digests
 from rlinf.models.weight_update import WeightLayout, figures
-from rlinf.portions import portions
 from rlinf.samplers import server_digests
 from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.server_answers import OpenAnswers
 from rlinf.samplers.server_http import Server, ServerError
 from rlinf.samplers.server_session import ServerSession
 from rlinf.samplers.streams import stream_key
-from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.schema.rollout import ServerConfig
 
 _BUCKET_BYTES = 64 << 20
 

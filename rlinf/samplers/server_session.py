@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from rlinf.columns import Column
+from rlinf.data.messages import Completion, SampleRequest
+from rlinf.data.token_array import Column
 from rlinf.samplers.requests import OpenRequests, limit_of
 from rlinf.samplers.server_answers import Answer, OpenAnswers
-from rlinf.types import Completion, SampleRequest
 
 
 class ServerSession:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from rlinf.algorithms.filters import dynamic_sampling
-from rlinf.types import Batch, Metrics, concatenate
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.messages import Metrics
 
 _SUMMED = {"rollout/tokens", "rollout/env_steps"}
 """Metrics of a rollout by which a step's speed is measured."""

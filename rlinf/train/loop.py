@@ -6,9 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from rlinf.base.json_files import read_json_lines
+from rlinf.base.signals import Stopped, held
 from rlinf.config import Config
-from rlinf.json_files import read_json_lines
-from rlinf.stopping import Stopped, held
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
 from rlinf.train.callbacks import Callback, RunStart, Step
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.in_training import TrainingEvaluation
@@ -24,7 +26,6 @@ from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.samples import write_samples
 from rlinf.train.warm_start import warm_start
-from rlinf.types import Batch, Metrics
 
 _log = logging.getLogger(__name__)
 

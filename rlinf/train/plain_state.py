@@ -17,13 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.columns import Column
-from rlinf.errors import UserError
-from rlinf.inputs import Inputs, named_inputs
-from rlinf.rollouts.text.open_batch import OpenBatch
-from rlinf.rollouts.text.over_sampling import OpenGroup
-from rlinf.rollouts.text.rows import Row, Turn
-from rlinf.types import Batch, Completion
+from rlinf.base.errors import UserError
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import Inputs, named_inputs
+from rlinf.data.messages import Completion
+from rlinf.data.token_array import Column
+from rlinf.rollouts.text.continuous.open_batch import OpenBatch
+from rlinf.rollouts.text.continuous.over_sampling import OpenGroup
+from rlinf.rollouts.text.conversation import Row, Turn
 
 _CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenBatch, OpenGroup, Row, Turn)}
 _KIND, _ARRAY = "$kind", "array"

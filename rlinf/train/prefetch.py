@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
 from rlinf.interfaces import ContinuousGeneration
-from rlinf.types import Batch, Metrics
 
 Collect = Callable[[int], tuple[Batch, Metrics]]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from rlinf.algorithms.by_row import with_advantages
+from rlinf.data.batch import Batch
 from rlinf.train.plain_state import save_plain
-from rlinf.types import Batch
 
 _CHECKED = ("rewards", "rollout_logprobs", "old_values")
 

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
+from rlinf.base.signals import Stopped
 from rlinf.config import Config
-from rlinf.errors import UserError
-from rlinf.stopping import Stopped
 from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import Source

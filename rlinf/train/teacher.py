@@ -8,11 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.config import Config
+from rlinf.data.batch import Batch
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.same_tokenizer import PROBE, require_same_ids, require_same_tokenizer
 from rlinf.samplers.echo_server import EchoServer
 from rlinf.train.workers.learner_pool import LearnerPool
-from rlinf.types import Batch
 
 Teach = Callable[[Batch], Tensor]
 """Log-probabilities [B, T] of a batch's tokens under the teacher, 0 where its mask is false."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from rlinf.stopping import held
+from rlinf.base.signals import held
+from rlinf.data.messages import Metrics
 from rlinf.train.run_state import RunState
 from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.warm_start_cache import WarmStartCache
-from rlinf.types import Metrics
 
 _log = logging.getLogger(__name__)
 

@@ -104,7 +104,7 @@ def test_no_retired_phrase_is_used(phrase: str) -> None:
 
 
 def test_a_training_iteration_is_not_an_optimiser_step() -> None:
-    schema = (ROOT / "rlinf" / "config" / "schema" / "run.py").read_text(encoding="utf-8")
+    schema = (ROOT / "rlinf" / "schema" / "run.py").read_text(encoding="utf-8")
     max_steps = schema.partition("max_steps: int")[2].split('"""')[1]
     assert "raining iterations" in max_steps
     assert "ptimiser step" not in max_steps

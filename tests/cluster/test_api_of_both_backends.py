@@ -8,7 +8,7 @@ from cluster_workers import Worker, broken_on_rank_1
 
 from rlinf.cluster import Cluster, ClusterError, WorkerError, WorkerGroup
 from rlinf.cluster.api import Assembled
-from rlinf.types import WeightUpdate
+from rlinf.data.messages import WeightUpdate
 
 
 def test_results_come_in_rank_order(pair: WorkerGroup) -> None:

@@ -14,7 +14,7 @@ from cluster_workers import Collective, Worker
 from ray.cluster_utils import Cluster as Machines
 
 from rlinf.cluster import PlacementError, Resources, WorkerDied, connect
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 if __name__ == "__main__":
     machines = Machines(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
@@ -46,7 +46,7 @@ from cluster_workers import Worker
 from ray.cluster_utils import Cluster as Machines
 
 from rlinf.cluster import Resources, ValueLost, WorkerDied, connect
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 if __name__ == "__main__":
     machines = Machines(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})

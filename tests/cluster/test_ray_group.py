@@ -26,7 +26,7 @@ from rlinf.cluster import (
 from rlinf.cluster.death import node_was_lost
 from rlinf.cluster.ray_session import _check_reachable
 from rlinf.cluster.vital_signs import is_alive
-from rlinf.types import WeightUpdate
+from rlinf.data.messages import WeightUpdate
 
 pytestmark = pytest.mark.faults
 

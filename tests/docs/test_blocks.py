@@ -16,7 +16,7 @@ from doc_blocks import DOCS, PAGES, ROOT, blocks, page_name
 
 from rlinf.config import ConfigErrors, load
 from rlinf.config.plugins import GROUPS
-from rlinf.rollouts.text.conversation_files import read_conversations, read_pairs
+from rlinf.datasets.conversation_files import read_conversations, read_pairs
 from rlinf.sweep.cli import checked_sweep
 
 EVERY = [ROOT / "README.md", *PAGES]

@@ -15,15 +15,16 @@ from damage import copied
 from gymnasium import spaces
 from stopped_run import Stopped
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
-from rlinf.columns import Column
-from rlinf.errors import UserError
-from rlinf.inputs import TextInputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import Completion
+from rlinf.data.space_description import read_spaces, write_spaces
+from rlinf.data.token_array import Column
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
-from rlinf.space_description import read_spaces, write_spaces
 from rlinf.train.checkpoints import write_manifest
 from rlinf.train.plain_state import PickledStateError, load_plain, save_plain
-from rlinf.types import Batch, Completion
 
 ROOT = Path(__file__).parents[2]
 # Messages between the run's own processes are pickles, as Ray's are; a file of LIBERO's and an export of an earlier

@@ -12,8 +12,8 @@ from rlinf_envs.measured import resident_bytes
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.tasks import Judgement, Task
 
+from rlinf.base.errors import is_user_error
 from rlinf.cluster.failure import capture
-from rlinf.errors import is_user_error
 
 
 def score(name: str, row: dict[str, Any] | None = None, timeout_s: float = 60.0, memory_mb: int = 4096) -> float:

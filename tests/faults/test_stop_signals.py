@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from tiny_runs import mapping
 
+from rlinf.base.signals import Stopped, as_interrupts, held, stop_signals
 from rlinf.cli import main
 from rlinf.config import Config, load_mapping
-from rlinf.stopping import Stopped, as_interrupts, held, stop_signals
 from rlinf.train import run
 from rlinf.train.loop import Trainer
 from rlinf.train.run import unsaved
@@ -151,7 +151,7 @@ def test_what_batch_systems_announce_leaves_time_for_a_checkpoint(number: int) -
 STUCK = """
 import ctypes
 from contextlib import nullcontext
-from rlinf.stopping import held, stop_signals
+from rlinf.base.signals import held, stop_signals
 libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
 with stop_signals(), {section}:
     print(flush=True)

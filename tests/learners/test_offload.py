@@ -7,11 +7,11 @@ import torch
 from test_torch import batch, policy
 
 from rlinf.algorithms.objective import Objective
-from rlinf.config.schema import OptimizerConfig
-from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.offload import HostMemory
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
+from rlinf.schema import OptimizerConfig
+from rlinf.schema.learner import OffloadConfig
 
 STAGE = Stage(
     name="train",

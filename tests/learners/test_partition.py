@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlinf.batch_share import LossCounts
+from rlinf.data.batch import Costs
+from rlinf.data.shards import LossCounts
 from rlinf.learners.partition import micro_batches, minibatches, shares
 from rlinf.learners.step_plan import RowFacts, loss_counts
-from rlinf.types import Costs
 
 lengths = st.lists(st.integers(1, 50), min_size=1, max_size=40)
 

@@ -12,7 +12,7 @@ from tiny_runs import config
 
 from rlinf.learners.torch import TorchLearner
 from rlinf.train import run
-from rlinf.train.build.setup import Devices
+from rlinf.train.assemble.setup import Devices
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.sampler_worker import SamplerWorker
 

@@ -12,8 +12,8 @@ from rlinf.cluster import Cluster, RankInfo
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
+from rlinf.data.messages import WeightForm, WeightUpdate
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.types import WeightForm, WeightUpdate
 
 
 class HeldWeights(WeightSender):

@@ -13,14 +13,15 @@ from allocations import PeakBytes
 from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
-from rlinf import weight_sources
-from rlinf.batch_share import BatchShare, StepPart
-from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
+from rlinf.data import weight_sources
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput, WeightUpdate
+from rlinf.data.shards import BatchShare, StepPart
 from rlinf.learners.offload import STAY
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import RowFacts, evaluation_plan, update_plan
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
+from rlinf.schema.learner import MegatronConfig, OffloadConfig
 
 Evaluated = tuple[Tensor, PolicyOutput]
 

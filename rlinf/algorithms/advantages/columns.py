@@ -13,7 +13,7 @@ from rlinf.algorithms import catalog
 from rlinf.algorithms.rewards import row_outcomes
 
 if TYPE_CHECKING:
-    from rlinf.config.schema.algorithm import AlgorithmConfig
+    from rlinf.schema.algorithm import AlgorithmConfig
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ from rlinf.algorithms.statistics import (
     settle_singletons,
     whiten,
 )
-from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.errors import RunFailed
-from rlinf.estimation import Moments, Peers, WholeBatch
-from rlinf.own_code import returned
+from rlinf.base.errors import RunFailed
+from rlinf.base.user_code import returned
+from rlinf.data.advantage_spec import Moments, Peers, WholeBatch
+from rlinf.schema.algorithm import AlgorithmConfig
 
 
 class Advantages(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.portions import portions
+from rlinf.data.split import portions
 
 _ALIGNMENT = 64  # of every tensor's first byte, as torch's own memory
 

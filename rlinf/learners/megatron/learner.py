@@ -40,8 +40,10 @@ from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 
 from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
-from rlinf.batch_share import BatchShare, DataPlace, StepPart
-from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import Metrics, PolicyOutput, SamplingParams, WeightForm, WeightUpdate
+from rlinf.data.shards import BatchShare, DataPlace, StepPart
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.offload import STAY, Offloadable, empty_storages
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
@@ -49,7 +51,7 @@ from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import share_of_evaluation, share_of_update
 from rlinf.models.packing import text_costs
-from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, TextInputs, WeightForm, WeightUpdate
+from rlinf.schema.learner import MegatronConfig, OffloadConfig
 
 _FACTS = "learner.json"
 

@@ -14,8 +14,12 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.batch_share import BatchShare, DataPlace, complete
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.base.random_streams import torch_generator
+from rlinf.base.user_code import imported
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.data.shards import BatchShare, DataPlace, complete
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.random_shift import RandomShift
@@ -24,9 +28,7 @@ from rlinf.learners.off_policy.sequences import SequenceSampler
 from rlinf.learners.stored_policy import require_same_weights, shapes
 from rlinf.models.off_policy.networks import OffPolicyNetworks
 from rlinf.models.off_policy.recurrent_soft import RecurrentSoftActorCritic
-from rlinf.own_code import imported
-from rlinf.streams import torch_generator
-from rlinf.types import Batch, Metrics, ObservationInputs, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 # Updates whose transitions are fetched with one read of the buffer; bounded for the sake of images.
 _SAMPLED_TOGETHER = 8

@@ -6,16 +6,16 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 
-from rlinf.config.facts import Collection
+from rlinf.data.messages import SamplingParams
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.agents.endpoint import Endpoint
 from rlinf.rollouts.agents.episodes import Branch, Episode, branches_of
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
+from rlinf.rollouts.text.conversation import Graded, Pause, Response, Row
 from rlinf.rollouts.text.members import Member, summary
-from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
-from rlinf.rollouts.text.rows import Graded, Pause, Response, Row
-from rlinf.types import SamplingParams
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.schema.derived import RolloutSections
 
 _POLL_S = 0.02
 
@@ -32,7 +32,7 @@ class AgentRollout(TextRollout):
         sampler: TextSampler,
         envs: TextEnvs,
         members: Sequence[Member],
-        config: Collection,
+        config: RolloutSections,
         *,
         address: str = "127.0.0.1",
     ) -> None:

@@ -7,9 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rlinf.inputs import picked
+from rlinf.data.inputs import ObservationInputs, picked
 from rlinf.rollouts.simulator.records import RolloutPart
-from rlinf.types import ObservationInputs
 
 Leaves = dict[str, Tensor]
 """By their names in `ObservationInputs.named`: [n, ...], the n decisions of a batch in its order."""

@@ -8,16 +8,16 @@ from typing import Protocol
 
 import numpy as np
 
-from rlinf.config.schema import SftConfig
-from rlinf.rollouts.text.curriculum import Curriculum
+from rlinf.base.random_streams import numpy_generator
+from rlinf.data.batch import Batch
+from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import imitation_batch
-from rlinf.rollouts.text.rows import Row
-from rlinf.rollouts.text.shares import Shares
-from rlinf.streams import numpy_generator
-from rlinf.types import Batch
+from rlinf.rollouts.text.tasks.curriculum import Curriculum
+from rlinf.rollouts.text.tasks.mixture_schedule import Shares
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.schema import SftConfig
 
 _NOTE_CHARS = 160
 """Of a prompt or a response in a note."""

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from rlinf.config.facts import VERIFIERS, TextEnv, is_agent
-from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.text.conversation import Graded, Grades, Hung, Pause, Response, graded_rows
 from rlinf.rollouts.text.demonstrated import Demonstration
-from rlinf.rollouts.text.make_env import Conversations, TextEnvError, make_text_env
-from rlinf.rollouts.text.mixture import MixedTextEnv
-from rlinf.rollouts.text.response_text import ResponseText, step_positions
-from rlinf.rollouts.text.row_threads import RowThreads
-from rlinf.rollouts.text.rows import Graded, Grades, Hung, Pause, Response, graded_rows
-from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
+from rlinf.rollouts.text.envs.make_env import Conversations, TextEnvError, make_text_env
+from rlinf.rollouts.text.envs.mixture import MixedTextEnv
+from rlinf.rollouts.text.envs.row_threads import RowThreads
+from rlinf.rollouts.text.envs.single_envs import EVALUATION_SEEDS
+from rlinf.rollouts.text.tokens.decoding import ResponseText, step_positions
+from rlinf.schema import EnvConfig
+from rlinf.schema.derived import VERIFIERS, TextEnv, is_agent
 
 _WAIT_S = 0.05
 CHANNEL_MARK = "#"

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from rlinf.config.facts import TextEnv
-from rlinf.config.schema import DataConfig
+from rlinf.data.messages import Metrics
+from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row
-from rlinf.types import Metrics
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.schema import DataConfig
+from rlinf.schema.derived import TextEnv
 
 
 @dataclass(frozen=True)

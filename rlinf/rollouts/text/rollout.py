@@ -18,20 +18,21 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from rlinf.algorithms.catalog import columns_of
-from rlinf.config.facts import Collection
-from rlinf.inputs import RowsApart
+from rlinf.base.random_streams import rollout_key
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import RowsApart, TextInputs
+from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams
+from rlinf.data.ragged import LOGPROBS, TOKENS, ApartColumn
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.curriculum import curriculum_of
-from rlinf.rollouts.text.free import FreeConversations
+from rlinf.rollouts.text.conversation import Graded, Pause, Response, Row, set_lost_apart
+from rlinf.rollouts.text.free_turns import FreeConversations
 from rlinf.rollouts.text.members import Member, metrics_by_member, summary
-from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Graded, Pause, Response, Row, set_lost_apart
-from rlinf.rollouts.text.task_draws import TaskDraws
-from rlinf.rollouts.text.task_pool import TaskPool
+from rlinf.rollouts.text.tasks.curriculum import curriculum_of
+from rlinf.rollouts.text.tasks.draws import TaskDraws
+from rlinf.rollouts.text.tasks.pool import TaskPool
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.turns import TurnLimits, Turns
-from rlinf.runs import LOGPROBS, TOKENS, ApartColumn
-from rlinf.streams import rollout_key
-from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, TextInputs
+from rlinf.schema.derived import RolloutSections
 
 GENERATION = "time/generation_s"
 
@@ -127,7 +128,7 @@ class TextRollout:
         sampler: TextSampler,
         envs: TextEnvs,
         members: Sequence[Member],
-        config: Collection,
+        config: RolloutSections,
         *,
         stream: Stream | None = None,
     ) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.rollouts.text.conversation import Graded, Response, Row
 from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.rows import Graded, Response, Row
-from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from rlinf.config.schema import EvaluationConfig
+from rlinf.data.messages import Metrics
+from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.members import Member, evaluation_tasks
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.rows import Row
+from rlinf.schema import EvaluationConfig
 from rlinf.train.evaluation.outcomes import Outcome, TaskOutcome, rate_metrics
-from rlinf.types import Metrics
 
 
 @dataclass(frozen=True)

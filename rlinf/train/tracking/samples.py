@@ -11,7 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.algorithms.by_row import with_advantages
-from rlinf.types import Batch, PolicyOutput, TextInputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import PolicyOutput
 
 # A simulator's row is kept as a trace of its first decisions, with its actions where they have few dimensions.
 TRACE_POSITIONS, TRACE_ACTIONS = 512, 8

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlinf.base.errors import UserError
 from rlinf.cluster import Handle
 from rlinf.cluster.pool import PolicyPool
-from rlinf.errors import UserError
-from rlinf.rollouts.envs.offscreen import FilmingTrial
+from rlinf.data.messages import Metrics
+from rlinf.rollouts.vec_env.offscreen import FilmingTrial
 from rlinf.train.workers.kept_values import with_kept_leaves
-from rlinf.types import Metrics
 
 
 class EnvPool(PolicyPool):

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup
 from rlinf.cluster.api import Assembled
-from rlinf.inputs import leaves_of_rows
+from rlinf.data.inputs import ObservationInputs, leaves_of_rows
+from rlinf.data.ragged import Runs
 from rlinf.rollouts.simulator.records import RolloutPart
-from rlinf.runs import Runs
-from rlinf.types import ObservationInputs
 
 Cut = Callable[..., Sequence[Any]]
 """Called with a list of rows and the values: what each entry of the list asks for."""

@@ -9,16 +9,17 @@ from typing import Any, Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
-from rlinf import weight_sources
 from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
+from rlinf.data import weight_sources
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput, WeightUpdate
 from rlinf.learners.step_plan import RowFacts, division, evaluation_plan
 from rlinf.train.workers.kept_values import KeptRuns
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import EVALUATED, KEPT, RowPlan
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
 Given = ParamSpec("Given")
 

@@ -13,15 +13,16 @@ from torch import Tensor
 from rlinf.algorithms import by_row
 from rlinf.algorithms.by_row import Looked
 from rlinf.algorithms.statistics import gaps
-from rlinf.batch_share import BatchShare, DataPlace
+from rlinf.base.heap import FreedMemory
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.freed_memory import FreedMemory
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.data.ragged import Runs
+from rlinf.data.shards import BatchShare, DataPlace
+from rlinf.data.wire import runs_of
 from rlinf.interfaces import Learner
 from rlinf.learners.scorer import Scorer
 from rlinf.models.decision_rule import DecisionRule
-from rlinf.row_records import runs_of
-from rlinf.runs import Runs
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
 
 Given = ParamSpec("Given")
 Value = TypeVar("Value")

@@ -16,9 +16,9 @@ import numpy as np
 
 from rlinf.cluster import Handle
 from rlinf.cluster.api import Assembled
+from rlinf.data.messages import PolicyOutput
 from rlinf.models.policy_requests import Decision, PolicyRequest
 from rlinf.rollouts.simulator.pipelined import Asked
-from rlinf.types import PolicyOutput
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from rlinf.cluster import WorkerGroup
 from rlinf.cluster.api import Assembled
-from rlinf.columns import Column
-from rlinf.portions import shares
+from rlinf.data.ragged import TOKENS, ApartColumn, Runs
+from rlinf.data.split import shares
+from rlinf.data.token_array import Column
+from rlinf.rollouts.text.conversation import Graded, Response
 from rlinf.rollouts.text.env_worker import CHANNEL_MARK
-from rlinf.rollouts.text.rows import Graded, Response
-from rlinf.runs import TOKENS, ApartColumn, Runs
 
 
 @dataclass

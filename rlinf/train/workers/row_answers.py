@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerTimeout
-from rlinf.rollouts.text.rows import Graded, Pause, Response
+from rlinf.rollouts.text.conversation import Graded, Pause, Response
 from rlinf.train.workers.rounds import AnsweringPool, Round, handed_over
 
 _GATHER_S = 0.01

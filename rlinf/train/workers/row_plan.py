@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlinf.algorithms import by_row
-from rlinf.batch_share import DataPlace, Observed
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import ObservationInputs, TextInputs
+from rlinf.data.shards import DataPlace, Observed
 from rlinf.learners.minibatch import learned_rows
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import BatchPlan, RowFacts, update_plan
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.packing import text_costs
-from rlinf.types import Batch, ObservationInputs, TextInputs
 
 EVALUATED = ("actions", "mask")
 """The columns that ranks read of a batch that they evaluate ..."""

@@ -8,17 +8,17 @@ from types import MappingProxyType
 
 import numpy as np
 
+from rlinf.base.errors import OtherPolicy
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, Stream, WorkerGroup
 from rlinf.cluster.pool import PolicyPool
-from rlinf.columns import Column, RunColumn
-from rlinf.errors import OtherPolicy
-from rlinf.portions import shares
-from rlinf.runs import LOGPROBS, TOKENS, ApartColumn
+from rlinf.data.messages import Completion, SampleRequest
+from rlinf.data.ragged import LOGPROBS, TOKENS, ApartColumn
+from rlinf.data.split import shares
+from rlinf.data.token_array import Column, RunColumn
 from rlinf.samplers.requests import in_request_order
 from rlinf.train.workers.kept_values import KeptRuns
 from rlinf.train.workers.sampler_session import SLICE_S, PoolSession
 from rlinf.train.workers.sampler_worker import CompletionFacts
-from rlinf.types import Completion, SampleRequest
 
 
 @dataclass
@@ -67,7 +67,7 @@ class SamplerPool(PolicyPool):
         return self._read(parts, {rank: self._start(rank, part) for rank, part in parts.items()})
 
     def stream_apart(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """The same, with tokens and log-probabilities left where they were made (:class:`rlinf.runs.ApartColumn`)."""
+        """The same, with tokens and log-probabilities left where they were made (`ragged.ApartColumn`)."""
         parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
         kept = {rank: KeptRuns(self.group, rank) for rank in parts}
         return self._read(parts, {rank: self._start(rank, part, kept[rank]) for rank, part in parts.items()}, kept)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlinf.base.heap import FreedMemory
 from rlinf.cluster.weights.receiver import WeightReceiver
-from rlinf.freed_memory import FreedMemory
+from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.data.ragged import LOGPROBS, TOKENS, Runs
 from rlinf.interfaces import Sampler, SamplerSession
 from rlinf.models.weight_digest import Asked, Digests
-from rlinf.runs import LOGPROBS, TOKENS, Runs
-from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 _PORTIONS = 8
 """Messages with responses per call of a sampler: enough to overlap, few enough to cost nothing."""

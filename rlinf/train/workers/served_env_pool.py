@@ -14,12 +14,12 @@ from typing import Any
 
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, ValueLost, WorkerGroup, WorkerTimeout
 from rlinf.cluster.pool import PolicyPool
+from rlinf.data.messages import Metrics
 from rlinf.rollouts.simulator.pipelined import Notice
 from rlinf.rollouts.simulator.records import RolloutPart
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.kept_values import with_kept_leaves
 from rlinf.train.workers.merged_requests import Gathering, Question, request, split
-from rlinf.types import Metrics
 
 _TRAJECTORIES = ("collect", "evaluate", "demonstrate")
 

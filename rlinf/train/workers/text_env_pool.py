@@ -11,12 +11,12 @@ from typing import Any
 
 from rlinf.cluster import WORKER_LOST, WorkerGroup
 from rlinf.cluster.pool import ResilientPool
-from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.simulator.failures import FailureCount
+from rlinf.rollouts.text.conversation import Answers, Graded, Pause, Response
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.response_text import ResponseText
-from rlinf.rollouts.text.rows import Answers, Graded, Pause, Response
+from rlinf.rollouts.text.tokens.decoding import ResponseText
+from rlinf.schema import EnvConfig
 from rlinf.train.workers.part_answers import PartAnswers
 from rlinf.train.workers.rounds import Round, handed_over
 from rlinf.train.workers.row_answers import RowAnswers

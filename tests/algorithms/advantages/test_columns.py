@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rlinf.algorithms.advantages.columns import AdvantageColumns, condensed
 from rlinf.algorithms.advantages.estimate import Advantages, estimate
-from rlinf.config.schema import AlgorithmConfig
+from rlinf.schema import AlgorithmConfig
 
 ROWS, POSITIONS = 12, 40
 

@@ -9,14 +9,14 @@ import text_envs
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.listed_questions import LEFT_OUT
 
-from rlinf.columns import Column
-from rlinf.config.facts import TextEnv
-from rlinf.config.schema.env import EnvConfig, TaskConfig
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
+from rlinf.data.token_array import Column
+from rlinf.rollouts.text.conversation import Grades, Response
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker
-from rlinf.rollouts.text.response_text import ResponseText
-from rlinf.rollouts.text.rows import Grades, Response
+from rlinf.rollouts.text.tokens.decoding import ResponseText
+from rlinf.schema.derived import TextEnv
+from rlinf.schema.env import EnvConfig, TaskConfig
 
 
 def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:

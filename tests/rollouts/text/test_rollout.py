@@ -15,17 +15,18 @@ import torch
 from letters import EOS, PAD, Letters
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.base.errors import UserError
 from rlinf.config import Config
-from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
-from rlinf.errors import UserError
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.rollouts.text.conversation import Graded, Pause, Response
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.prompts import PromptRenderer
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.rows import Graded, Pause, Response
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
-from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate, concatenate
+from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 
 VOCABULARY = 128
 

@@ -13,17 +13,18 @@ import pytest
 import torch
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.batch_share import BatchShare
 from rlinf.cluster import Cluster, RankInfo, WorkerDied, WorkerGroup, connect
 from rlinf.cluster.api import Assembled
 from rlinf.config import Config, load
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.inputs import ObservationInputs
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.shards import BatchShare
 from rlinf.learners.torch import TorchLearner
 from rlinf.rollouts.simulator.images_apart import images_apart
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
-from rlinf.train.build.simulator_policy import make_policy
-from rlinf.train.build.stages import stages_of
+from rlinf.schema.cluster import ClusterConfig
+from rlinf.train.assemble.simulator_policy import make_policy
+from rlinf.train.assemble.stages import stages_of
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.kept_values import KeptLeaves
@@ -31,7 +32,6 @@ from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import DecisionPlan
 from rlinf.train.workers.simulator_workers import SimulatorWorker
-from rlinf.types import Batch, concatenate
 
 KINDS = {
     "fragments": "rollout: {num_steps: 7}\nalgorithm: {adv_type: gae, loss_type: actor_critic, update_epochs: 2, "

@@ -22,14 +22,15 @@ from rlinf.cluster import Cluster, WorkerDied, connect
 from rlinf.cluster.api import Assembled
 from rlinf.cluster.local import LocalHandle
 from rlinf.config import Config
-from rlinf.config.schema import AlgorithmConfig
-from rlinf.config.schema.algorithm import OverlongPenaltyConfig
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.inputs import RowsApart
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.inputs import RowsApart, TextInputs
+from rlinf.data.ragged import LOGPROBS, TOKENS, Runs
 from rlinf.learners.torch import TorchLearner
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.runs import LOGPROBS, TOKENS, Runs
-from rlinf.train.build.setup import Setup
+from rlinf.schema import AlgorithmConfig
+from rlinf.schema.algorithm import OverlongPenaltyConfig
+from rlinf.schema.cluster import ClusterConfig
+from rlinf.train.assemble.setup import Setup
 from rlinf.train.graph import Graph
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.quarantine import BadBatch, require_finite
@@ -38,7 +39,6 @@ from rlinf.train.workers.kept_values import KeptRuns
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import TextPlan
-from rlinf.types import Batch, TextInputs, concatenate
 
 COLUMNS = ("actions", "rollout_logprobs", "policy_version", "mask", "terminated", "truncated")
 COLUMNS += ("rewards", "group_ids", "correct")

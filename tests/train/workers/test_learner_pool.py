@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from rlinf.base.errors import UserError
 from rlinf.cluster import Handle, Stream, WorkerDied, WorkerError
 from rlinf.cluster.local import LocalHandle
-from rlinf.config.schema import EnvConfig
-from rlinf.errors import UserError
-from rlinf.portions import shares
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.data.split import shares
+from rlinf.rollouts.text.conversation import Graded, Grades, Response
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.rows import Graded, Grades, Response
+from rlinf.schema import EnvConfig
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.text_env_pool import TextEnvPool
-from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
 class Items(Stream):

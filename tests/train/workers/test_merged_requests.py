@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from rlinf.cluster.local import LocalHandle
+from rlinf.data.messages import PolicyOutput
 from rlinf.models.policy_requests import Decision, PolicyRequest
 from rlinf.rollouts.simulator.pipelined import Asked
 from rlinf.train.workers.merged_requests import Gathering, Question, merged, split
-from rlinf.types import PolicyOutput
 
 
 def asks(worker: int, stage: int, method: str = "decide") -> Question:

@@ -16,22 +16,23 @@ from rlinf.algorithms.catalog import AGGREGATIONS
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
 from rlinf.algorithms.scan import shift_back
-from rlinf.batch_share import BatchShare, DataPlace, LossCounts
 from rlinf.cluster import WorkerError
 from rlinf.cluster.batch_calls import BatchCall
 from rlinf.cluster.local import LocalHandle
 from rlinf.cluster.packing import pack
-from rlinf.config.schema import AlgorithmConfig
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput
+from rlinf.data.shards import BatchShare, DataPlace, LossCounts
+from rlinf.data.wire import RecordLayout
 from rlinf.learners.scorer import Scorer
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import evaluation_plan
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.row_records import RecordLayout
+from rlinf.schema import AlgorithmConfig
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import TextPlan, text_facts
-from rlinf.types import Batch, Metrics, PolicyOutput
 
 RANKS = (1, 2, 8)
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rlinf.cluster import WorkerDied
-from rlinf.columns import Column
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.data.token_array import Column
 from rlinf.train.workers.sampler_session import PoolSession
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
 @dataclass

@@ -8,9 +8,9 @@ import yaml
 
 from rlinf.config import ConfigErrors, load_mapping
 from rlinf.config.compat.importers.sheet import Setting, Sheet
+from rlinf.config.experiment import Config
 from rlinf.config.names import hints, leaves
 from rlinf.config.problems import ConfigProblem
-from rlinf.config.schema import Config
 
 
 def mapping(sheet: Sheet) -> dict[str, object]:

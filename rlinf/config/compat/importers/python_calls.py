@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlinf.base.errors import UserError
 from rlinf.config.compat.importers.written import Code, read_text
-from rlinf.errors import UserError
 
 
 @dataclass(frozen=True)

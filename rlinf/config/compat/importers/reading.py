@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rlinf.base.errors import UserError
 from rlinf.config.compat.importers import rlinf, roll, sb3_script, sb3_zoo, stable_baselines3, trl, trl_script, verl
 from rlinf.config.compat.importers.account import close
 from rlinf.config.compat.importers.fitting import fit
@@ -26,7 +27,6 @@ from rlinf.config.compat.names.trl import TRL
 from rlinf.config.compat.names.verl import VERL
 from rlinf.config.problems import Origin
 from rlinf.config.tree import Branch, Located, put
-from rlinf.errors import UserError
 
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _PROGRAM = re.compile(

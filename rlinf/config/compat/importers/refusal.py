@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 
 
 @dataclass(frozen=True)

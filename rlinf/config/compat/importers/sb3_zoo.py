@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlinf.base.errors import UserError
 from rlinf.config.compat.importers.python_calls import Script
 from rlinf.config.compat.importers.refusal import Missing, NotOfferedError, NotTrainingError
 from rlinf.config.compat.importers.sb3_tables import DEFAULTS, MISSING, is_atari
@@ -13,7 +14,6 @@ from rlinf.config.compat.importers.written import Source, document
 from rlinf.config.names import nearest
 from rlinf.config.problems import Origin
 from rlinf.config.tree import Branch, locate
-from rlinf.errors import UserError
 
 _SHARED = ("atari", "default")
 """Entries that stand for environments without one of their own."""

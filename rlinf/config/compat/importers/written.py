@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rlinf.base.errors import UserError
 from rlinf.config.compat.importers.refusal import NotTrainingError
 from rlinf.config.interpolate import interpolate
 from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
 from rlinf.config.tree import Branch, Located, put
-from rlinf.errors import UserError
 
 
 @dataclass(frozen=True)

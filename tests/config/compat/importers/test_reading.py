@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
 from rlinf.config import load_mapping
 from rlinf.config.compat.importers.page import mapping, page, problems
@@ -15,7 +16,6 @@ from rlinf.config.compat.importers.settle import about_files
 from rlinf.config.compat.importers.sheet import Options, Sheet
 from rlinf.config.compat.importers.shell import words_of
 from rlinf.config.names import leaves
-from rlinf.errors import UserError
 
 FILES = Path(__file__).parent / "peers"
 CASES = {
