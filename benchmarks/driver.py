@@ -29,15 +29,15 @@ from rlinf.cluster.packing import Packed, pack, unpack
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import RowsApart, TextInputs
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
-from rlinf.data.ragged import Runs
-from rlinf.data.shards import BatchShare, DataPlace
+from rlinf.data.ragged import RaggedRows
+from rlinf.data.shards import DataParallelRank, RankBatch
 from rlinf.learners.stage import Stage
-from rlinf.rollouts.text.conversation import Graded, Row
+from rlinf.rollouts.text.conversation import Feedback, Row
 from rlinf.rollouts.text.rollout import batch_of
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema import OptimizerConfig
 from rlinf.schema.algorithm import AlgorithmConfig
-from rlinf.train.workers.kept_values import KeptRuns
+from rlinf.train.workers.kept_values import RemoteRowStore
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.rounds import handed_over
 from rlinf.train.workers.row_plan import TextPlan
@@ -100,7 +100,7 @@ def messages(completions: list[Completion], samplers: int) -> list[list[tuple[Pa
         own = [completions[number] for number in place.tolist()]
         if own:
             asked = SampleRequest(0, (0,), len(own), SamplingParams(1), ())
-            portions = SamplerWorker(Finished(own)).stream_apart([asked])  # type: ignore[arg-type]
+            portions = SamplerWorker(Finished(own)).stream_remote([asked])  # type: ignore[arg-type]
             found.append([(pack(facts), Kept(lambda runs=runs: runs)) for facts, runs in portions])
     return found
 
@@ -108,7 +108,7 @@ def messages(completions: list[Completion], samplers: int) -> list[list[tuple[Pa
 def received(sent: list[list[tuple[Packed, Kept]]]) -> list[Completion]:
     """Completions of what samplers have said."""
     group: Any = Keepers()
-    sources = [KeptRuns(group, rank) for rank in range(len(sent))]
+    sources = [RemoteRowStore(group, rank) for rank in range(len(sent))]
     return [
         completion
         for source, portions in zip(sources, sent, strict=True)
@@ -136,7 +136,7 @@ def graded_rows(completions: list[Completion], renderer: PromptRenderer) -> list
         row = Row(group, number % GROUP, group, "", "answer", "prompt", prompt)
         row.append_response(completion, renderer)
         row.response(number)
-        row.read(Graded(number, "", float(number % 3 == 0), True, {"verdict": "correct"}), renderer)
+        row.read(Feedback(number, "", float(number % 3 == 0), True, {"verdict": "correct"}), renderer)
         rows.append(row)
     return rows
 
@@ -175,7 +175,7 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
             prepared = made
         elif group.sent and group.size > 1:
             own = group.first().held
-            of_a_rank[f"{adv_type} of a rank"], _ = timed(lambda: by_row.row_facts(own, "advantages"))  # noqa: B023
+            of_a_rank[f"{adv_type} of a rank"], _ = timed(lambda: by_row.row_statistics(own, "advantages"))  # noqa: B023
     seconds = {name: value * scale for name, value in seconds.items()} | of_a_rank
     said = sum(size_of(facts) for portions in sent for facts, _ in portions)
     asked = handed_over([row.response(place) for place, row in enumerate(rows)])
@@ -212,10 +212,10 @@ def with_values(batch: Batch) -> Batch:
     inputs = TextInputs.of(batch.inputs)
     group: Any = Keepers()
     lengths = inputs.response_lengths.tolist()
-    places: list[tuple[KeptRuns, int] | None] = []
+    places: list[tuple[RemoteRowStore, int] | None] = []
     for rank, rows in enumerate(torch.arange(len(lengths)).tensor_split(SAMPLERS)):
-        source = KeptRuns(group, rank)
-        runs = Runs.of_rows({"old_values": [np.zeros(lengths[row], np.float32) for row in rows.tolist()]})
+        source = RemoteRowStore(group, rank)
+        runs = RaggedRows.of_rows({"old_values": [np.zeros(lengths[row], np.float32) for row in rows.tolist()]})
         source.add(Kept(lambda runs=runs: runs), len(rows))  # type: ignore[arg-type]
         places += [(source, place) for place in range(len(rows))]
     apart = RowsApart.of(("old_values",), places)
@@ -241,8 +241,8 @@ class Ranks:
         self.size = size
         self.sent: list[tuple[Any, ...]] = []
 
-    def call(self, method: Any) -> list[DataPlace]:
-        return [DataPlace(rank, self.size, MICRO_BATCH) for rank in range(self.size)]
+    def call(self, method: Any) -> list[DataParallelRank]:
+        return [DataParallelRank(rank, self.size, MICRO_BATCH) for rank in range(self.size)]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
         self.sent = per_rank
@@ -252,9 +252,9 @@ class Ranks:
         rows = [sum(map(len, part.micro_batches)) or 1 for part in parts]
         return [(torch.arange(count), torch.ones(count, 3, dtype=torch.float64)) for count in rows]
 
-    def first(self) -> BatchShare:
+    def first(self) -> RankBatch:
         """What the first rank was given."""
-        share: BatchShare = self.sent[0][0].of(lambda sent: sent.value)
+        share: RankBatch = self.sent[0][0].of(lambda sent: sent.value)
         return share
 
     def gather(self, handles: list[Any]) -> list[Any]:

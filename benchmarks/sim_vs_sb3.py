@@ -200,7 +200,7 @@ def _trainer(recipe: str, seed: int, folder: str, *settings: str) -> Any:
     """Everything that `rlinf train` puts together, in this process, without evaluation."""
     from rlinf.cluster import connect
     from rlinf.config import load
-    from rlinf.train.assemble.setup import Setup
+    from rlinf.train.assemble.setup import ResolvedRun
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
@@ -209,7 +209,7 @@ def _trainer(recipe: str, seed: int, folder: str, *settings: str) -> Any:
     config = load(RECIPES / f"{recipe}.yaml", [*_QUIET, f"run.seed={seed}", f"run.dir={folder}/run", *settings])
     cluster = connect(config.cluster)
     directory = RunDirectory.open(config)
-    graph = build_graph(Setup.of(config), cluster, directory.path)
+    graph = build_graph(ResolvedRun.of(config), cluster, directory.path)
     display = ProgressDisplay(name="", mode="none", total=1, done=0)
     trainer = Trainer(config, graph, directory, display)
     graph.send_weights(0)

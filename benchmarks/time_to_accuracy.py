@@ -72,7 +72,7 @@ def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], boo
     from rlinf.cluster import connect
     from rlinf.config import load
     from rlinf.data.messages import Metrics
-    from rlinf.train.assemble.setup import Setup
+    from rlinf.train.assemble.setup import ResolvedRun
     from rlinf.train.callbacks import Callback, Step
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
@@ -103,7 +103,7 @@ def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], boo
         ],
     )  # fmt: skip
     display = ProgressDisplay(name="benchmark", mode="none", total=steps, done=0)
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     with connect(setup.cluster) as cluster:
         folder = RunDirectory.open(config)
         trainer = Timed(config, build_graph(setup, cluster, folder.path), folder, display, callbacks=[Watch()])

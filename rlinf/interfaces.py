@@ -15,7 +15,7 @@ from rlinf.data.batch import Batch, Costs
 from rlinf.data.granularity import Granularity
 from rlinf.data.inputs import Inputs
 from rlinf.data.messages import Completion, Metrics, PolicyOutput, SampleRequest, WeightForm, WeightUpdate
-from rlinf.data.shards import BatchShare, DataPlace
+from rlinf.data.shards import DataParallelRank, RankBatch
 
 
 class Policy(Protocol):
@@ -217,16 +217,16 @@ class Learner(Protocol):
         """Begins a stage, "sft" or "train": a new optimiser, and a reference policy where the stage has one."""
 
     @property
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Which share of the rows this rank works on, and how shares are cut."""
 
-    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], log-probabilities and values [B', T] by the current or reference weights) of this rank's share.
 
         Rows go by their place in what the rank was given; those without a response may be left out. On the CPU,
         without gradient."""
 
-    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
+    def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """All optimiser steps of training iteration ``step``; the metrics are those of all ranks."""
 
     def scale_lr(self, factor: float) -> None:

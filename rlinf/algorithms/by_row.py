@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.advantages.columns import AdvantageColumns, condensed, spread
+from rlinf.algorithms.advantages.columns import AdvantageColumns, broadcast_to_tokens, to_segments
 from rlinf.algorithms.advantages.estimate import (
     Advantages,
     estimate,
@@ -28,19 +28,19 @@ from rlinf.algorithms.advantages.estimate import (
     whitens,
 )
 from rlinf.algorithms.statistics import moments_of, row_sums, settle_singletons
-from rlinf.data.advantage_spec import Estimation, WholeBatch
+from rlinf.data.advantage_spec import AdvantageSpec, BatchStatistics
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
 from rlinf.schema import AlgorithmConfig
 
-Looked = Literal["rewards", "unwhitened", "advantages"]
+RowStatistic = Literal["rewards", "unwhitened", "advantages"]
 """What of rows is looked at: the rewards of positions before ``whiten_rewards``, advantages before they are whitened,
 or as they are at last."""
-LookAtRows = Callable[[Batch, Looked], Tensor]
-"""Calls :func:`row_facts` for rows wherever they are: the results [B, 3] of all, in the order of the batch."""
+CollectStatistics = Callable[[Batch, RowStatistic], Tensor]
+"""Calls :func:`row_statistics` for rows wherever they are: the results [B, 3] of all, in the order of the batch."""
 
 _READ = ("mask", "processed_rewards", "turn_starts", "old_values", "bootstrap_values", "terminated", "truncated")
-_SPREAD = Estimation(AlgorithmConfig(adv_type="raw"), known=True)
+_SPREAD = AdvantageSpec(AlgorithmConfig(adv_type="raw"), known=True)
 """Nothing follows the estimator."""
 _OTHERS = ("ref_logprobs", "teacher_logprobs")
 
@@ -60,8 +60,8 @@ def columns(batch: Batch) -> tuple[str, ...]:
     return tuple(read)
 
 
-def left_to_ranks(
-    batch: Batch, algorithm: AlgorithmConfig, x: AdvantageColumns, look: LookAtRows
+def defer_advantages(
+    batch: Batch, algorithm: AlgorithmConfig, x: AdvantageColumns, look: CollectStatistics
 ) -> tuple[Batch, Metrics] | None:
     """``batch`` with all that its ranks need to make advantages, and what to log of these; None where they can't.
 
@@ -71,7 +71,7 @@ def left_to_ranks(
     """
     if batch.positions_per_reward > 1:
         return None
-    few = condensed(algorithm, x)
+    few = to_segments(algorithm, x)
     if few is not None and few.starts is not None and x.values is not None:
         return None  # a critic regresses on what follows each token
     if few is not None and not tokens_are_read_after(algorithm, x):
@@ -93,11 +93,11 @@ def left_to_ranks(
         return None
     if peers is not None and algorithm.singleton_group == "error" and entry.compares_groups:
         settle_singletons(x.mask, x.mask, x.group_ids, "error", present=x.mask.any(dim=1))
-    how = Estimation(algorithm, WholeBatch(peers=peers), known=few is not None)
+    how = AdvantageSpec(algorithm, BatchStatistics(peers=peers), known=few is not None)
     return _looked_at(batch.replace(processed_rewards=rewards, estimation=how), how, look)
 
 
-def _looked_at(batch: Batch, how: Estimation, look: LookAtRows) -> tuple[Batch, Metrics]:
+def _looked_at(batch: Batch, how: AdvantageSpec, look: CollectStatistics) -> tuple[Batch, Metrics]:
     """``batch``, whose advantages others make as ``how`` says, with what these have to know of all rows."""
     if how.algorithm.whiten_rewards:
         how = replace(how, whole=replace(how.whole, rewards=moments_of(look(batch, "rewards"))))
@@ -115,7 +115,7 @@ def _figures(sums: Tensor, tokens: int) -> Metrics:
     return {"advantage_mean": mean, "advantage_abs_mean": absolute}
 
 
-def row_facts(batch: Batch, looked: Looked) -> Tensor:
+def row_statistics(batch: Batch, looked: RowStatistic) -> Tensor:
     """[B, 3] float64 of each row: `statistics.row_moments` of its rewards or of its advantages before whitening, or of
     its advantages (sum, sum of magnitudes, whether any is not 0)."""
     assert batch.estimation is not None
@@ -149,7 +149,9 @@ def _columns(batch: Batch) -> AdvantageColumns:
     assert rewards is not None
     assert batch.estimation is not None
     return AdvantageColumns(
-        rewards=spread(rewards, batch.turn_starts, batch.num_positions) if batch.estimation.known else rewards,
+        rewards=broadcast_to_tokens(rewards, batch.turn_starts, batch.num_positions)
+        if batch.estimation.known
+        else rewards,
         mask=batch.mask,
         group_ids=batch.group_ids,
         values=batch.old_values,

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import by_row, catalog, filters
-from rlinf.algorithms.advantages.columns import AdvantageColumns, of_rows
+from rlinf.algorithms.advantages.columns import AdvantageColumns, is_per_row
 from rlinf.algorithms.advantages.estimate import clips_after_norm, estimate
 from rlinf.algorithms.branches import over_episodes
-from rlinf.algorithms.by_row import LookAtRows
+from rlinf.algorithms.by_row import CollectStatistics
 from rlinf.algorithms.kl import KLController, token_kl
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
@@ -77,7 +77,7 @@ class EvaluatesBatches(Protocol):
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
         """Log-probabilities and values [B, T] of all rows."""
 
-    def evaluate_apart(self, batch: Batch, names: Sequence[str], *, reference: bool = False) -> tuple[Batch, Tensor]:
+    def evaluate_remote(self, batch: Batch, names: Sequence[str], *, reference: bool = False) -> tuple[Batch, Tensor]:
         """``batch`` with the same as columns ``names``, which stay where they were made, and its `statistics.gaps`."""
 
 
@@ -91,7 +91,7 @@ class OnPolicy(Preparation):
         learner: EvaluatesBatches,
         teacher: Callable[[Batch], Tensor] | None = None,
         *,
-        look: LookAtRows | None = None,
+        look: CollectStatistics | None = None,
         staleness: int | None = 0,
     ) -> None:
         """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is the bound on the age of
@@ -112,7 +112,7 @@ class OnPolicy(Preparation):
     def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
         batch, metrics = self._with_old(batch, step)
         if self._facts.needs_reference and batch.rows_apart:
-            batch, _ = self._learner.evaluate_apart(batch, ("ref_logprobs",), reference=True)
+            batch, _ = self._learner.evaluate_remote(batch, ("ref_logprobs",), reference=True)
         elif self._facts.needs_reference:
             batch = batch.replace(ref_logprobs=self._learner.evaluate(batch, reference=True).logprobs)
         if self._teacher is not None:
@@ -164,7 +164,7 @@ class OnPolicy(Preparation):
         """With the proximal policy's log-probabilities, and the critic's values where there are none yet; `gaps`."""
         if batch.rows_apart:
             critic = ("old_values",) if self._facts.needs_values and batch.old_values is None else ()
-            return self._learner.evaluate_apart(batch, ("old_logprobs", *critic))
+            return self._learner.evaluate_remote(batch, ("old_logprobs", *critic))
         current = self._learner.evaluate(batch)
         values = current.values if batch.old_values is None else batch.old_values
         return batch.replace(old_logprobs=current.logprobs, old_values=values), gaps(batch, current.logprobs)
@@ -213,7 +213,7 @@ def prepare_batch(
     state: AlgorithmState,
     *,
     fragments: bool = False,
-    look: LookAtRows | None = None,
+    look: CollectStatistics | None = None,
 ) -> tuple[Batch, Metrics]:
     """The batch with ``mask`` (filters applied), ``advantages`` and ``returns`` filled in, and what to log of it.
 
@@ -238,7 +238,12 @@ def prepare_batch(
 
 
 def _prepared(
-    batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool, look: LookAtRows | None = None
+    batch: Batch,
+    algorithm: AlgorithmConfig,
+    state: AlgorithmState,
+    *,
+    fragments: bool,
+    look: CollectStatistics | None = None,
 ) -> tuple[Batch, Metrics]:
     penalised = catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm) and batch.ref_logprobs is not None
     if batch.rows_apart and (penalised or batch.teacher_logprobs is not None):
@@ -258,10 +263,10 @@ def _prepared(
     if batch.teacher_logprobs is not None:
         metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, batch.keeping(kept).mask)
     if look is not None:
-        if not of_rows(now, processed, batch.mask):
+        if not is_per_row(now, processed, batch.mask):
             whole, batch = whole.with_flags(), batch.with_flags()
         left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
-        found = by_row.left_to_ranks(left, now, _columns(learned, processed, before=batch), look)
+        found = by_row.defer_advantages(left, now, _columns(learned, processed, before=batch), look)
         if found is not None:
             return found[0], metrics | found[1]
     if whole.rows_apart:

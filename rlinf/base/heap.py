@@ -22,7 +22,7 @@ class FreedMemory:
         self._trim = _malloc_trim()
         self._kept = 0
 
-    def give_back(self) -> None:
+    def release_to_os(self) -> None:
         """Does nothing where the C library or the system has no way to."""
         if self._trim is None or _resident() - self._kept < _MUCH:
             return

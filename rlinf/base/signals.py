@@ -2,8 +2,8 @@
 which batch systems announce an end: SIGUSR1, SIGUSR2, SIGXCPU.
 
 While :func:`stop_signals` lasts, each of them raises :class:`Stopped` in the main thread, at once or at the end of a
-section that :func:`held` protects, so that the state which is found then can be saved. A second SIGINT, SIGTERM or
-SIGHUP is not held back, and ends the process where the main thread does not come to it (:class:`_Listener`).
+section that :func:`defer_signals` protects, so that the state can be saved then. A second SIGINT, SIGTERM or SIGHUP is
+not held back, and ends the process where the main thread does not come to it (:class:`_Listener`).
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Holds the first stop signal back until the end of the section, which changes what a checkpoint consists of.
 
     An error of the section itself comes first.

@@ -16,12 +16,12 @@ from rlinf.cluster.errors import WorkerError
 from rlinf.data.batch import OPTIONAL_COLUMNS, Batch
 from rlinf.data.inputs import ObservationInputs, TextInputs
 from rlinf.data.messages import PolicyOutput
-from rlinf.data.ragged import Runs
-from rlinf.data.shards import BatchShare, CommonFacts, DataPlace, Observed, StepPart
-from rlinf.data.wire import RecordLayout
+from rlinf.data.ragged import RaggedRows
+from rlinf.data.shards import BroadcastFacts, DataParallelRank, NormalizerUpdate, RankBatch, StepShard
+from rlinf.data.wire import RowFormat
 from rlinf.learners.step_plan import BatchPlan, OwnRows, RowFacts
 
-Cut = Callable[[RowFacts, DataPlace], BatchPlan | None]
+Cut = Callable[[RowFacts, DataParallelRank], BatchPlan | None]
 """From the facts of all rows and how shares are cut: what each share computes; None where each has to have all rows."""
 
 
@@ -90,7 +90,7 @@ class BatchCalls:
         group: WorkerGroup,
         cluster: Cluster,
         facts_of: Callable[[Batch], RowFacts] | None,
-        place_of: Callable[..., DataPlace],
+        place_of: Callable[..., DataParallelRank],
     ) -> None:
         """``facts_of``: what rows are cut by; without it all ranks are sent every row. ``place_of``: the method of the
         workers' class that says which share of the rows a rank works on, and how all are cut."""
@@ -109,19 +109,19 @@ class BatchCalls:
         cut: Cut | None = None,
         *,
         columns: Collection[str] = (),
-        observed: Observed | None = None,
+        observed: NormalizerUpdate | None = None,
         **options: Any,
     ) -> BatchCall:
         """``method(batch, **options)``, a method of the workers' class, on every rank, without waiting.
 
-        A rank is given a :class:`BatchShare`, the ``columns`` of its rows by the plan of ``cut``, with ``observed``; or
+        A rank is given a :class:`RankBatch`, the ``columns`` of its rows by the plan of ``cut``, with ``observed``; or
         the whole batch. Leaves of observations that lie apart go to it from where they lie.
         """
         given, rows = self._given(batch, cut, columns, observed)
         handles = self._group.submit(method.__name__, per_rank=[(one,) for one in given], **options)
         return BatchCall(self._group, handles, batch, rows)
 
-    def submit_apart(
+    def submit_remote(
         self,
         method: Callable[..., Any],
         batch: Batch,
@@ -132,11 +132,11 @@ class BatchCalls:
     ) -> tuple[BatchCall, list[Handle]]:
         """As :meth:`submit`, for a method that returns a pair: the second halves stay with the ranks."""
         given, rows = self._given(batch, cut, columns, None)
-        pairs = [self._group.submit_apart(rank, method.__name__, one, **options) for rank, one in enumerate(given)]
+        pairs = [self._group.submit_remote(rank, method.__name__, one, **options) for rank, one in enumerate(given)]
         return BatchCall(self._group, [first for first, _ in pairs], batch, rows), [second for _, second in pairs]
 
     def _given(
-        self, batch: Batch, cut: Cut | None, columns: Collection[str], observed: Observed | None
+        self, batch: Batch, cut: Cut | None, columns: Collection[str], observed: NormalizerUpdate | None
     ) -> tuple[list[Any], list[Tensor] | None]:
         """(each rank's argument, the numbers of the rows in it; None: all rows)."""
         facts = None if self._facts_of is None or cut is None else self._facts_of(batch)
@@ -145,12 +145,12 @@ class BatchCalls:
             return [self._whole(batch)] * self._group.size, None
         own = plan.by_share(facts)
         if isinstance(batch.inputs, ObservationInputs):
-            common = self._cluster.share(CommonFacts(plan.steps, None, batch.estimation, observed))
+            common = self._cluster.share(BroadcastFacts(plan.steps, None, batch.estimation, observed))
             slim = _slim(batch, columns)
             held = self._with_leaves(batch.inputs, [slim.select(share.rows) for share in own], common, own)
         else:
-            layout = RecordLayout.of(batch, columns)
-            common = self._cluster.share(CommonFacts(plan.steps, layout, batch.estimation))
+            layout = RowFormat.of(batch, columns)
+            common = self._cluster.share(BroadcastFacts(plan.steps, layout, batch.estimation))
             records = layout.records(batch, [share.rows for share in own])
             apart = _runs_apart(batch, columns, own)
             held = [
@@ -192,7 +192,7 @@ class BatchCalls:
         ]
 
     @functools.cached_property
-    def _places(self) -> list[DataPlace]:
+    def _places(self) -> list[DataParallelRank]:
         return self._group.call(self._place_of.__name__)
 
 
@@ -236,14 +236,14 @@ def _runs_apart(
 
 
 def _of_records(
-    own: tuple[Tensor, Sequence[StepPart], Sequence[Placed]], common: CommonFacts, *runs: Runs
-) -> BatchShare:
+    own: tuple[Tensor, Sequence[StepShard], Sequence[Placed]], common: BroadcastFacts, *runs: RaggedRows
+) -> RankBatch:
     """The rows of a batch of text, from their records in shared memory and ``runs`` of what was apart."""
     assert common.layout is not None
     return _share(_with_runs(common.layout.batch(own[0]), own[2], runs), own[1], common)
 
 
-def _with_runs(batch: Batch, placed: Sequence[Placed], runs: Sequence[Runs]) -> Batch:
+def _with_runs(batch: Batch, placed: Sequence[Placed], runs: Sequence[RaggedRows]) -> Batch:
     """``batch`` with the columns that came as runs. Padding is 0."""
     columns: dict[str, Tensor] = {}
     for where, part in zip(placed, runs, strict=True):
@@ -253,19 +253,21 @@ def _with_runs(batch: Batch, placed: Sequence[Placed], runs: Sequence[Runs]) -> 
     return batch.replace(**columns)
 
 
-def _with_all_runs(known: tuple[Batch, Sequence[Placed]], *runs: Runs) -> Batch:
+def _with_all_runs(known: tuple[Batch, Sequence[Placed]], *runs: RaggedRows) -> Batch:
     """All rows of a batch, with the columns that were apart."""
     return _with_runs(known[0].with_flags(), known[1], runs)
 
 
-def _of_rows(own: tuple[Batch, Sequence[StepPart]], common: CommonFacts, *leaves: Mapping[str, Tensor]) -> BatchShare:
+def _of_rows(
+    own: tuple[Batch, Sequence[StepShard]], common: BroadcastFacts, *leaves: Mapping[str, Tensor]
+) -> RankBatch:
     """Rows with observations, some of which were apart."""
     held = own[0].replace(inputs=ObservationInputs.of(own[0].inputs).with_leaves(leaves))
     return _share(held, own[1], common)
 
 
-def _share(held: Batch, parts: Sequence[StepPart], common: CommonFacts) -> BatchShare:
-    return BatchShare(held.replace(estimation=common.estimation), parts, common.steps, common.observed)
+def _share(held: Batch, parts: Sequence[StepShard], common: BroadcastFacts) -> RankBatch:
+    return RankBatch(held.replace(estimation=common.estimation), parts, common.steps, common.observed)
 
 
 def _with_all_leaves(batch: Batch, *sources: Mapping[str, Tensor]) -> Batch:

@@ -79,7 +79,7 @@ class Host:
         """Runs one method to its end."""
         return self._run(method, packed, shared, pack)
 
-    def call_apart(
+    def call_remote(
         self, method: str, packed: Packed, *shared: Packed | Failure
     ) -> tuple[Packed | Failure, Packed | Failure]:
         """The same for a method that returns a pair, whose halves are two objects."""

@@ -10,7 +10,7 @@ from rlinf.schema import AlgorithmConfig
 
 
 @dataclass(frozen=True)
-class Moments:
+class MeanStd:
     """Mean and deviation of all valid positions of a batch: whitening subtracts ``mean`` and divides by ``scale``."""
 
     mean: float
@@ -18,7 +18,7 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class Peers:
+class GroupNumbers:
     """Numbers of every group of a batch, all [G]: a row is compared by them with rows that are elsewhere."""
 
     groups: Tensor
@@ -34,23 +34,23 @@ class Peers:
 
 
 @dataclass(frozen=True)
-class WholeBatch:
+class BatchStatistics:
     """Facts about all rows for those who have some of them; None where nobody asks for it."""
 
-    rewards: Moments | None = None
+    rewards: MeanStd | None = None
     """Of the rewards of positions (``whiten_rewards``)."""
-    advantages: Moments | None = None
+    advantages: MeanStd | None = None
     """Before they are whitened."""
-    peers: Peers | None = None
+    peers: GroupNumbers | None = None
 
 
 @dataclass(frozen=True)
-class Estimation:
+class AdvantageSpec:
     """How advantages are made of the columns of any rows of a batch."""
 
     algorithm: AlgorithmConfig
     """With the ``kl_coef`` of this training iteration."""
-    whole: WholeBatch = field(default_factory=WholeBatch)
+    whole: BatchStatistics = field(default_factory=BatchStatistics)
     known: bool = False
     """`Batch.processed_rewards` are already what the estimator gives all tokens of a row or a turn: what follows it is
     left."""

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from rlinf.data.inputs import BatchError, Inputs, RowsApart, TextInputs, fit, picked
-from rlinf.data.ragged import LaterText, RunSource
+from rlinf.data.ragged import LazyText, RowStore
 
 if TYPE_CHECKING:
-    from rlinf.data.advantage_spec import Estimation
+    from rlinf.data.advantage_spec import AdvantageSpec
 
 
 # The per-position columns [B, T], and what a short row is padded with when T grows:
@@ -96,7 +96,7 @@ class Batch:
     """[B, T] float32."""
     returns: Tensor | None = None
     """[B, T] float32: regression targets of the critic."""
-    estimation: Estimation | None = None
+    estimation: AdvantageSpec | None = None
     """How the ranks that learn from a row make its advantages and returns, which are not here then, but ..."""
     processed_rewards: Tensor | None = None
     """... [B] or [B, T] float32: the rewards as the estimator sees them (where it is ``known`` what that gives: the
@@ -257,7 +257,7 @@ class Batch:
             flags["policy_version"] = self.version[:, None].expand(-1, self.num_positions)
         return self.replace(valid_positions=None, cut=None, version=None, **flags)
 
-    def with_columns_apart(self, names: Sequence[str], rows: Sequence[tuple[RunSource, int] | None]) -> Self:
+    def with_columns_apart(self, names: Sequence[str], rows: Sequence[tuple[RowStore, int] | None]) -> Self:
         """A batch of text whose columns [B, T] float32 ``names`` are in ``rows``: the source of each and its place."""
         inputs = TextInputs.of(self.inputs)
         apart = RowsApart.of(tuple(names), rows)
@@ -276,7 +276,7 @@ class Batch:
                 for name in apart.names:
                     runs.write(name, columns[name].numpy(), rows)
         metadata = {
-            name: [str(value) if isinstance(value, LaterText) else value for value in values]
+            name: [str(value) if isinstance(value, LazyText) else value for value in values]
             for name, values in self.metadata.items()
         }
         whole = self.with_flags()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.data.ragged import RunSource
+from rlinf.data.ragged import RowStore
 
 _NEXT = "next_"
 """Before a leaf's name: that of the observation that follows."""
@@ -98,11 +98,11 @@ class RowsApart:
     names: tuple[str, ...]
     places: Tensor
     """[B] int64: the row of a source, with the number of the source in the upper half; -1: a row without positions."""
-    sources: tuple[RunSource, ...]
+    sources: tuple[RowStore, ...]
     """Known to the driver alone."""
 
     @classmethod
-    def of(cls, names: tuple[str, ...], rows: Sequence[tuple[RunSource, int] | None]) -> Self:
+    def of(cls, names: tuple[str, ...], rows: Sequence[tuple[RowStore, int] | None]) -> Self:
         """``rows``: the source of each row and its place in there."""
         sources = tuple(dict.fromkeys(row[0] for row in rows if row is not None))
         numbers = {source: number << _ROW_BITS for number, source in enumerate(sources)}

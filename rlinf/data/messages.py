@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor
 
-from rlinf.data.token_array import Column
+from rlinf.data.token_array import TokenArray
 
 if TYPE_CHECKING:
     from rlinf.schema import RolloutConfig
@@ -77,23 +77,23 @@ class Completion:
 
     request_id: int
     sample_index: int
-    token_ids: Column[int]
-    logprobs: Column[float]
+    token_ids: TokenArray[int]
+    logprobs: TokenArray[float]
     finish_reason: str
-    policy_version: Column[int]
+    policy_version: TokenArray[int]
     """One version per token: a response that was continued under newer weights has several."""
     cached_tokens: int = field(default=0, compare=False)
     """Of its context, which a prefix cache still had: they were not computed again."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "token_ids", Column.ints(self.token_ids))
-        object.__setattr__(self, "logprobs", Column.floats(self.logprobs))
-        object.__setattr__(self, "policy_version", Column.ints(self.policy_version))
+        object.__setattr__(self, "token_ids", TokenArray.ints(self.token_ids))
+        object.__setattr__(self, "logprobs", TokenArray.floats(self.logprobs))
+        object.__setattr__(self, "policy_version", TokenArray.ints(self.policy_version))
 
     @classmethod
     def without_tokens(cls, request_id: int, sample_index: int, reason: str) -> Completion:
         """Of a sample that nothing was generated for."""
-        return cls(request_id, sample_index, Column.ints(), Column.floats(), reason, Column.ints())
+        return cls(request_id, sample_index, TokenArray.ints(), TokenArray.floats(), reason, TokenArray.ints())
 
 
 WeightForm = Literal["merged", "apart", "changing"]

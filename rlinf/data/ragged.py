@@ -11,14 +11,14 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from rlinf.data.token_array import Column, Number
+from rlinf.data.token_array import Number, TokenArray
 
 TOKENS, LOGPROBS = "actions", "rollout_logprobs"
 """The columns of runs that samplers make, by their names in a batch."""
 
 
 @dataclass(frozen=True)
-class Runs:
+class RaggedRows:
     """Columns of n rows."""
 
     lengths: np.ndarray
@@ -64,24 +64,24 @@ class Runs:
             column[row, :length] = numbers[span]
 
 
-class RunSource(Protocol):
+class RowStore(Protocol):
     """Runs of some rows, where the worker that made them has put them."""
 
     def part(self, row: int) -> tuple[Any, int]:
         """The part that a row is in, and its place in there: a worker that is given the part in a call is given its
-        :class:`Runs`."""
+        :class:`RaggedRows`."""
 
     def pieces(self, rows: Sequence[np.ndarray]) -> Callable[[], list[Any]]:
         """Likewise these rows int64 [n] each, cut out where the runs lie. Calling what is returned waits."""
 
-    def fetch(self, rows: np.ndarray) -> Runs:
+    def fetch(self, rows: np.ndarray) -> RaggedRows:
         """These rows int64 [n], here."""
 
 
-class ApartColumn(Column[Number]):
+class RemoteArray(TokenArray[Number]):
     """A row's column that is in a source: whoever asks for its numbers fetches them."""
 
-    def __init__(self, source: RunSource, row: int, name: str, length: int, kind: Any) -> None:
+    def __init__(self, source: RowStore, row: int, name: str, length: int, kind: Any) -> None:
         self.source, self.row, self.dtype = source, row, np.dtype(kind)
         self._name, self._length = name, length
         self._fetched: np.ndarray | None = None
@@ -96,10 +96,10 @@ class ApartColumn(Column[Number]):
         return self._length
 
 
-class LaterText:
+class LazyText:
     """The text of a response that is elsewhere: ``str`` fetches and decodes it."""
 
-    def __init__(self, tokens: Column[int], said: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, tokens: TokenArray[int], said: Callable[[Sequence[int]], str]) -> None:
         self._tokens, self._said = tokens, said
 
     def __str__(self) -> str:

@@ -9,14 +9,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from rlinf.data.advantage_spec import Estimation
+from rlinf.data.advantage_spec import AdvantageSpec
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import BatchError, Inputs, TextInputs
-from rlinf.data.wire import RecordLayout
+from rlinf.data.wire import RowFormat
 
 
 @dataclass(frozen=True)
-class DataPlace:
+class DataParallelRank:
     """Which share of the rows a rank works on, the ``index``-th of ``size``, and how its learner cuts shares.
 
     Several ranks may work on the same share.
@@ -48,7 +48,7 @@ class LossCounts:
 
 
 @dataclass(frozen=True)
-class StepFacts:
+class StepTotals:
     """Facts about all rows of an optimiser step, as every rank has to know them."""
 
     counts: LossCounts
@@ -59,7 +59,7 @@ class StepFacts:
 
 
 @dataclass(frozen=True)
-class StepPart:
+class StepShard:
     """One rank's part of an optimiser step, or of an evaluation."""
 
     micro_batches: tuple[Tensor, ...]
@@ -69,7 +69,7 @@ class StepPart:
 
 
 @dataclass(frozen=True)
-class Observed:
+class NormalizerUpdate:
     """The observations that running statistics take in after an update: those of all rows, on every rank."""
 
     inputs: Inputs
@@ -77,35 +77,35 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class CommonFacts:
+class BroadcastFacts:
     """The same for all ranks that are sent their own rows."""
 
-    steps: Sequence[StepFacts]
+    steps: Sequence[StepTotals]
     """Of an update."""
-    layout: RecordLayout | None = None
+    layout: RowFormat | None = None
     """Of the records that rows of text travel as; rows with observations travel as a batch."""
-    estimation: Estimation | None = None
+    estimation: AdvantageSpec | None = None
     """`Batch.estimation`."""
-    observed: Observed | None = None
+    observed: NormalizerUpdate | None = None
 
 
 @dataclass(frozen=True)
-class BatchShare:
+class RankBatch:
     """The rows of a batch that are here, and what this rank computes of them."""
 
     held: Batch
     """At least one row, with the T of the whole batch."""
-    parts: Sequence[StepPart]
+    parts: Sequence[StepShard]
     """One for each optimiser step of an update, in their order; of an evaluation one."""
-    steps: Sequence[StepFacts] = ()
+    steps: Sequence[StepTotals] = ()
     """Of an update, as many."""
-    observed: Observed | None = None
+    observed: NormalizerUpdate | None = None
 
     @property
     def num_positions(self) -> int:
         return self.held.num_positions
 
-    def passes(self, part: StepPart) -> Iterator[tuple[Batch, Tensor]]:
+    def passes(self, part: StepShard) -> Iterator[tuple[Batch, Tensor]]:
         """(micro-batch, its rows) for every pass of ``part``, those with rows first."""
         for rows in part.micro_batches:
             yield self.select(rows), rows
@@ -128,8 +128,8 @@ def answered(batch: Batch) -> Tensor:
     return batch.inputs.response_lengths > 0 if isinstance(batch.inputs, TextInputs) else batch.mask.any(dim=1)
 
 
-def complete(batch: Batch | BatchShare) -> Batch:
+def complete(batch: Batch | RankBatch) -> Batch:
     """:raises BatchError: only a share of the rows is here."""
-    if isinstance(batch, BatchShare):
+    if isinstance(batch, RankBatch):
         raise BatchError("this learner reads every row of a batch, and was given a share")
     return batch

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def portions(sized: Iterable[tuple[T, int]], limit: int | None) -> list[list[T]]:
+def split_by_size(sized: Iterable[tuple[T, int]], limit: int | None) -> list[list[T]]:
     """Cuts ``sized`` (item, size) into runs of at most ``limit`` (one item at least); into one run without a limit.
 
     >>> portions([("a", 3), ("b", 3), ("c", 9), ("d", 1)], 7)
@@ -26,7 +26,7 @@ def portions(sized: Iterable[tuple[T, int]], limit: int | None) -> list[list[T]]
     return runs
 
 
-def shares(count: int, parts: int, *, unit: int = 1) -> list[slice]:
+def split_evenly(count: int, parts: int, *, unit: int = 1) -> list[slice]:
     """``count`` rows in ``parts`` consecutive slices of whole units (groups), as even as that allows.
 
     >>> shares(6, 2, unit=2)

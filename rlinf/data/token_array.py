@@ -10,7 +10,7 @@ import numpy as np
 Number = TypeVar("Number", int, float, bool)
 
 
-class Column(Sequence[Number], Generic[Number]):
+class TokenArray(Sequence[Number], Generic[Number]):
     """An immutable array [n] that equals, hashes like and adds to a tuple of its numbers.
 
     A tuple of Python numbers takes 30 bytes a number, and pickling it a hundred times as long.
@@ -31,22 +31,22 @@ class Column(Sequence[Number], Generic[Number]):
         return self._array
 
     @classmethod
-    def ints(cls, numbers: Iterable[int] = ()) -> Column[int]:
+    def ints(cls, numbers: Iterable[int] = ()) -> TokenArray[int]:
         """As int32: token ids, versions."""
         return _column(numbers, np.int32)
 
     @classmethod
-    def floats(cls, numbers: Iterable[float] = ()) -> Column[float]:
+    def floats(cls, numbers: Iterable[float] = ()) -> TokenArray[float]:
         """As float32: log-probabilities."""
         return _column(numbers, np.float32)
 
     @classmethod
-    def flags(cls, numbers: Iterable[float] = ()) -> Column[bool]:
+    def flags(cls, numbers: Iterable[float] = ()) -> TokenArray[bool]:
         return _column(numbers, np.bool_)
 
-    def like(self, number: Number) -> Column[Number]:
+    def like(self, number: Number) -> TokenArray[Number]:
         """As long as this one, of one number."""
-        return Column(np.full(len(self), number, self.dtype))
+        return TokenArray(np.full(len(self), number, self.dtype))
 
     def __len__(self) -> int:
         return len(self._array)
@@ -58,25 +58,25 @@ class Column(Sequence[Number], Generic[Number]):
     def __getitem__(self, place: int) -> Number: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Column[Number]: ...
+    def __getitem__(self, place: slice) -> TokenArray[Number]: ...
 
-    def __getitem__(self, place: int | slice) -> Number | Column[Number]:
+    def __getitem__(self, place: int | slice) -> Number | TokenArray[Number]:
         if isinstance(place, slice) and place.indices(len(self)) == (0, len(self), 1):
             return self
         found = self.array[place]
-        return Column(found) if isinstance(place, slice) else found.item()
+        return TokenArray(found) if isinstance(place, slice) else found.item()
 
-    def __add__(self, other: Iterable[Number]) -> Column[Number]:
+    def __add__(self, other: Iterable[Number]) -> TokenArray[Number]:
         if not len(self):
             return _column(other, self.dtype)
-        return Column(np.concatenate([self.array, _array(other, self.dtype)]))
+        return TokenArray(np.concatenate([self.array, _array(other, self.dtype)]))
 
     def __radd__(self, other: Any) -> Any:
         """A tuple or list with these numbers behind it."""
         return other + type(other)(self)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, (Column, tuple, list)):
+        if not isinstance(other, (TokenArray, tuple, list)):
             return NotImplemented
         return len(other) == len(self) and bool((self.array == _array(other, self.dtype)).all())
 
@@ -101,7 +101,7 @@ class Column(Sequence[Number], Generic[Number]):
         return list(zip(self.array[starts].tolist(), np.diff([*starts, len(self)]).tolist(), strict=True))
 
 
-class RunColumn(Column[Number]):
+class RunLengthArray(TokenArray[Number]):
     """Known by its runs of equal numbers alone.
 
     >>> RunColumn([(3, 2), (4, 1)], np.int32)
@@ -124,18 +124,18 @@ class RunColumn(Column[Number]):
         return self._runs
 
 
-def _column(numbers: Iterable[Any], kind: Any) -> Column[Any]:
+def _column(numbers: Iterable[Any], kind: Any) -> TokenArray[Any]:
     """A column of this kind: ``numbers`` itself if it is one."""
-    if isinstance(numbers, Column) and numbers.dtype == np.dtype(kind):
+    if isinstance(numbers, TokenArray) and numbers.dtype == np.dtype(kind):
         return numbers
-    return Column(_array(numbers, kind))
+    return TokenArray(_array(numbers, kind))
 
 
 def _array(numbers: Iterable[Any], kind: Any) -> np.ndarray:
-    if isinstance(numbers, Column):
+    if isinstance(numbers, TokenArray):
         return np.asarray(numbers.array, dtype=kind)
     return np.asarray(numbers if isinstance(numbers, (np.ndarray, list, tuple)) else list(numbers), dtype=kind)
 
 
-def _restored(kind: str, data: bytes) -> Column[Any]:
-    return Column(np.frombuffer(data, dtype=kind))
+def _restored(kind: str, data: bytes) -> TokenArray[Any]:
+    return TokenArray(np.frombuffer(data, dtype=kind))

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from rlinf.data.split import portions
+from rlinf.data.split import split_by_size
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def parts(sized: Mapping[int, Iterable[tuple[T, int]]], limit: int | None) -> li
     [(0, ['a']), (4, ['c', 'd']), (0, ['b']), (4, ['e'])]
     """
     share = None if limit is None else limit // len(sized)
-    runs = [[(source, run) for run in portions(items, share)] for source, items in sorted(sized.items())]
+    runs = [[(source, run) for run in split_by_size(items, share)] for source, items in sorted(sized.items())]
     return [part for turn in itertools.zip_longest(*runs) for part in turn if part is not None]
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import TextInputs, named_inputs
-from rlinf.data.ragged import Runs
+from rlinf.data.ragged import RaggedRows
 
 _INPUT = "inputs."
 _LENGTHS = f"{_INPUT}response_lengths"
@@ -23,7 +23,7 @@ _ENDS = ("valid_positions", "cut")
 
 
 @dataclass(frozen=True)
-class Field:
+class FixedField:
     """A column's place in a record."""
 
     name: str
@@ -41,7 +41,7 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Run:
+class RaggedField:
     """A column [B, T] of which a record has the positions of its row."""
 
     name: str
@@ -55,31 +55,31 @@ class Run:
 
 
 @dataclass(frozen=True)
-class RecordLayout:
+class RowFormat:
     """How some columns of a batch of text, and all of its inputs, lie in records: those of a fixed size first."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[FixedField, ...]
     width: int
     """Bytes of the fields."""
-    runs: tuple[Run, ...]
+    runs: tuple[RaggedField, ...]
     positions: int
     """T."""
 
     @classmethod
     def of(cls, batch: Batch, columns: Collection[str]) -> Self:
         """``columns`` that the batch has not are left out, and those that lie apart from it."""
-        found: list[Field] = []
-        runs: list[Run] = []
+        found: list[FixedField] = []
+        runs: list[RaggedField] = []
         end = 0
         wanted = {*columns, *_ENDS}
         for name, column in _named(batch).items():
             of_positions = tuple(column.shape[1:]) == (batch.num_positions,)
             if name.startswith(_INPUT) or (name in wanted and not of_positions):
                 size = column[0].numel() * column.element_size()
-                found.append(Field(name, column.dtype, tuple(column.shape[1:]), end, size))
+                found.append(FixedField(name, column.dtype, tuple(column.shape[1:]), end, size))
                 end += -(-size // _ALIGNMENT) * _ALIGNMENT
             elif name in columns and not column.is_meta:
-                runs.append(Run(name, torch.int32 if name == _TOKENS else column.dtype))
+                runs.append(RaggedField(name, torch.int32 if name == _TOKENS else column.dtype))
         return cls(tuple(found), end, tuple(runs), batch.num_positions)
 
     def records(self, batch: Batch, shares: Sequence[Tensor]) -> list[Tensor]:
@@ -139,10 +139,10 @@ class RecordLayout:
         return Batch(**{**absent, **found}, inputs=named_inputs(inputs)).with_flags()
 
 
-def runs_of(batch: Batch, columns: Mapping[str, Tensor | None]) -> Runs:
+def runs_of(batch: Batch, columns: Mapping[str, Tensor | None]) -> RaggedRows:
     """``columns`` [B, T] up to the end of each row of a batch of text; those that are None are left out."""
     lengths = TextInputs.of(batch.inputs).response_lengths.tolist()
-    return Runs.of_rows(
+    return RaggedRows.of_rows(
         {
             name: [own[:length] for own, length in zip(column.numpy(), lengths, strict=True)]
             for name, column in columns.items()

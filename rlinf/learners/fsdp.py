@@ -29,8 +29,8 @@ from torch.distributed.tensor import DTensor
 
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
-from rlinf.data.shards import BatchShare, DataPlace
-from rlinf.data.split import portions
+from rlinf.data.shards import DataParallelRank, RankBatch
+from rlinf.data.split import split_by_size
 from rlinf.learners.host_reference import in_place, moved_towards
 from rlinf.learners.minibatch import Minibatch
 from rlinf.learners.moments import own_options
@@ -113,7 +113,7 @@ class FSDPLearner(TorchLearner):
             if isinstance(module, FSDPModule):
                 module.reshard()
 
-    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
         batch = share_of_evaluation(batch, self)
         (mine,) = batch.parts
@@ -134,7 +134,7 @@ class FSDPLearner(TorchLearner):
         return torch.cat(rows), PolicyOutput(joined("logprobs"), joined("entropy"), values)
 
     @property
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Rows without a response are left out: nothing is to be said of them, and their pass would be cut short."""
         return replace(super().data_place, answered_only=True, alike=True)
 
@@ -166,7 +166,7 @@ class FSDPLearner(TorchLearner):
 
     def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
         sizes = ((name, tensor.numel() * tensor.element_size()) for name, tensor in self._tensors())
-        return portions(sizes, bucket_bytes)
+        return split_by_size(sizes, bucket_bytes)
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"

@@ -18,7 +18,7 @@ from rlinf.algorithms.metrics import (
 )
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics, PolicyOutput
-from rlinf.data.shards import BatchShare, StepFacts, StepPart
+from rlinf.data.shards import RankBatch, StepShard, StepTotals
 from rlinf.learners.stage import Stage
 
 _GAP = "sampler_logprob_gap"
@@ -32,7 +32,7 @@ class Minibatch:
     """This rank's part of an optimiser step, with what is fixed for all of its rows before the first forward pass."""
 
     def __init__(
-        self, batch: BatchShare, part: StepPart, step: StepFacts, stage: Stage, *, first: bool = False
+        self, batch: RankBatch, part: StepShard, step: StepTotals, stage: Stage, *, first: bool = False
     ) -> None:
         """``part`` and ``step`` are of ``batch``; ``first``: no step of it was taken before.
 
@@ -110,7 +110,7 @@ def learned_rows(batch: Batch, stage: Stage, *, independent: bool) -> Batch:
     return batch.replace(terminated=None, truncated=None, bootstrap_values=None, step_rewards=None).decisions_as_rows()
 
 
-def train_on(batch: BatchShare, stage: Stage, *, optimise: Callable[[Minibatch], tuple[Metrics, bool]]) -> Metrics:
+def train_on(batch: RankBatch, stage: Stage, *, optimise: Callable[[Minibatch], tuple[Metrics, bool]]) -> Metrics:
     """All optimiser steps of one batch: means of the metrics that ``optimise`` gives, and how many were skipped.
 
     Raises ValueError for a batch without advantages.

@@ -29,7 +29,7 @@ from rlinf.models.architecture_numbers import decoder_of
 from rlinf.planning.memory import Memory, estimate
 from rlinf.planning.parallel import Split
 from rlinf.planning.precision import policy_dtype
-from rlinf.planning.suited import suited
+from rlinf.planning.suited import fit_to_machine
 from rlinf.planning.towers import towers_memory
 from rlinf.planning.traffic import traffic
 from rlinf.schema.derived import gpus_per_learner
@@ -246,7 +246,9 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     if decoder is None:
         return [("estimate", "not possible: the architecture is not known here")], []
     if gpus == 0:
-        config, _ = suited(config, on_gpu=False, learner_on_gpu=False)  # as the run itself reduces its micro-batches
+        config, _ = fit_to_machine(
+            config, on_gpu=False, learner_on_gpu=False
+        )  # as the run itself reduces its micro-batches
     memory = estimate(config, decoder, gpus)
     trained = "" if memory.trained == memory.parameters else f", {memory.trained:,} trained"
     if decoder.experts:
@@ -280,7 +282,7 @@ def rank_memory(config: Config, tokens: int) -> str:
     if decoder is None:
         return ""
     if gpus == 0:
-        config, _ = suited(config, on_gpu=False, learner_on_gpu=False)
+        config, _ = fit_to_machine(config, on_gpu=False, learner_on_gpu=False)
     fewer = replace(config.learner, micro_batch_tokens=min(config.learner.micro_batch_tokens, tokens))
     return size_text(estimate(replace(config, learner=fewer), decoder, gpus).peak)
 

@@ -15,7 +15,7 @@ _SHARE = 0.5
 _STEP = 1024
 
 
-def suited(config: Config, *, on_gpu: bool, learner_on_gpu: bool) -> tuple[Config, dict[str, str]]:
+def fit_to_machine(config: Config, *, on_gpu: bool, learner_on_gpu: bool) -> tuple[Config, dict[str, str]]:
     """``config`` as this machine runs it, the same for all workers; and what is not as it says, for people.
 
     ``on_gpu``: learner or samplers have GPUs.

@@ -78,7 +78,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
             "(checkpoint.every and checkpoint.keep decide which checkpoints stay.)"
         )
     from rlinf.cluster import connect
-    from rlinf.train.assemble.setup import Setup
+    from rlinf.train.assemble.setup import ResolvedRun
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
@@ -86,7 +86,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     from rlinf.train.tracking.samples import sample_lines
 
     display = ProgressDisplay(name=config.run.name, mode="none", total=config.run.max_steps, done=0)
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     with connect(setup.cluster) as cluster:
         graph = build_graph(setup, cluster, folder)
         trainer = Trainer(config, graph, RunDirectory(folder, only=step - 1), display)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from rlinf.base.packages import install_command
 from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
-from rlinf.data.token_array import Column
+from rlinf.data.token_array import TokenArray
 from rlinf.models.weight_digest import Asked, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
@@ -375,10 +375,10 @@ class VllmSampler:
         return Completion(
             request_id=request.request_id,
             sample_index=sample_index,
-            token_ids=Column.ints(output.token_ids),
-            logprobs=Column.floats(output.logprobs.logprobs if output.logprobs else ()),
+            token_ids=TokenArray.ints(output.token_ids),
+            logprobs=TokenArray.floats(output.logprobs.logprobs if output.logprobs else ()),
             finish_reason=output.finish_reason or "stop",
-            policy_version=Column.ints(versions),
+            policy_version=TokenArray.ints(versions),
             cached_tokens=cached_tokens,
         )
 

@@ -15,7 +15,7 @@ from rlinf.config import Config
 from rlinf.config.record import stored_yaml
 from rlinf.config.stored import load_stored
 from rlinf.models.loading import require_weights
-from rlinf.train.assemble.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text import build_text_evaluator
 from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
 from rlinf.train.evaluation.saved import save_evaluation
@@ -80,7 +80,7 @@ def _result(evaluation: Evaluation, folder: Path, path: Path | None) -> RunResul
 
 def _evaluate(config: Config, title: str) -> Evaluation:
     require_extras(config)
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     with (
         unsaved(),
         tempfile.TemporaryDirectory(prefix="rlinf_eval_") as scratch,

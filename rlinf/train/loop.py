@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from rlinf.base.json_files import read_json_lines
-from rlinf.base.signals import Stopped, held
+from rlinf.base.signals import Stopped, defer_signals
 from rlinf.config import Config
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
@@ -17,7 +17,7 @@ from rlinf.train.evaluation.in_training import TrainingEvaluation
 from rlinf.train.gap_alarm import GapAlarm
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import Source
-from rlinf.train.prefetch import Batches, BatchPrefetcher, ContinuousBatches
+from rlinf.train.prefetch import BatchPrefetcher, BatchSource, ContinuousBatches
 from rlinf.train.progress import Progress
 from rlinf.train.quarantine import quarantine, require_finite
 from rlinf.train.run_dir import RunDirectory
@@ -48,7 +48,7 @@ class Trainer:
         self.callbacks = callbacks
         self.stopped: str | None = None
         in_parallel = config.cluster.backend != "local"
-        self.batches = Batches()
+        self.batches = BatchSource()
         if graph.continuous is not None:
             self.batches = ContinuousBatches(graph.continuous, concurrent=in_parallel)
         elif config.rollout.staleness:
@@ -88,7 +88,7 @@ class Trainer:
         self.send_first_weights()
         if state.step == 0 and not state.initial:
             initial = self.evaluate()
-            with held():
+            with defer_signals():
                 metrics = dict(initial)
                 for model in self.graph.reward_models:
                     metrics |= model.begin(self.graph.rollout, self.graph.learner)
@@ -104,7 +104,7 @@ class Trainer:
             asked = self.call_back(metrics)
             if self.stopped is not None and not run.due(config.evaluation.every):
                 metrics |= self.evaluate()
-            with held():
+            with defer_signals():
                 log.write(state.step, metrics | asked.logged)
                 self.display.step(state.step, metrics)
                 state.unfinished = None
@@ -161,7 +161,7 @@ class Trainer:
             self.batches.begin(state.step + 1)
         with graph.learning():
             batch, prepared = self.prepare(batch)
-            with held():
+            with defer_signals():
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
                 state.step += 1
                 metrics |= graph.hand_over(state.step)

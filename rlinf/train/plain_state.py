@@ -21,7 +21,7 @@ from rlinf.base.errors import UserError
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import Inputs, named_inputs
 from rlinf.data.messages import Completion
-from rlinf.data.token_array import Column
+from rlinf.data.token_array import TokenArray
 from rlinf.rollouts.text.continuous.open_batch import OpenBatch
 from rlinf.rollouts.text.continuous.over_sampling import OpenGroup
 from rlinf.rollouts.text.conversation import Row, Turn
@@ -75,7 +75,7 @@ def _plain(value: Any, name: str) -> Any:
         value = value.fetched()
     if isinstance(value, Inputs):
         return value.fetched().named()
-    if isinstance(value, Column):
+    if isinstance(value, TokenArray):
         value = value.array
     if isinstance(value, np.ndarray):
         return {_KIND: _ARRAY, "values": torch.from_numpy(np.ascontiguousarray(value)).clone(), "shape": value.shape}

@@ -17,7 +17,7 @@ LEARNER_IDLE, SAMPLERS_IDLE = "time/learner_idle_s", "time/samplers_idle_s"
 """Who waits for whom where both work at the same time: the learner for samples, samplers for newer weights."""
 
 
-class Batches:
+class BatchSource:
     """On policy: the loop collects each batch when it needs it, and nothing goes on beside the learner."""
 
     def ready(self, step: int) -> tuple[Batch, Metrics] | None:
@@ -42,7 +42,7 @@ class Batches:
         """There is nothing to restore."""
 
 
-class BesideTheLearner(Batches):
+class BackgroundWork(BatchSource):
     """Work in a thread. In one process it takes turns with the learner."""
 
     def __init__(self, *, concurrent: bool) -> None:
@@ -75,7 +75,7 @@ class BesideTheLearner(Batches):
             raise failure
 
 
-class BatchPrefetcher(BesideTheLearner):
+class BatchPrefetcher(BackgroundWork):
     """Collects whole batches: that of step s + S with the weights of step s while the learner trains on that of step s.
 
     Samplers and learner never wait for each other in turn, and a batch is exactly S versions old. The numbers are the
@@ -130,7 +130,7 @@ class BatchPrefetcher(BesideTheLearner):
         self._ready = [ready] if isinstance(ready, tuple) else list(ready or ())
 
 
-class ContinuousBatches(BesideTheLearner):
+class ContinuousBatches(BackgroundWork):
     """Samplers go on while the learner trains, within the bound of `rollout.staleness`.
 
     In one process nothing goes on beside the learner: samplers work while a batch is waited for, on it and on those

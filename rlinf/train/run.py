@@ -23,7 +23,7 @@ from rlinf.config.derived import has_warm_start
 from rlinf.config.stored import load_stored
 from rlinf.data.messages import Metrics
 from rlinf.datasets.robot_data.statistics import keep_statistics
-from rlinf.train.assemble.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.callbacks import Callback, require_callbacks
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
@@ -110,7 +110,7 @@ def _run(
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path, findings=diagnosis(folder, display))
-        setup = Setup.of(config)
+        setup = ResolvedRun.of(config)
         source = source_of(config, folder.path) if not folder.steps() else None
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
         with _resumable(folder), connect(setup.cluster) as cluster:
@@ -234,7 +234,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
     folder.share_modes()
 
 
-def build_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
+def build_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """The processes for this kind of run."""
     match setup.config.facts.run_kind:
         case "supervised":
@@ -242,7 +242,7 @@ def build_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
         case "text":
             from rlinf.train.assemble.text import build_text_graph as build
         case "simulator":
-            from rlinf.train.assemble.simulator import build_vector_graph as build
+            from rlinf.train.assemble.simulator import build_simulator_graph as build
     return build(setup, cluster, folder)
 
 
@@ -275,7 +275,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     directory = stored_run(path, step)
     config = load_stored(path / "config.yaml", overrides)
     changed = changed_settings(load_stored(path / "config.yaml"), config)
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     with (
         unsaved(),
         naming_disk_errors(path),

@@ -22,7 +22,7 @@ from rlinf.train.assemble.conversations import (
     conversation_rollout,
     conversation_spec,
 )
-from rlinf.train.assemble.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text_learner import language_model
 from rlinf.train.assemble.tokenizer import policy_tokenizer
 from rlinf.train.assemble.tokenizer_texts import tokenizer_texts
@@ -82,7 +82,7 @@ def _rollout(config: Config, envs: TextEnvWorker, folder: Path) -> TextRollout:
     texts = functools.partial(tokenizer_texts, config, envs, facts.num_tasks)
     tokenizer = policy_tokenizer(config, texts)
     tokenizer.save_pretrained(str(folder / "tokenizer"))
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     config = setup.config
     spec = conversation_spec(setup, tokenizer, folder)
     model = language_model(config, str(folder / "tokenizer"), dtype=activation_dtype(config.policy.dtype, spec.device))

@@ -54,5 +54,5 @@ def test_little_is_left_where_it_is():
 def test_other_systems_go_on(monkeypatch):
     monkeypatch.setattr(freed_memory, "_malloc_trim", lambda: None)
     memory = freed_memory.FreedMemory()
-    memory.give_back()
+    memory.release_to_os()
     assert memory._kept == 0

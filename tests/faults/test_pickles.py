@@ -21,7 +21,7 @@ from rlinf.data.batch import Batch
 from rlinf.data.inputs import TextInputs
 from rlinf.data.messages import Completion
 from rlinf.data.space_description import read_spaces, write_spaces
-from rlinf.data.token_array import Column
+from rlinf.data.token_array import TokenArray
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
 from rlinf.train.checkpoints import write_manifest
 from rlinf.train.plain_state import PickledStateError, load_plain, save_plain
@@ -161,7 +161,7 @@ def test_what_earlier_versions_pickled_is_read_where_it_is_numbers(tmp_path: Pat
     done = Completion(1, 0, (3,), (-0.5,), "stop", (7,))
     earlier = object.__new__(Completion)
     vars(earlier).update(
-        {name: tuple(value) if isinstance(value, Column) else value for name, value in vars(done).items()}
+        {name: tuple(value) if isinstance(value, TokenArray) else value for name, value in vars(done).items()}
     )
     torch.save({"arrays": np.arange(3, dtype=np.float32), "number": np.float64(2.5), "done": earlier}, path)
     back = load_plain(path)

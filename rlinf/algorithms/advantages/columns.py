@@ -58,7 +58,7 @@ class AdvantageColumns:
 
 
 @dataclass(frozen=True)
-class Condensed:
+class Segments:
     """Rows with U positions in the place of T: their advantages are those of all tokens that a position stands for."""
 
     columns: AdvantageColumns
@@ -69,7 +69,7 @@ class Condensed:
     """int32 [B, U]: the first token of each turn, ascending, T where a row has fewer; None: U is 1, the whole row."""
 
 
-def spread(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
+def broadcast_to_tokens(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
     """[B, U] -> [B, T]: at each token the number of its turn, or with no ``starts`` that of the row.
 
     >>> spread(torch.tensor([[1., 2.]]), torch.tensor([[0, 2]], dtype=torch.int32), 4)
@@ -82,8 +82,8 @@ def spread(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
     return values.gather(1, turn.clamp(min=0))
 
 
-def of_rows(algorithm: AlgorithmConfig, rewards: Tensor, mask: Tensor) -> bool:
-    """Whether :func:`condensed` reads of rows with these ``rewards`` nothing but the shape of their ``mask``, and how
+def is_per_row(algorithm: AlgorithmConfig, rewards: Tensor, mask: Tensor) -> bool:
+    """Whether :func:`to_segments` reads of rows with these ``rewards`` nothing but the shape of their ``mask``, and how
     many tokens each has."""
     outcomes = catalog.estimator(algorithm.adv_type).of_outcomes
     return outcomes and rewards.ndim == 1 and not _tokens_are_read_before(algorithm, mask)
@@ -95,7 +95,7 @@ def _tokens_are_read_before(algorithm: AlgorithmConfig, mask: Tensor) -> bool:
     return mask.shape[1] == 1 or algorithm.whiten_rewards or bool(penalised)
 
 
-def condensed(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Condensed | None:
+def to_segments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Segments | None:
     """``x`` by rows or turns; None where its estimator, or what comes before it, reads more."""
     entry = catalog.estimator(algorithm.adv_type)
     if _tokens_are_read_before(algorithm, x.mask):
@@ -105,7 +105,7 @@ def condensed(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Condensed | No
     return _by_turn(x) if entry.of_turns and x.anchor_ids is not None and x.mask.numel() else None
 
 
-def _by_row(x: AdvantageColumns) -> Condensed:
+def _by_row(x: AdvantageColumns) -> Segments:
     tokens = x.mask.sum(dim=1) if x.lengths is None else x.lengths
     columns = AdvantageColumns(
         rewards=row_outcomes(x.rewards, x.before_filters),
@@ -114,10 +114,10 @@ def _by_row(x: AdvantageColumns) -> Condensed:
         greedy_rewards=x.greedy_rewards,
         lengths=x.row_lengths(),
     )
-    return Condensed(columns, tokens[:, None], None)
+    return Segments(columns, tokens[:, None], None)
 
 
-def _by_turn(x: AdvantageColumns) -> Condensed | None:
+def _by_turn(x: AdvantageColumns) -> Segments | None:
     """None where tokens of a turn differ: by a reward or an episode's end before the last one."""
     acted, kept = x.before_filters, x.mask.any(dim=1)
     if acted is not x.mask and not x.mask.equal(acted & kept[:, None]):
@@ -141,7 +141,7 @@ def _by_turn(x: AdvantageColumns) -> Condensed | None:
         anchor_ids=turns.filled(x.anchor_ids[turns.rows, turns.first], -1),
         lengths=turns.seen[:, -1].long(),
     )
-    return Condensed(columns, turns.tokens * kept[:, None], turns.filled(turns.first.int(), x.mask.shape[1]))
+    return Segments(columns, turns.tokens * kept[:, None], turns.filled(turns.first.int(), x.mask.shape[1]))
 
 
 @dataclass(frozen=True)

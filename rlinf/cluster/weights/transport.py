@@ -76,7 +76,7 @@ class Travelling:
         order = self.sources(form)
         for parts in weight_sources.rounds(order):
             made = [
-                self._learner.submit_apart(rank, method, parts=parts, form=form, **options)
+                self._learner.submit_remote(rank, method, parts=parts, form=form, **options)
                 for rank in range(self._learner.size)
             ]
             yield [done for done, _ in made], [made[order[part]][1] for part in parts]

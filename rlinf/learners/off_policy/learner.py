@@ -19,7 +19,7 @@ from rlinf.base.user_code import imported
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import ObservationInputs
 from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
-from rlinf.data.shards import BatchShare, DataPlace, complete
+from rlinf.data.shards import DataParallelRank, RankBatch, complete
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.random_shift import RandomShift
@@ -87,11 +87,11 @@ class OffPolicyLearner:
         return ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
 
     @property
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Every rank reads all transitions, and draws its own from them."""
-        return DataPlace(self.place.rank, self.place.size, self.algorithm.replay_batch_size)
+        return DataParallelRank(self.place.rank, self.place.size, self.algorithm.replay_batch_size)
 
-    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
+    def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
         batch = complete(batch)
         self.replay.add(batch, self._states_before(batch))
@@ -164,7 +164,7 @@ class OffPolicyLearner:
             ranks = self.place.ranks
             self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
 
-    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """This rank's rows, and what the current weights say of them. There is no reference policy here."""
         if reference:
             raise self._no_reference()

@@ -31,7 +31,7 @@ from rlinf.rollouts.simulator.episodes import (
     trace_of,
 )
 from rlinf.rollouts.simulator.fragments import FragmentCollector
-from rlinf.rollouts.simulator.images_apart import Leaves, images_apart
+from rlinf.rollouts.simulator.images_apart import Leaves, keep_images_local
 from rlinf.rollouts.simulator.pipelined import Notice, PipelinedRollout, WorkerMessage
 from rlinf.rollouts.simulator.recorded import RecordedDemonstrator
 from rlinf.rollouts.simulator.records import RolloutPart
@@ -45,7 +45,7 @@ from rlinf.schema import EnvConfig
 from rlinf.schema.derived import RolloutSections, with_words
 from rlinf.schema.run import Words
 
-CourseName = Literal["collect", "evaluate", "demonstrate"]
+CollectorName = Literal["collect", "evaluate", "demonstrate"]
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
 BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], ActingPolicy]
@@ -125,13 +125,13 @@ class EnvWorker:
         return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
 
     def begin(
-        self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any
+        self, method: CollectorName, facts: PolicyFacts, version: int, *arguments: Any
     ) -> tuple[Notice[Any], list[PolicyRequest] | Leaves]:
         """Starts on ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere: its first questions.
 
         What was under way before is forgotten.
         """
-        trajectories: dict[CourseName, Callable[..., PipelinedRollout[Any]]]
+        trajectories: dict[CollectorName, Callable[..., PipelinedRollout[Any]]]
         trajectories = {"collect": self._collection, "evaluate": self._evaluation, "demonstrate": self._demonstration}
         self._trajectory = trajectories[method](facts, version, *arguments)
         return _halves(self._trajectory.begin())
@@ -245,9 +245,11 @@ class EnvWorker:
     evaluate = _with_own_policy(_evaluation)
     demonstrate = _with_own_policy(_demonstration)
 
-    def collect_apart(self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0) -> tuple[RolloutPart, Leaves]:
+    def collect_remote(
+        self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
+    ) -> tuple[RolloutPart, Leaves]:
         """As ``collect``, with the images of the batch apart."""
-        return images_apart(self.collect(step, tasks, round))
+        return keep_images_local(self.collect(step, tasks, round))
 
     def _evaluator(self, episodes: int, words: Words | None) -> EpisodeCollector:
         if words not in self._evaluators:
@@ -341,5 +343,5 @@ def _halves(message: WorkerMessage[Any]) -> tuple[Notice[Any], list[PolicyReques
     notice, questions = Notice.of(message)
     if not isinstance(notice.result, RolloutPart):
         return notice, questions
-    result, leaves = images_apart(notice.result)
+    result, leaves = keep_images_local(notice.result)
     return replace(notice, result=result), leaves

@@ -17,7 +17,7 @@ _IMAGE_BYTES = 1024
 """Bytes of a decision from which they travel apart. Smaller ones cost less than what their places would."""
 
 
-def images_apart(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
+def keep_images_local(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
     """The part with the places of its images in their stead, and the images; as it is where there are none."""
     batch = part.batch
     if batch is None:

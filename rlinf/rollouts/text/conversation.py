@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rlinf.data.ragged import ApartColumn, LaterText
-from rlinf.data.token_array import Column, RunColumn
+from rlinf.data.ragged import LazyText, RemoteArray
+from rlinf.data.token_array import RunLengthArray, TokenArray
 from rlinf.rollouts.text.tokens.decoding import step_positions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Response(NamedTuple):
 
     place: int
     """Position of the conversation among those of the last reset."""
-    said: str | Column[int]
+    said: str | TokenArray[int]
     """Its text, or its tokens, which become text where it is graded."""
     cut: bool
     """The length limit ended it, not the policy."""
@@ -35,7 +35,7 @@ class Response(NamedTuple):
     """Its text is wanted, as the environment reads it."""
 
 
-class Pause(NamedTuple):
+class Idle(NamedTuple):
     """In a stream of responses: none has come, so that what environments have to say can be heard."""
 
     wait_s: float
@@ -43,7 +43,7 @@ class Pause(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Graded:
+class Feedback:
     """The environment's answer to one response."""
 
     place: int
@@ -71,7 +71,7 @@ class Graded:
     """Likewise: the token of the response in which each step of ``facts["step_ends"]`` ends."""
 
     @classmethod
-    def lost_row(cls, place: int, failure: str, account: str, *, seconds: float = 0.0) -> Graded:
+    def lost_row(cls, place: int, failure: str, account: str, *, seconds: float = 0.0) -> Feedback:
         """The answer in place of one that the environment failed to give."""
         return cls(place, "", 0.0, True, lost=True, failure=failure, account=account, seconds=seconds)
 
@@ -89,17 +89,17 @@ class Answers(Protocol):
 
     def give(self, responses: Sequence[Response]) -> None: ...
 
-    def take(self, wait_s: float, *, complete: bool) -> list[Graded]:
+    def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
         """The answers since the last call; waits for ``wait_s`` seconds at most.
 
         ``complete``: no response follows until environments have answered."""
 
 
 @dataclass(frozen=True)
-class Grades:
+class FeedbackBatch:
     """One worker's answers to the responses that it was given together, in their order."""
 
-    rows: list[Graded]
+    rows: list[Feedback]
     seconds: float
     """How long it took."""
 
@@ -114,7 +114,7 @@ class Hung:
 
 def graded_rows(
     result: tuple[Sequence[str], Any, Any, Any, Mapping[str, Any]], rows: Sequence[int], *, first: int = 0
-) -> list[Graded]:
+) -> list[Feedback]:
     """Some rows of what a vector environment's ``step`` returned, whose row 0 is conversation ``first``.
 
     Infos that are no columns are left out.
@@ -123,7 +123,7 @@ def graded_rows(
     count = len(observations)
     columns = {name: value for name, value in infos.items() if hasattr(value, "__getitem__") and len(value) == count}
     return [
-        Graded(
+        Feedback(
             first + row,
             observations[row],
             float(rewards[row]),
@@ -166,10 +166,10 @@ class Row:
     answer: str
     prompt_text: str
     prompt_ids: tuple[int, ...]
-    tokens: Column[int] = field(default_factory=Column.ints)
-    logprobs: Column[float] = field(default_factory=Column.floats)
-    mask: Column[bool] = field(default_factory=Column.flags)
-    versions: Column[int] = field(default_factory=Column.ints)
+    tokens: TokenArray[int] = field(default_factory=TokenArray.ints)
+    logprobs: TokenArray[float] = field(default_factory=TokenArray.floats)
+    mask: TokenArray[bool] = field(default_factory=TokenArray.flags)
+    versions: TokenArray[int] = field(default_factory=TokenArray.ints)
     rewards: dict[int, float] = field(default_factory=dict)
     """Position -> reward: what the environment gave for the turn that ended there."""
     step_rewards: dict[int, float] = field(default_factory=dict)
@@ -191,7 +191,7 @@ class Row:
     """Of an agent's rows: the number of the episode in its group, which rows that are branches of one share."""
     branch: int = 0
     """Of an agent's rows: which branch of the episode, 0 the last one."""
-    turn_ids: Column[int] = field(default_factory=Column.ints)
+    turn_ids: TokenArray[int] = field(default_factory=TokenArray.ints)
     """Of an agent's rows: for each token the number of the policy's turn in its episode, -1 where the policy did not
     speak."""
     contexts: int = 0
@@ -200,7 +200,7 @@ class Row:
     _turn_start: int = 0
     _undecoded: bool = False
     """The text of the last turn is still to come."""
-    _later: LaterText | None = None
+    _later: LazyText | None = None
     """The text of the only turn, where its tokens are apart."""
     _last_observation: str | None = None
     """What the environment said last; None before its first answer to a turn."""
@@ -208,8 +208,8 @@ class Row:
     def __post_init__(self) -> None:
         """Lists of numbers, as checkpoints of earlier versions have them, become columns."""
         for name in ("tokens", "versions", "turn_ids"):
-            setattr(self, name, Column.ints(getattr(self, name)))
-        self.logprobs, self.mask = Column.floats(self.logprobs), Column.flags(self.mask)
+            setattr(self, name, TokenArray.ints(getattr(self, name)))
+        self.logprobs, self.mask = TokenArray.floats(self.logprobs), TokenArray.flags(self.mask)
 
     @classmethod
     def imitated(
@@ -224,7 +224,7 @@ class Row:
     ) -> Row:
         """A row of supervised training, which nobody sampled. ``texts``: prompt, and answer to imitate."""
         prompt_text, answer = texts
-        said = Column.ints(tokens)
+        said = TokenArray.ints(tokens)
         return cls(
             group=group,
             sample=0,
@@ -234,8 +234,8 @@ class Row:
             prompt_text=prompt_text,
             prompt_ids=prompt_ids,
             tokens=said,
-            logprobs=Column.floats(said.like(0)),
-            mask=Column.flags(mask),
+            logprobs=TokenArray.floats(said.like(0)),
+            mask=TokenArray.flags(mask),
             versions=said.like(0),
         )
 
@@ -273,7 +273,7 @@ class Row:
             self.turn_ids += said.like(len(self.answers) if number is None else number)
         self.tokens += said
         self.logprobs += completion.logprobs
-        self.mask += RunColumn([(True, len(said))], np.bool_)
+        self.mask += RunLengthArray([(True, len(said))], np.bool_)
         self.versions += completion.policy_version
         self.finish_reason = completion.finish_reason
         versions = tuple(sorted({version for version, _ in completion.policy_version.runs()}))
@@ -290,23 +290,23 @@ class Row:
     def response(self, place: int) -> Response:
         """The turn that :meth:`append_response` added, for the environment; ``place`` is that of the conversation."""
         said = self.tokens[self._turn_start :] if self._undecoded else self.answers[-1]
-        return Response(place, said, self.cut_by_length, read_back=not isinstance(said, ApartColumn))
+        return Response(place, said, self.cut_by_length, read_back=not isinstance(said, RemoteArray))
 
     @property
-    def text(self) -> str | LaterText:
+    def text(self) -> str | LazyText:
         """All that the policy said; later, where that is apart."""
         return self._later or "\n".join(self.answers)
 
     def _decode(self, text: str | None, renderer: PromptRenderer) -> None:
         """The last turn's text, where :meth:`append_response` left it open: as the environment read it."""
-        if self._undecoded and text is None and isinstance(self.tokens, ApartColumn):
-            self._later = LaterText(self.tokens, renderer.said)
+        if self._undecoded and text is None and isinstance(self.tokens, RemoteArray):
+            self._later = LazyText(self.tokens, renderer.said)
         elif self._undecoded:
             self._undecoded = False
             self.answers[-1] = renderer.said(self.tokens[self._turn_start :]) if text is None else text
             self.turns[-1] = replace(self.turns[-1], text=self.answers[-1])
 
-    def read(self, graded: Graded, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
+    def read(self, graded: Feedback, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
         """The environment's answer, after ``seconds``, to the turn that :meth:`append_response` added."""
         self._decode(graded.text, renderer)
         if graded.lost or graded.masked:
@@ -342,10 +342,10 @@ class Row:
         seconds: float = 0.0,
     ) -> None:
         """Appends words between two turns of the policy, as tokens that it did not choose."""
-        said = Column.ints(added)
+        said = TokenArray.ints(added)
         self.tokens += said
-        self.logprobs += Column.floats(said.like(0))
-        self.mask += Column.flags(said.like(0))
+        self.logprobs += TokenArray.floats(said.like(0))
+        self.mask += TokenArray.flags(said.like(0))
         self.versions += said.like(0)
         if self.episode is not None:
             self.turn_ids += said.like(-1)
@@ -358,12 +358,12 @@ class Row:
 
     def lose(self, reason: str = "env_timeout") -> None:
         """Takes the conversation out of the batch: its environment hung, or whatever else ``reason`` says."""
-        self.mask = Column.flags(self.tokens.like(0))
+        self.mask = TokenArray.flags(self.tokens.like(0))
         self.rewards.clear()
         self.step_rewards.clear()
         self.facts, self.finish_reason, self.done, self.lost = {}, reason, True, True
 
-    def _place_steps(self, graded: Graded, renderer: PromptRenderer) -> None:
+    def _place_steps(self, graded: Feedback, renderer: PromptRenderer) -> None:
         """The scores of the environment's steps, at the tokens in which they end. A step without one (NaN) leaves no
         trace."""
         ends, scores = self.facts.get("step_ends"), self.facts.get("step_rewards")
@@ -384,7 +384,7 @@ def _state_id(observation: str) -> int:
     return int.from_bytes(blake2b(observation.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def set_lost_apart(rows: Sequence[Row]) -> None:
+def discard_lost(rows: Sequence[Row]) -> None:
     """Gives each lost row a group of its own, so that it counts in no other row's statistics.
 
     A row that is left without another of its group has nothing to be compared with, and is lost too.

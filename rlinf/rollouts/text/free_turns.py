@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from rlinf.data.messages import SampleRequest
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.conversation import Graded, Pause, Response
+from rlinf.rollouts.text.conversation import Feedback, Idle, Response
 from rlinf.rollouts.text.turns import Turns
 
 _POLL_S = 0.02
@@ -29,7 +29,7 @@ class _Asked:
     since: float
 
 
-class FreeConversations:
+class AsyncConversations:
     """The conversations of a batch between sampler and environments, each at a turn of its own."""
 
     def __init__(
@@ -44,16 +44,16 @@ class FreeConversations:
         """Row that its environment reads -> since when."""
         self._next_request = 0
 
-    def responses(self) -> Iterator[Response | Pause]:
+    def responses(self) -> Iterator[Response | Idle]:
         """Responses as the sampler finishes them, until every conversation has ended. The caller calls :meth:`hear`
         with what the environment says to them, in any order."""
         self._ask(range(len(self._rows)))
         while self._asked or self._given:
             if self._asked:
                 yield from self._finished()
-            yield Pause(0.0 if self._asked else _WAIT_S)
+            yield Idle(0.0 if self._asked else _WAIT_S)
 
-    def hear(self, graded: Graded) -> None:
+    def hear(self, graded: Feedback) -> None:
         """Takes the environment's answer to a response; the conversation goes on unless it is over."""
         if self._turns.hear(graded, seconds=time.monotonic() - self._given.pop(graded.place)):
             self._ask([graded.place])

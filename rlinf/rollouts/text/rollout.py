@@ -22,11 +22,11 @@ from rlinf.base.random_streams import rollout_key
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import RowsApart, TextInputs
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams
-from rlinf.data.ragged import LOGPROBS, TOKENS, ApartColumn
+from rlinf.data.ragged import LOGPROBS, TOKENS, RemoteArray
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.conversation import Graded, Pause, Response, Row, set_lost_apart
-from rlinf.rollouts.text.free_turns import FreeConversations
-from rlinf.rollouts.text.members import Member, metrics_by_member, summary
+from rlinf.rollouts.text.conversation import Feedback, Idle, Response, Row, discard_lost
+from rlinf.rollouts.text.free_turns import AsyncConversations
+from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.tasks.curriculum import curriculum_of
 from rlinf.rollouts.text.tasks.draws import TaskDraws
 from rlinf.rollouts.text.tasks.pool import TaskPool
@@ -60,7 +60,7 @@ class TextEnvs(Protocol):
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         """Answers to each of ``responses``, in any order.
 
         ``count`` is the number of conversations of the last reset. Responses are graded while more are awaited, where
@@ -85,7 +85,7 @@ class Conversations:
         """All rows of a batch: lost ones stand apart, and a branch is lost with its episode."""
         own = {(row.group, row.episode): row for row in self.rows}
         episodes = [own[row.group, row.episode] for row in self.branches]
-        set_lost_apart(self.rows)
+        discard_lost(self.rows)
         for branch, row in zip(self.branches, episodes, strict=True):
             branch.group = row.group
             if row.lost:
@@ -127,7 +127,7 @@ class TextRollout:
         self,
         sampler: TextSampler,
         envs: TextEnvs,
-        members: Sequence[Member],
+        members: Sequence[MixtureEnv],
         config: RolloutSections,
         *,
         stream: Stream | None = None,
@@ -162,7 +162,7 @@ class TextRollout:
         """The first environment's renderer, and that of all where nothing depends on tools or system prompts."""
         return self.members[0].renderer
 
-    def member(self, task_id: int) -> Member:
+    def member(self, task_id: int) -> MixtureEnv:
         """The environment of a task."""
         return self.members[task_id % len(self.members)]
 
@@ -232,7 +232,7 @@ class TextRollout:
         began = time.perf_counter()
         session = self.sampler.session()
         turns = Turns(rows, self.member, self.turn_limits(params))
-        talk = FreeConversations(session, turns, key=key, generated=functools.partial(clock.count, GENERATION))
+        talk = AsyncConversations(session, turns, key=key, generated=functools.partial(clock.count, GENERATION))
         try:
             for graded in self.envs.grade(split, len(rows), talk.responses()):
                 talk.hear(graded)
@@ -351,11 +351,11 @@ def _version(row: Row) -> int:
 def _rows_apart(rows: Sequence[Row]) -> tuple[RowsApart, ...]:
     """Where the tokens of all rows are that have any, if they are all apart and each row is of one version."""
     tokens = [row.tokens for row in rows]
-    if not any(tokens) or any(len(own) and not isinstance(own, ApartColumn) for own in tokens):
+    if not any(tokens) or any(len(own) and not isinstance(own, RemoteArray) for own in tokens):
         return ()
     if any(len(row.versions.runs()) > 1 for row in rows):
         return ()
-    places = [(own.source, own.row) if isinstance(own, ApartColumn) else None for own in tokens]
+    places = [(own.source, own.row) if isinstance(own, RemoteArray) else None for own in tokens]
     return (RowsApart.of((TOKENS, LOGPROBS), places),)
 
 

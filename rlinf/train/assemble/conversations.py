@@ -9,12 +9,12 @@ from typing import Any
 
 from rlinf.config import Config
 from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker, text_env_worker
-from rlinf.rollouts.text.members import Member, members_of
+from rlinf.rollouts.text.members import MixtureEnv, members_of
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
 from rlinf.schema.derived import is_agent
-from rlinf.train.assemble.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 
 
 def conversation_rollout(config: Config, address: str) -> Callable[..., TextRollout]:
@@ -35,13 +35,13 @@ def conversation_envs(config: Config) -> TextEnvWorker:
 
 def conversation_members(
     config: Config, tokenizer: Any, facts: EnvFacts, *, end_token_ids: Collection[int] = ()
-) -> list[Member]:
+) -> list[MixtureEnv]:
     """The environments as the rollout knows them."""
     environments, stop = config.facts.text_envs, config.rollout.stop
     return members_of(environments, facts, tokenizer, config.data, stop=stop, end_token_ids=end_token_ids)
 
 
-def conversation_spec(setup: Setup, tokenizer: Any, folder: Path) -> SamplerSpec:
+def conversation_spec(setup: ResolvedRun, tokenizer: Any, folder: Path) -> SamplerSpec:
     """The facts for every sampler."""
     config = setup.config
     return sampler_spec(

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from rlinf.cluster import Resources
 from rlinf.config.experiment import Config
-from rlinf.planning.suited import suited
+from rlinf.planning.suited import fit_to_machine
 from rlinf.samplers.build import environment
 from rlinf.schema import ClusterConfig
 from rlinf.schema.derived import gpus_per_learner
 
 
 @dataclass(frozen=True)
-class Setup:
+class ResolvedRun:
     """Made once, before anything is started."""
 
     config: Config
@@ -24,13 +24,13 @@ class Setup:
     """Where they are not what the configuration alone would say."""
 
     @classmethod
-    def of(cls, config: Config) -> Setup:
+    def of(cls, config: Config) -> ResolvedRun:
         """``config`` with its facts and what this machine decides."""
         devices = Devices.of(config)
         if config.facts.run_kind == "simulator":
             return cls(config, devices, {})
         on_gpu = devices.learner > 0 or devices.sampler > 0
-        config, notes = suited(config, on_gpu=on_gpu, learner_on_gpu=devices.learner > 0)
+        config, notes = fit_to_machine(config, on_gpu=on_gpu, learner_on_gpu=devices.learner > 0)
         return cls(config, devices, notes)
 
     @property

@@ -24,7 +24,7 @@ from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.schema import OffloadConfig
 from rlinf.schema.derived import prompted
 from rlinf.train.assemble.learner import all_ranks, torch_learner, towers_fsdp_learner
-from rlinf.train.assemble.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.simulator_policy import make_off_policy, make_policy, make_trained_policy
 from rlinf.train.assemble.stages import stages_of
 from rlinf.train.assemble.tokenizer import kept_tokenizer
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _TOKENIZER_STARTS = 500
 
 
-def build_vector_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
+def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
     config, devices, facts = setup.config, setup.devices, setup.config.facts
     envs = EnvPool(
@@ -126,7 +126,7 @@ def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:
     return notes
 
 
-def _with_samplers(setup: Setup, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:
+def _with_samplers(setup: ResolvedRun, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:
     """The same env workers, with a policy that acts in sampler actors."""
     devices = setup.devices
     samplers = cluster.spawn(

@@ -25,7 +25,7 @@ from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.schema.learner import SftConfig
 from rlinf.train.assemble.conversations import response_ends
-from rlinf.train.assemble.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text_learner import start_learner
 from rlinf.train.assemble.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.assemble.tokenizer_texts import file_texts
@@ -214,7 +214,7 @@ class NoRollout:
         """There is nothing to restore."""
 
 
-def build_supervised_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
+def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """A learner and its data: no environment, no sampler."""
     config = setup.config
     tokenizer = _tokenizer(config, folder)

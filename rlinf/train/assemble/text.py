@@ -19,7 +19,7 @@ from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.continuous.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
-from rlinf.rollouts.text.members import Member
+from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec
@@ -31,7 +31,7 @@ from rlinf.train.assemble.conversations import (
     conversation_spec,
 )
 from rlinf.train.assemble.reward_model import learned_reward
-from rlinf.train.assemble.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text_learner import begin_learner, language_model, learner_pool
 from rlinf.train.assemble.tokenizer import import_tokenizers, kept_tokenizer, policy_tokenizer
 from rlinf.train.assemble.tokenizer_texts import tokenizer_texts
@@ -44,7 +44,7 @@ from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.text_env_pool import TextEnvPool
 
 
-def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
+def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """Starts all workers and puts them together."""
     config, devices, facts = setup.config, setup.devices, setup.config.facts
     starting = _begin_environments(config, cluster)
@@ -70,7 +70,7 @@ def build_text_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
     else:
         make = _rollout(config, cluster)
         if make is TextRollout and _rows_can_stay(config, members):
-            make = functools.partial(TextRollout, stream=sampler.stream_apart)
+            make = functools.partial(TextRollout, stream=sampler.stream_remote)
         rollout = make(sampler, envs, members, config.collection)
     rollout.require_fitting_prompt()
     tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
@@ -131,7 +131,7 @@ def _own_sampling(config: Config) -> dict[str, str]:
     return {"generation_config.json, which samplers and evaluations here do not apply": found} if found else {}
 
 
-def build_text_evaluator(setup: Setup, cluster: Cluster, folder: Path) -> TextEvaluator:
+def build_text_evaluator(setup: ResolvedRun, cluster: Cluster, folder: Path) -> TextEvaluator:
     """Environments and samplers alone, which have the weights of the model at `policy.path`: nothing is trained."""
     from rlinf.models.loading import load_tokenizer
 
@@ -153,7 +153,7 @@ def _begin_environments(config: Config, cluster: Cluster) -> Starting:
     return cluster.begin("env", lambda _info: conversation_envs(config), n=config.env.num_workers, resources=resources)
 
 
-def _decode_where_graded(config: Config, members: Sequence[Member], envs: TextEnvPool) -> None:
+def _decode_where_graded(config: Config, members: Sequence[MixtureEnv], envs: TextEnvPool) -> None:
     """Texts of responses are made by the workers that grade them. Of an agent's calls only the gateway knows."""
     if is_agent(config.env.id):
         return
@@ -165,7 +165,7 @@ def _decode_where_graded(config: Config, members: Sequence[Member], envs: TextEn
             member.renderer.decodes_responses = False
 
 
-def _rows_can_stay(config: Config, members: Sequence[Member]) -> bool:
+def _rows_can_stay(config: Config, members: Sequence[MixtureEnv]) -> bool:
     """Whether nobody needs the tokens of a response on their way from samplers to environments and the learner.
 
     What is said next follows on what was said before; texts that end a response are looked for in it; a learned reward
@@ -176,7 +176,7 @@ def _rows_can_stay(config: Config, members: Sequence[Member]) -> bool:
     return config.facts.max_turns == 1 and not (config.rollout.stop or judged or decoded_here)
 
 
-def _begin_samplers(setup: Setup, cluster: Cluster, spec: SamplerSpec) -> Starting:
+def _begin_samplers(setup: ResolvedRun, cluster: Cluster, spec: SamplerSpec) -> Starting:
     config, devices = setup.config, setup.devices
     return cluster.begin(
         "sampler",
@@ -191,7 +191,7 @@ def _continuous(
     cluster: Cluster,
     sampler: SamplerPool,
     envs: TextEnvPool,
-    members: Sequence[Member],
+    members: Sequence[MixtureEnv],
     folder: Path,
 ) -> ContinuousRollout:
     # In one process a slice ends when a response does: how much is generated must not depend on the clock.

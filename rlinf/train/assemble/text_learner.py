@@ -14,7 +14,7 @@ from rlinf.data.messages import SamplingParams
 from rlinf.interfaces import Learner
 from rlinf.schema import OffloadConfig
 from rlinf.train.assemble.learner import join_group, torch_learner
-from rlinf.train.assemble.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.stages import stages_of
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
@@ -40,12 +40,12 @@ def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) ->
     return model.to(dtype or torch.float32)
 
 
-def start_learner(setup: Setup, cluster: Cluster, tokenizer_path: str) -> LearnerPool:
+def start_learner(setup: ResolvedRun, cluster: Cluster, tokenizer_path: str) -> LearnerPool:
     """Starts the ranks of the learner."""
     return learner_pool(setup.config, cluster, begin_learner(setup, cluster, tokenizer_path).ready())
 
 
-def begin_learner(setup: Setup, cluster: Cluster, tokenizer_path: str) -> Starting:
+def begin_learner(setup: ResolvedRun, cluster: Cluster, tokenizer_path: str) -> Starting:
     """The ranks of the learner, on their way."""
     config, devices = setup.config, setup.devices
     return cluster.begin(

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import by_row
-from rlinf.algorithms.by_row import Looked
+from rlinf.algorithms.by_row import RowStatistic
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
 from rlinf.data import weight_sources
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics, PolicyOutput, WeightUpdate
 from rlinf.learners.step_plan import RowFacts, division, evaluation_plan
-from rlinf.train.workers.kept_values import KeptRuns
+from rlinf.train.workers.kept_values import RemoteRowStore
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import EVALUATED, KEPT, RowPlan
 
@@ -81,17 +81,17 @@ class LearnerPool:
         )
         return call.outputs()
 
-    def evaluate_apart(self, batch: Batch, names: Sequence[str], *, reference: bool = False) -> tuple[Batch, Tensor]:
+    def evaluate_remote(self, batch: Batch, names: Sequence[str], *, reference: bool = False) -> tuple[Batch, Tensor]:
         """As :meth:`evaluate` for a batch of text, whose columns ``names`` (log-probabilities; values) stay with the
         ranks that made them. The second result has the :func:`gaps` [B, 2] of rows between these and the samplers'.
         """
-        call, kept = self._calls.submit_apart(
+        call, kept = self._calls.submit_remote(
             LearnerWorker.keep, batch, evaluation_plan, columns=KEPT, names=names, reference=reference
         )
-        places: list[tuple[KeptRuns, int] | None] = [None] * batch.num_rows
+        places: list[tuple[RemoteRowStore, int] | None] = [None] * batch.num_rows
         every = torch.zeros(batch.num_rows, 2, dtype=torch.float64)
         for rank, (runs, (rows, found)) in enumerate(zip(kept, call.numbered(), strict=True)):
-            source = KeptRuns(self.group, rank)
+            source = RemoteRowStore(self.group, rank)
             source.add(runs, len(rows))
             every[rows] = found
             for place, row in enumerate(rows.tolist()):
@@ -104,8 +104,8 @@ class LearnerPool:
         call = self._teacher_calls.submit(LearnerWorker.teach, batch, evaluation_plan, columns=EVALUATED)
         return call.outputs().logprobs
 
-    def look(self, batch: Batch, looked: Looked) -> Tensor:
-        """Facts [B, 3] about the advantages of all rows, from the ranks that make them (`by_row.row_facts`)."""
+    def look(self, batch: Batch, looked: RowStatistic) -> Tensor:
+        """Facts [B, 3] about the advantages of all rows, from the ranks that make them (`by_row.row_statistics`)."""
         call = self._calls.submit(LearnerWorker.look, batch, division, columns=by_row.columns(batch), looked=looked)
         return call.joined()
 

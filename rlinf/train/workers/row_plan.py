@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rlinf.algorithms import by_row
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import ObservationInputs, TextInputs
-from rlinf.data.shards import DataPlace, Observed
+from rlinf.data.shards import DataParallelRank, NormalizerUpdate
 from rlinf.learners.minibatch import learned_rows
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import BatchPlan, RowFacts, update_plan
@@ -43,10 +43,10 @@ class RowPlan(ABC):
         """The batch with the rows that optimiser steps are made of."""
 
     @abstractmethod
-    def observed(self, batch: Batch) -> Observed | None:
+    def observed(self, batch: Batch) -> NormalizerUpdate | None:
         """The observations that running statistics take in after an update; None where none are kept."""
 
-    def updated(self, facts: RowFacts, place: DataPlace, *, stage: str, step: int) -> BatchPlan | None:
+    def updated(self, facts: RowFacts, place: DataParallelRank, *, stage: str, step: int) -> BatchPlan | None:
         """The plan of an iteration; None where each share has to have every row."""
         now = self.stage(stage)
         if "selected" in now.objective.needs:
@@ -96,8 +96,8 @@ class DecisionPlan(RowPlan):
     def learned(self, batch: Batch, *, stage: str) -> Batch:
         return learned_rows(batch, self.stage(stage), independent=self.rule.independent)
 
-    def observed(self, batch: Batch) -> Observed | None:
+    def observed(self, batch: Batch) -> NormalizerUpdate | None:
         if not self.rule.observed:
             return None
         leaves = ObservationInputs.of(batch.inputs).observations
-        return Observed(ObservationInputs({name: leaves[name] for name in self.rule.observed}), batch.mask)
+        return NormalizerUpdate(ObservationInputs({name: leaves[name] for name in self.rule.observed}), batch.mask)

@@ -7,7 +7,7 @@ import torch
 
 from rlinf.algorithms import compute_advantages
 from rlinf.data.messages import Completion
-from rlinf.rollouts.text.conversation import Graded, Row
+from rlinf.rollouts.text.conversation import Feedback, Row
 from rlinf.rollouts.text.rollout import anchor_ids, batch_of
 from rlinf.rollouts.text.tokens.decoding import _first_true
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -44,7 +44,7 @@ def say(row: Row, *tokens: int, reason: str = "stop") -> Row:
 
 
 def end(row: Row, reward: float = 0.0, **facts: object) -> Row:
-    row.read(Graded(0, "", reward, True, facts), RENDERER)
+    row.read(Feedback(0, "", reward, True, facts), RENDERER)
     return row
 
 
@@ -108,7 +108,7 @@ def test_process_supervision_of_placed_steps_by_hand() -> None:
 def conversation(first: str = "7", length_cut: bool = False) -> Row:
     """Two turns with ``first`` between them."""
     row = say(start(), 2, EOS)
-    row.read(Graded(0, first, 0.25, False, {"verdict": ""}), RENDERER)
+    row.read(Feedback(0, first, 0.25, False, {"verdict": ""}), RENDERER)
     if length_cut:
         row.cut("length")
         return row

@@ -20,9 +20,9 @@ from rlinf.base.errors import UserError
 from rlinf.cluster.local import LocalCluster
 from rlinf.config import Config
 from rlinf.data.batch import Batch
-from rlinf.rollouts.text.conversation import Pause, Response
+from rlinf.rollouts.text.conversation import Idle, Response
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.members import Member
+from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
@@ -58,7 +58,7 @@ def rollout(settings: Config) -> Iterator[tuple[TextRollout, TextEnvPool]]:
     with LocalCluster(settings.cluster) as cluster:
         envs = TextEnvPool(cluster.spawn("env", lambda _info: conversation_envs(settings), n=workers), settings.env)
         samplers = SamplerPool(cluster.spawn("sampler", sampler, n=workers), cluster)
-        member = Member("", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 8, settings.env.max_turns)
+        member = MixtureEnv("", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 8, settings.env.max_turns)
         yield TextRollout(samplers, envs, [member], settings.collection), envs
 
 
@@ -113,7 +113,7 @@ def test_a_restarted_worker_repeats_what_was_said(tmp_path: Path) -> None:
     worker = conversation_envs(settings)
     worker.reset("train", [0, 1])
     worker.replay("train", [Response(0, "ab", False), Response(1, "a", False), Response(0, "abc", False)])
-    (last,) = worker.grade("train", 2, [Response(0, "abcd", False), Pause(0.0)])
+    (last,) = worker.grade("train", 2, [Response(0, "abcd", False), Idle(0.0)])
     assert (last.observation, last.ended, last.truncated) == ("4 heard", True, True)
 
 
@@ -132,12 +132,12 @@ def test_answers_wait_for_nobody(tmp_path: Path) -> None:
     env.step_row = step_row
     order: list[int] = []
 
-    def responses() -> Iterator[Response | Pause]:
+    def responses() -> Iterator[Response | Idle]:
         yield Response(0, "a", False)
         for turn in range(3):
             yield Response(1, "a", False)
             while order.count(1) == turn:
-                yield Pause(0.1)
+                yield Idle(0.1)
 
     for graded in worker.grade("train", 2, responses()):
         order.append(graded.place)

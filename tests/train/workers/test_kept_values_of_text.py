@@ -24,18 +24,18 @@ from rlinf.cluster.local import LocalHandle
 from rlinf.config import Config
 from rlinf.data.batch import Batch, concatenate
 from rlinf.data.inputs import RowsApart, TextInputs
-from rlinf.data.ragged import LOGPROBS, TOKENS, Runs
+from rlinf.data.ragged import LOGPROBS, TOKENS, RaggedRows
 from rlinf.learners.torch import TorchLearner
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.schema import AlgorithmConfig
 from rlinf.schema.algorithm import OverlongPenaltyConfig
 from rlinf.schema.cluster import ClusterConfig
-from rlinf.train.assemble.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.graph import Graph
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.quarantine import BadBatch, require_finite
 from rlinf.train.run import build_graph
-from rlinf.train.workers.kept_values import KeptRuns
+from rlinf.train.workers.kept_values import RemoteRowStore
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import TextPlan
@@ -75,13 +75,13 @@ def taken_apart(batch: Batch, *, dead: tuple[int, ...] = ()) -> Batch:
     """The batch with its tokens and log-probabilities at two makers, in parts of three rows, in no order."""
     inputs = TextInputs.of(batch.inputs)
     group: Any = Makers(dead)
-    sources = [KeptRuns(group, rank) for rank in range(2)]
-    places: list[tuple[KeptRuns, int] | None] = [None] * batch.num_rows
+    sources = [RemoteRowStore(group, rank) for rank in range(2)]
+    places: list[tuple[RemoteRowStore, int] | None] = [None] * batch.num_rows
     order = torch.randperm(batch.num_rows, generator=torch.Generator().manual_seed(1))
     for number, rows in enumerate(order.split(3)):
         lengths = inputs.response_lengths[rows].tolist()
         tokens, logprobs = (column.numpy()[rows.numpy()] for column in (batch.actions, batch.rollout_logprobs))
-        runs = Runs.of_rows(
+        runs = RaggedRows.of_rows(
             {
                 TOKENS: [row[:length].astype(np.int32) for row, length in zip(tokens, lengths, strict=True)],
                 LOGPROBS: [row[:length] for row, length in zip(logprobs, lengths, strict=True)],
@@ -106,12 +106,12 @@ class Maker:
 
     def __init__(self, info: Any) -> None: ...
 
-    def make(self, portions: int) -> Iterator[tuple[int, Runs]]:
+    def make(self, portions: int) -> Iterator[tuple[int, RaggedRows]]:
         for number in range(portions):
             rows = [np.full(30_000, 10 * number + row, np.int32) for row in range(3)]
-            yield len(rows), Runs.of_rows({TOKENS: rows})
+            yield len(rows), RaggedRows.of_rows({TOKENS: rows})
 
-    def firsts(self, *pieces: Runs) -> list[list[int]]:
+    def firsts(self, *pieces: RaggedRows) -> list[list[int]]:
         return [[int(piece.columns[TOKENS][span][0]) for span in piece.spans()] for piece in pieces]
 
     def die(self) -> None:
@@ -122,8 +122,8 @@ class Maker:
 def test_rows_of_an_actor_that_was_killed_are_still_given_to_others() -> None:
     wanted = [np.array([0, 4]), np.array([5]), np.array([3, 1, 2])]
     with connect(ClusterConfig()) as cluster, cluster.spawn("maker", Maker, n=2) as group:
-        source = KeptRuns(group, 0)
-        for count, runs in group.stream_apart(0, "make", 2):
+        source = RemoteRowStore(group, 0)
+        for count, runs in group.stream_remote(0, "make", 2):
             source.add(runs, count)
         assert group.call_one(1, "firsts", *source.pieces(wanted)()) == [[0, 11], [12], [10, 1, 2]]
         with pytest.raises(WorkerDied):
@@ -235,7 +235,7 @@ class Ranks:
         pairs = zip(self.workers, self.given, strict=True)
         return [LocalHandle(self.name, 0, method, getattr(one, method)(given, **options), None) for one, given in pairs]
 
-    def submit_apart(self, rank: int, method: str, given: Any, **options: Any) -> Any:
+    def submit_remote(self, rank: int, method: str, given: Any, **options: Any) -> Any:
         halves = getattr(self.workers[rank], method)(_real(given), **options)
         return tuple(LocalHandle(self.name, rank, method, half, None) for half in halves)
 
@@ -286,8 +286,8 @@ def test_ranks_learn_from_rows_apart_as_from_rows_on_the_driver(
         pool = LearnerPool(ranks, store, plan=TextPlan([ranks.stage], seed=3, packed=False))
         if batch.rows_apart:
             names = ("old_logprobs", "old_values") if critic else ("old_logprobs",)
-            ready, found = pool.evaluate_apart(batch, names)
-            ready, _ = pool.evaluate_apart(ready, ("ref_logprobs",), reference=True)
+            ready, found = pool.evaluate_remote(batch, names)
+            ready, _ = pool.evaluate_remote(ready, ("ref_logprobs",), reference=True)
             assert ready.old_logprobs is not None
             assert ready.old_logprobs.is_meta
             same(ready.fetched(), whole)
@@ -329,7 +329,7 @@ def cluster() -> Iterator[Cluster]:
 
 def graph_of(config: Config, cluster: Cluster, folder: Path) -> Graph:
     folder.mkdir()
-    return build_graph(Setup.of(config), cluster, folder)
+    return build_graph(ResolvedRun.of(config), cluster, folder)
 
 
 def config_of(folder: Path, **algorithm: Any) -> Config:

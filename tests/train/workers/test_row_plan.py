@@ -22,8 +22,8 @@ from rlinf.cluster.local import LocalHandle
 from rlinf.cluster.packing import pack
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics, PolicyOutput
-from rlinf.data.shards import BatchShare, DataPlace, LossCounts
-from rlinf.data.wire import RecordLayout
+from rlinf.data.shards import DataParallelRank, LossCounts, RankBatch
+from rlinf.data.wire import RowFormat
 from rlinf.learners.scorer import Scorer
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import evaluation_plan
@@ -59,7 +59,7 @@ def plan_of(stage: Stage) -> TextPlan:
     return TextPlan([stage], seed=3, packed=True)
 
 
-def updated(stage: Stage, rank: int, size: int, batch: Batch | BatchShare) -> tuple[dict[str, Tensor], Metrics]:
+def updated(stage: Stage, rank: int, size: int, batch: Batch | RankBatch) -> tuple[dict[str, Tensor], Metrics]:
     """Weights and metrics of an update whose gradient is this rank's part alone."""
     learner = TorchLearner(
         policy_of(tiny_model(layers=1)),
@@ -78,14 +78,14 @@ def test_an_update_of_own_rows_is_that_of_the_whole_batch(size: int, monkeypatch
     monkeypatch.setattr("rlinf.learners.torch.sum_gradients", lambda parameters, ranks: None)
     stage = plain_stage(epochs=2, minibatches=3)
     batch, plan = prepared(), plan_of(stage)
-    facts, place = plan.facts(batch), DataPlace(0, size, MICRO_BATCH_TOKENS)
+    facts, place = plan.facts(batch), DataParallelRank(0, size, MICRO_BATCH_TOKENS)
     made = plan.updated(facts, place, stage=stage.name, step=2)
     assert made is not None
     own = made.by_share(facts)
-    layout = RecordLayout.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
+    layout = RowFormat.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
     records = layout.records(batch, [one.rows for one in own])
     for rank in sorted({0, size // 2, size - 1}):
-        share = BatchShare(layout.batch(records[rank]), own[rank].parts, made.steps)
+        share = RankBatch(layout.batch(records[rank]), own[rank].parts, made.steps)
         (whole, expected), (alone, metrics) = (updated(stage, rank, size, given) for given in (batch, share))
         assert all(torch.equal(whole[name], alone[name]) for name in whole)
         assert metrics == expected
@@ -103,7 +103,7 @@ def test_weights_of_some_rows_are_those_of_the_whole_step(name: str) -> None:
 @pytest.mark.parametrize("size", RANKS)
 @pytest.mark.parametrize("skips", [False, True])
 def test_every_row_is_evaluated_once_and_nobody_is_without_one(size: int, skips: bool) -> None:
-    batch, place = prepared(), DataPlace(0, size, MICRO_BATCH_TOKENS, answered_only=skips, alike=skips)
+    batch, place = prepared(), DataParallelRank(0, size, MICRO_BATCH_TOKENS, answered_only=skips, alike=skips)
     facts = plan_of(make_stage()).facts(batch)
     own = evaluation_plan(facts, place).by_share(facts)
     assert all(len(one.rows) for one in own)
@@ -114,11 +114,11 @@ def test_every_row_is_evaluated_once_and_nobody_is_without_one(size: int, skips:
 
 
 def test_a_rank_without_rows_takes_part_with_a_row_in_which_nothing_counts() -> None:
-    batch, place = prepared(), DataPlace(0, 32, MICRO_BATCH_TOKENS)
+    batch, place = prepared(), DataParallelRank(0, 32, MICRO_BATCH_TOKENS)
     facts = plan_of(make_stage()).facts(batch)
     idle = [one for one in evaluation_plan(facts, place).by_share(facts) if not one.parts[0].micro_batches]
     assert len(idle) >= 12
-    share = BatchShare(batch.select(idle[0].rows), idle[0].parts)
+    share = RankBatch(batch.select(idle[0].rows), idle[0].parts)
     ((blank, _),) = share.passes(share.parts[0])
     assert blank.num_rows == 1
     assert not blank.mask.any()
@@ -135,7 +135,7 @@ class Ranks:
     def call(self, method: Any) -> list[Any]:
         assert method in ("data_place", "teacher_place")
         shares = self.size // self.sharers
-        return [DataPlace(rank // self.sharers, shares, MICRO_BATCH_TOKENS) for rank in range(self.size)]
+        return [DataParallelRank(rank // self.sharers, shares, MICRO_BATCH_TOKENS) for rank in range(self.size)]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> Any:
         assert method == "update"
@@ -144,7 +144,7 @@ class Ranks:
     def gather(self, handles: Any) -> list[Any]:
         return [{"loss": 0.0}] * self.size
 
-    def shares(self) -> list[BatchShare]:
+    def shares(self) -> list[RankBatch]:
         """What each rank was given."""
         return [one.of(lambda part: part) for (one,) in self.sent]
 
@@ -201,11 +201,11 @@ def test_what_a_rank_is_sent_does_not_grow_with_the_rows_of_others(epochs: int, 
 class KeepsBatches:
     """A rank of a learner that updates nothing, and says of a token its number."""
 
-    def update(self, batch: Batch | BatchShare, *, step: int) -> dict[str, float]:
+    def update(self, batch: Batch | RankBatch, *, step: int) -> dict[str, float]:
         self.batch = batch
         return {}
 
-    def evaluate(self, batch: BatchShare, *, reference: bool) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: RankBatch, *, reference: bool) -> tuple[Tensor, PolicyOutput]:
         places = batch.parts[0].micro_batches
         rows = torch.cat(places) if places else torch.zeros(0, dtype=torch.int64)
         return rows, PolicyOutput(batch.select(rows).actions.float())
@@ -364,7 +364,7 @@ def test_ranks_make_the_advantages_of_their_rows_bit_for_bit(size: int, options:
     numbers = {tuple(tokens): row for row, tokens in enumerate(whole.actions.tolist())}
     for learner in ranks.learners:
         share = learner.batch
-        held = share.held if isinstance(share, BatchShare) else share
+        held = share.held if isinstance(share, RankBatch) else share
         rows = [numbers[tuple(tokens)] for tokens in held.actions.tolist()]
         assert held.advantages.equal(whole.advantages[rows])
     made_here = with_advantages(left)

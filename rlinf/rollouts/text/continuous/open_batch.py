@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rlinf.data.messages import Completion
-from rlinf.data.token_array import Column
+from rlinf.data.token_array import TokenArray
 from rlinf.rollouts.text.conversation import Response, Row
 
 
@@ -68,7 +68,7 @@ class OpenBatch:
         ]
 
 
-def spans_of(row: Row) -> list[Column[int]]:
+def spans_of(row: Row) -> list[TokenArray[int]]:
     """The versions of the tokens of each of a row's responses."""
     found, start = [], 0
     for turn in row.turns:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from rlinf.data.messages import Completion, SampleRequest
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Response, Row
-from rlinf.rollouts.text.members import Member, metrics_by_member, summary
+from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout
 from rlinf.schema.derived import RolloutSections
 
@@ -58,7 +58,7 @@ class OverSamplingRollout(TextRollout):
     sampler: GroupSampler
 
     def __init__(
-        self, sampler: GroupSampler, envs: TextEnvs, members: Sequence[Member], config: RolloutSections
+        self, sampler: GroupSampler, envs: TextEnvs, members: Sequence[MixtureEnv], config: RolloutSections
     ) -> None:
         super().__init__(sampler, envs, members, config)
         self.extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)

@@ -19,10 +19,10 @@ from rlinf.data.messages import Completion, Metrics, SampleRequest
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.continuous.open_batch import OpenBatch, spans_of
 from rlinf.rollouts.text.continuous.over_sampling import joined
-from rlinf.rollouts.text.continuous.staleness_bound import Admission, Groups
-from rlinf.rollouts.text.continuous.version_log import ArrivalLog, Arrivals
+from rlinf.rollouts.text.continuous.staleness_bound import Groups, StalenessBound
+from rlinf.rollouts.text.continuous.version_log import TokenVersionLog, VersionsOfTokens
 from rlinf.rollouts.text.conversation import Answers, Response, Row
-from rlinf.rollouts.text.members import Member, metrics_by_member, summary
+from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.rollout import (
     GENERATION,
     Clock,
@@ -77,7 +77,7 @@ class ContinuousRollout(TextRollout):
         self,
         sampler: TextSampler,
         envs: ChannelEnvs,
-        members: Sequence[Member],
+        members: Sequence[MixtureEnv],
         config: RolloutSections,
         *,
         open_session: Callable[[], SamplerSession],
@@ -91,7 +91,7 @@ class ContinuousRollout(TextRollout):
         super().__init__(sampler, envs, members, config)
         self._open_session, self._concurrent = open_session, concurrent
         rollout = config.rollout
-        self.admission = Admission(
+        self.admission = StalenessBound(
             rollout.batch_size, self.group_size, rollout.staleness, config.run.max_steps - 1, rollout.over_sampling
         )
         self.open: list[OpenBatch] = []
@@ -103,9 +103,9 @@ class ContinuousRollout(TextRollout):
         self.handed_out = 0
         """Training iterations that had their batch."""
         self._version = 0
-        self._log = ArrivalLog(folder)
+        self._log = TokenVersionLog(folder)
         replayed = rollout.replay_arrivals
-        self._replayed = None if replayed is None else Arrivals(Path(replayed))
+        self._replayed = None if replayed is None else VersionsOfTokens(Path(replayed))
         self._session: SamplerSession | None = None
         self._asked: dict[int, _Asked] = {}
         self._next_request = 0

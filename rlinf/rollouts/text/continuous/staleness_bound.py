@@ -13,7 +13,7 @@ Groups = list[tuple[OpenBatch, int]]
 
 
 @dataclass(frozen=True)
-class Admission:
+class StalenessBound:
     """The bound on the age of what is trained on, in groups.
 
     A group that is begun under the weights of iteration v is trained on in iteration v + ``staleness`` at the latest.

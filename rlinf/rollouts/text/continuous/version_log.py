@@ -9,7 +9,7 @@ from typing import Any
 
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_lines
-from rlinf.data.token_array import Column
+from rlinf.data.token_array import TokenArray
 
 FILE = "arrivals.jsonl"
 
@@ -17,7 +17,7 @@ Spans = list[tuple[int, int]]
 """(version of the weights, tokens that they made), in the order of the tokens of a response."""
 
 
-class ArrivalLog:
+class TokenVersionLog:
     """The spans of every response of a run, a line for each batch."""
 
     def __init__(self, folder: Path) -> None:
@@ -29,7 +29,7 @@ class ArrivalLog:
         self._path.write_text("".join(json.dumps(row) + "\n" for row in kept))
 
     def add(
-        self, step: int, round: int, rows: Sequence[Sequence[Column[int]]], groups: Sequence[tuple[int, int]] = ()
+        self, step: int, round: int, rows: Sequence[Sequence[TokenArray[int]]], groups: Sequence[tuple[int, int]] = ()
     ) -> None:
         """The versions of the tokens of each response of each row. ``groups``: where a batch takes what is complete
         first, which groups it took, each by the step that it was begun in and its number there."""
@@ -41,7 +41,7 @@ class ArrivalLog:
             file.write(json.dumps(line) + "\n")
 
 
-class Arrivals:
+class VersionsOfTokens:
     """The log of a run that is repeated."""
 
     def __init__(self, run: Path) -> None:

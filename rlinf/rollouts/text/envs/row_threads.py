@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.text.conversation import Graded, Response
+from rlinf.rollouts.text.conversation import Feedback, Response
 
 _MOST = 64
 """Threads at a time; a tool waits far more than it computes."""
@@ -42,7 +42,7 @@ class RowThreads:
         self._step_row, self._timeout_s, self._first = step_row, timeout_s, first
         self._waiting: deque[Response] = deque()
         self._running: dict[int, _Call] = {}
-        self._answers: queue.SimpleQueue[tuple[_Call, Graded]] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[tuple[_Call, Feedback]] = queue.SimpleQueue()
         self.hung = 0
         """Calls that were left behind: their threads may still be in the environment."""
 
@@ -56,10 +56,10 @@ class RowThreads:
         self._waiting += responses
         self._start()
 
-    def take(self, wait_s: float) -> list[Graded]:
+    def take(self, wait_s: float) -> list[Feedback]:
         """Answers since the last call, and calls that took too long; waits for at most ``wait_s`` seconds."""
         until = time.monotonic() + wait_s
-        taken: list[Graded] = []
+        taken: list[Feedback] = []
         while self.open and not taken:
             taken += self._late()
             left = until - time.monotonic()
@@ -90,7 +90,7 @@ class RowThreads:
         place, text, cut, _ = call.response
         try:
             observation, reward, terminated, truncated, info = self._step_row(place - self._first, str(text), cut=cut)
-            graded = Graded(
+            graded = Feedback(
                 place,
                 observation,
                 float(reward),
@@ -101,7 +101,7 @@ class RowThreads:
                 seconds=time.monotonic() - call.began,
             )
         except BaseException as error:  # an author's code raises what it likes, and a thread has nobody to raise it to
-            graded = Graded.lost_row(place, "error", account_of(error), seconds=time.monotonic() - call.began)
+            graded = Feedback.lost_row(place, "error", account_of(error), seconds=time.monotonic() - call.began)
         self._answers.put((call, graded))
 
     def _next_late_s(self) -> float:
@@ -109,7 +109,7 @@ class RowThreads:
             return float("inf")
         return min(call.began for call in self._running.values()) + self._timeout_s - time.monotonic()
 
-    def _late(self) -> list[Graded]:
+    def _late(self) -> list[Feedback]:
         """Calls that have taken too long."""
         now, late = time.monotonic(), []
         for place, call in list(self._running.items()):
@@ -117,7 +117,7 @@ class RowThreads:
                 del self._running[place]
                 self.hung += 1
                 account = f"no answer within {self._timeout_s:g} s (env.step_timeout_s)"
-                late.append(Graded.lost_row(place, "timeout", account, seconds=now - call.began))
+                late.append(Feedback.lost_row(place, "timeout", account, seconds=now - call.began))
         if late:
             self._start()
         return late

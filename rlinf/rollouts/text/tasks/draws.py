@@ -8,7 +8,7 @@ from typing import Any
 
 from rlinf.base.errors import UserError
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
-from rlinf.rollouts.text.tasks.mixture_schedule import Shares
+from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
 from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.rollouts.text.tasks.pool import TaskPool
 
@@ -17,7 +17,7 @@ Fits = Callable[[Sequence[int]], Sequence[bool]]
 
 
 class TaskDraws:
-    """Draw g of a run belongs to an environment (:class:`Shares`) and is that one's next task that is wanted.
+    """Draw g of a run belongs to an environment (:class:`MixtureSchedule`) and is that one's next task that is wanted.
 
     Task ids name the environment too: of m environments, id t is task ``t // m`` of environment ``t % m``. What is
     passed over is counted for each environment, so its shares stay exact. With one environment, draw g is position
@@ -38,7 +38,7 @@ class TaskDraws:
         """``sizes``: how many tasks each environment has, by its name. ``max_prompt_length`` [tokens] is what fits."""
         self.curriculum = curriculum
         self._names, self.pool, self._max_prompt_length = list(sizes), pool, max_prompt_length
-        self._shares = Shares(weights)
+        self._shares = MixtureSchedule(weights)
         alone = len(sizes) == 1
         self._orders = [
             TaskOrder(size, seed=seed, shuffle=shuffle, stream="tasks" if alone else f"tasks of {name}")

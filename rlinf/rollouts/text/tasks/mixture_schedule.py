@@ -9,7 +9,7 @@ _FINEST = 10**6
 """Denominator of a share at most: weights are written by people."""
 
 
-class Shares:
+class MixtureSchedule:
     """The sequence of Tijdeman (The chairman assignment problem, 1980): after any number of groups, each environment
     has had its share of them to within less than one group.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf.data.token_array import Column
+from rlinf.data.token_array import TokenArray
 from rlinf.rollouts.text.tokens.tool_forms import ToolForm, canonical
 
 ToText = Callable[[Sequence[int]], str]
@@ -37,7 +37,9 @@ class ResponseText:
         return canonical(self.tool_form, self.tokenizer.decode(list(tokens), skip_special_tokens=False), plain)
 
 
-def step_positions(tokens: Column[int], ends: Sequence[int], to_text: ToText, *, opened: int = 0) -> tuple[int, ...]:
+def step_positions(
+    tokens: TokenArray[int], ends: Sequence[int], to_text: ToText, *, opened: int = 0
+) -> tuple[int, ...]:
     """For each step that ends before character ``ends[i]`` of a response, the token that completes its text.
 
     ``opened``: characters that the environment read in front of it (:attr:`ResponseText.opened`).

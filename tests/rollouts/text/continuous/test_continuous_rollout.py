@@ -17,9 +17,9 @@ from rlinf.config import Config
 from rlinf.data.messages import Completion, SampleRequest
 from rlinf.rollouts.text.continuous.open_batch import OpenBatch
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
-from rlinf.rollouts.text.continuous.staleness_bound import Admission
-from rlinf.rollouts.text.conversation import Graded, Pause, Response, Row
-from rlinf.rollouts.text.members import Member
+from rlinf.rollouts.text.continuous.staleness_bound import StalenessBound
+from rlinf.rollouts.text.conversation import Feedback, Idle, Response, Row
+from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
 from rlinf.train.plain_state import load_plain, save_plain
@@ -97,10 +97,10 @@ class Envs:
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
         return self.prompts(split, task_ids), {"domain": [""] * len(task_ids), "answer": [""] * len(task_ids)}
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         for response in responses:
             assert isinstance(response, Response)
-            yield Graded(response.place, "", 1.0, True)
+            yield Feedback(response.place, "", 1.0, True)
 
     def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
         assert channel not in self.channels
@@ -137,15 +137,15 @@ class Channel:
     def give(self, responses: Sequence[Response]) -> None:
         self.waiting += [(self.looks + self.envs.delay, response) for response in responses]
 
-    def take(self, wait_s: float, *, complete: bool) -> list[Graded]:
+    def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
         self.looks += 1
         ready = [response for due, response in self.waiting if due < self.looks]
         self.waiting = [one for one in self.waiting if one[0] >= self.looks]
         return [self._said(response.place) for response in ready]
 
-    def _said(self, place: int) -> Graded:
+    def _said(self, place: int) -> Feedback:
         self.heard[place] += 1
-        return Graded(place, "more", 1.0, self.heard[place] >= self.envs.turns(self.tasks[place]))
+        return Feedback(place, "more", 1.0, self.heard[place] >= self.envs.turns(self.tasks[place]))
 
 
 def continuous(
@@ -158,7 +158,7 @@ def continuous(
         rollout=RolloutConfig(batch_size=PROMPTS, max_new_tokens=LONGEST, **rollout),
         algorithm=AlgorithmConfig(group_size=GROUP),
     )
-    members = [Member("", PromptRenderer(Letters()), 97, max_turns=turns)]
+    members = [MixtureEnv("", PromptRenderer(Letters()), 97, max_turns=turns)]
     given: Any = sampler
     played: Any = envs or Envs()
     return ContinuousRollout(
@@ -261,7 +261,7 @@ def test_conversations_of_several_turns_stay_within_the_bound_also_over_a_kill(
 
 
 def test_what_is_complete_first_is_taken_first_until_the_others_are_due() -> None:
-    admission = Admission(prompts=2, group_size=1, staleness=2, last=9, over_sampling=1.0)
+    admission = StalenessBound(prompts=2, group_size=1, staleness=2, last=9, over_sampling=1.0)
     assert [admission.begun(version) for version in (0, 1, 7, 8, 9)] == [4, 6, 18, 20, 20]
     begun = OpenBatch(0, [_row(place) for place in range(4)], 0)
     later = OpenBatch(1, [_row(place) for place in range(2)], 0)

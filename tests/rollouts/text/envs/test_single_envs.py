@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlinf.base.errors import UserError
-from rlinf.rollouts.text.conversation import Graded, Grades, Response
+from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Response
 from rlinf.rollouts.text.demonstrated import Observation
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 
@@ -16,9 +16,9 @@ def worker(name: str, max_turns: int = 4, **kwargs: object) -> TextEnvWorker:
     return TextEnvWorker(f"{MODULE}:{name}", {"train": kwargs, "eval": kwargs}, max_turns=max_turns, num_tasks=50)
 
 
-def answered(env: TextEnvWorker, *said: str | None) -> list[Graded]:
+def answered(env: TextEnvWorker, *said: str | None) -> list[Feedback]:
     graded = env.answer("train", [Response(i, text, False) for i, text in enumerate(said) if text is not None])
-    assert isinstance(graded, Grades)
+    assert isinstance(graded, FeedbackBatch)
     return graded.rows
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from rlinf.base.errors import UserError
 from rlinf.rollouts.text.conversation import Row
-from rlinf.rollouts.text.members import Member, evaluation_tasks, metrics_by_member
+from rlinf.rollouts.text.members import MixtureEnv, evaluation_tasks, metrics_by_member
 from rlinf.rollouts.text.tasks.draws import TaskDraws
-from rlinf.rollouts.text.tasks.mixture_schedule import Shares
+from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
 from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.rollouts.text.tasks.pool import TaskPool
 from rlinf.schema.env import PoolConfig
@@ -28,7 +28,7 @@ def row(task: int, sample: int, verdict: str) -> Row:
 
 @pytest.mark.parametrize("weights", [[2, 1, 1], [1, 1], [0.5, 0.3, 0.2], [7, 2, 1], [0.9, 0.1], [3, 0, 1]])
 def test_any_hundred_groups_have_the_shares(weights: list[float]) -> None:
-    shares = Shares(weights)
+    shares = MixtureSchedule(weights)
     members = [shares.member(place) for place in range(1000)]
     for start in range(900):
         counts = Counter(members[start : start + 100])
@@ -40,7 +40,7 @@ def test_after_any_number_of_groups_a_share_is_less_than_one_off() -> None:
     generator = np.random.default_rng(0)
     for _ in range(30):
         weights = generator.integers(1, 50, size=int(generator.integers(2, 7))).tolist()
-        shares = Shares(weights)
+        shares = MixtureSchedule(weights)
         for place in range(1, 400):
             for number, weight in enumerate(weights):
                 assert abs(shares.before(number, place) - place * weight / sum(weights)) < 1
@@ -98,8 +98,8 @@ def test_a_task_rests_for_as_many_visits_as_asked() -> None:
 
 
 def test_evaluations_take_equally_many_of_each() -> None:
-    def member(name: str, tasks: int, size: int | None = None) -> Member:
-        return Member(name, None, tasks, evaluation_size=size)  # type: ignore[arg-type]  # nothing is rendered
+    def member(name: str, tasks: int, size: int | None = None) -> MixtureEnv:
+        return MixtureEnv(name, None, tasks, evaluation_size=size)  # type: ignore[arg-type]  # nothing is rendered
 
     assert evaluation_tasks([member("", 3)], 5) == [0, 1, 2]
     assert evaluation_tasks([member("a", 9), member("b", 9)], 5) == [0, 1, 2, 3, 4]
@@ -107,7 +107,7 @@ def test_evaluations_take_equally_many_of_each() -> None:
 
 
 def test_metrics_of_a_mixture_have_names_of_their_own() -> None:
-    members = [Member(name, None, 4) for name in ("a", "b")]  # type: ignore[arg-type]  # nothing is rendered
+    members = [MixtureEnv(name, None, 4) for name in ("a", "b")]  # type: ignore[arg-type]  # nothing is rendered
     rows = [row(task, sample, "correct" if task % 2 else "wrong") for task in (0, 1, 3) for sample in (0, 1)]
     metrics = metrics_by_member(members, rows)
     assert [metrics[f"rollout/{name}"] for name in ("groups/a", "groups/b", "accuracy/a", "accuracy/b")] == [1, 2, 0, 1]

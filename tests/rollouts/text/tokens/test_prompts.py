@@ -9,7 +9,7 @@ import pytest
 
 from rlinf.data.messages import Completion
 from rlinf.models.tokenizer import train_tokenizer
-from rlinf.rollouts.text.conversation import Graded, Row
+from rlinf.rollouts.text.conversation import Feedback, Row
 from rlinf.rollouts.text.tokens.prompts import ChatTemplateError, PromptRenderer
 
 MARKS = ["<start>", "<end>", "<return>", "<message>", "<user>", "<assistant>", "[INST]", "[/INST]", "<bos>"]
@@ -147,7 +147,7 @@ def test_a_conversation_in_tokens_is_the_template_of_all_its_messages() -> None:
     row = Row(0, 0, 0, "sums", "2", "1 + 1?", renderer.prompt("1 + 1?"))
     said = (*words.encode("3", add_special_tokens=False), words.convert_tokens_to_ids("<end>"))
     row.append_response(Completion(0, 0, said, (0.0,) * len(said), "stop", (0,) * len(said)), renderer)
-    row.read(Graded(0, "Wrong.", 0.0, False), renderer)
+    row.read(Feedback(0, "Wrong.", 0.0, False), renderer)
     messages = [("user", "1 + 1?"), ("assistant", "3"), ("user", "Wrong.")]
     whole = words.apply_chat_template(
         [{"role": role, "content": text} for role, text in messages], tokenize=False, add_generation_prompt=True
