@@ -15,6 +15,7 @@ from rlinf.data.batch import Batch, Costs
 from rlinf.data.granularity import Granularity
 from rlinf.data.inputs import Inputs
 from rlinf.data.messages import Completion, Metrics, PolicyOutput, SampleRequest, WeightForm, WeightUpdate
+from rlinf.data.remote_rows import RemoteRows
 from rlinf.data.shards import DataParallelRank, RankBatch
 
 
@@ -183,7 +184,7 @@ class Sampler(Protocol):
 class Rollout(Protocol):
     """Drives environments with a policy and makes a batch."""
 
-    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
+    def collect(self, step: int, *, round: int = 0) -> tuple[Batch | RemoteRows, Metrics]:
         """A batch for training iteration ``step``: a function of the seed, the step, the round and the weights.
 
         Each round of a step has tasks, start states and random streams of its own. Round 0 is the batch of the step;

@@ -1,4 +1,4 @@
-"""The columnar batch, and the messages between the parts of a run.
+"""The columnar batch: complete rows for all that compute on them.
 
 Shape legend, used in every docstring of the project:
 
@@ -16,17 +16,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from rlinf.data.inputs import BatchError, Inputs, RowsApart, TextInputs, fit, picked
-from rlinf.data.ragged import LazyText, RowStore
-
-if TYPE_CHECKING:
-    from rlinf.data.advantage_spec import AdvantageSpec
-
+from rlinf.data.inputs import BatchError, Inputs, fit, picked
 
 # The per-position columns [B, T], and what a short row is padded with when T grows:
 _POSITION_FILL: dict[str, float] = {
@@ -48,7 +43,7 @@ _POSITION_FILL: dict[str, float] = {
     "turn_ids": -1,
 }
 # The columns [B].
-_PER_ROW = ("group_ids", "episode_ids", "greedy_rewards", "correct", "moving", "valid_positions", "cut", "version")
+_PER_ROW = ("group_ids", "episode_ids", "greedy_rewards", "correct")
 
 
 @dataclass(frozen=True)
@@ -96,21 +91,6 @@ class Batch:
     """[B, T] float32."""
     returns: Tensor | None = None
     """[B, T] float32: regression targets of the critic."""
-    estimation: AdvantageSpec | None = None
-    """How the ranks that learn from a row make its advantages and returns, which are not here then, but ..."""
-    processed_rewards: Tensor | None = None
-    """... [B] or [B, T] float32: the rewards as the estimator sees them (where it is ``known`` what that gives: the
-    advantages of rows or turns [B, U]), and ..."""
-    turn_starts: Tensor | None = None
-    """... [B, U] int32: the first position of each turn, T where a row has fewer, and ..."""
-    moving: Tensor | None = None
-    """... [B] bool: the rows that get an advantage other than 0."""
-    valid_positions: Tensor | None = None
-    """[B] int64, where rows lie apart: how many of a row's first positions are valid, instead of ``mask``, and ..."""
-    cut: Tensor | None = None
-    """... [B] bool: the row was cut at the last of them, in the place of ``terminated`` and ``truncated``, and ..."""
-    version: Tensor | None = None
-    """... [B] int32: of the weights that chose all of them, in the place of ``policy_version``."""
     greedy_rewards: Tensor | None = None
     """[B] float32: the reward of the most likely response to the row's prompt."""
     anchor_ids: Tensor | None = None
@@ -229,58 +209,18 @@ class Batch:
         return self.rollout_logprobs if self.old_logprobs is None else self.old_logprobs
 
     @property
-    def rows_apart(self) -> bool:
-        """Whether some columns of text are not here."""
-        return isinstance(self.inputs, TextInputs) and bool(self.inputs.apart)
-
-    @property
     def valid_counts(self) -> Tensor:
         """[B] int64: the valid positions of each row."""
-        return self.mask.sum(dim=1) if self.valid_positions is None else self.valid_positions
+        return self.mask.sum(dim=1)
 
     def keeping(self, kept: Tensor) -> Self:
-        """With no valid position in the rows that are not ``kept`` [B] bool."""
-        if self.valid_positions is None:
-            return self.replace(mask=self.mask & kept[:, None])
-        return self.replace(valid_positions=torch.where(kept, self.valid_positions, 0))
+        """Copy without a valid position in the rows that are not ``kept`` [B] bool."""
+        return self.replace(mask=self.mask & kept[:, None])
 
-    def with_flags(self) -> Self:
-        """With ``mask`` and the like themselves, where there are numbers of rows in their place."""
-        if self.valid_positions is None:
-            return self
-        every = torch.arange(self.num_positions)
-        ends = every == self.valid_positions[:, None] - 1
-        flags = {"mask": every < self.valid_positions[:, None]}
-        if self.cut is not None:
-            flags |= {"terminated": ends, "truncated": ends & self.cut[:, None]}
-        if self.version is not None:
-            flags["policy_version"] = self.version[:, None].expand(-1, self.num_positions)
-        return self.replace(valid_positions=None, cut=None, version=None, **flags)
-
-    def with_columns_apart(self, names: Sequence[str], rows: Sequence[tuple[RowStore, int] | None]) -> Self:
-        """A batch of text whose columns [B, T] float32 ``names`` are in ``rows``: the source of each and its place."""
-        inputs = TextInputs.of(self.inputs)
-        apart = RowsApart.of(tuple(names), rows)
-        columns: dict[str, Any] = dict.fromkeys(names, torch.empty(self.mask.shape, device="meta"))
-        return self.replace(inputs=replace(inputs, apart=(*inputs.apart, apart)), **columns)
-
-    def fetched(self) -> Self:
-        """The same with all columns here, wherever they lie now."""
-        if not isinstance(self.inputs, TextInputs):
-            return self.replace(inputs=self.inputs.fetched())
-        columns: dict[str, Tensor] = {}
-        for apart in self.inputs.apart:
-            columns |= {name: torch.zeros(self.mask.shape, dtype=getattr(self, name).dtype) for name in apart.names}
-            for source, places, rows in apart.wanted(torch.arange(self.num_rows)):
-                runs = apart.sources[source].fetch(places)
-                for name in apart.names:
-                    runs.write(name, columns[name].numpy(), rows)
-        metadata = {
-            name: [str(value) if isinstance(value, LazyText) else value for value in values]
-            for name, values in self.metadata.items()
-        }
-        whole = self.with_flags()
-        return whole.replace(inputs=replace(self.inputs, apart=()), metadata=metadata, **columns)
+    def fetch(self) -> Self:
+        """Bring the observations here that are still in the workers that made them."""
+        inputs = self.inputs.fetched()
+        return self if inputs is self.inputs else self.replace(inputs=inputs)
 
     def by_reward(self) -> Self:
         """The same batch with one position for each reward: the log-probabilities of its parts add up.
@@ -326,9 +266,7 @@ class Batch:
         return {name: change(column) for name, column in vars(self).items() if isinstance(column, Tensor)}
 
 
-OPTIONAL_COLUMNS = frozenset(
-    item.name for item in fields(Batch) if item.default is None and item.name not in ("estimation", "domains")
-)
+OPTIONAL_COLUMNS = frozenset(item.name for item in fields(Batch) if item.default is None and item.name != "domains")
 """The tensors that a batch may be without."""
 
 
@@ -340,8 +278,6 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     """
     if not batches:
         raise BatchError("there is nothing to concatenate: the list of batches is empty")
-    if len({batch.rows_apart for batch in batches}) > 1:
-        batches = [batch.fetched() if batch.rows_apart else batch for batch in batches]
     levels = {(batch.positions_per_decision, batch.positions_per_reward) for batch in batches}
     if len(levels) > 1:
         raise BatchError(f"(positions_per_decision, positions_per_reward) differ between the batches: {sorted(levels)}")

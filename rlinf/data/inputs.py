@@ -7,16 +7,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.data.ragged import RowStore
-
 _NEXT = "next_"
 """Before a leaf's name: that of the observation that follows."""
-_ROW_BITS = 32
-"""Of a place; the number of the source stands above them."""
+ROW_BITS = 32
+"""Bits for the row in a reference to a row of a store; the number of the store stands above them."""
 
 
 class BatchError(ValueError):
@@ -89,46 +86,6 @@ class LeafSource(Protocol):
 
 
 @dataclass(frozen=True)
-class RowsApart:
-    """Columns [B, T] of a batch of text that are not in it: where the runs of each row are.
-
-    In the batch they are on the device `meta`: they have a shape and a dtype, and nobody can read them.
-    """
-
-    names: tuple[str, ...]
-    places: Tensor
-    """[B] int64: the row of a source, with the number of the source in the upper half; -1: a row without positions."""
-    sources: tuple[RowStore, ...]
-    """Known to the driver alone."""
-
-    @classmethod
-    def of(cls, names: tuple[str, ...], rows: Sequence[tuple[RowStore, int] | None]) -> Self:
-        """``rows``: the source of each row and its place in there."""
-        sources = tuple(dict.fromkeys(row[0] for row in rows if row is not None))
-        numbers = {source: number << _ROW_BITS for number, source in enumerate(sources)}
-        places = [-1 if row is None else numbers[row[0]] + row[1] for row in rows]
-        return cls(names, torch.tensor(places, dtype=torch.int64), sources)
-
-    def select(self, index: Tensor) -> Self:
-        """The rows named by an int64 index [B']."""
-        return replace(self, places=self.places[index])
-
-    @classmethod
-    def join(cls, parts: Sequence[Self]) -> Self:
-        """The rows of all parts, which are of the same columns."""
-        sources = tuple(dict.fromkeys(source for part in parts for source in part.sources))
-        places = torch.cat([numbered_among(sources, part.sources, part.places) for part in parts])
-        return cls(parts[0].names, places, sources)
-
-    def wanted(self, rows: Tensor) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        """For ``rows`` int64 [n] of the batch: (number of a source, rows [k] in there, which of the n they are [k])."""
-        places = self.places[rows].numpy()
-        numbers = np.where(places < 0, -1, places >> _ROW_BITS)
-        found = ((number, np.flatnonzero(numbers == number)) for number in np.unique(numbers[numbers >= 0]).tolist())
-        return [(number, places[at] & (1 << _ROW_BITS) - 1, at) for number, at in found]
-
-
-@dataclass(frozen=True)
 class TextInputs(Inputs):
     """The prompts of responses, whose tokens are the batch's actions."""
 
@@ -140,15 +97,10 @@ class TextInputs(Inputs):
     """[B] int64."""
     labels: Tensor | None = None
     """[B, T] float32, for a reward model: what its scores are to say."""
-    apart: tuple[RowsApart, ...] = ()
-    """Columns of the batch that lie elsewhere; known to the driver alone."""
 
     def named(self) -> dict[str, Tensor]:
-        tensors = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "apart"}
+        tensors = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
-
-    def select(self, index: Tensor) -> Self:
-        return replace(super().select(index), apart=tuple(rows.select(index) for rows in self.apart))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         return self._with({name: change(tensor) for name, tensor in self.named().items()})
@@ -168,8 +120,7 @@ class TextInputs(Inputs):
         every = [cls.of(part) for part in parts]
         width = max(part.prompt_ids.shape[1] for part in every)
         wide = [replace(part, prompt_ids=fit(part.prompt_ids, width, 0)) for part in every]
-        apart = tuple(RowsApart.join(parts) for parts in zip(*(part.apart for part in every), strict=True))
-        return cls(**dict[str, Any](_joined([part.named() for part in wide])), apart=apart)
+        return cls(**dict[str, Any](_joined([part.named() for part in wide])))
 
 
 @dataclass(frozen=True)
@@ -241,7 +192,7 @@ class ObservationInputs(Inputs):
         if self.places is None:
             return []
         places = self.places[self.places >= 0]
-        source, row = places >> _ROW_BITS, places & (1 << _ROW_BITS) - 1
+        source, row = places >> ROW_BITS, places & (1 << ROW_BITS) - 1
         return [(number, row[source == number]) for number in source.unique().tolist()] or [(0, row)]
 
     def with_leaves(self, parts: Sequence[Mapping[str, Tensor]]) -> Self:
@@ -249,7 +200,7 @@ class ObservationInputs(Inputs):
         if self.places is None:
             return self
         flat = self.places.flatten()
-        numbers = torch.where(flat < 0, -1, flat >> _ROW_BITS)
+        numbers = torch.where(flat < 0, -1, flat >> ROW_BITS)
         at = [(numbers == number).nonzero()[:, 0] for number, _ in self.wanted()]
         leaves: dict[str, Tensor] = {}
         for name, like in parts[0].items():
@@ -288,7 +239,7 @@ def numbered_among(sources: Sequence[Any], own: Sequence[Any], places: Tensor) -
     if not own:
         return places
     numbers = torch.tensor([sources.index(source) for source in own])
-    moved = (numbers[(places >> _ROW_BITS).clamp(min=0)] << _ROW_BITS) + (places & (1 << _ROW_BITS) - 1)
+    moved = (numbers[(places >> ROW_BITS).clamp(min=0)] << ROW_BITS) + (places & (1 << ROW_BITS) - 1)
     return torch.where(places < 0, -1, moved)
 
 

@@ -9,9 +9,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from rlinf.data.advantage_spec import AdvantageSpec
+from rlinf.data.advantage_spec import AdvantageSpec, PendingAdvantages
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import BatchError, Inputs, TextInputs
+from rlinf.data.remote_rows import RemoteRows
 from rlinf.data.wire import RowFormat
 
 
@@ -84,8 +85,8 @@ class BroadcastFacts:
     """Of an update."""
     layout: RowFormat | None = None
     """Of the records that rows of text travel as; rows with observations travel as a batch."""
-    estimation: AdvantageSpec | None = None
-    """`Batch.estimation`."""
+    spec: AdvantageSpec | None = None
+    """The rule by which ranks compute advantages, if these are pending."""
     observed: NormalizerUpdate | None = None
 
 
@@ -93,17 +94,19 @@ class BroadcastFacts:
 class RankBatch:
     """The rows of a batch that are here, and what this rank computes of them."""
 
-    held: Batch
+    batch: Batch
     """At least one row, with the T of the whole batch."""
     parts: Sequence[StepShard]
     """One for each optimiser step of an update, in their order; of an evaluation one."""
     steps: Sequence[StepTotals] = ()
     """Of an update, as many."""
     observed: NormalizerUpdate | None = None
+    pending: PendingAdvantages | None = None
+    """The inputs of the advantages of these rows, which the rank computes before it trains."""
 
     @property
     def num_positions(self) -> int:
-        return self.held.num_positions
+        return self.batch.num_positions
 
     def passes(self, part: StepShard) -> Iterator[tuple[Batch, Tensor]]:
         """(micro-batch, its rows) for every pass of ``part``, those with rows first."""
@@ -114,18 +117,20 @@ class RankBatch:
 
     def select(self, rows: Tensor) -> Batch:
         """The rows at these places of what is here, in that order."""
-        everything = len(rows) == self.held.num_rows and rows.long().equal(torch.arange(len(rows)))
-        return self.held if everything else self.held.select(rows)
+        everything = len(rows) == self.batch.num_rows and rows.long().equal(torch.arange(len(rows)))
+        return self.batch if everything else self.batch.select(rows)
 
     def blank(self) -> Batch:
         """A row with nothing to count, for a rank that takes part without one; a response is in it if one is here."""
-        row = self.held.select(answered(self.held).int().argmax()[None])
+        row = self.batch.select(answered(self.batch).int().argmax()[None])
         return row.replace(mask=row.mask & False)
 
 
-def answered(batch: Batch) -> Tensor:
+def answered(rows: Batch | RemoteRows) -> Tensor:
     """[B] bool: the rows that have a response, valid or not, or a decision."""
-    return batch.inputs.response_lengths > 0 if isinstance(batch.inputs, TextInputs) else batch.mask.any(dim=1)
+    if isinstance(rows, RemoteRows) or isinstance(rows.inputs, TextInputs):
+        return TextInputs.of(rows.inputs).response_lengths > 0
+    return rows.mask.any(dim=1)
 
 
 def complete(batch: Batch | RankBatch) -> Batch:

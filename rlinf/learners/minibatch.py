@@ -37,7 +37,7 @@ class Minibatch:
         """``part`` and ``step`` are of ``batch``; ``first``: no step of it was taken before.
 
         Raises ValueError for a batch without advantages."""
-        _given(batch.held.advantages)
+        _given(batch.batch.advantages)
         self.stage, self.batch, self.part, self.step, self._first = stage, batch, part, step, first
         self._selected = self._select()
 
@@ -50,7 +50,7 @@ class Minibatch:
         proximal = rows.old_logprobs if rows.old_logprobs is not None else rows.rollout_logprobs
         found = self.stage.objective.select(old_logprobs=proximal, advantages=_given(rows.advantages), mask=rows.mask)
         assert found is not None
-        selected = torch.zeros_like(self.batch.held.mask)
+        selected = torch.zeros_like(self.batch.batch.mask)
         selected[self.step.rows] = found
         return selected
 

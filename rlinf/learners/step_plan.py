@@ -14,6 +14,7 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
+from rlinf.data.advantage_spec import PreparedRows, Rows
 from rlinf.data.batch import Batch, Costs
 from rlinf.data.shards import DataParallelRank, LossCounts, RankBatch, StepShard, StepTotals, answered
 from rlinf.learners.partition import micro_batches, minibatches, shares
@@ -29,24 +30,26 @@ class RowFacts:
     """int32: valid positions."""
     answered: Tensor
     """bool: there is a response, valid or not."""
-    moving: Tensor
+    has_gradient: Tensor
     """bool: some valid position has an advantage that is not 0. All where there are no advantages yet."""
     rewards: Tensor | None = None
     """int32: rewards with a valid position, where several positions share one."""
 
     @classmethod
-    def of(cls, batch: Batch, costs: Costs) -> Self:
-        if batch.moving is not None:
-            moving = batch.moving
-        elif batch.advantages is None:
-            moving = torch.ones(batch.num_rows, dtype=torch.bool)
-        else:
-            moving = (batch.mask & (batch.advantages != 0)).any(dim=1)
-        tokens, shared = batch.valid_counts.int(), batch.positions_per_reward
+    def of(cls, rows: Rows, costs: Costs) -> Self:
+        """Count the rows of a batch, wherever they are."""
+        here = rows.rows if isinstance(rows, PreparedRows) else rows
+        has_gradient = rows.pending.has_gradient if isinstance(rows, PreparedRows) else None
         rewards = None
-        if shared > 1:
-            rewards = batch.mask.unflatten(1, (-1, shared)).any(dim=2).sum(dim=1, dtype=torch.int32)
-        return cls(costs, tokens, answered(batch), moving, rewards)
+        if isinstance(here, Batch):
+            if has_gradient is None and here.advantages is not None:
+                has_gradient = (here.mask & (here.advantages != 0)).any(dim=1)
+            if here.positions_per_reward > 1:
+                of_rewards = here.mask.unflatten(1, (-1, here.positions_per_reward)).any(dim=2)
+                rewards = of_rewards.sum(dim=1, dtype=torch.int32)
+        if has_gradient is None:
+            has_gradient = torch.ones(here.num_rows, dtype=torch.bool)
+        return cls(costs, here.valid_counts.int(), answered(here), has_gradient, rewards)
 
     @functools.cached_property
     def common_length(self) -> int:
@@ -129,7 +132,7 @@ def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed:
             if len(rows):
                 rewards = None if facts.rewards is None else LossCounts.of(facts.rewards[rows])
                 steps.append(StepTotals(loss_counts(facts, rows), rewards, rows if chooses else None))
-                parts.append(_parts(moving_rows(rows, facts, stage), facts, place))
+                parts.append(_parts(rows_with_gradient(rows, facts, stage), facts, place))
     return BatchPlan(parts, steps)
 
 
@@ -156,7 +159,7 @@ def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
     return LossCounts.of(facts.tokens[rows])
 
 
-def moving_rows(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
+def rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
     """The ``rows`` of an optimiser step without those that can't move the weights, which need no computing.
 
     Where the objective is a multiple of the advantage, a row whose advantages are all 0 (a group with one reward)
@@ -166,8 +169,8 @@ def moving_rows(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
     asked = stage.objective.calculate_entropy or stage.early_stop_imp_ratio is not None
     if asked or not stage.objective.idle_without_advantage:
         return rows
-    moving = facts.moving[rows]
-    return rows[moving] if bool(moving.any()) else rows
+    has_gradient = facts.has_gradient[rows]
+    return rows[has_gradient] if bool(has_gradient.any()) else rows
 
 
 def _shares(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[Tensor]:

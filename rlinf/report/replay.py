@@ -96,7 +96,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
         rows = (batch.group_ids == group).nonzero()[:, 0]
         if not len(rows):
             raise ReplayError(f"step {step} has no group {group}: groups are {batch.group_ids.unique().tolist()}")
-        return sample_lines(batch.select(rows).fetched())
+        return sample_lines(batch.select(rows).fetch())
 
 
 def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> list[str]:

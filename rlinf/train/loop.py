@@ -9,8 +9,10 @@ from collections.abc import Callable, Sequence
 from rlinf.base.json_files import read_json_lines
 from rlinf.base.signals import Stopped, defer_signals
 from rlinf.config import Config
+from rlinf.data.advantage_spec import Rows
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
+from rlinf.data.remote_rows import RemoteRows
 from rlinf.train.callbacks import Callback, RunStart, Step
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.in_training import TrainingEvaluation
@@ -156,11 +158,11 @@ class Trainer:
     def advance(self) -> None:
         """One training iteration, up to new weights in the samplers. Until its update begins it can be interrupted."""
         graph, state, began = self.graph, self.run.progress, time.perf_counter()
-        batch, metrics = self.batches.ready(state.step) or self.collect(state.step)
+        rows, metrics = self.batches.ready(state.step) or self.collect(state.step)
         if state.step + 1 < self.config.run.max_steps:
             self.batches.begin(state.step + 1)
         with graph.learning():
-            batch, prepared = self.prepare(batch)
+            batch, prepared = self.prepare(rows)
             with defer_signals():
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
                 state.step += 1
@@ -173,7 +175,7 @@ class Trainer:
                 state.unfinished = metrics
                 self.run.mark()
 
-    def collect(self, step: int) -> tuple[Batch, Metrics]:
+    def collect(self, step: int) -> tuple[Batch | RemoteRows, Metrics]:
         """The batch of an iteration; with dynamic sampling, from as many rollouts as it takes."""
         _log.debug("step %d: collect", step)
         wanted, rollout = self.config.algorithm, self.graph.rollout
@@ -186,17 +188,17 @@ class Trainer:
                 max_rounds=wanted.max_resample,
             )
 
-    def prepare(self, batch: Batch) -> tuple[Batch, Metrics]:
+    def prepare(self, rows: Batch | RemoteRows) -> tuple[Rows, Metrics]:
         """Rewards, and what an on-policy learner trains on beside them; a batch with NaN ends the run."""
         began, step = time.perf_counter(), self.run.progress.step
-        require_finite(batch, self.run.folder.path, step)
+        require_finite(rows, self.run.folder.path, step)
         judged: Metrics = {}
         for model in self.graph.reward_models:
-            batch, judged = model.score(batch, step)
-        batch, prepared = self.graph.preparation.prepare(batch, step)
+            rows, judged = model.score(rows.fetch(), step)
+        batch, prepared = self.graph.preparation.prepare(rows, step)
         return batch, {**prepared, **judged, "time/prepare_s": time.perf_counter() - began}
 
-    def update(self, batch: Batch, step: int) -> Metrics:
+    def update(self, batch: Rows, step: int) -> Metrics:
         """The learner's optimiser steps; a batch that fails is saved for inspection."""
         _log.debug("step %d: update", step)
         began = time.perf_counter()
@@ -218,7 +220,7 @@ class Trainer:
         _log.debug("step %d: evaluate", self.run.progress.step)
         return self.evaluation.evaluate()
 
-    def keep_samples(self, batch: Batch) -> None:
+    def keep_samples(self, batch: Rows) -> None:
         """Writes graded samples of the iteration that is over, where `logging.samples_every` says so."""
         logging, step = self.config.logging, self.run.progress.step
         if logging.samples_every and (step - 1) % logging.samples_every == 0:

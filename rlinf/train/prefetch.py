@@ -9,9 +9,10 @@ from typing import Any
 
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
+from rlinf.data.remote_rows import RemoteRows
 from rlinf.interfaces import ContinuousGeneration
 
-Collect = Callable[[int], tuple[Batch, Metrics]]
+Collect = Callable[[int], tuple[Batch | RemoteRows, Metrics]]
 
 LEARNER_IDLE, SAMPLERS_IDLE = "time/learner_idle_s", "time/samplers_idle_s"
 """Who waits for whom where both work at the same time: the learner for samples, samplers for newer weights."""
@@ -20,7 +21,7 @@ LEARNER_IDLE, SAMPLERS_IDLE = "time/learner_idle_s", "time/samplers_idle_s"
 class BatchSource:
     """On policy: the loop collects each batch when it needs it, and nothing goes on beside the learner."""
 
-    def ready(self, step: int) -> tuple[Batch, Metrics] | None:
+    def ready(self, step: int) -> tuple[Batch | RemoteRows, Metrics] | None:
         """The batch of ``step``, where it was collected ahead."""
         return None
 
@@ -86,10 +87,10 @@ class BatchPrefetcher(BackgroundWork):
         """``last``: the step that the last batch is for."""
         super().__init__(concurrent=concurrent)
         self._collect, self.staleness, self.last = collect, staleness, last
-        self._ready: list[tuple[int, Batch, Metrics]] = []
+        self._ready: list[tuple[int, Batch | RemoteRows, Metrics]] = []
         """Oldest first."""
 
-    def ready(self, step: int) -> tuple[Batch, Metrics] | None:
+    def ready(self, step: int) -> tuple[Batch | RemoteRows, Metrics] | None:
         if not self._ready:
             return None
         made_for, batch, metrics = self._ready.pop(0)

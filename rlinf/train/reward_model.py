@@ -45,7 +45,7 @@ class LearnedReward:
             self.learner.group.call(RewardWorker.adopt, weights)
         for number in range(self.options.fit_batches):
             batch, _ = rollout.collect(0, round=-1 - number)
-            self._note(self.examples(batch))
+            self._note(self.examples(batch.fetch()))
         return self.train(0) if self._current else {}
 
     def score(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
@@ -82,7 +82,7 @@ class LearnedReward:
             return {}
         for number in range(self.options.fresh_batches):
             batch, _ = rollout.collect(iteration, round=-1 - number)
-            self._note(self.examples(batch))
+            self._note(self.examples(batch.fetch()))
         return self.train(iteration)
 
     def _note(self, examples: Batch) -> None:

@@ -55,6 +55,6 @@ def test_a_permutation_is_fresh_for_each_epoch_and_the_same_for_the_same_seed() 
 @pytest.mark.parametrize("tokens", [[3, 3, 3, 3], [3, 1, 3, 0], [0, 0, 0, 0], []])
 def test_the_denominators_of_a_step_are_those_of_its_rows(tokens: list[int]) -> None:
     lengths = torch.tensor(tokens, dtype=torch.int32)
-    facts = RowFacts(Costs(lengths.clamp(min=1)), tokens=lengths, answered=lengths > 0, moving=lengths > 0)
+    facts = RowFacts(Costs(lengths.clamp(min=1)), tokens=lengths, answered=lengths > 0, has_gradient=lengths > 0)
     for rows in (torch.arange(len(tokens)), torch.arange(len(tokens))[1:3]):
         assert loss_counts(facts, rows) == LossCounts.of(lengths[rows])

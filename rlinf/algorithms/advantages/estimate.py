@@ -172,22 +172,22 @@ def compute_advantages(
 
 
 def estimate(
-    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics | None = None, *, known: bool = False
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics | None = None, *, precomputed: bool = False
 ) -> Advantages:
     """:func:`compute_advantages` by the configuration.
 
-    ``whole``: of the batch that these rows are part of; None: they are all of it. ``known``: the estimator was asked
-    before, and ``x.rewards`` [B, T] are what it gave.
+    ``whole``: of the batch that these rows are part of; None: they are all of it. ``precomputed``: ``x.rewards`` [B, T]
+    are already the estimator's result.
     """
     mask = x.mask
     if mask.dtype != torch.bool:
         # Weights between 0 and 1 would all count as true.
         raise TypeError(f"mask must be torch.bool, not {mask.dtype}: write mask.bool(), or mask > 0")
     complete = not tokens_are_read_after(algorithm, x)
-    if known and complete:
+    if precomputed and complete:
         advantages = torch.where(mask, x.rewards, 0.0).float()
         return Advantages(advantages, advantages)
-    few = to_segments(algorithm, x) if complete and not known else None
+    few = to_segments(algorithm, x) if complete and not precomputed else None
     if few is not None:
         found = estimate(algorithm, few.columns)
         advantages, returns = (
@@ -195,16 +195,16 @@ def estimate(
         )
         return Advantages(advantages, advantages if few.starts is None else returns)
     whole = whole or BatchStatistics()
-    (advantages, returns), inputs = _estimated(algorithm, x, whole, known=known)
+    (advantages, returns), inputs = _estimated(algorithm, x, whole, precomputed=precomputed)
     advantages = _finished(advantages, inputs, algorithm, whole.advantages)
     return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
 
 
 def unwhitened_moments(
-    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, known: bool = False
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, precomputed: bool = False
 ) -> Tensor:
     """The :func:`row_moments` [B, 3] of advantages before they are whitened, as :func:`estimate` makes them."""
-    (advantages, _), _ = _estimated(algorithm, x, whole, known=known)
+    (advantages, _), _ = _estimated(algorithm, x, whole, precomputed=precomputed)
     return row_moments(advantages, x.mask)
 
 
@@ -213,7 +213,7 @@ def reward_moments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
     return row_moments(_position_rewards(algorithm, x, x.mask, _token_kl(algorithm, x)), x.mask)
 
 
-def peers_of(algorithm: AlgorithmConfig, x: AdvantageColumns) -> GroupNumbers:
+def group_numbers(algorithm: AlgorithmConfig, x: AdvantageColumns) -> GroupNumbers:
     """Numbers of the groups of the batch ``x`` that its rows are compared by, by the configuration."""
     outcomes = row_outcomes(x.rewards, x.before_filters)
     groups, index = torch.unique(x.group_ids, return_inverse=True)
@@ -251,7 +251,7 @@ def _position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, mask: Ten
 
 
 def _estimated(
-    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, known: bool = False
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, precomputed: bool = False
 ) -> tuple[Advantages, AdvantageInputs]:
     """The estimator's result, [B, T] float64, and what it was given."""
     mask, acted = x.mask, x.before_filters
@@ -272,7 +272,7 @@ def _estimated(
         mask=mask,
         group_ids=x.group_ids,
         lengths=x.row_lengths(),
-        peers=whole.peers,
+        peers=whole.groups,
         values=_clean(x.values, mask),
         bootstrap_values=_clean(x.bootstrap_values, mask),
         terminated=x.terminated,
@@ -282,7 +282,7 @@ def _estimated(
         greedy_rewards=None if x.greedy_rewards is None else x.greedy_rewards.double(),
         anchor_ids=x.anchor_ids,
     )
-    if known:
+    if precomputed:
         return Advantages(position_rewards, position_rewards), inputs
     estimator = catalog.estimator(algorithm.adv_type).bind(algorithm)
     found = _returned(estimator(inputs), mask.shape, f"adv_type: {algorithm.adv_type}")

@@ -69,7 +69,8 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
         rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
     else:
         make = _rollout(config, cluster)
-        if make is TextRollout and _rows_can_stay(config, members):
+        # Scale: in one process a batch has all of its columns; on a cluster tokens stay with samplers (record 0025).
+        if make is TextRollout and cluster.concurrent and _rows_can_stay(config, members):
             make = functools.partial(TextRollout, stream=sampler.stream_remote)
         rollout = make(sampler, envs, members, config.collection)
     rollout.require_fitting_prompt()
@@ -91,7 +92,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=OnPolicy(config.algorithm, facts, learner, teacher, look=learner.look, staleness=_oldest(config)),
+        preparation=OnPolicy(config.algorithm, facts, learner, teacher, ranks=learner, staleness=_oldest(config)),
         send_weights=sampler.send_weights,
         unproved=lambda: sampler.unproved,
         gap_limit=facts.gap_limits[devices.learner > 0 or devices.sampler > 0],

@@ -10,16 +10,16 @@ from typing import Concatenate, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from rlinf.algorithms import by_row
-from rlinf.algorithms.by_row import RowStatistic
+from rlinf.algorithms.advantages.distributed import RowStatistic, row_statistics, with_advantages
 from rlinf.algorithms.statistics import gaps
 from rlinf.base.heap import FreedMemory
 from rlinf.cluster.weights.sender import WeightSender
+from rlinf.data.advantage_spec import PreparedRows
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
 from rlinf.data.ragged import RaggedRows
 from rlinf.data.shards import DataParallelRank, RankBatch
-from rlinf.data.wire import runs_of
+from rlinf.data.wire import ragged_rows
 from rlinf.interfaces import Learner
 from rlinf.learners.scorer import Scorer
 from rlinf.models.decision_rule import DecisionRule
@@ -111,21 +111,23 @@ class LearnerWorker(WeightSender):
         """((rows [B'], the :func:`gaps` of each), log-probabilities and values as the columns ``names``) of this rank's
         share of a batch of text."""
         rows, output = self.wake().evaluate(batch, reference=reference)
-        held = (batch.held if isinstance(batch, RankBatch) else batch).select(rows)
+        held = (batch.batch if isinstance(batch, RankBatch) else batch).select(rows)
         columns = dict(zip(names, (output.logprobs, output.values), strict=False))
-        return (rows, gaps(held, output.logprobs)), runs_of(held, columns)
+        return (rows, gaps(held, output.logprobs)), ragged_rows(held, columns)
 
-    def look(self, batch: Batch | RankBatch, *, looked: RowStatistic) -> tuple[Tensor, Tensor]:
-        """Return (positions [B'] in this rank's rows, `by_row.row_statistics` of each [B', 3])."""
-        held = batch.held if isinstance(batch, RankBatch) else batch
-        return torch.arange(held.num_rows), by_row.row_statistics(held, looked)
+    def row_statistics(self, batch: PreparedRows | RankBatch, *, statistic: RowStatistic) -> tuple[Tensor, Tensor]:
+        """Return (positions [B'] in this rank's rows, `distributed.row_statistics` of each [B', 3])."""
+        own = batch.batch if isinstance(batch, RankBatch) else batch.rows.fetch()
+        assert batch.pending is not None
+        return torch.arange(own.num_rows), row_statistics(own, batch.pending, statistic)
 
-    def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
-        """All optimiser steps of an iteration; advantages that were left to the ranks are made first."""
-        if isinstance(batch, RankBatch):
-            batch = dataclasses.replace(batch, held=by_row.with_advantages(batch.held))
-        else:
-            batch = by_row.with_advantages(batch)
+    def update(self, batch: Batch | PreparedRows | RankBatch, *, step: int) -> Metrics:
+        """Take all optimiser steps of an iteration; pending advantages are computed first."""
+        if isinstance(batch, PreparedRows):
+            batch = with_advantages(batch.rows.fetch(), batch.pending)
+        elif isinstance(batch, RankBatch) and batch.pending is not None:
+            own = with_advantages(batch.batch, batch.pending)
+            batch = dataclasses.replace(batch, batch=own, pending=None)
         metrics = self.wake().update(batch, step=step)
         self._freed.release_to_os()
         return metrics

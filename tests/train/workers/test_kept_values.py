@@ -182,7 +182,7 @@ def test_a_rank_is_sent_the_images_of_its_rows_alone(tmp_path: Path, cluster: Cl
     rule = replace(ranks.learners[0].policy.decision_rule, observed=())
     plan = DecisionPlan(stages_of(config), seed=1, rule=rule)
     LearnerPool(ranks, InPlace(), plan=plan).evaluate(batch)  # type: ignore[arg-type]
-    shown = [ObservationInputs.of(one.held.inputs).observations["observation.picture"] for one in ranks.given]
+    shown = [ObservationInputs.of(one.batch.inputs).observations["observation.picture"] for one in ranks.given]
     assert sum(len(one.flatten(0, 1)) for one in shown) == decisions
     assert max(len(one.flatten(0, 1)) for one in shown) < decisions
 

@@ -11,15 +11,16 @@ import torch
 from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
-from rlinf.algorithms.by_row import with_advantages
+from rlinf.algorithms.advantages.distributed import complete
 from rlinf.algorithms.catalog import AGGREGATIONS
 from rlinf.algorithms.objective import Objective
-from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch, prepare_rows
 from rlinf.algorithms.scan import shift_back
 from rlinf.cluster import WorkerError
 from rlinf.cluster.batch_calls import BatchCall
 from rlinf.cluster.local import LocalHandle
 from rlinf.cluster.packing import pack
+from rlinf.data.advantage_spec import PreparedRows
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics, PolicyOutput
 from rlinf.data.shards import DataParallelRank, LossCounts, RankBatch
@@ -85,7 +86,7 @@ def test_an_update_of_own_rows_is_that_of_the_whole_batch(size: int, monkeypatch
     layout = RowFormat.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
     records = layout.records(batch, [one.rows for one in own])
     for rank in sorted({0, size // 2, size - 1}):
-        share = RankBatch(layout.batch(records[rank]), own[rank].parts, made.steps)
+        share = RankBatch(layout.read(records[rank], None)[0], own[rank].parts, made.steps)
         (whole, expected), (alone, metrics) = (updated(stage, rank, size, given) for given in (batch, share))
         assert all(torch.equal(whole[name], alone[name]) for name in whole)
         assert metrics == expected
@@ -168,18 +169,18 @@ def test_a_rank_is_sent_its_share(sharers: int) -> None:
     pool.update(batch, step=0)
     given = ranks.shares()
     # Two groups without an advantage and a row without a response can't move the weights: nobody needs them.
-    assert sum(share.held.num_rows for share in given[::sharers]) == 11
+    assert sum(share.batch.num_rows for share in given[::sharers]) == 11
     pairs = zip(given[::sharers], given[sharers - 1 :: sharers], strict=True)
-    assert all(one.held.actions.equal(other.held.actions) for one, other in pairs)
+    assert all(one.batch.actions.equal(other.batch.actions) for one, other in pairs)
     numbers = {tuple(tokens): row for row, tokens in enumerate(batch.actions.tolist())}
     for share, ((records, *_), common) in zip(given, [one.parts for (one,) in ranks.sent], strict=True):
-        expected = batch.select([numbers[tuple(tokens)] for tokens in share.held.actions.tolist()])
-        assert share.held.advantages is not None
-        assert share.held.advantages.equal(expected.advantages)  # type: ignore[arg-type]
+        expected = batch.select([numbers[tuple(tokens)] for tokens in share.batch.actions.tolist()])
+        assert share.batch.advantages is not None
+        assert share.batch.advantages.equal(expected.advantages)  # type: ignore[arg-type]
         lengths = expected.inputs.response_lengths  # type: ignore[attr-defined]
         a_position = 4 + 1 + 4 + 4  # tokens, mask, log-probabilities, advantages
         assert len(records) == len(lengths) * common.layout.width + a_position * int(lengths.sum())
-        assert share.held.inputs.prompt_ids.equal(expected.inputs.prompt_ids)  # type: ignore[attr-defined]
+        assert share.batch.inputs.prompt_ids.equal(expected.inputs.prompt_ids)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (2, 3)])
@@ -292,7 +293,7 @@ def test_a_teacher_scores_the_rows_that_its_rank_is_sent_as_it_does_with_all(siz
     )
     assert pool.teach(batch).equal(expected)
     if size > 1:
-        assert sum(share.held.num_rows for share in ranks.sent) == batch.num_rows
+        assert sum(share.batch.num_rows for share in ranks.sent) == batch.num_rows
 
 
 OF_TURNS = ("gigpo", "grpo_turn")
@@ -354,20 +355,21 @@ def test_ranks_make_the_advantages_of_their_rows_bit_for_bit(size: int, options:
     ranks: Any = Working(size)
     pool = LearnerPool(ranks, InPlace(), plan=plan_of(plain_stage()))  # type: ignore[arg-type]
     whole, expected = prepare_batch(batch, algorithm, AlgorithmState.of(algorithm))
-    left, metrics = prepare_batch(batch, algorithm, AlgorithmState.of(algorithm), look=pool.look)
-    assert left.advantages is None
+    left, metrics = prepare_rows(batch, algorithm, AlgorithmState.of(algorithm), pool)
+    assert isinstance(left, PreparedRows) == (size > 1)
     assert metrics == pytest.approx(expected)
     pool.update(left, step=2)
     assert whole.advantages is not None
-    assert left.moving is not None
-    assert left.moving.equal((whole.mask & (whole.advantages != 0)).any(dim=1))
+    gradient = (whole.mask & (whole.advantages != 0)).any(dim=1)
+    assert pool._plan is not None
+    assert pool._plan.facts(left).has_gradient.equal(gradient)
     numbers = {tuple(tokens): row for row, tokens in enumerate(whole.actions.tolist())}
     for learner in ranks.learners:
         share = learner.batch
-        held = share.held if isinstance(share, RankBatch) else share
+        held = share.batch if isinstance(share, RankBatch) else share
         rows = [numbers[tuple(tokens)] for tokens in held.actions.tolist()]
         assert held.advantages.equal(whole.advantages[rows])
-    made_here = with_advantages(left)
+    made_here = complete(left)
     assert made_here.advantages is not None
     assert made_here.advantages.equal(whole.advantages)
     assert made_here.returns is not None
