@@ -174,7 +174,7 @@ class BatchCalls:
             bare = here.replace(columns=(), metadata={}, domains=None)
             return Assembled(_with_all_columns, (self._cluster.share((bare, pending, placed)), *ragged))
         slim, inputs = here.replace(metadata={}, domains=None), here.inputs
-        if not isinstance(inputs, ObservationInputs) or inputs.places is None:
+        if not isinstance(inputs, ObservationInputs) or inputs.row_refs is None:
             return self._cluster.share(slim if pending is None else PreparedRows(slim, pending))
         known = self._cluster.share(slim.replace(inputs=replace(inputs, sources=())))
         return Assembled(_with_all_leaves, (known, *(source.whole() for source in inputs.sources)))
@@ -184,7 +184,7 @@ class BatchCalls:
     ) -> list[Assembled]:
         """The shares of a batch with ``inputs``, each with the leaves of its own rows."""
         bare = [part.replace(inputs=replace(ObservationInputs.of(part.inputs), sources=())) for part in parts]
-        wanted = [ObservationInputs.of(part.inputs).wanted() for part in bare]
+        wanted = [ObservationInputs.of(part.inputs).requested_rows() for part in bare]
         # The pieces of a source are cut together, and all sources side by side.
         asked: dict[int, list[Tensor]] = {}
         for share in wanted:

@@ -137,7 +137,7 @@ class ObservationInputs(Inputs):
     """[B, S] before the first decision."""
     executed: Tensor | None = None
     """[B, T, K] bool, for chunks of K actions: those that were carried out before the episode ended."""
-    places: Tensor | None = None
+    row_refs: Tensor | None = None
     """[B, T] int64, where some leaves lie apart from the batch: the row of a source that has them, with the number of
     the source in the upper half; -1 where there is no decision."""
     sources: tuple[LeafSource, ...] = ()
@@ -148,7 +148,7 @@ class ObservationInputs(Inputs):
             "episode_start": self.episode_starts,
             "recurrent_state": self.recurrent_state,
             "executed": self.executed,
-            "places": self.places,
+            "row_refs": self.row_refs,
         }
         return {
             **self.observations,
@@ -162,7 +162,7 @@ class ObservationInputs(Inputs):
 
     def fit(self, decisions: int) -> Self:
         fitted = self._map_decisions(lambda tensor: fit(tensor, decisions, 0))
-        return fitted if self.places is None else replace(fitted, places=fit(self.places, decisions, -1))
+        return fitted if self.row_refs is None else replace(fitted, row_refs=fit(self.row_refs, decisions, -1))
 
     def decisions_as_rows(self, rows: Tensor, decisions: Tensor) -> Self:
         return replace(
@@ -174,34 +174,36 @@ class ObservationInputs(Inputs):
         every = [cls.of(part) for part in parts]
         sources = tuple(dict.fromkeys(source for part in every for source in part.sources))
         moved = [
-            part if part.places is None else replace(part, places=numbered_among(sources, part.sources, part.places))
+            part
+            if part.row_refs is None
+            else replace(part, row_refs=numbered_among(sources, part.sources, part.row_refs))
             for part in every
         ]
         return cls(**_observation_fields(_joined([part.named() for part in moved])), sources=sources)
 
-    def with_places(self, names: Collection[str], places: Tensor) -> Self:
+    def with_row_refs(self, names: Collection[str], places: Tensor) -> Self:
         """Without these leaves, which lie apart, where ``places`` [B, T] say."""
         here = {name: tensor for name, tensor in self.named().items() if name not in names}
-        return type(self)(**_observation_fields({**here, "places": places}))
+        return type(self)(**_observation_fields({**here, "row_refs": places}))
 
-    def wanted(self) -> list[tuple[int, Tensor]]:
+    def requested_rows(self) -> list[tuple[int, Tensor]]:
         """(number of a source, its rows [n]) for the decisions that are here, in their order; empty without places.
 
         Where there is no decision, no row of source 0: that still tells the shapes of leaves.
         """
-        if self.places is None:
+        if self.row_refs is None:
             return []
-        places = self.places[self.places >= 0]
+        places = self.row_refs[self.row_refs >= 0]
         source, row = places >> ROW_BITS, places & (1 << ROW_BITS) - 1
         return [(number, row[source == number]) for number in source.unique().tolist()] or [(0, row)]
 
     def with_leaves(self, parts: Sequence[Mapping[str, Tensor]]) -> Self:
-        """With the leaves [n, ...] of each entry of :meth:`wanted` at their decisions, zeros elsewhere."""
-        if self.places is None:
+        """With the leaves [n, ...] of each entry of :meth:`requested_rows` at their decisions, zeros elsewhere."""
+        if self.row_refs is None:
             return self
-        flat = self.places.flatten()
+        flat = self.row_refs.flatten()
         numbers = torch.where(flat < 0, -1, flat >> ROW_BITS)
-        at = [(numbers == number).nonzero()[:, 0] for number, _ in self.wanted()]
+        at = [(numbers == number).nonzero()[:, 0] for number, _ in self.requested_rows()]
         leaves: dict[str, Tensor] = {}
         for name, like in parts[0].items():
             if len(like) == len(flat):
@@ -211,13 +213,13 @@ class ObservationInputs(Inputs):
             leaves[name] = make(len(flat), *like.shape[1:], dtype=like.dtype)
             for rows, part in zip(at, parts, strict=True):
                 leaves[name].numpy()[rows.numpy()] = part[name].numpy()  # torch copies them byte by byte
-        shaped = {name: leaf.unflatten(0, self.places.shape) for name, leaf in leaves.items()}
-        here = replace(self, places=None, sources=())
+        shaped = {name: leaf.unflatten(0, self.row_refs.shape) for name, leaf in leaves.items()}
+        here = replace(self, row_refs=None, sources=())
         return type(self)(**_observation_fields({**here.named(), **shaped}))
 
     def with_rows_of(self, sources: Sequence[Mapping[str, Tensor]]) -> Self:
         """As :meth:`with_leaves`, out of all rows of all sources."""
-        return self.with_leaves([leaves_of_rows(sources[number], [rows])[0] for number, rows in self.wanted()])
+        return self.with_leaves([leaves_of_rows(sources[number], [rows])[0] for number, rows in self.requested_rows()])
 
     def fetched(self) -> Self:
         return self.with_rows_of([source.fetch() for source in self.sources])
@@ -230,7 +232,7 @@ class ObservationInputs(Inputs):
             next_observations={name: change(leaf) for name, leaf in self.next_observations.items()},
             episode_starts=None if self.episode_starts is None else change(self.episode_starts),
             executed=None if self.executed is None else change(self.executed),
-            places=None if self.places is None else change(self.places),
+            row_refs=None if self.row_refs is None else change(self.row_refs),
         )
 
 
@@ -290,7 +292,7 @@ def _observation_fields(named: Mapping[str, Tensor]) -> dict[str, Any]:
         "episode_starts": rest.pop("episode_start", None),
         "recurrent_state": rest.pop("recurrent_state", None),
         "executed": rest.pop("executed", None),
-        "places": rest.pop("places", None),
+        "row_refs": rest.pop("row_refs", None),
     }
     following = {name.removeprefix(_NEXT): rest.pop(name) for name in named if name.startswith(_NEXT)}
     return {"observations": rest, "next_observations": following, **single}

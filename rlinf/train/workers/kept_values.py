@@ -90,7 +90,7 @@ def with_remote_observations(part: RolloutPart, group: WorkerGroup, rank: int, l
     if part.batch is None:
         return part
     inputs = ObservationInputs.of(part.batch.inputs)
-    if inputs.places is None:
+    if inputs.row_refs is None:
         return part
     known = replace(inputs, sources=(RemoteObservations(group, rank, leaves),))
     return replace(part, batch=part.batch.replace(inputs=known))
