@@ -10,7 +10,7 @@ _PAGE = os.sysconf("SC_PAGESIZE")
 
 
 def resident_bytes(pid: int) -> int:
-    """Measure what a process and all that it started hold in memory; pages that several of them share count once for each.
+    """Measure the memory of a process and all that it started; pages that several of them share count once for each.
 
     0 for a process that has ended.
     """
