@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("rlinf", "envs", "tests", "examples", "benchmarks", "config", "docs")
+FOLDERS = ("rlinf", "envs", "importers", "tests", "examples", "benchmarks", "config", "docs")
 SUFFIXES = {".py", ".md", ".yaml", ".js", ".html"}
 HISTORY = (
     "docs/decisions/",
@@ -124,7 +124,7 @@ def test_the_words_are_found_in_identifiers() -> None:
 def test_docstrings_start_with_what_a_thing_is_or_does() -> None:
     """With a noun or a verb: not "What it returns", "Of each row", "That of a new run"."""
     found = []
-    for path in (path for folder in ("rlinf", "envs") for path in (ROOT / folder).rglob("*.py")):
+    for path in (path for folder in ("rlinf", "envs", "importers") for path in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 first = (ast.get_docstring(node) or "").partition(" ")[0]

@@ -16,7 +16,7 @@ from rlinf.rollouts.text.conversation import Feedback
 from rlinf.schema.derived import DerivedConfig
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted([*(ROOT / "rlinf").rglob("*.py"), *(ROOT / "envs").rglob("*.py")])
+FILES = sorted(path for folder in ("rlinf", "envs", "importers") for path in (ROOT / folder).rglob("*.py"))
 MAX_LINES = 500
 
 # The only files, or folders, that may import each library.
@@ -25,6 +25,7 @@ DOORS = {
     "vllm": ("rlinf/samplers/vllm",),
     "megatron": ("rlinf/learners/megatron/",),
     "rlinf_envs": ("envs/rlinf_envs/",),
+    "rlinf_import": ("importers/rlinf_import/",),
     "av": ("rlinf/datasets/video_encoder.py",),
     "PIL": ("rlinf/rollouts/video/tiles.py", "rlinf/datasets/robot_data/pictures.py"),
     "websockets": ("rlinf/serve/server.py",),
@@ -60,7 +61,7 @@ def _relative(path: Path) -> str:
 
 
 def _module(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("envs.")
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("envs.").removeprefix("importers.")
 
 
 @functools.cache
