@@ -4,7 +4,7 @@
 
     config = rlinf.load("quickstart", "run.seed=1")
     print(rlinf.check(config))
-    result = rlinf.train(config, callbacks=[rlinf.EarlyStopping("eval/accuracy")])
+    result = rlinf.fit(config, callbacks=[rlinf.EarlyStopping("eval/accuracy")])
     result.policy.generate("What is 3 + 4 - 2?")
 
 Importing it is light: what a name needs is imported when the name is first used.
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlinf.api.functions import check as check
     from rlinf.api.functions import evaluate as evaluate
+    from rlinf.api.functions import fit as fit
     from rlinf.api.functions import load as load
-    from rlinf.api.functions import train as train
     from rlinf.api.policy import Policy as Policy
     from rlinf.config import Config as Config
     from rlinf.config import ConfigErrors as ConfigErrors
@@ -36,6 +36,7 @@ _NAMES = {
     "load": "rlinf.api.functions",
     "check": "rlinf.api.functions",
     "evaluate": "rlinf.api.functions",
+    "fit": "rlinf.api.functions",
     "Policy": "rlinf.api.policy",
     "Config": "rlinf.config",
     "ConfigErrors": "rlinf.config",
@@ -49,7 +50,7 @@ _NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "train":  # the package of the loop, which is called like the function that runs it
+    if name == "train":
         return importlib.import_module("rlinf.train")
     if name not in _NAMES:
         raise AttributeError(f"module 'rlinf' has no attribute {name!r}")
@@ -57,4 +58,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_NAMES, "train", "__version__"])
+    return sorted([*_NAMES, "__version__"])

@@ -64,15 +64,15 @@ def _require_config(config: object, called: str) -> None:
         )
 
 
-def train(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = False) -> RunResult:
-    """Trains, or goes on with what is in ``config.run.dir``; the same call resumes a run that was killed.
+def fit(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = False) -> RunResult:
+    """Train, or continue what is in ``config.run.dir``; the same call resumes a run that was killed.
 
     ``callbacks`` (:class:`rlinf.Callback`) run in this process between iterations, on Ray and locally alike. ``report``
     writes report.html at the end.
     """
     from rlinf.train.run import run
 
-    _require_config(config, "train")
+    _require_config(config, "fit")
     return run(config, report=report, callbacks=callbacks)
 
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 def split_by_size(sized: Iterable[tuple[T, int]], limit: int | None) -> list[list[T]]:
     """Cuts ``sized`` (item, size) into runs of at most ``limit`` (one item at least); into one run without a limit.
 
-    >>> portions([("a", 3), ("b", 3), ("c", 9), ("d", 1)], 7)
+    >>> split_by_size([("a", 3), ("b", 3), ("c", 9), ("d", 1)], 7)
     [['a', 'b'], ['c'], ['d']]
     """
     runs: list[list[T]] = []
@@ -29,7 +29,7 @@ def split_by_size(sized: Iterable[tuple[T, int]], limit: int | None) -> list[lis
 def split_evenly(count: int, parts: int, *, unit: int = 1) -> list[slice]:
     """``count`` rows in ``parts`` consecutive slices of whole units (groups), as even as that allows.
 
-    >>> shares(6, 2, unit=2)
+    >>> split_evenly(6, 2, unit=2)
     [slice(0, 4, None), slice(4, 6, None)]
     """
     units = -(-count // unit)

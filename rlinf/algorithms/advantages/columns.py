@@ -119,7 +119,7 @@ class Segments:
 def broadcast_to_tokens(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
     """[B, U] -> [B, T]: at each token the number of its turn, or with no ``starts`` that of the row.
 
-    >>> spread(torch.tensor([[1., 2.]]), torch.tensor([[0, 2]], dtype=torch.int32), 4)
+    >>> broadcast_to_tokens(torch.tensor([[1., 2.]]), torch.tensor([[0, 2]], dtype=torch.int32), 4)
     tensor([[1., 1., 2., 2.]])
     """
     if starts is None:
