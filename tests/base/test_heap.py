@@ -7,21 +7,21 @@ import sys
 
 import pytest
 
-from rlinf.base import heap as freed_memory
+from rlinf.base import heap
 
 # In a process of its own: what other tests have freed must not count.
 _SCRIPT = """
-from rlinf.base import heap as freed_memory
+from rlinf.base import heap
 
-memory = freed_memory.FreedMemory()
-memory.give_back()  # from here on
-small = freed_memory._resident()
+memory = heap.FreedMemory()
+memory.release_to_os()  # from here on
+small = heap._resident()
 blocks = [b"x" * 100_000 for _ in range(1000 * {thousands})]  # below the size that glibc maps apart
 last = blocks[-1]  # keeps the top of the heap where it is
 del blocks
-grown = freed_memory._resident()
-memory.give_back()
-print(small, grown, freed_memory._resident())
+grown = heap._resident()
+memory.release_to_os()
+print(small, grown, heap._resident())
 """
 
 
@@ -37,14 +37,14 @@ def _sizes(thousands: int) -> tuple[int, int, int]:
     return small, grown, after
 
 
-@pytest.mark.skipif(freed_memory._malloc_trim() is None, reason="this C library keeps what it is given")
+@pytest.mark.skipif(heap._malloc_trim() is None, reason="this C library keeps what it is given")
 def test_what_was_freed_goes_back_once_it_is_much():
     small, grown, after = _sizes(8)
     assert grown - small > 700e6
     assert after - small < 100e6
 
 
-@pytest.mark.skipif(freed_memory._malloc_trim() is None, reason="this C library keeps what it is given")
+@pytest.mark.skipif(heap._malloc_trim() is None, reason="this C library keeps what it is given")
 def test_little_is_left_where_it_is():
     small, grown, after = _sizes(2)
     assert grown - small > 150e6
@@ -52,7 +52,7 @@ def test_little_is_left_where_it_is():
 
 
 def test_other_systems_go_on(monkeypatch):
-    monkeypatch.setattr(freed_memory, "_malloc_trim", lambda: None)
-    memory = freed_memory.FreedMemory()
+    monkeypatch.setattr(heap, "_malloc_trim", lambda: None)
+    memory = heap.FreedMemory()
     memory.release_to_os()
     assert memory._kept == 0

@@ -14,7 +14,7 @@ import pytest
 from rlinf.base.packages import DISTRIBUTION, EXTRA_OF, install_command, missing_package
 from rlinf.cli import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 OURS = {"rlinf", "rlinf_envs"}

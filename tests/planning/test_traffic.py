@@ -22,7 +22,7 @@ from rlinf.planning.traffic import (
     traffic,
 )
 
-SCALE = Path(__file__).parents[3] / "config" / "scale"
+SCALE = Path(__file__).parents[2] / "config" / "scale"
 TRAINING = Passes(forward=0, training=1, recomputed=False)
 
 
