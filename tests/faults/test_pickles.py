@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import pickle
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -98,6 +100,17 @@ def test_a_payload_in_a_checkpoint_does_not_run(
     assert not mark.exists()
 
 
+@pytest.fixture
+def earlier_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives the classes of messages the module that earlier versions had them in."""
+    module = ModuleType("rlinf.types")
+    for kind in (Batch, Completion):
+        monkeypatch.setattr(kind, "__module__", module.__name__)
+        setattr(module, kind.__name__, kind)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.mark.usefixtures("earlier_module")
 def test_batches_of_earlier_versions_load_under_the_columns_new_names(tmp_path: Path) -> None:
     """`rollout_logprobs` was `logprobs` and `old_values` was `values`, in plain files and in pickles before them."""
     said, judged = torch.randn(1, 2), torch.randn(1, 2)
@@ -156,6 +169,7 @@ def test_the_drivers_state_is_plain_data(tmp_path: Path) -> None:
         save_plain({"what": object()}, path)
 
 
+@pytest.mark.usefixtures("earlier_module")
 def test_what_earlier_versions_pickled_is_read_where_it_is_numbers(tmp_path: Path) -> None:
     path = tmp_path / "driver.pt"
     done = Completion(1, 0, (3,), (-0.5,), "stop", (7,))

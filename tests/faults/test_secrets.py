@@ -198,8 +198,8 @@ def test_a_page_about_an_old_run_shows_no_values_of_cluster_env(tmp_path: Path) 
 def test_variables_of_the_sampler_do_not_outlive_a_local_run(tmp_path: Path) -> None:
     probe = (
         "import os, sys; sys.path[:0] = ['.', 'envs']; before = dict(os.environ); from rlinf.config import load; "
-        "from rlinf.train.assemble.setup import Setup; from rlinf.cluster import connect\n"
-        f"with connect(Setup.of(load({str(experiment(tmp_path / 'run'))!r})).cluster): assert os.environ['OTHER_KEY']\n"
+        "from rlinf.train.assemble.setup import ResolvedRun; from rlinf.cluster import connect\n"
+        f"with connect(ResolvedRun.of(load({str(experiment(tmp_path / 'run'))!r})).cluster): assert os.environ['OTHER_KEY']\n"
         "added = {k for k in os.environ if os.environ[k] != before.get(k)}; print(sorted(added))"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

@@ -151,7 +151,7 @@ def test_what_batch_systems_announce_leaves_time_for_a_checkpoint(number: int) -
 STUCK = """
 import ctypes
 from contextlib import nullcontext
-from rlinf.base.signals import held, stop_signals
+from rlinf.base.signals import defer_signals, stop_signals
 libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
 with stop_signals(), {section}:
     print(flush=True)
@@ -160,7 +160,7 @@ with stop_signals(), {section}:
 """
 
 
-@pytest.mark.parametrize("section", ["held()", "nullcontext()"])
+@pytest.mark.parametrize("section", ["defer_signals()", "nullcontext()"])
 def test_a_second_signal_ends_a_process_that_is_in_native_code(section: str) -> None:
     command = [sys.executable, "-c", STUCK.format(section=section)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
