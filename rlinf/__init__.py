@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rlinf.base import earlier_paths
+
 if TYPE_CHECKING:
     from rlinf.api.functions import check as check
     from rlinf.api.functions import evaluate as evaluate
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from rlinf.train.run import RunResult as RunResult
 
 __version__ = "0.1.0"
+
+earlier_paths.install()
 
 _NAMES = {
     "load": "rlinf.api.functions",

@@ -199,7 +199,8 @@ def test_variables_of_the_sampler_do_not_outlive_a_local_run(tmp_path: Path) -> 
     probe = (
         "import os, sys; sys.path[:0] = ['.', 'envs']; before = dict(os.environ); from rlinf.config import load; "
         "from rlinf.train.assemble.setup import ResolvedRun; from rlinf.cluster import connect\n"
-        f"with connect(ResolvedRun.of(load({str(experiment(tmp_path / 'run'))!r})).cluster): assert os.environ['OTHER_KEY']\n"
+        f"config = load({str(experiment(tmp_path / 'run'))!r})\n"
+        "with connect(ResolvedRun.of(config).cluster): assert os.environ['OTHER_KEY']\n"
         "added = {k for k in os.environ if os.environ[k] != before.get(k)}; print(sorted(added))"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
