@@ -30,19 +30,19 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlinf.cluster.local import LocalCluster
 from rlinf.config import Config
-from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.rollouts.text.continuous import ContinuousRollout
+from rlinf.data.batch import Batch
+from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
+from rlinf.rollouts.text.conversation import Feedback, Idle, Response
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.rows import Graded, Pause, Response
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
+from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
+from rlinf.schema.cluster import ClusterConfig
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.text_env_pool import TextEnvPool
-from rlinf.types import Batch
 
 TURNS, CONVERSATIONS, MOST_S = 8, 64, 2.0
 LATENCIES = {
@@ -89,7 +89,7 @@ gymnasium.register("SlowTool-v0", vector_entry_point=SlowTool)
 class LockStep(TextEnvWorker):
     """Answers nobody before everybody has spoken, and everybody before anybody speaks again."""
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         given: list[Response] = []
         for response in responses:
             if isinstance(response, Response):
@@ -140,8 +140,8 @@ def environments(worker: type[TextEnvWorker], latency: str) -> TextEnvWorker:
     return worker("SlowTool-v0", {"train": {"latency": latency}}, max_turns=TURNS)
 
 
-def member() -> Member:
-    return Member("", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 1000, TURNS)
+def member() -> MixtureEnv:
+    return MixtureEnv("", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 1000, TURNS)
 
 
 def measured(worker: type[TextEnvWorker], latency: str) -> tuple[Batch, dict[str, float]]:

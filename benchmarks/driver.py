@@ -21,27 +21,30 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from rlinf.algorithms import by_row
+from rlinf.algorithms.advantages.distributed import row_statistics
 from rlinf.algorithms.objective import Objective
-from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.batch_share import BatchShare, DataPlace
+from rlinf.algorithms.prepare import AlgorithmState, prepare_rows
 from rlinf.cluster.api import Assembled
 from rlinf.cluster.packing import Packed, pack, unpack
-from rlinf.config.schema import OptimizerConfig
-from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.inputs import RowsApart
+from rlinf.data.advantage_spec import PreparedRows, Rows
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.data.ragged import RaggedRows
+from rlinf.data.remote_rows import RemoteRows
+from rlinf.data.shards import DataParallelRank, RankBatch
 from rlinf.learners.stage import Stage
-from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rollout import batch_of
-from rlinf.rollouts.text.rows import Graded, Row
-from rlinf.runs import Runs
-from rlinf.train.workers.kept_values import KeptRuns
+from rlinf.rollouts.text.conversation import Feedback, Row
+from rlinf.rollouts.text.rollout import rows_of_batch
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.schema import OptimizerConfig
+from rlinf.schema.algorithm import AlgorithmConfig
+from rlinf.train.workers.kept_values import RemoteRowStore
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.rounds import handed_over
 from rlinf.train.workers.row_plan import TextPlan
 from rlinf.train.workers.sampler_pool import completions_of
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.types import Batch, Completion, SampleRequest, SamplingParams, TextInputs
 
 SHAPES = ("256x32", "4096x32", "65536x32", "1024x512", "16384x512", "65536x512", "1024x4096", "8192x8192")
 RANKS = (1, 64, 1024)
@@ -99,7 +102,7 @@ def messages(completions: list[Completion], samplers: int) -> list[list[tuple[Pa
         own = [completions[number] for number in place.tolist()]
         if own:
             asked = SampleRequest(0, (0,), len(own), SamplingParams(1), ())
-            portions = SamplerWorker(Finished(own)).stream_apart([asked])  # type: ignore[arg-type]
+            portions = SamplerWorker(Finished(own)).stream_remote([asked])  # type: ignore[arg-type]
             found.append([(pack(facts), Kept(lambda runs=runs: runs)) for facts, runs in portions])
     return found
 
@@ -107,7 +110,7 @@ def messages(completions: list[Completion], samplers: int) -> list[list[tuple[Pa
 def received(sent: list[list[tuple[Packed, Kept]]]) -> list[Completion]:
     """Completions of what samplers have said."""
     group: Any = Keepers()
-    sources = [KeptRuns(group, rank) for rank in range(len(sent))]
+    sources = [RemoteRowStore(group, rank) for rank in range(len(sent))]
     return [
         completion
         for source, portions in zip(sources, sent, strict=True)
@@ -135,7 +138,7 @@ def graded_rows(completions: list[Completion], renderer: PromptRenderer) -> list
         row = Row(group, number % GROUP, group, "", "answer", "prompt", prompt)
         row.append_response(completion, renderer)
         row.response(number)
-        row.read(Graded(number, "", float(number % 3 == 0), True, {"verdict": "correct"}), renderer)
+        row.read(Feedback(number, "", float(number % 3 == 0), True, {"verdict": "correct"}), renderer)
         rows.append(row)
     return rows
 
@@ -160,21 +163,24 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
     seconds: dict[str, float] = {}
     seconds["receive"], completions = timed(lambda: received(sent))
     seconds["rows"], rows = timed(lambda: graded_rows(completions, renderer))
-    seconds["batch_of"], batch = timed(lambda: batch_of(rows, pad_token_id=0, multi_turn=False))
-    prepared = batch
+    seconds["batch_of"], batch = timed(lambda: rows_of_batch(rows, pad_token_id=0, multi_turn=False))
+    prepared: Rows = batch
     of_a_rank: dict[str, float] = {}
     for adv_type in ESTIMATORS:
         given = with_column(batch, adv_type)
         algorithm = AlgorithmConfig(adv_type=adv_type)
         group, pool = learner(simulated(max(ranks), scale))
         seconds[adv_type], (made, _) = timed(
-            lambda: prepare_batch(given, algorithm, AlgorithmState.of(algorithm), look=pool.look)  # noqa: B023
+            lambda: prepare_rows(given, algorithm, AlgorithmState.of(algorithm), pool)  # noqa: B023
         )
         if adv_type == "grpo":
             prepared = made
         elif group.sent and group.size > 1:
-            own = group.first().held
-            of_a_rank[f"{adv_type} of a rank"], _ = timed(lambda: by_row.row_facts(own, "advantages"))  # noqa: B023
+            own = group.first()
+            assert own.pending is not None
+            of_a_rank[f"{adv_type} of a rank"], _ = timed(
+                lambda: row_statistics(own.batch, own.pending, "advantages")  # type: ignore[arg-type]  # noqa: B023
+            )
     seconds = {name: value * scale for name, value in seconds.items()} | of_a_rank
     said = sum(size_of(facts) for portions in sent for facts, _ in portions)
     asked = handed_over([row.response(place) for place, row in enumerate(rows)])
@@ -191,7 +197,7 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
     return seconds, words
 
 
-def with_column(batch: Batch, adv_type: str) -> Batch:
+def with_column(batch: RemoteRows, adv_type: str) -> Batch | RemoteRows:
     """The batch with the column that this estimator needs."""
     ends = torch.arange(batch.num_positions) % STEP == 0
     if adv_type == "gae":
@@ -199,27 +205,25 @@ def with_column(batch: Batch, adv_type: str) -> Batch:
     if adv_type == "grpo_process":
         return replace(batch, step_rewards=torch.where(ends, batch.rewards[:, None], torch.nan))
     if adv_type == "gigpo":
-        batch = batch.with_flags()  # conversations of several turns have them
-        assert batch.terminated is not None
-        rewards = torch.where(batch.terminated, batch.rewards[:, None], 0.0)
-        return replace(batch, anchor_ids=torch.where(ends, batch.group_ids[:, None], -1), rewards=rewards)
+        here = batch.fetch()  # as conversations of several turns are
+        assert here.terminated is not None
+        rewards = torch.where(here.terminated, here.rewards[:, None], 0.0)
+        return replace(here, anchor_ids=torch.where(ends, here.group_ids[:, None], -1), rewards=rewards)
     return batch
 
 
-def with_values(batch: Batch) -> Batch:
+def with_values(batch: RemoteRows) -> RemoteRows:
     """The batch with a critic's values, which the ranks have that made them."""
     inputs = TextInputs.of(batch.inputs)
     group: Any = Keepers()
     lengths = inputs.response_lengths.tolist()
-    places: list[tuple[KeptRuns, int] | None] = []
+    places: list[tuple[RemoteRowStore, int] | None] = []
     for rank, rows in enumerate(torch.arange(len(lengths)).tensor_split(SAMPLERS)):
-        source = KeptRuns(group, rank)
-        runs = Runs.of_rows({"old_values": [np.zeros(lengths[row], np.float32) for row in rows.tolist()]})
+        source = RemoteRowStore(group, rank)
+        runs = RaggedRows.of_rows({"old_values": [np.zeros(lengths[row], np.float32) for row in rows.tolist()]})
         source.add(Kept(lambda runs=runs: runs), len(rows))  # type: ignore[arg-type]
         places += [(source, place) for place in range(len(rows))]
-    apart = RowsApart.of(("old_values",), places)
-    old_values = torch.empty(batch.mask.shape, device="meta")
-    return batch.replace(inputs=replace(inputs, apart=(*inputs.apart, apart)), old_values=old_values)
+    return batch.with_columns({"old_values": torch.float32}, places)
 
 
 def stage() -> Stage:
@@ -240,20 +244,20 @@ class Ranks:
         self.size = size
         self.sent: list[tuple[Any, ...]] = []
 
-    def call(self, method: Any) -> list[DataPlace]:
-        return [DataPlace(rank, self.size, MICRO_BATCH) for rank in range(self.size)]
+    def call(self, method: Any) -> list[DataParallelRank]:
+        return [DataParallelRank(rank, self.size, MICRO_BATCH) for rank in range(self.size)]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> list[Any]:
         self.sent = per_rank
-        if method != "look":
+        if method != "row_statistics":
             return [{}] * self.size
         parts = [one.parts[0].value[1][0] for (one,) in per_rank]
         rows = [sum(map(len, part.micro_batches)) or 1 for part in parts]
         return [(torch.arange(count), torch.ones(count, 3, dtype=torch.float64)) for count in rows]
 
-    def first(self) -> BatchShare:
+    def first(self) -> RankBatch:
         """What the first rank was given."""
-        share: BatchShare = self.sent[0][0].of(lambda sent: sent.value)
+        share: RankBatch = self.sent[0][0].of(lambda sent: sent.value)
         return share
 
     def gather(self, handles: list[Any]) -> list[Any]:
@@ -291,7 +295,7 @@ def learner(size: int) -> tuple[Ranks, LearnerPool]:
     return group, LearnerPool(group, store, plan=plan)  # type: ignore[arg-type]
 
 
-def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float, float]:
+def send(batch: Rows, size: int, scale: float) -> tuple[float, str, float, float]:
     """An update by ``size`` data-parallel ranks of ``scale`` times as many rows: seconds of these rows, and of all rows
     the bytes beyond those that have to be computed, all bytes that pass the driver, and those that do not.
 
@@ -303,20 +307,22 @@ def send(batch: Batch, size: int, scale: float) -> tuple[float, str, float, floa
     if size == 1:
         known, *sources = ranks.sent[0][0].parts
         return seconds, "whole", known.size * scale, sum(source.size for source in sources) * scale
-    moving = TextPlan([stage()], 0, packed=True).facts(batch).moving
-    lengths = TextInputs.of(batch.inputs).response_lengths[moving]
-    needed = 8 * int(lengths.sum()) + sum(column[moving].nbytes for column in batch.inputs.named().values())
+    trained = TextPlan([stage()], 0, packed=True).facts(batch).has_gradient
+    inputs = (batch.rows if isinstance(batch, PreparedRows) else batch).inputs
+    lengths = TextInputs.of(inputs).response_lengths[trained]
+    needed = 8 * int(lengths.sum()) + sum(column[trained].nbytes for column in inputs.named().values())
     sent = [one.parts for (one,) in ranks.sent]
     through = sum(own.size for own, *_ in sent) * scale + sent[0][1].size * -(-size // RANKS_ON_A_NODE)
     past = sum(piece.size for _, _, *pieces in sent for piece in pieces) * scale
     return seconds, f"{(through + past) / (needed * scale) - 1:+.1%}", through, past
 
 
-def bytes_of(batch: Batch) -> int:
+def bytes_of(batch: RemoteRows) -> int:
     """That the driver has in memory."""
-    columns = [*batch._columns(lambda tensor: tensor).values(), *batch.inputs.named().values()]
+    refs = [columns.row_refs for columns in batch.columns]
+    tensors = [*batch.tensors().values(), *batch.inputs.named().values(), *refs]
     texts = sum(len(value) for values in batch.metadata.values() for value in values if isinstance(value, str))
-    return sum(column.untyped_storage().nbytes() for column in columns if not column.is_meta) + texts
+    return sum(tensor.untyped_storage().nbytes() for tensor in tensors) + texts
 
 
 def main() -> None:

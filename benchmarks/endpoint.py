@@ -29,17 +29,17 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlinf.config import Config
-from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
+from rlinf.data.messages import Completion, SampleRequest
 from rlinf.interfaces import SamplerSession
 from rlinf.models.loading import load_causal_lm, load_tokenizer
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.agents.gateway import Gateway
 from rlinf.rollouts.agents.rollout import AgentRollout
-from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Graded, Pause, Response
+from rlinf.rollouts.text.conversation import Feedback, Idle, Response
+from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
-from rlinf.types import Completion, SampleRequest
+from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 
 RESULTS = Path(__file__).resolve().parent / "results" / "endpoint.md"
 GROUP, MAX_NEW_TOKENS, VOCABULARY = 4, 64, 400
@@ -94,7 +94,7 @@ class Elsewhere:
         nothing = np.full(len(task_ids), "", dtype=object)
         return self.prompts(split, task_ids), {"domain": nothing, "answer": nothing}
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         said: queue.SimpleQueue[str] = queue.SimpleQueue()
         with self._process as process:
             assert process.stdin is not None
@@ -109,7 +109,7 @@ class Elsewhere:
                         process.stdin.close()
                     while not said.empty():
                         one = json.loads(said.get())
-                        yield Graded(one["place"], "", one["reward"], ended=True, facts={"verdict": "correct"})
+                        yield Feedback(one["place"], "", one["reward"], ended=True, facts={"verdict": "correct"})
             finally:
                 process.kill()  # with an error here, agents wait for answers that never come
 
@@ -237,7 +237,7 @@ def measure(sessions: int, calls: int, name: str) -> Cost:
     plain.session().close()  # tries the shapes of steps, once for a sampler
     sampler = TimedSampler(plain)
     rollout = AgentRollout(
-        sampler, Elsewhere(calls), [Member("", PromptRenderer(tokenizer), 1000, calls)], config.collection
+        sampler, Elsewhere(calls), [MixtureEnv("", PromptRenderer(tokenizer), 1000, calls)], config.collection
     )
     rollout.gateway = gateway = TimedGateway(max_model_len=config.facts.row_tokens, max_calls=calls)
     endpoint = rollout.endpoint

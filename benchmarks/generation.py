@@ -112,8 +112,8 @@ def hf_engine(folder: Path) -> Engine:
 
 
 def vllm_engine(folder: Path) -> Engine:
-    from rlinf.config.schema.rollout import VllmConfig
     from rlinf.samplers.vllm import VllmSampler
+    from rlinf.schema.rollout import VllmConfig
 
     options = VllmConfig(enforce_eager=True, dtype="float32", kv_cache_memory_mb=CACHE_MB)
     sampler = VllmSampler(folder, options, eos_token_ids=[EOS], seed=0, max_model_len=512)
@@ -122,7 +122,7 @@ def vllm_engine(folder: Path) -> Engine:
 
 def sampler_engine(sampler) -> Engine:  # type: ignore[no-untyped-def]
     """Any of our samplers behind the benchmark's signature."""
-    from rlinf.types import SampleRequest, SamplingParams
+    from rlinf.data.messages import SampleRequest, SamplingParams
 
     rounds = iter(range(1_000_000))
 

@@ -279,7 +279,7 @@ def run_rlinf(
     """The training loop of ``rlinf train`` in one process; the progress display is what tells when a step ends."""
     from rlinf.cluster import connect
     from rlinf.config import load_mapping
-    from rlinf.train.build.setup import Setup
+    from rlinf.train.assemble.setup import ResolvedRun
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
@@ -293,7 +293,7 @@ def run_rlinf(
 
     config = load_mapping(rlinf_config(case, policy, scratch, steps, sampler, dtype), source="benchmark")
     display = Display(name="benchmark", mode="none", total=steps, done=0)
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     with connect(setup.cluster) as cluster:
         folder = RunDirectory.open(config)
         Trainer(config, build_graph(setup, cluster, folder.path), folder, display).train()

@@ -19,21 +19,22 @@ from typing import Any
 import torch
 
 from rlinf.algorithms.objective import Objective
-from rlinf.batch_share import DataPlace
 from rlinf.cluster import Cluster, RankInfo, connect
-from rlinf.config.schema import OptimizerConfig
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.inputs import ObservationInputs
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import Metrics
+from rlinf.data.shards import DataParallelRank
 from rlinf.learners.minibatch import learned_rows
 from rlinf.learners.stage import Stage
 from rlinf.models.decision_rule import DecisionRule
-from rlinf.rollouts.simulator.images_apart import Leaves, images_apart
+from rlinf.rollouts.simulator.images_apart import Leaves, keep_images_local
 from rlinf.rollouts.simulator.records import RolloutPart
+from rlinf.schema import OptimizerConfig
+from rlinf.schema.cluster import ClusterConfig
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import DecisionPlan
-from rlinf.types import Batch, Metrics, concatenate
 
 
 class Pictures:
@@ -60,15 +61,15 @@ class Pictures:
         )
         return RolloutPart(batch, [], Counter(), 0)
 
-    def collect_apart(self, step: int) -> tuple[RolloutPart, Leaves]:
-        return images_apart(self.collect(step))
+    def collect_remote(self, step: int) -> tuple[RolloutPart, Leaves]:
+        return keep_images_local(self.collect(step))
 
 
 class Reads:
     """A rank's learner that makes rows of decisions of what it was given, and counts the images."""
 
     def __init__(self, info: RankInfo) -> None:
-        self.data_place = DataPlace(info.rank, info.size, micro_batch_tokens=64)
+        self.data_place = DataParallelRank(info.rank, info.size, micro_batch_tokens=64)
 
     def update(self, batch: Any, *, step: int) -> Metrics:
         whole = isinstance(batch, Batch)

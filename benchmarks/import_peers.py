@@ -26,14 +26,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlinf.config.compat.importers.account import unaccounted
-from rlinf.config.compat.importers.page import page, problems, report
-from rlinf.config.compat.importers.reading import imported
-from rlinf.config.compat.importers.refusal import NotOfferedError, NotTrainingError
-from rlinf.config.compat.importers.sb3_zoo import entries as zoo_entries
-from rlinf.config.compat.importers.settle import about_files
-from rlinf.config.compat.importers.sheet import Options, Sheet
-from rlinf.errors import UserError
+from rlinf_import.account import unaccounted
+from rlinf_import.page import page, problems, report
+from rlinf_import.reading import imported
+from rlinf_import.refusal import NotOfferedError, NotTrainingError
+from rlinf_import.sb3_zoo import entries as zoo_entries
+from rlinf_import.settle import about_files
+from rlinf_import.sheet import Options, Sheet
+
+from rlinf.base.errors import UserError
 
 _BLOCK = re.compile(r"^[ \t]*```(?:python|py)[^\n]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 _BUILDS = {

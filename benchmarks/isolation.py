@@ -20,8 +20,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.vectorize import make_vec_env
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
+from rlinf.schema import EnvConfig
 
 RESULTS = Path(__file__).resolve().parent / "results" / "isolation.md"
 _CASES = (("CartPole-v1", 8), ("CartPole-v1", 64), ("isolation:Picture-v0", 8))

@@ -24,13 +24,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlinf.algorithms.objective import Objective
-from rlinf.config.schema import OptimizerConfig
-from rlinf.config.schema.learner import MegatronConfig
-from rlinf.inputs import named_inputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import named_inputs
+from rlinf.data.messages import Metrics, SamplingParams
 from rlinf.learners.ranks import ONE_RANK, TorchRanks
 from rlinf.learners.stage import Stage
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.types import Batch, Metrics, SamplingParams
+from rlinf.schema import OptimizerConfig
+from rlinf.schema.learner import MegatronConfig
 
 VOCABULARY, PROCESSES, TIMED_STEPS = 2000, 4, 3
 SAMPLING = SamplingParams(max_new_tokens=48)

@@ -16,8 +16,8 @@ import numpy as np
 from isolation import cpu_seconds
 
 from rlinf.config.extras import OWN_ENVIRONMENT
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.vectorize import make_vec_env
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
+from rlinf.schema import EnvConfig
 
 RESULTS = Path(__file__).resolve().parent / "results" / "libero_steps.md"
 CHUNKS = (1, 4, 8)

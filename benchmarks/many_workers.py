@@ -19,8 +19,8 @@ import gymnasium
 
 from rlinf.cluster import RankInfo, connect
 from rlinf.cluster.pool import ResilientPool
-from rlinf.config.schema.cluster import ClusterConfig
 from rlinf.rollouts.simulator.rollout import env_ranges
+from rlinf.schema.cluster import ClusterConfig
 
 CALLS = 20
 

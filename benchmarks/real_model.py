@@ -38,10 +38,10 @@ def cpu_seconds(call: Callable[[], object], repeats: int) -> float:
 def scores(options: argparse.Namespace) -> str:
     import torch
 
+    from rlinf.data.messages import SamplingParams
     from rlinf.models import token_scores
     from rlinf.models.causal_lm import CausalLMPolicy
     from rlinf.models.loading import load_causal_lm
-    from rlinf.types import SamplingParams
 
     if options.words[0] == "whole":
         token_scores._CHUNK_ELEMENTS["cpu"] = 1 << 40
@@ -65,10 +65,10 @@ def scores(options: argparse.Namespace) -> str:
 def update(options: argparse.Namespace) -> str:
     import torch
 
-    from rlinf.inputs import TextInputs
+    from rlinf.data.inputs import TextInputs
+    from rlinf.data.messages import SamplingParams
     from rlinf.models.causal_lm import CausalLMPolicy
     from rlinf.models.loading import load_causal_lm
-    from rlinf.types import SamplingParams
 
     model = load_causal_lm(options.model)
     autocast = torch.bfloat16 if options.words[0] == "bfloat16" else None
@@ -92,7 +92,7 @@ def update(options: argparse.Namespace) -> str:
 def decode(options: argparse.Namespace) -> str:
     from transformers import AutoTokenizer
 
-    from rlinf.types import SampleRequest, SamplingParams
+    from rlinf.data.messages import SampleRequest, SamplingParams
 
     sampler = _sampler(options.words[0], options.words[1], options.model)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
@@ -125,8 +125,8 @@ def decode(options: argparse.Namespace) -> str:
 
 
 def _sampler(name: str, dtype: str, model: str) -> Any:
-    from rlinf.config.schema.rollout import RolloutConfig
     from rlinf.samplers.build import SamplerSpec, build_sampler
+    from rlinf.schema.rollout import RolloutConfig
 
     precision: Literal["bfloat16", "float32"] = "bfloat16" if dtype == "bfloat16" else "float32"
     spec = SamplerSpec(model, (2,), 2, seed=0, max_model_len=192, dtype=precision)

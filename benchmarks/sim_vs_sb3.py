@@ -179,7 +179,7 @@ def throughput(_seed: int) -> dict[str, float]:
 
     from rlinf.config import load
     from rlinf.rollouts.simulator.env_worker import EnvWorker
-    from rlinf.train.build.simulator import make_policy
+    from rlinf.train.assemble.simulator import make_policy
 
     torch.set_num_threads(1)
     config = load(RECIPES / "cartpole_ppo.yaml", [])
@@ -200,7 +200,7 @@ def _trainer(recipe: str, seed: int, folder: str, *settings: str) -> Any:
     """Everything that `rlinf train` puts together, in this process, without evaluation."""
     from rlinf.cluster import connect
     from rlinf.config import load
-    from rlinf.train.build.setup import Setup
+    from rlinf.train.assemble.setup import ResolvedRun
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
@@ -209,7 +209,7 @@ def _trainer(recipe: str, seed: int, folder: str, *settings: str) -> Any:
     config = load(RECIPES / f"{recipe}.yaml", [*_QUIET, f"run.seed={seed}", f"run.dir={folder}/run", *settings])
     cluster = connect(config.cluster)
     directory = RunDirectory.open(config)
-    graph = build_graph(Setup.of(config), cluster, directory.path)
+    graph = build_graph(ResolvedRun.of(config), cluster, directory.path)
     display = ProgressDisplay(name="", mode="none", total=1, done=0)
     trainer = Trainer(config, graph, directory, display)
     graph.send_weights(0)
@@ -238,9 +238,9 @@ def _peer_return(model: Any, env: Any) -> float:
 
 def _starts() -> list[Any]:
     """The start states that ours are evaluated on: an easy one is worth a hundred points of Pendulum's return."""
-    from rlinf.config.schema import EvaluationConfig
-    from rlinf.rollouts.envs.mixture import ONE_TASK
     from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks
+    from rlinf.rollouts.vec_env.mixture import ONE_TASK
+    from rlinf.schema import EvaluationConfig
 
     return evaluation_tasks(EvaluationConfig().seed, ONE_TASK, EPISODES)
 

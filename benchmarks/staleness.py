@@ -49,16 +49,16 @@ from typing import Any
 
 import numpy as np
 
+from rlinf.base.random_streams import stream_seed
 from rlinf.config import load_mapping
-from rlinf.config.schema.rollout import RolloutConfig
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.samplers.build import SAMPLERS
 from rlinf.samplers.decoding import Row
 from rlinf.samplers.hf import HFSampler
 from rlinf.samplers.hf_session import HFSession
 from rlinf.samplers.spec import SamplerSpec
-from rlinf.streams import stream_seed
+from rlinf.schema.rollout import RolloutConfig
 from rlinf.train import run
-from rlinf.types import Completion, SampleRequest, SamplingParams
 
 GROUP = 8
 

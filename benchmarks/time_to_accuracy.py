@@ -71,13 +71,13 @@ def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], boo
     """`rlinf train` of the recipe in one process, with its own evaluation."""
     from rlinf.cluster import connect
     from rlinf.config import load
-    from rlinf.train.build.setup import Setup
+    from rlinf.data.messages import Metrics
+    from rlinf.train.assemble.setup import ResolvedRun
     from rlinf.train.callbacks import Callback, Step
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
     from rlinf.train.tracking.progress import ProgressDisplay
-    from rlinf.types import Metrics
 
     class Watch(Callback):
         def on_step(self, step: Step) -> None:
@@ -103,7 +103,7 @@ def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], boo
         ],
     )  # fmt: skip
     display = ProgressDisplay(name="benchmark", mode="none", total=steps, done=0)
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     with connect(setup.cluster) as cluster:
         folder = RunDirectory.open(config)
         trainer = Timed(config, build_graph(setup, cluster, folder.path), folder, display, callbacks=[Watch()])

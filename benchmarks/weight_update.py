@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlinf.types import WeightForm
+    from rlinf.data.messages import WeightForm
 
 from rlinf.config import Config
 
@@ -82,7 +82,7 @@ class ModelHolder:
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
     ) -> Any:
-        from rlinf.types import WeightUpdate
+        from rlinf.data.messages import WeightUpdate
 
         return WeightUpdate(version, self.named)
 
@@ -100,16 +100,16 @@ def build_stage(folder: Path, bucket_mb: int, info: Any) -> Any:
     import torch
     from transformers import AutoConfig
 
-    from rlinf import weight_sources
     from rlinf.algorithms.objective import Objective
-    from rlinf.config.schema import OptimizerConfig
-    from rlinf.config.schema.learner import MegatronConfig
+    from rlinf.data import weight_sources
+    from rlinf.data.messages import SamplingParams
     from rlinf.learners.megatron.learner import MegatronLearner
     from rlinf.learners.process_group import join
     from rlinf.learners.shards import SafetensorsFolder
     from rlinf.learners.stage import Stage
+    from rlinf.schema import OptimizerConfig
+    from rlinf.schema.learner import MegatronConfig
     from rlinf.train.workers.learner_worker import LearnerWorker
-    from rlinf.types import SamplingParams
 
     place = {"rank": info.rank, "size": info.size, "address": info.master_address, "port": info.master_port}
     join(**place, device=torch.device("cpu"), timeout_s=600.0)
@@ -132,9 +132,9 @@ def build_stage(folder: Path, bucket_mb: int, info: Any) -> Any:
 
 
 def build_sampler(sampler: str, folder: Path, _info: Any) -> Any:
-    from rlinf.config.schema.rollout import RolloutConfig, VllmConfig
     from rlinf.samplers import SamplerSpec
     from rlinf.samplers.build import build_sampler as build
+    from rlinf.schema.rollout import RolloutConfig, VllmConfig
     from rlinf.train.workers.sampler_worker import SamplerWorker
 
     class Measured(Timed, SamplerWorker): ...
@@ -150,8 +150,8 @@ def measure(
     """Every transport with one learner, in ``stages`` processes, and one sampler."""
     from rlinf.cluster import connect
     from rlinf.cluster.weights.transport import choose
-    from rlinf.config.schema.cluster import ClusterConfig
     from rlinf.samplers import environment
+    from rlinf.schema.cluster import ClusterConfig
     from rlinf.train.workers.sampler_pool import SamplerPool
 
     rows = []

@@ -20,13 +20,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from rlinf.algorithms import compute_advantages, policy_loss
-from rlinf.inputs import TextInputs
+from rlinf.base.random_streams import numpy_generator
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import build_causal_lm
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.samplers.hf import HFSampler
-from rlinf.streams import numpy_generator
-from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
 
 ARCHITECTURE = {
     "model_type": "qwen2",

@@ -4,7 +4,7 @@
 
     config = rlinf.load("quickstart", "run.seed=1")
     print(rlinf.check(config))
-    result = rlinf.train(config, callbacks=[rlinf.EarlyStopping("eval/accuracy")])
+    result = rlinf.fit(config, callbacks=[rlinf.EarlyStopping("eval/accuracy")])
     result.policy.generate("What is 3 + 4 - 2?")
 
 Importing it is light: what a name needs is imported when the name is first used.
@@ -15,11 +15,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rlinf.base import earlier_paths
+
 if TYPE_CHECKING:
     from rlinf.api.functions import check as check
     from rlinf.api.functions import evaluate as evaluate
+    from rlinf.api.functions import fit as fit
     from rlinf.api.functions import load as load
-    from rlinf.api.functions import train as train
     from rlinf.api.policy import Policy as Policy
     from rlinf.config import Config as Config
     from rlinf.config import ConfigErrors as ConfigErrors
@@ -32,10 +34,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+earlier_paths.install()
+
 _NAMES = {
     "load": "rlinf.api.functions",
     "check": "rlinf.api.functions",
     "evaluate": "rlinf.api.functions",
+    "fit": "rlinf.api.functions",
     "Policy": "rlinf.api.policy",
     "Config": "rlinf.config",
     "ConfigErrors": "rlinf.config",
@@ -49,7 +54,7 @@ _NAMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "train":  # the package of the loop, which is called like the function that runs it
+    if name == "train":
         return importlib.import_module("rlinf.train")
     if name not in _NAMES:
         raise AttributeError(f"module 'rlinf' has no attribute {name!r}")
@@ -57,4 +62,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_NAMES, "train", "__version__"])
+    return sorted([*_NAMES, "__version__"])

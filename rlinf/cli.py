@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlinf
-from rlinf.arguments import Parser
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import exit_code_of, is_user_error
+from rlinf.base.packages import missing_package
+from rlinf.base.redaction import redact_warnings, redacted
+from rlinf.base.signals import Stopped
+from rlinf.base.terminal import printable
 from rlinf.commands.closed_pipes import flushed, open_standard_streams, outlasting_readers
-from rlinf.errors import exit_code_of, is_user_error
-from rlinf.packages import missing_package
-from rlinf.redaction import redact_warnings, redacted
-from rlinf.stopping import Stopped
-from rlinf.terminal import printable
 
 if TYPE_CHECKING:
     from rlinf.config import Config
@@ -269,8 +269,8 @@ def _finished(result: object) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from rlinf.config.loading import is_sweep_file
-    from rlinf.config.plan.describe import plan
     from rlinf.config.recipes import located_of_any_kind
+    from rlinf.planning.describe import plan
 
     file = located_of_any_kind(options.file)
     if is_sweep_file(file):

@@ -11,16 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlinf.batch_share import BatchShare, DataPlace
-from rlinf.granularity import Granularity
-from rlinf.types import Batch, Completion, Costs, Inputs, Metrics, PolicyOutput, SampleRequest, WeightForm, WeightUpdate
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.granularity import Granularity
+from rlinf.data.inputs import Inputs
+from rlinf.data.messages import Completion, Metrics, PolicyOutput, SampleRequest, WeightForm, WeightUpdate
+from rlinf.data.remote_rows import RemoteRows
+from rlinf.data.shards import DataParallelRank, RankBatch
 
 
 class Policy(Protocol):
     """A learner's policy, whatever acts with its weights: log-probabilities of given actions, and its own weights.
 
-    B rows by T positions as in :class:`rlinf.types.Batch`; ``inputs`` are the batch's; those of another kind than
-    the policy reads are a :class:`rlinf.types.BatchError`.
+    B rows by T positions as in :class:`rlinf.data.batch.Batch`; ``inputs`` are the batch's; those of another kind than
+    the policy reads are a :class:`rlinf.data.batch.BatchError`.
     """
 
     @property
@@ -181,7 +184,7 @@ class Sampler(Protocol):
 class Rollout(Protocol):
     """Drives environments with a policy and makes a batch."""
 
-    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
+    def collect(self, step: int, *, round: int = 0) -> tuple[Batch | RemoteRows, Metrics]:
         """A batch for training iteration ``step``: a function of the seed, the step, the round and the weights.
 
         Each round of a step has tasks, start states and random streams of its own. Round 0 is the batch of the step;
@@ -215,16 +218,16 @@ class Learner(Protocol):
         """Begins a stage, "sft" or "train": a new optimiser, and a reference policy where the stage has one."""
 
     @property
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Which share of the rows this rank works on, and how shares are cut."""
 
-    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], log-probabilities and values [B', T] by the current or reference weights) of this rank's share.
 
         Rows go by their place in what the rank was given; those without a response may be left out. On the CPU,
         without gradient."""
 
-    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
+    def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """All optimiser steps of training iteration ``step``; the metrics are those of all ranks."""
 
     def scale_lr(self, factor: float) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rlinf.cluster import Cluster, connect
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 _HERE = Path(__file__).parent
 _FIRST = ("ray", "gang")

@@ -13,8 +13,8 @@ import pytest
 from run_callbacks import Halve, StopAt, Watch
 
 import rlinf
+from rlinf.base.errors import UserError
 from rlinf.config import Config, ConfigErrors
-from rlinf.errors import UserError
 from rlinf.train.run import RunResult
 
 SMALL = (
@@ -33,7 +33,7 @@ def cartpole(folder: Path, *more: str) -> Config:
 
 
 def train(config: Config, *callbacks: rlinf.Callback) -> RunResult:
-    return rlinf.train(config, callbacks=callbacks)
+    return rlinf.fit(config, callbacks=callbacks)
 
 
 def test_a_mapping_and_overrides_make_a_checked_configuration() -> None:
@@ -72,12 +72,12 @@ def test_callbacks_that_cannot_be_called_are_refused_before_anything_starts(
     tmp_path: Path, callbacks: Any, words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
-        rlinf.train(cartpole(tmp_path / "run"), callbacks=callbacks)
+        rlinf.fit(cartpole(tmp_path / "run"), callbacks=callbacks)
     assert not (tmp_path / "run").exists()
 
 
 def test_a_name_instead_of_a_configuration_says_how_to_load_one() -> None:
-    for function in (rlinf.train, rlinf.check):
+    for function in (rlinf.fit, rlinf.check):
         with pytest.raises(UserError, match=r'is a str, and must be a configuration: rlinf\.load\("quickstart"\)'):
             function("quickstart")  # type: ignore[arg-type]
 

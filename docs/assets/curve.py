@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rlinf.json_files import read_json_lines
+from rlinf.base.json_files import read_json_lines
 from rlinf.report.svg import curve
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlinf.own_code import Call
-from rlinf.packages import missing_package
+from rlinf.base.packages import missing_package
+from rlinf.base.user_code import Call
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.suggest import unknown
 from rlinf_envs.workers import Memory, WorkerPool

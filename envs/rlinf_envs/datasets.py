@@ -1,4 +1,4 @@
-"""Splits of data files (:mod:`rlinf.row_files`), and of folders or names of the ``datasets`` library.
+"""Splits of data files (:mod:`rlinf.base.row_files`), and of folders or names of the ``datasets`` library.
 
 Nothing here depends on what a row means.
 """
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlinf.packages import install_command
-from rlinf.parquet_rows import MAX_ROWS
-from rlinf.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows
+from rlinf.base.packages import install_command
+from rlinf.base.parquet_rows import MAX_ROWS
+from rlinf.base.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.suggest import unknown
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
-from rlinf.own_code import Call, imported
+from rlinf.base.user_code import Call, imported
 from rlinf_envs.arithmetic import exact_value
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from rlinf.child_process import die_with_parent
+from rlinf.base.child_process import die_with_parent
 
 _PATIENCE = 8.0
 """The kernel's wall clock waits this many times the CPU time, longer than the parent does: it is the last resort."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal
 
-from rlinf.child_process import ChildProcess
+from rlinf.base.child_process import ChildProcess
 from rlinf_envs.errors import SettingError
 from rlinf_envs.measured import resident_bytes
 

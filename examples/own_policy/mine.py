@@ -13,9 +13,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.granularity import Granularity
+from rlinf.data.batch import Costs
+from rlinf.data.granularity import Granularity
+from rlinf.data.inputs import Inputs, ObservationInputs
+from rlinf.data.messages import PolicyOutput
 from rlinf.models.actor_critic.distributions import BoxHead
-from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
 
 
 class FourierFeatures(nn.Module):

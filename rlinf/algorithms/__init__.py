@@ -1,4 +1,4 @@
-"""The algorithm layer: pure functions over [B, T] tensors (shape legend in ``rlinf.types``).
+"""The algorithm layer: pure functions over [B, T] tensors (shape legend in ``rlinf.data.batch``).
 
     compute_advantages   rewards -> advantages and returns, by ``adv_type``
     process_rewards      normalisation and clipping of the outcome rewards

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.batch_share import LossCounts
-from rlinf.own_code import imported
+from rlinf.base.user_code import imported
+from rlinf.data.shards import LossCounts
 
 
 @dataclass(frozen=True)

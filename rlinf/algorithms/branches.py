@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.scan import last_true
-from rlinf.types import Batch, Metrics
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
 
 _SAME = 1e-5
 

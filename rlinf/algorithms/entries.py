@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from rlinf.own_code import Call, imported, own_parameters
+from rlinf.base.user_code import Call, imported, own_parameters
 
 if TYPE_CHECKING:
-    from rlinf.config.schema.algorithm import AlgorithmConfig
+    from rlinf.schema.algorithm import AlgorithmConfig
 
 AFTER_NORM_OPTIONS = ("clip_after_norm", "kl_after_norm")
 """Read where an estimator gives one normalised number for a row."""

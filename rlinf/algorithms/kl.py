@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from rlinf.algorithms import catalog
-from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.own_code import imported
+from rlinf.base.user_code import imported
+from rlinf.schema.algorithm import AlgorithmConfig
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are clamped to +- this before they are exponentiated."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor
 
-from rlinf.types import Metrics
+from rlinf.data.messages import Metrics
 
 PartialMetrics = dict[str, tuple[Tensor, Tensor]]
 ReducedMetrics = dict[str, tuple[float, float]]

@@ -24,10 +24,10 @@ from rlinf.algorithms.kl import exp_clamped, kl_divergence
 from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
 from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, totals_of
 from rlinf.algorithms.settings import settings
-from rlinf.batch_share import LossCounts
-from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.own_code import returned
-from rlinf.types import Metrics
+from rlinf.base.user_code import returned
+from rlinf.data.messages import Metrics
+from rlinf.data.shards import LossCounts
+from rlinf.schema.algorithm import AlgorithmConfig
 
 
 @dataclass(frozen=True)

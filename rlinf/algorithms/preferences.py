@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rlinf.types import Metrics
+from rlinf.data.messages import Metrics
 
 
 def pair_weights(scores: Tensor, worths: Tensor, group_ids: Tensor) -> Tensor:

@@ -13,20 +13,33 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from rlinf.algorithms import by_row, catalog, filters
-from rlinf.algorithms.advantages.columns import AdvantageColumns, of_rows
+from rlinf.algorithms import catalog, filters
+from rlinf.algorithms.advantages.columns import AdvantageColumns, is_per_row
+from rlinf.algorithms.advantages.distributed import (
+    RowStatistic,
+    defer_advantages,
+    with_advantages,
+)
 from rlinf.algorithms.advantages.estimate import clips_after_norm, estimate
 from rlinf.algorithms.branches import over_episodes
-from rlinf.algorithms.by_row import LookAtRows
 from rlinf.algorithms.kl import KLController, token_kl
 from rlinf.algorithms.objective import Objective
-from rlinf.algorithms.rewards import clip_rewards, normalise_rewards, row_outcomes, with_overlong_penalty
+from rlinf.algorithms.rewards import (
+    clip_rewards,
+    normalise_rewards,
+    outcomes_with_overlong_penalty,
+    row_outcomes,
+    with_overlong_penalty,
+)
 from rlinf.algorithms.running import RewardState
 from rlinf.algorithms.statistics import gaps, group_statistics, masked_mean, row_sums
-from rlinf.config.facts import Facts
-from rlinf.config.schema import AlgorithmConfig
-from rlinf.errors import OtherPolicy
-from rlinf.types import Batch, Metrics, PolicyOutput
+from rlinf.base.errors import OtherPolicy
+from rlinf.data.advantage_spec import PreparedRows, Rows
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput
+from rlinf.data.remote_rows import RemoteRows
+from rlinf.schema import AlgorithmConfig
+from rlinf.schema.derived import DerivedConfig
 
 
 @dataclass
@@ -58,9 +71,9 @@ class AlgorithmState:
 class Preparation:
     """Between rollout and update. This one hands batches on as they are: off-policy learners keep them for replay."""
 
-    def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
-        """The batch that the learner updates on after ``step`` finished iterations."""
-        return batch, {}
+    def prepare(self, rows: Batch | RemoteRows, step: int) -> tuple[Rows, Metrics]:
+        """Prepare the rows that the learner updates on after ``step`` finished iterations."""
+        return rows, {}
 
     def state_dict(self) -> Mapping[str, Any]:
         """The state that the next batch depends on; part of every checkpoint."""
@@ -74,29 +87,42 @@ class EvaluatesBatches(Protocol):
     """The part of a learner that a preparation uses."""
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
-        """Log-probabilities and values [B, T] of all rows."""
+        """Compute log-probabilities and values [B, T] of all rows."""
 
-    def evaluate_apart(self, batch: Batch, names: Sequence[str], *, reference: bool = False) -> tuple[Batch, Tensor]:
-        """``batch`` with the same as columns ``names``, which stay where they were made, and its `statistics.gaps`."""
+    def evaluate_remote(
+        self, rows: RemoteRows, names: Sequence[str], *, reference: bool = False
+    ) -> tuple[RemoteRows, Tensor]:
+        """Compute the same as columns ``names`` that stay with the ranks; the second result are `statistics.gaps`."""
+
+
+class LearnerRanks(Protocol):
+    """The ranks of a learner, that compute the advantages of the rows that they have."""
+
+    @property
+    def divide_rows(self) -> bool:
+        """Whether there are several, each with rows of its own."""
+
+    def collect_statistics(self, prepared: PreparedRows, statistic: RowStatistic) -> Tensor:
+        """Compute `distributed.row_statistics` [B, 3] of all rows."""
 
 
 class OnPolicy(Preparation):
-    """Adds what learner (proximal, reference, critic) and teacher say of the batch; then rewards and advantages."""
+    """Adds what learner (proximal, reference, critic) and teacher compute of the batch; then rewards and advantages."""
 
     def __init__(
         self,
         options: AlgorithmConfig,
-        facts: Facts,
+        facts: DerivedConfig,
         learner: EvaluatesBatches,
         teacher: Callable[[Batch], Tensor] | None = None,
         *,
-        look: LookAtRows | None = None,
+        ranks: LearnerRanks | None = None,
         staleness: int | None = 0,
     ) -> None:
         """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is the bound on the age of
-        tokens, None where responses are continued for as long as it takes. ``look`` reaches ranks that make advantages
-        of their own rows, where the estimator reads no others."""
-        self._look = look
+        tokens, None where responses are continued for as long as it takes. ``ranks`` compute the advantages of the rows
+        that they have; without them all are computed here."""
+        self._ranks = ranks
         self._facts, self._learner, self._teacher, self._bound = facts, learner, teacher, staleness
         # One optimiser step per batch: it is taken from the policy that the batch is evaluated under.
         self._old_is_current = options.update_epochs * options.num_minibatches == 1
@@ -108,34 +134,33 @@ class OnPolicy(Preparation):
         self._left_to_step = self._corrected and self._old_is_current and not read_before
         self._options, self._state = options, AlgorithmState.of(options)
 
-    def prepare(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
-        batch, metrics = self._with_old(batch, step)
-        if self._facts.needs_reference and batch.rows_apart:
-            batch, _ = self._learner.evaluate_apart(batch, ("ref_logprobs",), reference=True)
-        elif self._facts.needs_reference:
-            batch = batch.replace(ref_logprobs=self._learner.evaluate(batch, reference=True).logprobs)
+    def prepare(self, rows: Batch | RemoteRows, step: int) -> tuple[Rows, Metrics]:
+        rows, metrics = self._with_old(rows, step)
+        if self._facts.needs_reference and isinstance(rows, RemoteRows):
+            rows, _ = self._learner.evaluate_remote(rows, ("ref_logprobs",), reference=True)
+        elif self._facts.needs_reference and isinstance(rows, Batch):
+            rows = rows.replace(ref_logprobs=self._learner.evaluate(rows, reference=True).logprobs)
         if self._teacher is not None:
-            batch = batch.replace(teacher_logprobs=self._teacher(batch))
-        batch, numbers = prepare_batch(
-            batch, self._options, self._state, fragments=self._facts.holds_fragments, look=self._look
-        )
-        return batch, metrics | {f"algorithm/{name}": value for name, value in numbers.items()}
+            batch = rows.fetch()
+            rows = batch.replace(teacher_logprobs=self._teacher(batch))
+        prepared: Rows
+        if self._ranks is None:
+            fragments = self._facts.holds_fragments
+            prepared, numbers = prepare_batch(rows.fetch(), self._options, self._state, fragments=fragments)
+        else:
+            prepared, numbers = prepare_rows(rows, self._options, self._state, self._ranks)
+        return prepared, metrics | {f"algorithm/{name}": value for name, value in numbers.items()}
 
-    def _with_old(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
-        """With the log-probabilities of the proximal policy and the critic's values, where somebody reads them."""
+    def _with_old(self, rows: Batch | RemoteRows, step: int) -> tuple[Batch | RemoteRows, Metrics]:
+        """Add the log-probabilities of the proximal policy and the critic's values, when something reads them."""
         # The versions of the weights since a position was sampled: more than 0 one batch ahead, or where responses
         # were continued from an earlier iteration.
-        if batch.version is None:
-            ages, valid = step - batch.policy_version, batch.mask
-        else:
-            ages, valid = step - batch.version, batch.valid_counts
+        ages = step - rows.policy_version
+        valid = rows.mask if isinstance(rows, Batch) else rows.lengths
         stale = bool(((ages > 0) & (valid > 0)).any())
+        metrics: Metrics = {"rollout/staleness": _mean_age(ages, valid)}
         if stale:
-            batch = batch.with_flags()
-            metrics: Metrics = {"train/sampler_logprob_gap_age": float(ages[valid > 0].min())}
-        else:
-            metrics = {}
-        metrics["rollout/staleness"] = _mean_age(ages, valid)
+            metrics["train/sampler_logprob_gap_age"] = float(ages[valid > 0].min())
         if self._bound is not None:
             _require_bound(ages, valid, self._bound, step)
         if self._bound:
@@ -144,29 +169,29 @@ class OnPolicy(Preparation):
             # They came with the actions, of the same weights and the same arithmetic.
             stale = stale or not self._old_is_current
         elif self._left_to_step:
-            return (batch.replace(fresh=_newest(batch)) if stale else batch), metrics
+            return (_with_newest(rows) if stale else rows), metrics
         elif self._facts.needs_values or self._corrected or not (stale or self._old_is_current):
-            batch, found = self._evaluated(batch.replace(fresh=_newest(batch)) if stale else batch)
-            distance, count = row_sums(found.T).tolist()
+            rows, distances = self._evaluated(_with_newest(rows) if stale else rows)
+            distance, count = row_sums(distances.T).tolist()
             if count:
                 metrics["train/sampler_logprob_gap"] = distance / count
-            batch = batch.replace(fresh=None)
+            rows = _without_newest(rows)
         elif stale:
-            batch = batch.replace(fresh=_newest(batch))  # compared at the learner's first step
+            rows = _with_newest(rows)  # compared at the learner's first step
         if stale and not self._corrected:
             # The policy that answered is not the one that learns: ratios are taken against the one that answered.
-            batch = batch.fetched() if batch.rows_apart else batch
-            batch = batch.replace(old_logprobs=batch.rollout_logprobs)
-        return batch, metrics
+            batch = rows.fetch()
+            rows = batch.replace(old_logprobs=batch.rollout_logprobs)
+        return rows, metrics
 
-    def _evaluated(self, batch: Batch) -> tuple[Batch, Tensor]:
-        """With the proximal policy's log-probabilities, and the critic's values where there are none yet; `gaps`."""
-        if batch.rows_apart:
-            critic = ("old_values",) if self._facts.needs_values and batch.old_values is None else ()
-            return self._learner.evaluate_apart(batch, ("old_logprobs", *critic))
-        current = self._learner.evaluate(batch)
-        values = current.values if batch.old_values is None else batch.old_values
-        return batch.replace(old_logprobs=current.logprobs, old_values=values), gaps(batch, current.logprobs)
+    def _evaluated(self, rows: Batch | RemoteRows) -> tuple[Batch | RemoteRows, Tensor]:
+        """Add the proximal policy's log-probabilities, and the critic's values when there are none yet; `gaps`."""
+        if isinstance(rows, RemoteRows):
+            critic = ("old_values",) if self._facts.needs_values and not rows.has("old_values") else ()
+            return self._learner.evaluate_remote(rows, ("old_logprobs", *critic))
+        current = self._learner.evaluate(rows)
+        values = current.values if rows.old_values is None else rows.old_values
+        return rows.replace(old_logprobs=current.logprobs, old_values=values), gaps(rows, current.logprobs)
 
     def state_dict(self) -> Mapping[str, Any]:
         return self._state.state_dict()
@@ -175,9 +200,15 @@ class OnPolicy(Preparation):
         self._state.load_state_dict(state)
 
 
-def _newest(batch: Batch) -> Tensor:
-    """[B, T] bool: the valid positions that the newest weights chose; those of this step, where there are any."""
-    return batch.mask & (batch.policy_version == batch.policy_version[batch.mask].max())
+def _with_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:
+    """Mark the valid positions that the newest weights chose; those of this step, where there are any."""
+    if isinstance(rows, RemoteRows):
+        return rows.replace(on_policy=rows.policy_version == rows.policy_version[rows.lengths > 0].max())
+    return rows.replace(fresh=rows.mask & (rows.policy_version == rows.policy_version[rows.mask].max()))
+
+
+def _without_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:
+    return rows.replace(on_policy=None) if isinstance(rows, RemoteRows) else rows.replace(fresh=None)
 
 
 def _require_bound(ages: Tensor, valid: Tensor, bound: int, step: int) -> None:
@@ -207,19 +238,13 @@ def _age_shares(ages: Tensor, valid: Tensor, bound: int) -> Metrics:
 
 
 def prepare_batch(
-    batch: Batch,
-    algorithm: AlgorithmConfig,
-    state: AlgorithmState,
-    *,
-    fragments: bool = False,
-    look: LookAtRows | None = None,
+    batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool = False
 ) -> tuple[Batch, Metrics]:
-    """The batch with ``mask`` (filters applied), ``advantages`` and ``returns`` filled in, and what to log of it.
+    """Fill in ``mask`` (filters applied), ``advantages`` and ``returns`` of a batch, and give what to log of it.
 
-    ``state`` is updated. ``fragments``: rows are no whole episodes (see ``process_rewards``). With ``look``, advantages
-    are left to those who have the rows wherever that is possible (:mod:`by_row`): ``estimation`` is there instead.
+    ``state`` is updated. ``fragments``: rows are no whole episodes (see ``process_rewards``).
 
-    Where several positions share a reward (``batch.positions_per_reward``), all of this happens reward by reward, and
+    When several positions share a reward (``batch.positions_per_reward``), all of this happens reward by reward, and
     the parts of one are given its advantage and return.
 
     1. filters (``max_len_mask``, ``difficulty_mask``, ``filter_rewards``) set ``mask`` rows to false: such a row is
@@ -232,75 +257,126 @@ def prepare_batch(
     shared equally by all.
     """
     if batch.episode_ids is None:
-        return _prepared(batch, algorithm, state, fragments=fragments, look=look)
-    return over_episodes(batch, lambda rows: _prepared(rows, algorithm, state, fragments=fragments))
+        return _estimated(_shaped(batch, algorithm, state, fragments=fragments))
+    return over_episodes(batch, lambda rows: _estimated(_shaped(rows, algorithm, state, fragments=fragments)))
 
 
-def _prepared(
-    batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool, look: LookAtRows | None = None
-) -> tuple[Batch, Metrics]:
-    penalised = catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm) and batch.ref_logprobs is not None
-    if batch.rows_apart and (penalised or batch.teacher_logprobs is not None):
-        batch = batch.fetched()
-    whole, batch = batch, batch.by_reward()
-    outcomes = row_outcomes(batch.rewards, batch.mask)
+def prepare_rows(
+    rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, ranks: LearnerRanks
+) -> tuple[Rows, Metrics]:
+    """Prepare rows as :func:`prepare_batch` does; ``ranks`` compute the advantages of rows that they have.
+
+    That is possible for most estimators (:mod:`rlinf.algorithms.advantages.distributed`); for the others, rows that
+    are elsewhere are fetched. With a single rank, rows that are here get their advantages here.
+    """
+    if isinstance(rows, Batch) and rows.episode_ids is not None:
+        return prepare_batch(rows, algorithm, state)
+    penalised = catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm)
+    if isinstance(rows, RemoteRows) and penalised and rows.has("ref_logprobs"):
+        rows = rows.fetch()  # the KL of each token is subtracted from its reward, and logged, before the estimator
+    shaped = _shaped(rows, algorithm, state, fragments=False)
+    deferred = defer_advantages(shaped.learned, shaped.algorithm, shaped.columns, ranks.collect_statistics)
+    if deferred is None:
+        return _estimated(shaped)
+    prepared, metrics = deferred
+    metrics = shaped.metrics | metrics
+    if isinstance(prepared.rows, Batch) and not ranks.divide_rows:
+        return with_advantages(prepared.rows, prepared.pending), metrics
+    return prepared, metrics  # scale: the driver never holds a number for each token (record 0021)
+
+
+@dataclass(frozen=True)
+class _Shaped:
+    """Rows after filters and reward shaping: all that an estimator is given."""
+
+    whole: Batch | RemoteRows
+    """Before filters."""
+    kept: Tensor
+    """[B] bool: the rows that no filter takes out."""
+    rewards: Tensor
+    """[B] or [B, T] float32, as the estimator reads them."""
+    algorithm: AlgorithmConfig
+    """With the ``kl_coef`` of this training iteration."""
+    metrics: Metrics
+
+    @property
+    def learned(self) -> Batch | RemoteRows:
+        """The rows after filters."""
+        return self.whole if bool(self.kept.all()) else self.whole.keeping(self.kept)
+
+    @property
+    def columns(self) -> AdvantageColumns:
+        """The columns that the estimator reads, one position for each reward."""
+        whole, learned = self.whole, self.learned
+        if isinstance(learned, Batch):
+            assert isinstance(whole, Batch)
+            before = whole.by_reward()
+            batch = before if learned is whole else before.keeping(self.kept)
+            return AdvantageColumns.of(batch, self.rewards, before=before)
+        assert isinstance(whole, RemoteRows)
+        per_row = is_per_row(self.algorithm, self.rewards, whole.num_positions)
+        return AdvantageColumns.of_remote(learned, self.rewards, before=whole, per_row=per_row)
+
+    def fetch(self) -> _Shaped:
+        """Bring the rows here."""
+        return dataclasses.replace(self, whole=self.whole.fetch())
+
+
+def _shaped(rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> _Shaped:
+    """Apply filters and shape rewards; ``state`` is updated."""
+    batch = rows.by_reward() if isinstance(rows, Batch) else rows
+    outcomes = batch.rewards.detach().double() if isinstance(batch, RemoteRows) else _outcomes(batch)
     kept = _kept(batch, outcomes, algorithm)
     processed = _processed(batch, algorithm, state, fragments=fragments)
-    logprobs = batch.proximal_logprobs
-    everything = bool(kept.all())
     now = dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef)
     metrics = _report(batch, outcomes, processed, kept)
-    if penalised:
-        assert batch.ref_logprobs is not None
+    if isinstance(batch, Batch):
+        metrics |= _divergences(batch.keeping(kept), algorithm, state.kl)
+    return _Shaped(rows, kept, processed, now, metrics)
+
+
+def _outcomes(batch: Batch) -> Tensor:
+    return row_outcomes(batch.rewards, batch.mask)
+
+
+def _divergences(batch: Batch, algorithm: AlgorithmConfig, controller: KLController) -> Metrics:
+    """Log the KL from the reference policy that is paid in rewards, and the distance from the teacher."""
+    metrics: Metrics = {}
+    logprobs = batch.proximal_logprobs
+    if catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm) and batch.ref_logprobs is not None:
         kl = token_kl(algorithm, logprobs, batch.ref_logprobs)
-        metrics |= _follow(state.kl, masked_mean(kl, batch.keeping(kept).mask), batch.num_rows)
+        metrics |= _follow(controller, masked_mean(kl, batch.mask), batch.num_rows)
     if batch.teacher_logprobs is not None:
-        metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, batch.keeping(kept).mask)
-    if look is not None:
-        if not of_rows(now, processed, batch.mask):
-            whole, batch = whole.with_flags(), batch.with_flags()
-        left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
-        found = by_row.left_to_ranks(left, now, _columns(learned, processed, before=batch), look)
-        if found is not None:
-            return found[0], metrics | found[1]
-    if whole.rows_apart:
-        whole = whole.fetched()
-        batch = whole.by_reward()
-    left, learned = (one if everything else one.keeping(kept) for one in (whole, batch))
-    advantages, returns = estimate(now, _columns(learned, processed, before=batch))
-    metrics["advantage_mean"] = masked_mean(advantages, learned.mask)
-    metrics["advantage_abs_mean"] = masked_mean(advantages, learned.mask, torch.abs)
-    return left.replace(advantages=whole.spread(advantages), returns=whole.spread(returns)), metrics
+        metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, batch.mask)
+    return metrics
 
 
-def _columns(batch: Batch, processed: Tensor, *, before: Batch) -> AdvantageColumns:
-    """The columns of a batch that an estimator reads, ``processed`` rewards among them; ``before``: the batch before
-    filters."""
-    return AdvantageColumns(
-        rewards=processed,
-        mask=batch.mask,
-        lengths=batch.valid_positions,
-        group_ids=batch.group_ids,
-        values=batch.old_values,
-        terminated=batch.terminated,
-        truncated=batch.truncated,
-        bootstrap_values=batch.bootstrap_values,
-        step_rewards=batch.step_rewards,
-        logprobs=batch.proximal_logprobs,
-        ref_logprobs=batch.ref_logprobs,
-        teacher_logprobs=batch.teacher_logprobs,
-        greedy_rewards=batch.greedy_rewards,
-        anchor_ids=batch.anchor_ids,
-        acted=None if batch is before else before.mask,
-        acted_lengths=before.valid_positions,
-    )
+def _estimated(shaped: _Shaped) -> tuple[Batch, Metrics]:
+    """Compute the advantages of all rows here."""
+    shaped = shaped.fetch()
+    whole, learned = shaped.whole, shaped.learned
+    assert isinstance(whole, Batch)
+    assert isinstance(learned, Batch)
+    columns = shaped.columns
+    advantages, returns = estimate(shaped.algorithm, columns)
+    metrics = {
+        "advantage_mean": masked_mean(advantages, columns.mask),
+        "advantage_abs_mean": masked_mean(advantages, columns.mask, torch.abs),
+    }
+    batch = learned.replace(advantages=whole.spread(advantages), returns=whole.spread(returns))
+    return batch, shaped.metrics | metrics
 
 
-def _processed(batch: Batch, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> Tensor:
-    """The rewards that the estimator sees, float32 [B] or [B, T]."""
-    lengths = batch.valid_positions
-    penalised = with_overlong_penalty(batch.rewards, batch.mask, algorithm.overlong_penalty, lengths=lengths)
-    present = batch.mask if penalised.ndim == 2 else torch.ones_like(penalised, dtype=torch.bool)
+def _processed(
+    batch: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool
+) -> Tensor:
+    """Shape the rewards that the estimator reads, float32 [B] or [B, T]."""
+    if isinstance(batch, Batch):
+        penalised = with_overlong_penalty(batch.rewards, batch.mask, algorithm.overlong_penalty)
+    else:
+        penalised = outcomes_with_overlong_penalty(batch.rewards, batch.lengths, algorithm.overlong_penalty)
+    every_row = torch.ones_like(penalised, dtype=torch.bool)
+    present = batch.mask if isinstance(batch, Batch) and penalised.ndim == 2 else every_row
     normalised = normalise_rewards(
         penalised, present, batch.group_ids, algorithm, state=state.rewards, domains=batch.domains, fragments=fragments
     )
@@ -314,12 +390,12 @@ def _follow(controller: KLController, kl: float, samples: int) -> Metrics:
     return metrics
 
 
-def _kept(batch: Batch, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:
+def _kept(batch: Batch | RemoteRows, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:
     """bool [B]: the rows that no filter takes out."""
     kept = torch.ones(batch.num_rows, dtype=torch.bool, device=batch.group_ids.device)
-    if algorithm.max_len_mask and batch.cut is not None:
-        kept &= ~(batch.cut & (batch.valid_counts > 0))
-    elif algorithm.max_len_mask and batch.truncated is not None:
+    if algorithm.max_len_mask and isinstance(batch, RemoteRows):
+        kept &= ~(batch.truncated & (batch.lengths > 0))
+    elif algorithm.max_len_mask and isinstance(batch, Batch) and batch.truncated is not None:
         kept &= filters.max_len_mask(batch.truncated, batch.mask)
     if algorithm.difficulty_mask:
         low, high = algorithm.difficulty_low_threshold, algorithm.difficulty_high_threshold
@@ -334,14 +410,15 @@ def _kept(batch: Batch, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:
     return kept
 
 
-def _report(batch: Batch, outcomes: Tensor, processed: Tensor, kept: Tensor) -> Metrics:
+def _report(batch: Batch | RemoteRows, outcomes: Tensor, processed: Tensor, kept: Tensor) -> Metrics:
     every_row = torch.ones_like(kept)
     group = group_statistics(outcomes, batch.group_ids)
     everything = group_statistics(outcomes, torch.zeros_like(batch.group_ids))
+    valid = batch.mask if isinstance(batch, Batch) and processed.ndim == 2 else every_row
     return {
         "reward_mean": masked_mean(outcomes, every_row),
         "reward_std": float(everything.std[0]) if batch.num_rows else 0.0,
-        "reward_processed_mean": masked_mean(processed, every_row if processed.ndim == 1 else batch.mask),
+        "reward_processed_mean": masked_mean(processed, valid),
         "constant_group_fraction": masked_mean(group.constant, every_row),
         "rows_kept_fraction": masked_mean(kept, every_row),
     }

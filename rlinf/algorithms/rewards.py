@@ -13,7 +13,7 @@ from rlinf.algorithms.running import RewardState, RunningStatistics
 from rlinf.algorithms.scan import last_true
 from rlinf.algorithms.settings import settings
 from rlinf.algorithms.statistics import EPS, group_statistics, settle_singletons
-from rlinf.config.schema.algorithm import AlgorithmConfig, OverlongPenaltyConfig, RewardNormConfig, Scope
+from rlinf.schema.algorithm import AlgorithmConfig, OverlongPenaltyConfig, RewardNormConfig, Scope
 
 SCOPES = ("group", "batch", "running")
 
@@ -228,15 +228,12 @@ def overlong_penalty(lengths: Tensor, *, safe_length: int, max_length: int, coef
     return -coef * over.clamp(0.0, 1.0)
 
 
-def with_overlong_penalty(
-    rewards: Tensor, mask: Tensor, option: OverlongPenaltyConfig, *, lengths: Tensor | None = None
-) -> Tensor:
+def with_overlong_penalty(rewards: Tensor, mask: Tensor, option: OverlongPenaltyConfig) -> Tensor:
     """Rewards [B] or [B, T] float32 with the :func:`overlong_penalty` of each row; as they are where ``coef`` is 0.
 
     A row is as long as it has valid tokens in ``mask`` [B, T]: those that the policy generated, in all turns of a
     conversation together; what the environment said in between does not count. Where a row has several rewards, the
-    penalty is added at its last valid token, so that it is part of the outcome and of no earlier turn. ``lengths`` [B]
-    of rows with one reward say what ``mask`` would.
+    penalty is added at its last valid token, so that it is part of the outcome and of no earlier turn.
 
     >>> long = torch.tensor([[True, True, False, True]])
     >>> with_overlong_penalty(torch.zeros(1, 4), long, OverlongPenaltyConfig(safe_length=2, max_length=4, coef=1.0))
@@ -244,8 +241,16 @@ def with_overlong_penalty(
     """
     if not option.coef:
         return rewards
-    lengths = mask.sum(dim=1) if lengths is None else lengths
-    penalty = overlong_penalty(lengths, safe_length=option.safe_length, max_length=option.max_length, coef=option.coef)
     if rewards.ndim == 1:
-        return rewards.float() + penalty
+        return outcomes_with_overlong_penalty(rewards, mask.sum(dim=1), option)
+    penalty = _overlong(mask.sum(dim=1), option)
     return rewards.float() + torch.where(last_true(mask), penalty[:, None], 0.0)
+
+
+def outcomes_with_overlong_penalty(rewards: Tensor, lengths: Tensor, option: OverlongPenaltyConfig) -> Tensor:
+    """Outcomes [B] float32 with the penalty of rows that have ``lengths`` [B] valid tokens."""
+    return rewards.float() + _overlong(lengths, option) if option.coef else rewards
+
+
+def _overlong(lengths: Tensor, option: OverlongPenaltyConfig) -> Tensor:
+    return overlong_penalty(lengths, safe_length=option.safe_length, max_length=option.max_length, coef=option.coef)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from rlinf.algorithms.catalog import refuse_unknown
-from rlinf.config.schema.algorithm import AlgorithmConfig
+from rlinf.schema.algorithm import AlgorithmConfig
 
 _KEYS = frozenset(item.name for item in fields(AlgorithmConfig))
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.estimation import Moments
-from rlinf.types import Batch
+from rlinf.data.advantage_spec import MeanStd
+from rlinf.data.batch import Batch
 
 EPS = 1e-6
 """Added to a standard deviation before it divides."""
@@ -138,7 +138,7 @@ def row_moments(values: Tensor, mask: Tensor) -> Tensor:
     return torch.stack([count, total, row_sums(centred**2)], dim=1)
 
 
-def moments_of(rows: Tensor) -> Moments:
+def moments_of(rows: Tensor) -> MeanStd:
     """The moments of a whole batch from those of its rows [B, 3], in their order.
 
     With one valid token or none there is nothing to compare with: a warning is logged, and whitening changes nothing.
@@ -146,14 +146,14 @@ def moments_of(rows: Tensor) -> Moments:
     count, total, squares = row_sums(rows.T).tolist()
     if count <= 1:
         _log.warning("whitening was skipped: the batch has %d valid tokens", int(count))
-        return Moments(0.0, 1.0)
+        return MeanStd(0.0, 1.0)
     mean = total / count
     apart = rows[:, 0] * (rows[:, 1] / rows[:, 0].clamp(min=1.0) - mean) ** 2
     variance = (squares + float(row_sums(apart[None]))) / (count - 1)
-    return Moments(mean, math.sqrt(variance + 1e-8))
+    return MeanStd(mean, math.sqrt(variance + 1e-8))
 
 
-def whiten(values: Tensor, mask: Tensor, moments: Moments | None = None) -> Tensor:
+def whiten(values: Tensor, mask: Tensor, moments: MeanStd | None = None) -> Tensor:
     """``(x - mean) / sqrt(var + 1e-8)`` over the valid tokens, unbiased variance, 0 elsewhere.
 
     ``values`` and ``mask`` [B, T]. ``moments`` are those of a batch that these rows are part of; None: they are all of

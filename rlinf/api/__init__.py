@@ -1,1 +1,1 @@
-"""The functions behind ``rlinf.load``, ``rlinf.check``, ``rlinf.train``, ``rlinf.evaluate`` and ``rlinf.Policy``."""
+"""The functions behind ``rlinf.load``, ``rlinf.check``, ``rlinf.fit``, ``rlinf.evaluate`` and ``rlinf.Policy``."""

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rlinf.base.errors import UserError
+from rlinf.base.user_code import kind_of
 from rlinf.config import Config
 from rlinf.config import load as load_file
 from rlinf.config.loading import resolve_reader
 from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
 from rlinf.config.tree import locate
-from rlinf.errors import UserError
-from rlinf.own_code import kind_of
 
 if TYPE_CHECKING:
-    from rlinf.config.plan.describe import Plan
+    from rlinf.planning.describe import Plan
     from rlinf.train.callbacks import Callback
     from rlinf.train.run import RunResult
 
@@ -45,7 +45,7 @@ def check(config: Config, *, build: bool = True) -> Plan:
     ``build`` also makes environments, data and tokenizer as training would, prints what it finds, and raises UserError
     where training would fail; without it the configuration alone is looked at, for runs on other machines.
     """
-    from rlinf.config.plan.describe import plan
+    from rlinf.planning.describe import plan
 
     _require_config(config, "check")
     if build:
@@ -64,15 +64,15 @@ def _require_config(config: object, called: str) -> None:
         )
 
 
-def train(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = False) -> RunResult:
-    """Trains, or goes on with what is in ``config.run.dir``; the same call resumes a run that was killed.
+def fit(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = False) -> RunResult:
+    """Train, or continue what is in ``config.run.dir``; the same call resumes a run that was killed.
 
     ``callbacks`` (:class:`rlinf.Callback`) run in this process between iterations, on Ray and locally alike. ``report``
     writes report.html at the end.
     """
     from rlinf.train.run import run
 
-    _require_config(config, "train")
+    _require_config(config, "fit")
     return run(config, report=report, callbacks=callbacks)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 
 _ACTOR_CRITIC, _VLA = "policy.json", "vla.json"
 
@@ -73,7 +73,7 @@ class Policy:
         """
         import torch
 
-        from rlinf.spaces import empty_leaves, write_observation
+        from rlinf.data.spaces import empty_leaves, write_observation
 
         if self.is_language_model:
             raise UserError(f"{self.folder} is a language model: use generate")
@@ -107,7 +107,7 @@ class Policy:
         import torch
 
         from rlinf.models.response_ends import listed
-        from rlinf.rollouts.text.prompts import PromptRenderer
+        from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
         if not self.is_language_model:
             raise UserError(f"{self.folder} acts in simulators: use act")

@@ -161,7 +161,7 @@ class WorkerGroup(ABC):
         """
 
     @abstractmethod
-    def submit_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
+    def submit_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
         """Like :meth:`submit_one` for a method that returns a pair, whose halves have a handle each.
 
         A half that is only given on to other workers, as a handle among their arguments or the parts of an
@@ -176,7 +176,7 @@ class WorkerGroup(ABC):
     ) -> tuple[Handle, list[Handle]]:
         """Runs ``function(*args)``, which gives ``count`` values, in the process of a worker, beside its calls.
 
-        The values have a handle each, as the halves of :meth:`submit_apart` have: a value that a worker made is cut
+        The values have a handle each, as the halves of :meth:`submit_remote` have: a value that a worker made is cut
         up for others without passing the caller. The first handle has no value; it is done when they are there.
         """
 
@@ -193,9 +193,9 @@ class WorkerGroup(ABC):
         """Starts a generator method; each item may take as long as a call."""
 
     @abstractmethod
-    def stream_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
+    def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         """Like :meth:`stream` for a method that yields pairs: of the second half an item has a handle, as
-        :meth:`submit_apart` gives it."""
+        :meth:`submit_remote` gives it."""
 
     @abstractmethod
     def nodes(self) -> list[str]:

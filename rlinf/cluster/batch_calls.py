@@ -11,15 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.batch_share import BatchShare, CommonFacts, DataPlace, Observed, StepPart
 from rlinf.cluster.api import Assembled, Cluster, Handle, WorkerGroup
 from rlinf.cluster.errors import WorkerError
+from rlinf.data.advantage_spec import PendingAdvantages, PreparedRows, Rows
+from rlinf.data.batch import OPTIONAL_COLUMNS, Batch
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import PolicyOutput
+from rlinf.data.ragged import RaggedRows
+from rlinf.data.remote_rows import RemoteRows
+from rlinf.data.shards import BroadcastFacts, DataParallelRank, NormalizerUpdate, RankBatch, StepShard
+from rlinf.data.wire import RowFormat
 from rlinf.learners.step_plan import BatchPlan, OwnRows, RowFacts
-from rlinf.row_records import RecordLayout
-from rlinf.runs import Runs
-from rlinf.types import OPTIONAL_COLUMNS, Batch, ObservationInputs, PolicyOutput, TextInputs
 
-Cut = Callable[[RowFacts, DataPlace], BatchPlan | None]
+Cut = Callable[[RowFacts, DataParallelRank], BatchPlan | None]
 """From the facts of all rows and how shares are cut: what each share computes; None where each has to have all rows."""
 
 
@@ -29,7 +33,7 @@ class BatchCall:
 
     group: WorkerGroup
     handles: Sequence[Handle]
-    batch: Batch
+    batch: Rows
     rows: Sequence[Tensor] | None
     """Of each rank, the numbers [b] of the rows that it was sent; None: all have the whole batch."""
 
@@ -87,8 +91,8 @@ class BatchCalls:
         self,
         group: WorkerGroup,
         cluster: Cluster,
-        facts_of: Callable[[Batch], RowFacts] | None,
-        place_of: Callable[..., DataPlace],
+        facts_of: Callable[[Rows], RowFacts] | None,
+        place_of: Callable[..., DataParallelRank],
     ) -> None:
         """``facts_of``: what rows are cut by; without it all ranks are sent every row. ``place_of``: the method of the
         workers' class that says which share of the rows a rank works on, and how all are cut."""
@@ -103,70 +107,75 @@ class BatchCalls:
     def submit(
         self,
         method: Callable[..., Any],
-        batch: Batch,
+        rows: Rows,
         cut: Cut | None = None,
         *,
         columns: Collection[str] = (),
-        observed: Observed | None = None,
+        observed: NormalizerUpdate | None = None,
         **options: Any,
     ) -> BatchCall:
         """``method(batch, **options)``, a method of the workers' class, on every rank, without waiting.
 
-        A rank is given a :class:`BatchShare`, the ``columns`` of its rows by the plan of ``cut``, with ``observed``; or
+        A rank is given a :class:`RankBatch`, the ``columns`` of its rows by the plan of ``cut``, with ``observed``; or
         the whole batch. Leaves of observations that lie apart go to it from where they lie.
         """
-        given, rows = self._given(batch, cut, columns, observed)
+        given, sent = self._given(rows, cut, columns, observed)
         handles = self._group.submit(method.__name__, per_rank=[(one,) for one in given], **options)
-        return BatchCall(self._group, handles, batch, rows)
+        return BatchCall(self._group, handles, rows, sent)
 
-    def submit_apart(
+    def submit_remote(
         self,
         method: Callable[..., Any],
-        batch: Batch,
+        rows: Rows,
         cut: Cut | None = None,
         *,
         columns: Collection[str],
         **options: Any,
     ) -> tuple[BatchCall, list[Handle]]:
         """As :meth:`submit`, for a method that returns a pair: the second halves stay with the ranks."""
-        given, rows = self._given(batch, cut, columns, None)
-        pairs = [self._group.submit_apart(rank, method.__name__, one, **options) for rank, one in enumerate(given)]
-        return BatchCall(self._group, [first for first, _ in pairs], batch, rows), [second for _, second in pairs]
+        given, sent = self._given(rows, cut, columns, None)
+        pairs = [self._group.submit_remote(rank, method.__name__, one, **options) for rank, one in enumerate(given)]
+        return BatchCall(self._group, [first for first, _ in pairs], rows, sent), [second for _, second in pairs]
 
     def _given(
-        self, batch: Batch, cut: Cut | None, columns: Collection[str], observed: Observed | None
+        self, rows: Rows, cut: Cut | None, columns: Collection[str], observed: NormalizerUpdate | None
     ) -> tuple[list[Any], list[Tensor] | None]:
         """(each rank's argument, the numbers of the rows in it; None: all rows)."""
-        facts = None if self._facts_of is None or cut is None else self._facts_of(batch)
+        facts = None if self._facts_of is None or cut is None else self._facts_of(rows)
         plan = None if facts is None or cut is None else cut(facts, self._places[0])
         if facts is None or plan is None:
-            return [self._whole(batch)] * self._group.size, None
+            return [self._whole(rows)] * self._group.size, None
         own = plan.by_share(facts)
-        if isinstance(batch.inputs, ObservationInputs):
-            common = self._cluster.share(CommonFacts(plan.steps, None, batch.estimation, observed))
-            slim = _slim(batch, columns)
-            held = self._with_leaves(batch.inputs, [slim.select(share.rows) for share in own], common, own)
+        spec = rows.pending.spec if isinstance(rows, PreparedRows) else None
+        here = rows.rows if isinstance(rows, PreparedRows) else rows
+        if isinstance(here, Batch) and isinstance(here.inputs, ObservationInputs):
+            common = self._cluster.share(BroadcastFacts(plan.steps, None, spec, observed))
+            slim = _slim(here, columns)
+            held = self._with_leaves(here.inputs, [slim.select(share.rows) for share in own], common, own)
         else:
-            layout = RecordLayout.of(batch, columns)
-            common = self._cluster.share(CommonFacts(plan.steps, layout, batch.estimation))
-            records = layout.records(batch, [share.rows for share in own])
-            apart = _runs_apart(batch, columns, own)
+            layout = RowFormat.of(rows, columns)
+            common = self._cluster.share(BroadcastFacts(plan.steps, layout, spec))
+            records = layout.records(rows, [share.rows for share in own])
+            remote = _remote_columns(here, columns, own)
             held = [
-                Assembled(_of_records, (self._cluster.share((part, share.parts, placed)), common, *runs))
-                for part, share, (placed, runs) in zip(records, own, apart, strict=True)
+                Assembled(_of_records, (self._cluster.share((part, share.parts, placed)), common, *ragged))
+                for part, share, (placed, ragged) in zip(records, own, remote, strict=True)
             ]
         indices = [place.index for place in self._places]
         return [held[index] for index in indices], [own[index].rows for index in indices]
 
-    def _whole(self, batch: Batch) -> Any:
+    def _whole(self, rows: Rows) -> Any:
         """All rows, as every rank is given them."""
-        slim, inputs = batch.replace(metadata={}, domains=None), batch.inputs
-        if isinstance(inputs, TextInputs) and inputs.apart:
-            ((placed, runs),) = _runs_apart(batch, [name for rows in inputs.apart for name in rows.names])
-            known = self._cluster.share((slim.replace(inputs=replace(inputs, apart=())), placed))
-            return Assembled(_with_all_runs, (known, *runs))
-        if not isinstance(inputs, ObservationInputs) or inputs.places is None:
-            return self._cluster.share(slim)
+        pending = rows.pending if isinstance(rows, PreparedRows) else None
+        here = rows.rows if isinstance(rows, PreparedRows) else rows
+        if isinstance(here, RemoteRows):
+            names = [name for remote in here.columns for name in remote.names]
+            ((placed, ragged),) = _remote_columns(here, names)
+            bare = here.replace(columns=(), metadata={}, domains=None)
+            return Assembled(_with_all_columns, (self._cluster.share((bare, pending, placed)), *ragged))
+        slim, inputs = here.replace(metadata={}, domains=None), here.inputs
+        if not isinstance(inputs, ObservationInputs) or inputs.row_refs is None:
+            return self._cluster.share(slim if pending is None else PreparedRows(slim, pending))
         known = self._cluster.share(slim.replace(inputs=replace(inputs, sources=())))
         return Assembled(_with_all_leaves, (known, *(source.whole() for source in inputs.sources)))
 
@@ -175,7 +184,7 @@ class BatchCalls:
     ) -> list[Assembled]:
         """The shares of a batch with ``inputs``, each with the leaves of its own rows."""
         bare = [part.replace(inputs=replace(ObservationInputs.of(part.inputs), sources=())) for part in parts]
-        wanted = [ObservationInputs.of(part.inputs).wanted() for part in bare]
+        wanted = [ObservationInputs.of(part.inputs).requested_rows() for part in bare]
         # The pieces of a source are cut together, and all sources side by side.
         asked: dict[int, list[Tensor]] = {}
         for share in wanted:
@@ -190,14 +199,14 @@ class BatchCalls:
         ]
 
     @functools.cached_property
-    def _places(self) -> list[DataPlace]:
+    def _places(self) -> list[DataParallelRank]:
         return self._group.call(self._place_of.__name__)
 
 
 def _slim(batch: Batch, columns: Collection[str]) -> Batch:
     """The batch without the columns that no rank reads and a batch can be without."""
     dropped = {name for name in OPTIONAL_COLUMNS if name not in columns}
-    return batch.replace(metadata={}, domains=None, estimation=None, **dict.fromkeys(dropped))
+    return batch.replace(metadata={}, domains=None, **dict.fromkeys(dropped))
 
 
 @dataclass(frozen=True)
@@ -208,62 +217,73 @@ class Placed:
     rows: np.ndarray
 
 
-def _runs_apart(
-    batch: Batch, columns: Collection[str], shares: Sequence[OwnRows] | None = None
+def _remote_columns(
+    rows: Batch | RemoteRows, columns: Collection[str], shares: Sequence[OwnRows] | None = None
 ) -> list[tuple[list[Placed], list[Any]]]:
-    """For each share its runs of the ``columns`` that lie apart, and where they belong; or those of all rows."""
-    rows = [share.rows for share in shares] if shares is not None else [torch.arange(batch.num_rows)]
-    found: list[tuple[list[Placed], list[Any]]] = [([], []) for _ in rows]
+    """For each share its ``columns`` that are elsewhere, and where they belong; or those of all rows."""
+    own_rows = [share.rows for share in shares] if shares is not None else [torch.arange(rows.num_rows)]
+    parts: list[tuple[list[Placed], list[Any]]] = [([], []) for _ in own_rows]
     waiting: list[tuple[list[int], Callable[[], list[Any]]]] = []
-    for apart in TextInputs.of(batch.inputs).apart:
-        kinds = {name: getattr(batch, name).dtype for name in apart.names if name in columns}
+    for remote in rows.columns if isinstance(rows, RemoteRows) else ():
+        kinds = {name: dtype for name, dtype in remote.names.items() if name in columns}
         if not kinds:
             continue
-        # The pieces of a source are cut together, and all sources side by side.
+        # The pieces of a store are cut together, and all stores side by side.
         asked: dict[int, list[tuple[int, np.ndarray]]] = {}
-        for share, own in enumerate(rows):
-            for number, places, at in apart.wanted(own):
-                asked.setdefault(number, []).append((share, places))
-                found[share][0].append(Placed(kinds, at))
+        for share, own in enumerate(own_rows):
+            for number, stored, at in remote.requested_rows(own):
+                asked.setdefault(number, []).append((share, stored))
+                parts[share][0].append(Placed(kinds, at))
         for number, pieces in sorted(asked.items()):  # as each share has them
-            waiting.append(([share for share, _ in pieces], apart.sources[number].pieces([own for _, own in pieces])))
+            waiting.append(([share for share, _ in pieces], remote.stores[number].pieces([own for _, own in pieces])))
     for takers, wait in waiting:
         for share, piece in zip(takers, wait(), strict=True):
-            found[share][1].append(piece)
-    return found
+            parts[share][1].append(piece)
+    return parts
 
 
 def _of_records(
-    own: tuple[Tensor, Sequence[StepPart], Sequence[Placed]], common: CommonFacts, *runs: Runs
-) -> BatchShare:
-    """The rows of a batch of text, from their records in shared memory and ``runs`` of what was apart."""
+    own: tuple[Tensor, Sequence[StepShard], Sequence[Placed]], common: BroadcastFacts, *ragged: RaggedRows
+) -> RankBatch:
+    """The rows of a batch of text, from their records in shared memory and the columns that came beside them."""
     assert common.layout is not None
-    return _share(_with_runs(common.layout.batch(own[0]), own[2], runs), own[1], common)
+    batch, pending = common.layout.read(own[0], common.spec)
+    return _share(_with_columns(batch, own[2], ragged), own[1], common, pending)
 
 
-def _with_runs(batch: Batch, placed: Sequence[Placed], runs: Sequence[Runs]) -> Batch:
-    """``batch`` with the columns that came as runs. Padding is 0."""
+def _with_columns(batch: Batch, placed: Sequence[Placed], ragged: Sequence[RaggedRows]) -> Batch:
+    """``batch`` with the columns that came as ragged rows. Padding is 0."""
     columns: dict[str, Tensor] = {}
-    for where, part in zip(placed, runs, strict=True):
+    for where, part in zip(placed, ragged, strict=True):
         for name, dtype in where.columns.items():
             column = columns.setdefault(name, torch.zeros(batch.mask.shape, dtype=dtype))
             part.write(name, column.numpy(), where.rows)
     return batch.replace(**columns)
 
 
-def _with_all_runs(known: tuple[Batch, Sequence[Placed]], *runs: Runs) -> Batch:
-    """All rows of a batch, with the columns that were apart."""
-    return _with_runs(known[0].with_flags(), known[1], runs)
+def _with_all_columns(
+    known: tuple[RemoteRows, PendingAdvantages | None, Sequence[Placed]], *ragged: RaggedRows
+) -> Batch | PreparedRows:
+    """All rows of a batch, with the columns that were elsewhere."""
+    rows, pending, placed = known
+    shape = rows.num_rows, rows.num_positions
+    blank = {"actions": torch.zeros(shape, dtype=torch.int64), "rollout_logprobs": torch.zeros(shape)}
+    batch = _with_columns(rows.complete(blank), placed, ragged)
+    return batch if pending is None else PreparedRows(batch, pending)
 
 
-def _of_rows(own: tuple[Batch, Sequence[StepPart]], common: CommonFacts, *leaves: Mapping[str, Tensor]) -> BatchShare:
+def _of_rows(
+    own: tuple[Batch, Sequence[StepShard]], common: BroadcastFacts, *leaves: Mapping[str, Tensor]
+) -> RankBatch:
     """Rows with observations, some of which were apart."""
     held = own[0].replace(inputs=ObservationInputs.of(own[0].inputs).with_leaves(leaves))
-    return _share(held, own[1], common)
+    return _share(held, own[1], common, None)
 
 
-def _share(held: Batch, parts: Sequence[StepPart], common: CommonFacts) -> BatchShare:
-    return BatchShare(held.replace(estimation=common.estimation), parts, common.steps, common.observed)
+def _share(
+    held: Batch, parts: Sequence[StepShard], common: BroadcastFacts, pending: PendingAdvantages | None
+) -> RankBatch:
+    return RankBatch(held, parts, common.steps, common.observed, pending)
 
 
 def _with_all_leaves(batch: Batch, *sources: Mapping[str, Tensor]) -> Batch:

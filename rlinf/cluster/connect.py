@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlinf.cluster.api import Cluster
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 
 def connect(config: ClusterConfig) -> Cluster:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 
 
 class ClusterError(RuntimeError):

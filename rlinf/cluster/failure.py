@@ -8,7 +8,7 @@ import traceback
 from dataclasses import dataclass
 from types import TracebackType
 
-from rlinf.errors import UserError, exit_code_of, is_user_error
+from rlinf.base.errors import UserError, exit_code_of, is_user_error
 
 _CARRIER = re.compile(r"[/\\](rlinf[/\\]cluster|ray)[/\\]")
 

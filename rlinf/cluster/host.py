@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 import ray
 
+from rlinf.base.redaction import redact_warnings
 from rlinf.cluster.api import Assembled, RankInfo
 from rlinf.cluster.failure import Failure, capture
 from rlinf.cluster.packing import Packed, pack, unpack
-from rlinf.redaction import redact_warnings
 
 Made = TypeVar("Made")
 
@@ -79,7 +79,7 @@ class Host:
         """Runs one method to its end."""
         return self._run(method, packed, shared, pack)
 
-    def call_apart(
+    def call_remote(
         self, method: str, packed: Packed, *shared: Packed | Failure
     ) -> tuple[Packed | Failure, Packed | Failure]:
         """The same for a method that returns a pair, whose halves are two objects."""

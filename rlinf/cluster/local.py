@@ -27,7 +27,7 @@ from rlinf.cluster.api import (
 from rlinf.cluster.errors import ClusterError, PlacementError, WorkerError
 from rlinf.cluster.failure import capture
 from rlinf.cluster.restart_budget import RestartBudget
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 
 class LocalHandle(Handle):
@@ -106,7 +106,7 @@ class LocalGroup(WorkerGroup):
     def submit_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Handle:
         return self._called(rank, method, args, options)
 
-    def submit_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
+    def submit_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
         made = self._called(rank, method, args, options)
         return made.part(0), made.part(1)
 
@@ -142,7 +142,7 @@ class LocalGroup(WorkerGroup):
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         return LocalStream(self, rank, method, iter(getattr(self._worker(rank), method)(*args, **options)))
 
-    def stream_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
+    def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         pairs = getattr(self._worker(rank), method)(*args, **options)
         items = ((facts, LocalHandle(self.name, rank, method, apart, None)) for facts, apart in pairs)
         return LocalStream(self, rank, method, items)

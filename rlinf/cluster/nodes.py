@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rlinf.cluster.connect import connect
 from rlinf.cluster.errors import ClusterError
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 PACKAGES = ("torch", "ray", "transformers", "numpy", "rlinf", "vllm", "megatron-core")
 """Whose versions must be the same on all machines that have them."""

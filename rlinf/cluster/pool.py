@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlinf.base.errors import UserError
 from rlinf.cluster.api import Handle, WorkerGroup
 from rlinf.cluster.errors import WORKER_LOST, WorkerDied, WorkerError
-from rlinf.errors import UserError
-from rlinf.types import Metrics
+from rlinf.data.messages import Metrics
 
 if TYPE_CHECKING:
     from rlinf.cluster.weights.proof import WeightProof

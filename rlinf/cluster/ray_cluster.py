@@ -23,7 +23,7 @@ from rlinf.cluster.packing import pack
 from rlinf.cluster.placement import Placement
 from rlinf.cluster.ray_group import CONTROL, PIECES, RayGroup, RayHandle, RayStream, Shared
 from rlinf.cluster.ray_session import RaySession
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 _STORE_MB = 256  # at least; Ray writes to disk what does not fit
 _SHARED_MEMORY = Path("/dev/shm")

@@ -24,7 +24,7 @@ from rlinf.cluster.host import Place, SharedArgument
 from rlinf.cluster.packing import Packed, pack
 from rlinf.cluster.restart_budget import RestartBudget
 from rlinf.cluster.vital_signs import VitalSigns, is_alive
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 CONTROL, PIECES = "control", "pieces"
 """Concurrency groups of :class:`Host`."""
@@ -177,8 +177,8 @@ class RayGroup(WorkerGroup):
         ref = self._host(rank).call.remote(method, *_with_shared(args, options))
         return RayHandle(self, rank, method, ref, self.config.call_timeout_s)
 
-    def submit_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
-        call = self._host(rank).call_apart.options(num_returns=2)
+    def submit_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
+        call = self._host(rank).call_remote.options(num_returns=2)
         one, other = call.remote(method, *_with_shared(args, options))
         allowed_s = self.config.call_timeout_s
         return RayHandle(self, rank, method, one, allowed_s), RayHandle(self, rank, method, other, allowed_s)
@@ -199,7 +199,7 @@ class RayGroup(WorkerGroup):
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         return RayStream(self, rank, method, _with_shared(args, options), apart=False)
 
-    def stream_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
+    def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         return RayStream(self, rank, method, _with_shared(args, options), apart=True)
 
     def start_stream(self, rank: int, token: int, apart: bool, method: str, packed: Sequence[Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeVar
 
 import ray
 from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, RayError
@@ -12,15 +12,55 @@ from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError, Ray
 from rlinf.cluster.errors import ValueLost, WorkerError, WorkerTimeout
 from rlinf.cluster.failure import Failure
 from rlinf.cluster.packing import Packed, unpack
-
-if TYPE_CHECKING:
-    from rlinf.cluster.ray_group import RayHandle
+from rlinf.schema.cluster import ClusterConfig
 
 _SHOWN = 4
 _GRACE_S = 1.0  # for failures that come on the heels of the first one seen, so that the real first is reported
 
 
-def wait_first(handles: Sequence[RayHandle], limit: float = float("inf")) -> list[RayHandle]:
+class Workers(Protocol):
+    """The group of actors that a call is on."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def config(self) -> ClusterConfig: ...
+
+    def check_alive(self, waited_for: Sequence[int]) -> None:
+        """Raise an error if the process of one of ``waited_for`` stands still or its group has lost a member."""
+
+    def died(self, rank: int, method: str, error: RayError) -> WorkerError:
+        """Make the error of a worker that died over a call."""
+
+    def failure(self, rank: int, method: str, failure: Failure) -> WorkerError:
+        """Make the error of a call that raised."""
+
+    def stacks(self, ranks: Sequence[int]) -> Sequence[str]:
+        """Describe the line of code that each of ``ranks`` is at."""
+
+
+class PendingCall(Protocol):
+    """A call on an actor; ``started`` and ``deadline`` are on the monotonic clock, seconds."""
+
+    @property
+    def workers(self) -> Workers: ...
+
+    group: str
+    rank: int
+    method: str
+    ref: ray.ObjectRef
+    started: float
+    deadline: float
+
+
+Call = TypeVar("Call", bound=PendingCall)
+
+
+def wait_first(handles: Sequence[Call], limit: float = float("inf")) -> list[Call]:
     """All handles that are done once at least one is; none when the clock (monotonic) passes ``limit``.
 
     :raises WorkerTimeout: one of them is past its deadline, or a worker's process stands still.
@@ -45,9 +85,9 @@ def wait_first(handles: Sequence[RayHandle], limit: float = float("inf")) -> lis
             group.check_alive([handle.rank for handle in handles if handle.workers is group])
 
 
-def gather(handles: Sequence[RayHandle]) -> list[Any]:
+def gather(handles: Sequence[PendingCall]) -> list[Any]:
     """Values in the order of the handles; of several failures the first in time is raised."""
-    outcomes: dict[RayHandle, Any] = {}
+    outcomes: dict[PendingCall, Any] = {}
     while pending := [handle for handle in handles if handle not in outcomes]:
         for handle in wait_first(pending):
             outcomes[handle] = fetch(handle)
@@ -57,7 +97,7 @@ def gather(handles: Sequence[RayHandle]) -> list[Any]:
     return [outcomes[handle] for handle in handles]
 
 
-def fetch(handle: RayHandle) -> Any:
+def fetch(handle: PendingCall) -> Any:
     """The value of a call that is done; its :class:`Failure`, :class:`WorkerDied` or :class:`ValueLost` is returned."""
     try:
         outcome = ray.get(handle.ref)
@@ -71,11 +111,11 @@ def fetch(handle: RayHandle) -> Any:
     return unpack(outcome, writable=True) if isinstance(outcome, Packed) else outcome
 
 
-def _problems(outcomes: dict[RayHandle, Any]) -> dict[RayHandle, Failure | WorkerError]:
+def _problems(outcomes: dict[PendingCall, Any]) -> dict[PendingCall, Failure | WorkerError]:
     return {handle: value for handle, value in outcomes.items() if isinstance(value, Failure | WorkerError)}
 
 
-def _first(problems: dict[RayHandle, Failure | WorkerError], rest: Sequence[RayHandle]) -> WorkerError:
+def _first(problems: dict[PendingCall, Failure | WorkerError], rest: Sequence[PendingCall]) -> WorkerError:
     """A death counts as earlier than anything raised: what the others raise then is about the lost connection."""
     if rest:
         done, _ = ray.wait([handle.ref for handle in rest], num_returns=len(rest), timeout=_GRACE_S)
@@ -88,7 +128,7 @@ def _first(problems: dict[RayHandle, Failure | WorkerError], rest: Sequence[RayH
     return handle.workers.failure(handle.rank, handle.method, raised[handle])
 
 
-def timeout_error(late: Sequence[RayHandle], took_s: float) -> WorkerTimeout:
+def timeout_error(late: Sequence[PendingCall], took_s: float) -> WorkerTimeout:
     """The error for calls that took too long, with the stack of each worker concerned (of the first few of many)."""
     first, group = late[0], late[0].workers
     late = [handle for handle in late if handle.workers is group]

@@ -18,7 +18,7 @@ _HEAD = """# API reference
 Generated from the docstrings by `make docs`. [Python API](python_api.md) shows how the parts work together.
 """
 GROUPS: Sequence[tuple[str, str, Sequence[str]]] = (
-    ("Running", "rlinf", ("load", "check", "train", "evaluate", "Policy", "RunResult")),
+    ("Running", "rlinf", ("load", "check", "fit", "evaluate", "Policy", "RunResult")),
     ("Callbacks", "rlinf", ("Callback", "RunStart", "Step", "EarlyStopping", "LearningRateSchedule")),
     (
         "Algorithms",
@@ -34,8 +34,6 @@ GROUPS: Sequence[tuple[str, str, Sequence[str]]] = (
     ),
 )
 """(title, module, names)."""
-# Where a name of a package is both a module and a function.
-_ELSEWHERE = {("rlinf", "train"): "rlinf.api.functions"}
 _LINE = 90
 _ROLE = re.compile(r":\w+:`~?([^`]*)`")
 _SECTION = re.compile(r"^(Args|Raises|Returns|Yields):\s*$")
@@ -47,7 +45,7 @@ def api_page() -> str:
     for title, module, names in GROUPS:
         parts.append(f"## {title}\n")
         for name in names:
-            found = getattr(importlib.import_module(_ELSEWHERE.get((module, name), module)), name)
+            found = getattr(importlib.import_module(module), name)
             parts += _entry(f"{module}.{name}", found)
     return "\n".join(parts)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rlinf.base.errors import UserError
+from rlinf.base.redaction import redacted
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
-from rlinf.config.facts import is_text
-from rlinf.errors import UserError
-from rlinf.redaction import redacted
+from rlinf.config.derived import is_text
 
 
 def examine(config: Config) -> bool:
@@ -41,7 +41,7 @@ def examine(config: Config) -> bool:
     for finding in findings:
         print(redacted(str(finding)))
     # The plan names the extras that are missing.
-    return _failing(findings) or any(not extra.installed for extra in config.facts.extras)
+    return _failing(findings) or any(not extra.installed for extra in config.extras)
 
 
 def _run_directory(config: Config) -> list[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.arguments import Parser
+from rlinf.base.arguments import Parser
 
 
 def main(arguments: Sequence[str]) -> int:

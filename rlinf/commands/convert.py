@@ -9,11 +9,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.arguments import Parser
-from rlinf.config.schema import MegatronConfig
-from rlinf.errors import UserError
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
 from rlinf.learners.convert import convert_folder, require_empty
 from rlinf.models.gguf import convert_gguf, is_gguf
+from rlinf.schema import MegatronConfig
 from rlinf.train.stored_run import run_of_checkpoint
 
 _DESCRIPTION = (

@@ -7,17 +7,17 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlinf.base.errors import UserError
+from rlinf.base.terminal import printable
 from rlinf.commands.finding import Finding
 from rlinf.commands.policy_check import local_files, require_architecture, require_tokenizer_fits
 from rlinf.config import Config
-from rlinf.config.plan.describe import rank_memory
-from rlinf.errors import UserError
-from rlinf.terminal import printable
+from rlinf.planning.describe import rank_memory
 
 if TYPE_CHECKING:
     from gymnasium import spaces
 
-    from rlinf.rollouts.text.conversation_rows import Conversation
+    from rlinf.datasets.conversation_rows import Conversation
     from rlinf.rollouts.text.imitation import Encoded
 
 _SHOWN = 2
@@ -36,11 +36,11 @@ def conversation_findings(config: Config) -> tuple[list[Finding], list[str]]:
 
     Raises whatever a reader or a chat template raises.
     """
-    from rlinf.rollouts.text.conversation_files import read_answers, unread_columns
+    from rlinf.datasets.conversation_files import read_answers, unread_columns
     from rlinf.rollouts.text.imitation import ConversationEncoder
-    from rlinf.train.build.supervised import supervised_data
-    from rlinf.train.build.tokenizer import policy_tokenizer
-    from rlinf.train.build.tokenizer_texts import file_texts
+    from rlinf.train.assemble.supervised import supervised_data
+    from rlinf.train.assemble.tokenizer import policy_tokenizer
+    from rlinf.train.assemble.tokenizer_texts import file_texts
 
     sft, data = config.sft, config.data
     pairs = sft.loss == "dpo"
@@ -79,7 +79,7 @@ def conversation_findings(config: Config) -> tuple[list[Finding], list[str]]:
 
 def _odd_answers(conversations: Sequence[Conversation]) -> list[Finding]:
     """Find answers that are hardly meant to be taught: thoughts without an end, and prompts repeated in the answer."""
-    from rlinf.rollouts.text.thoughts import OPENING, closing_of
+    from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of
 
     answers = [(one, message.content) for one in conversations for message in one.messages if message.imitated]
     findings = []
@@ -138,10 +138,10 @@ def dataset_findings(
 def _of_dataset(
     config: Config, key: str, path: str, both: tuple[Any, Any], policy: Any, fps: float | None
 ) -> list[Finding]:
-    from rlinf.rollouts.robot_data.decisions import decisions
-    from rlinf.rollouts.robot_data.leaves import environment_actions, observation_arrays
-    from rlinf.rollouts.robot_data.reading import count_episodes, dataset_instructions, dataset_statistics, read_dataset
-    from rlinf.train.build.simulator import prior_batch
+    from rlinf.datasets.robot_data.decisions import decisions
+    from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
+    from rlinf.datasets.robot_data.reading import count_episodes, dataset_instructions, dataset_statistics, read_dataset
+    from rlinf.train.assemble.simulator import prior_batch
 
     dataset_statistics(path)
     dataset_instructions(path)

@@ -12,10 +12,10 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlinf.base.packages import install_command
 from rlinf.commands.graphics import mujoco_draws, vulkan_devices
 from rlinf.config.extras import MODULES, OWN_ENVIRONMENT
 from rlinf.config.machine import cpu_count, gpu_count, installed, memory_bytes
-from rlinf.packages import install_command
 
 _BASE = ("torch", "transformers", "ray", "gymnasium", "omegaconf", "math-verify", "reasoning-gym", "tensorboard")
 _LIBRARIES = (

@@ -9,16 +9,16 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rlinf.base.errors import UserError
 from rlinf.commands.data_check import dataset_findings
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
+from rlinf.config.derived import collects_episodes, evaluation_env, training_env
 from rlinf.config.extras import simulator_extra
-from rlinf.config.facts import collects_episodes, evaluation_env, training_env
-from rlinf.errors import UserError
 
 if TYPE_CHECKING:
-    from rlinf.config.schema import EnvConfig
-    from rlinf.rollouts.envs.offscreen import FilmingTrial
+    from rlinf.rollouts.vec_env.offscreen import FilmingTrial
+    from rlinf.schema import EnvConfig
 
 _PATIENCE_S = 2.0
 _LONG = 1_000
@@ -100,10 +100,10 @@ def examine_env(config: Config) -> list[Finding]:
 
     A simulator that is not installed is left alone.
     """
-    from rlinf.config.schema import EnvConfig
-    from rlinf.rollouts.envs.make_env import takes_env_as_it_is
-    from rlinf.rollouts.envs.offscreen import offscreen
     from rlinf.rollouts.isolation.process import EnvProcessError
+    from rlinf.rollouts.vec_env.make_env import takes_env_as_it_is
+    from rlinf.rollouts.vec_env.offscreen import offscreen
+    from rlinf.schema import EnvConfig
 
     env = config.env
     extra = simulator_extra(env.id)
@@ -135,9 +135,9 @@ def examine_env(config: Config) -> list[Finding]:
 
 def _remarks(options: EnvConfig) -> list[Finding]:
     """Remarks of gymnasium's checker, and of random episodes, on the environment of ``options``."""
-    from rlinf.rollouts.envs.env_checker import remarks_on
-    from rlinf.rollouts.envs.make_env import make_env
     from rlinf.rollouts.isolation.vec_env import remarks_in_process
+    from rlinf.rollouts.vec_env.env_checker import remarks_on
+    from rlinf.rollouts.vec_env.make_env import make_env
 
     remarks = remarks_in_process(options) if options.isolation == "process" else remarks_on(make_env(options))
     return [explain(remark.message, fatal=remark.fatal) for remark in remarks]
@@ -145,12 +145,12 @@ def _remarks(options: EnvConfig) -> list[Finding]:
 
 def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     """Environments that differ from each other, or that the policy cannot be made for, or that never end."""
+    from rlinf.data.spaces import observation_leaves
     from rlinf.models.own import OwnClassError, is_own
     from rlinf.rollouts.env_errors import account_of
-    from rlinf.rollouts.envs.vec_env import require_alike
-    from rlinf.rollouts.envs.vectorize import make_vec_env
-    from rlinf.spaces import observation_leaves
-    from rlinf.train.build.simulator_policy import make_policy, require_fit
+    from rlinf.rollouts.vec_env.vec_env import require_alike
+    from rlinf.rollouts.vec_env.vectorize import make_vec_env
+    from rlinf.train.assemble.simulator_policy import make_policy, require_fit
 
     # Exceptions of environments were met before, by the checker.
     training, evaluation = (replace(each, vectorization="sync") for each in (options, evaluation_env(config)))
@@ -201,7 +201,7 @@ def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Finding]:
 
 def _frames_a_second(options: EnvConfig) -> float | None:
     """Those that an environment declares; None where it is in another process, or declares none."""
-    from rlinf.rollouts.envs.make_env import make_env
+    from rlinf.rollouts.vec_env.make_env import make_env
 
     if options.isolation != "none":
         return None
@@ -216,7 +216,7 @@ def _passes_ids_over(options: EnvConfig) -> bool:
     """Whether two numbered start states are the same one: the environment does not read the numbers."""
     from gymnasium.utils.env_checker import data_equivalence
 
-    from rlinf.rollouts.envs.make_env import make_env
+    from rlinf.rollouts.vec_env.make_env import make_env
 
     numbers = options.reset_state_ids[:2]
     if len(set(numbers)) < 2:
@@ -235,7 +235,7 @@ def _unlimited(options: EnvConfig) -> list[Finding]:
 
     A policy that goes in circles makes them endless where random actions get out in the end.
     """
-    from rlinf.rollouts.envs.make_env import make_env
+    from rlinf.rollouts.vec_env.make_env import make_env
 
     env = make_env(options)
     try:
@@ -277,8 +277,8 @@ def merged(findings: list[Finding]) -> list[Finding]:
 
 def _try_filming(config: Config) -> FilmingTrial:
     """Whether evaluations can be filmed on this machine; a missing extra is reported with the other extras."""
-    from rlinf.config.schema import EnvConfig
     from rlinf.rollouts.video.filmable import try_filming
+    from rlinf.schema import EnvConfig
 
     env = evaluation_env(config)
     return try_filming(EnvConfig(env.id, env.kwargs, isolation=env.isolation, python=env.python))

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.arguments import Parser
-from rlinf.errors import UserError
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.arguments import Parser
-from rlinf.errors import UserError
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
 from rlinf.train.stored_run import run_of_checkpoint
 
 

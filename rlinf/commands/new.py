@@ -8,8 +8,8 @@ import string
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.arguments import Parser
-from rlinf.errors import UserError
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
 
 SKELETONS = Path(__file__).parent / "skeletons"
 KINDS = {

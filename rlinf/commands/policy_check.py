@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
-from rlinf.errors import UserError
 from rlinf.models.gguf import is_gguf, model_folder
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.arguments import Parser
-from rlinf.errors import UserError
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
 
 _TRAINING = ("config.yaml", "metrics.jsonl", "summary.json", "machine.json", "init_from.json")
 

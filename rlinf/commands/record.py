@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.arguments import Parser
-from rlinf.errors import UserError
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -17,11 +17,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_intermixed_args(list(arguments))
     if options.episodes < 1 or not 0.0 <= options.perturbation < 1.0:
         raise UserError("rlinf record: --episodes must be at least 1, --perturbation in [0, 1)")
+    from rlinf.base.random_streams import numpy_generator
     from rlinf.config import resolve
-    from rlinf.config.facts import evaluation_env, is_text, training_env
+    from rlinf.config.derived import evaluation_env, is_text, training_env
     from rlinf.rollouts.simulator.experts import expert_of
     from rlinf.rollouts.simulator.recorded import Recording, policy_as_expert, record
-    from rlinf.streams import numpy_generator
 
     resolved = resolve(options.file, [*options.overrides, *options.set])
     for note in (*resolved.notes, *resolved.warnings):

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
-from rlinf.config.facts import is_text
-from rlinf.config.plan.architecture import decoder_of, read_architecture
+from rlinf.config.derived import is_text
+from rlinf.models.architecture_numbers import decoder_of, read_architecture
 
 
 def rehearse(config: Config) -> bool:
@@ -18,8 +18,8 @@ def rehearse(config: Config) -> bool:
     if refusal is not None:
         print(Finding(True, refusal, subject="rehearsal"))
         return True
-    from rlinf.config.plan.memory import estimate
     from rlinf.models.loading import make_tokenizer
+    from rlinf.planning.memory import estimate
     from rlinf.train.rehearsal.rank import rehearse_rank
     from rlinf.train.rehearsal.report import rehearsal_text
 

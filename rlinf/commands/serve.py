@@ -6,8 +6,8 @@ import os
 import threading
 from collections.abc import Sequence
 
-from rlinf.arguments import Parser
-from rlinf.errors import UserError
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
 
 _TOKEN = "RLINF_SERVE_TOKEN"
 _LOCAL = ("127.0.0.1", "::1", "localhost")

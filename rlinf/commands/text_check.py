@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rlinf.base.errors import UserError
+from rlinf.base.terminal import printable
 from rlinf.commands.data_check import conversation_findings
 from rlinf.commands.finding import Finding
 from rlinf.commands.policy_check import (
@@ -18,14 +20,12 @@ from rlinf.commands.policy_check import (
     require_tokenizer_fits,
 )
 from rlinf.config import Config
-from rlinf.config.facts import trains_on_files_alone
-from rlinf.errors import UserError
-from rlinf.terminal import printable
+from rlinf.config.derived import trains_on_files_alone
 from rlinf.train.init_from import carried_tokenizer
 
 if TYPE_CHECKING:
     from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker
-    from rlinf.rollouts.text.prompts import PromptRenderer
+    from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
 _SHOWN = 2
 _PATIENCE_S = 1.0
@@ -52,7 +52,7 @@ class TextReport:
 
 def examine_text(config: Config) -> TextReport:
     """Makes the environments of training and evaluation, the tokenizer and some prompts. Nothing is written."""
-    from rlinf.train.build.conversations import conversation_envs
+    from rlinf.train.assemble.conversations import conversation_envs
 
     report = TextReport()
     if config.sft.steps and config.sft.data is not None:
@@ -88,7 +88,7 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
 
 def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
     from rlinf.rollouts.text.demonstrated import shown
-    from rlinf.train.build.conversations import conversation_members
+    from rlinf.train.assemble.conversations import conversation_members
 
     try:
         tasks = _spread(facts)
@@ -169,7 +169,7 @@ def _curriculum(config: Config, worker: TextEnvWorker, tasks: Sequence[int]) -> 
     curriculum = config.data.curriculum
     if curriculum.by is None:
         return []
-    from rlinf.rollouts.text.curriculum import hardest_of
+    from rlinf.rollouts.text.tasks.curriculum import hardest_of
 
     scale = sorted(worker.difficulties("train", tasks, curriculum.by))
     easiest = hardest_of(scale, curriculum.start)
@@ -222,7 +222,7 @@ def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
 
         return load_tokenizer(path) if local_files(path) is not None else None
     from rlinf.models.tokenizer import train_tokenizer
-    from rlinf.train.build.tokenizer_texts import tokenizer_texts
+    from rlinf.train.assemble.tokenizer_texts import tokenizer_texts
 
     wanted = config.policy.tokenizer
     texts = tokenizer_texts(config, worker, num_tasks)
@@ -247,7 +247,7 @@ def _shown(
     config: Config, renderer: PromptRenderer, tasks: Sequence[int], rendered: Sequence[str], responses: Sequence[str]
 ) -> list[str]:
     """Prompts as the policy reads them, and what the warm start demonstrates."""
-    from rlinf.rollouts.text.prompts import text_start
+    from rlinf.rollouts.text.tokens.prompts import text_start
 
     how = "with the tokenizer's chat template" if renderer.chat else "plain text"
     sizes = [f", {count} token{'s' * (count != 1)}" for count in (len(renderer.begun(text)) for text in rendered)]

@@ -17,9 +17,9 @@ from pathlib import Path
 from rlinf.commands.finding import Finding
 from rlinf.commands.policy_check import local_files
 from rlinf.config import Config
-from rlinf.config.schema import EvaluationConfig, LearnerConfig, LoggingConfig, SftConfig
-from rlinf.config.schema.policy import LoraConfig
 from rlinf.rollouts.env_errors import account_of
+from rlinf.schema import EvaluationConfig, LearnerConfig, LoggingConfig, SftConfig
+from rlinf.schema.policy import LoraConfig
 
 _ROWS, _TOKENS, _DECISIONS = 2, 8, 8
 _WIDTHS = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
@@ -86,7 +86,7 @@ def _can_be_small(config: Config) -> bool:
     teacher, path = config.teacher, config.policy.path
     if teacher.path or teacher.base_url or config.reward_model.supervision != "none":
         return False
-    if any(not extra.installed for extra in config.facts.extras) or config.facts.run_kind == "supervised":
+    if any(not extra.installed for extra in config.extras) or config.facts.run_kind == "supervised":
         return False
     if config.facts.run_kind == "text":
         return path is None or local_files(config.policy.tokenizer.path or path) is not None

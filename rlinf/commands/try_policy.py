@@ -13,13 +13,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from rlinf.arguments import Parser
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
+from rlinf.base.redaction import redacted
+from rlinf.base.terminal import printable
 from rlinf.config import resolve
-from rlinf.errors import UserError
-from rlinf.redaction import redacted
-from rlinf.terminal import printable
 from rlinf.train.tracking.transcript import transcript
-from rlinf.train.trial import TrialOptions, trial
+from rlinf.train.try_policy import TrialOptions, trial
 
 
 def main(arguments: Sequence[str]) -> int:

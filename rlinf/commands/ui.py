@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from rlinf.arguments import Parser
-from rlinf.child_process import ChildProcess, die_with_parent
-from rlinf.errors import UserError
-from rlinf.packages import install_command
+from rlinf.base.arguments import Parser
+from rlinf.base.child_process import ChildProcess, die_with_parent
+from rlinf.base.errors import UserError
+from rlinf.base.packages import install_command
 
 _TOKEN = "RLINF_UI_TOKEN"
 

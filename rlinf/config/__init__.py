@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rlinf.config.dump import diff, flat, to_mapping, to_yaml
+    from rlinf.config.experiment import Config
     from rlinf.config.loading import Resolved, load, load_mapping, resolve
     from rlinf.config.problems import ConfigErrors, ConfigProblem
-    from rlinf.config.schema import Config
-    from rlinf.config.stored import StoredConfigError, load_stored, stored_yaml
+    from rlinf.config.record import stored_yaml
+    from rlinf.config.stored import StoredConfigError, load_stored
 
 __all__ = [
     "Config",
@@ -33,11 +34,11 @@ __all__ = [
     "to_yaml",
 ]
 
-_MODULES = ("schema", "loading", "dump", "problems", "stored")
+_MODULES = ("experiment", "loading", "dump", "problems", "record", "stored")
 
 
 def __getattr__(name: str) -> object:
-    """One of ``__all__``, from the module that defines it."""
+    """Import one of ``__all__`` from the module that defines it."""
     if name in __all__:
         for module in (importlib.import_module(f"{__name__}.{stem}") for stem in _MODULES):
             if hasattr(module, name):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rlinf.config.defaults import default_of, value_of
+from rlinf.config.experiment import Config
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
-from rlinf.config.schema import Config
 
 
 @dataclass

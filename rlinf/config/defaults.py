@@ -11,9 +11,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from rlinf.config.facts import (
+from rlinf.config.derived import (
     compares_groups,
     has_files_alone,
     has_warm_start,
@@ -21,7 +21,9 @@ from rlinf.config.facts import (
     is_pretrained,
     is_text,
 )
-from rlinf.config.schema import Config
+from rlinf.schema import Sections
+
+SomeConfig = TypeVar("SomeConfig", bound=Sections)
 
 
 @dataclass(frozen=True)
@@ -31,14 +33,14 @@ class ConditionalDefault:
     key: str
     value: object
     runs: str
-    holds: Callable[[Config], bool]
+    holds: Callable[[Sections], bool]
 
 
-def _untrained_simulator_policy(config: Config) -> bool:
+def _untrained_simulator_policy(config: Sections) -> bool:
     return not is_text(config) and not is_pretrained(config)
 
 
-def _tunes_pretrained(config: Config) -> bool:
+def _tunes_pretrained(config: Sections) -> bool:
     return has_warm_start(config) and is_pretrained(config)
 
 
@@ -77,7 +79,7 @@ CONDITIONAL: tuple[ConditionalDefault, ...] = (
 """At most one condition of a key may hold for a run."""
 
 
-def value_of(config: Config, key: str) -> object:
+def value_of(config: Sections, key: str) -> object:
     """The value at a dotted key of the schema."""
     value: object = config
     for name in key.split("."):
@@ -85,35 +87,35 @@ def value_of(config: Config, key: str) -> object:
     return value
 
 
-def with_value(config: Config, key: str, value: object) -> Config:
+def with_value(config: SomeConfig, key: str, value: object) -> SomeConfig:
     """The same configuration with another value at one dotted key."""
     changed: Any = value
     sections = key.split(".")
     for depth in reversed(range(len(sections))):
         around: Any = value_of(config, ".".join(sections[:depth])) if depth else config
         changed = replace(around, **{sections[depth]: changed})
-    assert isinstance(changed, Config)
+    assert isinstance(changed, type(config))
     return changed
 
 
 @functools.cache
 def schema_default(key: str) -> object:
     """The schema's default of a key."""
-    return value_of(Config(), key)
+    return value_of(Sections(), key)
 
 
-def conditional(config: Config, key: str) -> ConditionalDefault | None:
+def conditional(config: Sections, key: str) -> ConditionalDefault | None:
     """The default that this kind of run has instead of the schema's, if any."""
     return next((default for default in CONDITIONAL if default.key == key and default.holds(config)), None)
 
 
-def default_of(config: Config, key: str) -> object:
+def default_of(config: Sections, key: str) -> object:
     """The default of ``key`` in a run like this."""
     instead = conditional(config, key)
     return schema_default(key) if instead is None else instead.value
 
 
-def fill_in(config: Config, written: Container[str]) -> Config:
+def fill_in(config: SomeConfig, written: Container[str]) -> SomeConfig:
     """The configuration with the defaults of its kind at every key that is not among the ``written`` ones."""
     for default in CONDITIONAL:
         if default.key not in written and default.holds(config):

@@ -8,20 +8,20 @@ from dataclasses import is_dataclass
 
 import yaml
 
-from rlinf.config.schema import Config, keys
+from rlinf.schema import Sections, keys
 
 # libyaml's emitter writes the same text in a fifth of the time; wheels of PyYAML have it.
 _Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def to_mapping(config: Config) -> dict[str, object]:
+def to_mapping(config: Sections) -> dict[str, object]:
     """Plain nested data that :func:`rlinf.config.load_mapping` reads back to an equal configuration."""
     plain = _plain(config)
     assert isinstance(plain, dict)
     return plain
 
 
-def to_yaml(config: Config) -> str:
+def to_yaml(config: Sections) -> str:
     """The same as YAML text, in the order of the schema."""
     return block_yaml(to_mapping(config))
 
@@ -31,7 +31,7 @@ def block_yaml(plain: object) -> str:
     return str(yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
 
 
-def diff(a: Config, b: Config) -> list[str]:
+def diff(a: Sections, b: Sections) -> list[str]:
     """One line per key that differs: ``rollout.batch_size: 32 -> 64``; empty when both say the same."""
     return differences(flat(a), flat(b))
 
@@ -46,7 +46,7 @@ def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def flat(config: Config) -> dict[str, str]:
+def flat(config: Sections) -> dict[str, str]:
     """Every dotted key with its value as YAML text."""
     return _flat(to_mapping(config), "")
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlinf.base.packages import install_command
 from rlinf.config.machine import installed
-from rlinf.config.schema import Config
 from rlinf.models.gguf import is_gguf
-from rlinf.packages import install_command
+from rlinf.schema import Sections
 
 MODULES: Mapping[str, str] = {
     "lora": "peft",
@@ -118,7 +118,7 @@ class Extra:
         return install_command(self.name)
 
 
-def needed_extras(config: Config, *, text: bool) -> list[Extra]:
+def needed_extras(config: Sections, *, text: bool) -> list[Extra]:
     """The extras that a run needs beside the base installation; ``text``: its policy is a language model on tasks."""
     needed = []
     if config.rollout.sampler == "vllm" and text:

@@ -10,16 +10,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from rlinf.base.redaction import hide
 from rlinf.config.compat.aliases import synonyms, translate_values
 from rlinf.config.defaults import fill_in
 from rlinf.config.dump import to_mapping
 from rlinf.config.expansion import Path, dependencies, in_order, too_large, too_long
 from rlinf.config.names import hints
 from rlinf.config.problems import ConfigProblem, problem
-from rlinf.config.schema import Config
 from rlinf.config.tree import Branch, Located, locate, merge, origins, put, shortened
 from rlinf.config.yaml_nodes import LARGEST_BITS
-from rlinf.redaction import hide
+from rlinf.schema import Sections
 
 
 def _product(first: object, second: object) -> object:
@@ -139,12 +139,12 @@ def _effective(layers: Sequence[Branch]) -> Branch:
     return merge(locate(to_mapping(defaults), next(iter(written.values())).origin).branch or {}, written)
 
 
-def _typed_as_far_as_possible(tree: Branch) -> Config:
+def _typed_as_far_as_possible(tree: Branch) -> Sections:
     """The configuration that decides on defaults; values that are not known yet keep their defaults."""
     from rlinf.config.values import Builder
 
-    known = {name: child for name, child in tree.items() if name in hints(Config)}
-    return Builder().section(Config, Located(known, next(iter(tree.values())).origin))
+    known = {name: child for name, child in tree.items() if name in hints(Sections)}
+    return Builder().section(Sections, Located(known, next(iter(tree.values())).origin))
 
 
 def _dotted(path: Path) -> str:

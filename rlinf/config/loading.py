@@ -13,12 +13,12 @@ from rlinf.config.compat.semantics import adopt, roll_origin
 from rlinf.config.context import Context
 from rlinf.config.defaults import fill_in
 from rlinf.config.dump import at, to_mapping
+from rlinf.config.experiment import Config
 from rlinf.config.interpolate import interpolate, report_unresolved
 from rlinf.config.plugins import with_plugins
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin, problem
 from rlinf.config.reader import Reader
 from rlinf.config.recipes import located
-from rlinf.config.schema import Config
 from rlinf.config.tree import Branch, Located, expressions, locate, merge, origins, read_mixture
 from rlinf.config.values import Builder
 

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass
 
-from rlinf.config.schema import Config, keys
+from rlinf.schema import Sections, keys
 
 
 @functools.cache
@@ -22,12 +22,12 @@ def hints(section: type) -> dict[str, object]:
 @functools.cache
 def leaves() -> tuple[str, ...]:
     """All dotted keys that hold a value."""
-    return tuple(_walk(Config, ""))
+    return tuple(_walk(Sections, ""))
 
 
 def type_of(key: str) -> object:
     """The type of a dotted key that holds a value."""
-    hint: object = Config
+    hint: object = Sections
     for name in key.split("."):
         assert isinstance(hint, type)
         hint = hints(hint)[name]

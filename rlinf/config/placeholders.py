@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Mapping
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 
 _WIDEST = 100
 

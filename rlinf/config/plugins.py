@@ -19,8 +19,7 @@ from importlib import metadata
 from typing import Any
 
 from rlinf.algorithms import catalog
-from rlinf.config.defaults import value_of, with_value
-from rlinf.config.schema import Config
+from rlinf.config.defaults import SomeConfig, value_of, with_value
 
 GROUPS: Mapping[str, str] = {
     "rlinf.advantages": "algorithm.adv_type",
@@ -84,7 +83,7 @@ _OWN: Mapping[str, Container[str]] = {
 }
 
 
-def with_plugins(config: Config) -> Config:
+def with_plugins(config: SomeConfig) -> SomeConfig:
     """``config`` with ``module:name`` in the place of every name that a package brings."""
     for group, own in _OWN.items():
         key = GROUPS[group]

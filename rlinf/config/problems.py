@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlinf.redaction import redacted
+from rlinf.base.redaction import redacted
 
 COMMAND_LINE = "command line"
 

@@ -16,12 +16,12 @@ import yaml
 from rlinf.config.compat.aliases import FLAT, UNDER_ALGORITHM
 from rlinf.config.defaults import CONDITIONAL, schema_default
 from rlinf.config.examples import example
+from rlinf.config.experiment import Config
 from rlinf.config.names import hints
-from rlinf.config.schema import Config
 
 _HEAD = """# Configuration reference
 
-Generated from `rlinf/config/schema/` by `python -m rlinf.config.reference`; edit the docstrings there.
+Generated from `rlinf/schema/` by `python -m rlinf.config.reference`; edit the docstrings there.
 
 One YAML file describes one experiment and holds only what differs from the defaults below. `extends: other.yaml`
 starts from another file, `key=value` on the command line overrides both, `${oc.env:NAME,default}` reads the

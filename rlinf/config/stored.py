@@ -7,66 +7,23 @@ those of `cluster.env` that are not set any more, are left to the environment of
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from rlinf.config.dump import at, block_yaml, differences, flat, to_mapping
+from rlinf.base.errors import UserError
+from rlinf.config.experiment import Config
 from rlinf.config.interpolate import unset
 from rlinf.config.loading import Resolved, resolve_reader
 from rlinf.config.problems import ConfigErrors, Origin
 from rlinf.config.reader import Reader
-from rlinf.config.schema import Config
+from rlinf.config.record import MASK
 from rlinf.config.tree import Branch, drop, get
-from rlinf.errors import UserError
-
-MASK = "***"
-_REFERENCE = re.compile(r"\$\{oc\.env:\s*\w+\s*\}")
 
 
 class StoredConfigError(UserError):
     """A run's own copy of its configuration that cannot be read; the message names the file."""
-
-
-def stored(config: Config) -> dict[str, Any]:
-    """Plain nested data to keep, show and send: expressions in the place of their values, `cluster.env` masked."""
-    return masked(written(config))
-
-
-def stored_yaml(config: Config) -> str:
-    """The same as YAML text, in the order of the schema."""
-    return block_yaml(stored(config))
-
-
-def written(config: Config) -> dict[str, Any]:
-    """As :func:`stored`, but with the values of `cluster.env`: what another process of this user can start from."""
-    plain: dict[str, Any] = to_mapping(config)
-    for path, (expression, value) in config.expressions.items():
-        around: Any = at(plain, path[:-1])
-        if at(plain, path) != value:
-            continue  # exchanged since: a later value is not what the expression says
-        if isinstance(around, dict):
-            around[path[-1]] = expression
-        elif isinstance(around, list):
-            around[int(path[-1])] = expression
-    return plain
-
-
-def masked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration without the values of `cluster.env`; those that only name a variable stay."""
-    cluster = config.get("cluster")
-    env = cluster.get("env") if isinstance(cluster, Mapping) else None
-    if not isinstance(cluster, Mapping) or not isinstance(env, Mapping):
-        return dict(config)
-    hidden = {name: text if _REFERENCE.fullmatch(str(text)) else MASK for name, text in env.items()}
-    return {**config, "cluster": {**cluster, "env": hidden}}
 
 
 def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -88,41 +45,6 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
         if not own:
             raise
         raise StoredConfigError(f"{path}, the run's own copy of its configuration, does not hold: {own[0]}") from errors
-
-
-@dataclass(frozen=True)
-class Record:
-    """A configuration as a run directory keeps it, and compares it with an earlier one."""
-
-    text: str
-    """:func:`stored_yaml`."""
-    values: Mapping[str, str]
-    """Every dotted key with its value as YAML text."""
-    expressions: Mapping[str, tuple[str, object]]
-    """Dotted key -> (the ``${oc.env:...}`` written there, its value)."""
-
-    @classmethod
-    def of(cls, config: Config) -> Record:
-        """That of ``config``."""
-        expressions = {".".join(path): found for path, found in config.expressions.items()}
-        return cls(stored_yaml(config), flat(config), expressions)
-
-    def changes(self, later: Record) -> list[str]:
-        """The lines of :func:`rlinf.config.diff` from this one to a later one."""
-        return differences(self.values, later.values)
-
-    def environment_digests(self, salts: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Dotted key -> salted digest of the value that its expression has now: a later session can tell a change.
-
-        ``salts`` are the digests to compare with: theirs are taken.
-        """
-        known = salts or {}
-        found = {}
-        for key, (_, value) in self.expressions.items():
-            salt = known[key].partition("$")[0] if key in known else secrets.token_hex(16)
-            text = json.dumps(value, sort_keys=True, default=str).encode()
-            found[key] = f"{salt}${hashlib.scrypt(text, salt=salt.encode(), n=2**14, r=8, p=1).hex()}"
-        return found
 
 
 def _resolved(reader: Reader, path: Path, overrides: Sequence[str]) -> Resolved:

@@ -10,8 +10,8 @@ from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
 from rlinf.config.compat.aliases import FLAT
-from rlinf.config.compat.names.lookup import hint as meaning_of
-from rlinf.config.compat.names.lookup import holds_foreign_keys
+from rlinf.config.foreign_keys import hint as meaning_of
+from rlinf.config.foreign_keys import holds_foreign_keys
 from rlinf.config.names import hints, leaves, nearest, nearest_keys
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.tree import Located, shortened

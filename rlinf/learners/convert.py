@@ -13,10 +13,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from rlinf.config.schema.learner import MegatronConfig
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 from rlinf.learners.process_group import join
 from rlinf.learners.shards import SafetensorsFolder, export_weights
+from rlinf.schema.learner import MegatronConfig
 
 _CHECKPOINT = "megatron"
 _CPU = torch.device("cpu")

@@ -27,8 +27,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
 
-from rlinf.batch_share import BatchShare, DataPlace
-from rlinf.config.schema.learner import OffloadConfig
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.data.shards import DataParallelRank, RankBatch
+from rlinf.data.split import split_by_size
 from rlinf.learners.host_reference import in_place, moved_towards
 from rlinf.learners.minibatch import Minibatch
 from rlinf.learners.moments import own_options
@@ -40,8 +42,7 @@ from rlinf.learners.step_plan import share_of_evaluation
 from rlinf.learners.stored_policy import is_sharded, require_same_weights, shapes, stored_shapes
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.portions import portions
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.schema.learner import OffloadConfig
 
 Unit = tuple[nn.Module, torch.dtype | None]
 """A part whose weights come together at a time, and the dtype that they come in (None: their own)."""
@@ -112,7 +113,7 @@ class FSDPLearner(TorchLearner):
             if isinstance(module, FSDPModule):
                 module.reshard()
 
-    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities, entropy and values [B', T] on the CPU) of this rank's share."""
         batch = share_of_evaluation(batch, self)
         (mine,) = batch.parts
@@ -133,7 +134,7 @@ class FSDPLearner(TorchLearner):
         return torch.cat(rows), PolicyOutput(joined("logprobs"), joined("entropy"), values)
 
     @property
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Rows without a response are left out: nothing is to be said of them, and their pass would be cut short."""
         return replace(super().data_place, answered_only=True, alike=True)
 
@@ -165,7 +166,7 @@ class FSDPLearner(TorchLearner):
 
     def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
         sizes = ((name, tensor.numel() * tensor.element_size()) for name, tensor in self._tensors())
-        return portions(sizes, bucket_bytes)
+        return split_by_size(sizes, bucket_bytes)
 
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"

@@ -16,9 +16,10 @@ from rlinf.algorithms.metrics import (
     mean_metrics,
     mean_over,
 )
-from rlinf.batch_share import BatchShare, StepFacts, StepPart
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput
+from rlinf.data.shards import RankBatch, StepShard, StepTotals
 from rlinf.learners.stage import Stage
-from rlinf.types import Batch, Metrics, PolicyOutput
 
 _GAP = "sampler_logprob_gap"
 
@@ -31,12 +32,12 @@ class Minibatch:
     """This rank's part of an optimiser step, with what is fixed for all of its rows before the first forward pass."""
 
     def __init__(
-        self, batch: BatchShare, part: StepPart, step: StepFacts, stage: Stage, *, first: bool = False
+        self, batch: RankBatch, part: StepShard, step: StepTotals, stage: Stage, *, first: bool = False
     ) -> None:
         """``part`` and ``step`` are of ``batch``; ``first``: no step of it was taken before.
 
         Raises ValueError for a batch without advantages."""
-        _given(batch.held.advantages)
+        _given(batch.batch.advantages)
         self.stage, self.batch, self.part, self.step, self._first = stage, batch, part, step, first
         self._selected = self._select()
 
@@ -49,7 +50,7 @@ class Minibatch:
         proximal = rows.old_logprobs if rows.old_logprobs is not None else rows.rollout_logprobs
         found = self.stage.objective.select(old_logprobs=proximal, advantages=_given(rows.advantages), mask=rows.mask)
         assert found is not None
-        selected = torch.zeros_like(self.batch.held.mask)
+        selected = torch.zeros_like(self.batch.batch.mask)
         selected[self.step.rows] = found
         return selected
 
@@ -109,7 +110,7 @@ def learned_rows(batch: Batch, stage: Stage, *, independent: bool) -> Batch:
     return batch.replace(terminated=None, truncated=None, bootstrap_values=None, step_rewards=None).decisions_as_rows()
 
 
-def train_on(batch: BatchShare, stage: Stage, *, optimise: Callable[[Minibatch], tuple[Metrics, bool]]) -> Metrics:
+def train_on(batch: RankBatch, stage: Stage, *, optimise: Callable[[Minibatch], tuple[Metrics, bool]]) -> Metrics:
     """All optimiser steps of one batch: means of the metrics that ``optimise`` gives, and how many were skipped.
 
     Raises ValueError for a batch without advantages.

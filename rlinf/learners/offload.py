@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from rlinf.config.schema.learner import OffloadConfig
-from rlinf.types import Metrics
+from rlinf.data.messages import Metrics
+from rlinf.schema.learner import OffloadConfig
 
 STAY = OffloadConfig()
 """Nothing moves."""
@@ -40,7 +40,7 @@ class HostMemory:
         _finish(storages)
         return empty_storages(storages)
 
-    def give_back(self) -> int:
+    def release_to_os(self) -> int:
         """Fills the storages again; returns how many bytes."""
         away, self._away = self._away, []
         for storage, host in away:
@@ -119,8 +119,8 @@ class Offloadable(ABC):
     def wake(self, *, weights_only: bool = False) -> None:
         """Moves everything back, or the weights alone. Awake it does nothing."""
         if self._weights_away is not None:
-            self._weights_away.give_back()
+            self._weights_away.release_to_os()
             self._weights_away = None
         if self._state_away is not None and not weights_only:
-            self._state_away.give_back()
+            self._state_away.release_to_os()
             self._state_away = None

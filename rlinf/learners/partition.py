@@ -10,8 +10,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from rlinf.streams import torch_generator
-from rlinf.types import Costs
+from rlinf.base.random_streams import torch_generator
+from rlinf.data.batch import Costs
 
 
 def minibatches(rows: int, *, parts: int, seed: int, step: int, epoch: int) -> list[Tensor]:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlinf.types import Batch, Metrics, PolicyOutput
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput
 
 
 def compare_with_float32(

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
-from rlinf.portions import portions
+from rlinf.data.split import split_by_size
 
 # Gradients travel in pieces of this many elements: one message would double the memory, one per parameter the latency.
 _BUCKET_ELEMENTS = 1 << 24
@@ -78,7 +78,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter], size: int) -> None:
     if size == 1:
         return
     gradients = [parameter.grad for parameter in trained if parameter.grad is not None]
-    for bucket in portions(((gradient, gradient.numel()) for gradient in gradients), _BUCKET_ELEMENTS):
+    for bucket in split_by_size(((gradient, gradient.numel()) for gradient in gradients), _BUCKET_ELEMENTS):
         flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
         dist.all_reduce(flat)
         for gradient, piece in zip(bucket, flat.split([g.numel() for g in bucket]), strict=True):

@@ -8,9 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.algorithms.objective import Objective
-from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
+from rlinf.schema import OptimizerConfig
 
 
 class RewardLearner(TorchLearner):

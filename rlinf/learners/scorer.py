@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.batch_share import BatchShare, DataPlace
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.shards import DataParallelRank, RankBatch
 from rlinf.learners.step_plan import share_of_evaluation
-from rlinf.types import Batch, Costs
 
 
 class Scorer:
@@ -29,11 +29,11 @@ class Scorer:
         return costs
 
     @property
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Every rank has a share of the rows for itself, however the learner beside it is split."""
-        return DataPlace(self.rank, self.size, self.micro_batch_tokens)
+        return DataParallelRank(self.rank, self.size, self.micro_batch_tokens)
 
-    def score(self, batch: Batch | BatchShare) -> tuple[Tensor, Tensor]:
+    def score(self, batch: Batch | RankBatch) -> tuple[Tensor, Tensor]:
         """(rows [B'], log-probabilities [B', T] float32 on the CPU) of this rank's share; 0 where ``mask`` is false."""
         batch = share_of_evaluation(batch, self)
         pieces = batch.parts[0].micro_batches

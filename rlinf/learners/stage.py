@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlinf.algorithms.objective import Objective
-from rlinf.config.schema import OptimizerConfig
+from rlinf.schema import OptimizerConfig
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from rlinf.batch_share import BatchShare, DataPlace, LossCounts, StepFacts, StepPart, answered
+from rlinf.data.advantage_spec import PreparedRows, Rows
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.shards import DataParallelRank, LossCounts, RankBatch, StepShard, StepTotals, answered
 from rlinf.learners.partition import micro_batches, minibatches, shares
 from rlinf.learners.stage import Stage
-from rlinf.types import Batch, Costs
 
 
 @dataclass(frozen=True)
@@ -29,24 +30,26 @@ class RowFacts:
     """int32: valid positions."""
     answered: Tensor
     """bool: there is a response, valid or not."""
-    moving: Tensor
+    has_gradient: Tensor
     """bool: some valid position has an advantage that is not 0. All where there are no advantages yet."""
     rewards: Tensor | None = None
     """int32: rewards with a valid position, where several positions share one."""
 
     @classmethod
-    def of(cls, batch: Batch, costs: Costs) -> Self:
-        if batch.moving is not None:
-            moving = batch.moving
-        elif batch.advantages is None:
-            moving = torch.ones(batch.num_rows, dtype=torch.bool)
-        else:
-            moving = (batch.mask & (batch.advantages != 0)).any(dim=1)
-        tokens, shared = batch.valid_counts.int(), batch.positions_per_reward
+    def of(cls, rows: Rows, costs: Costs) -> Self:
+        """Count the rows of a batch, wherever they are."""
+        here = rows.rows if isinstance(rows, PreparedRows) else rows
+        has_gradient = rows.pending.has_gradient if isinstance(rows, PreparedRows) else None
         rewards = None
-        if shared > 1:
-            rewards = batch.mask.unflatten(1, (-1, shared)).any(dim=2).sum(dim=1, dtype=torch.int32)
-        return cls(costs, tokens, answered(batch), moving, rewards)
+        if isinstance(here, Batch):
+            if has_gradient is None and here.advantages is not None:
+                has_gradient = (here.mask & (here.advantages != 0)).any(dim=1)
+            if here.positions_per_reward > 1:
+                of_rewards = here.mask.unflatten(1, (-1, here.positions_per_reward)).any(dim=2)
+                rewards = of_rewards.sum(dim=1, dtype=torch.int32)
+        if has_gradient is None:
+            has_gradient = torch.ones(here.num_rows, dtype=torch.bool)
+        return cls(costs, here.valid_counts.int(), answered(here), has_gradient, rewards)
 
     @functools.cached_property
     def common_length(self) -> int:
@@ -61,7 +64,7 @@ class OwnRows:
 
     rows: Tensor
     """[b] int64: their numbers in the batch, each once."""
-    parts: tuple[StepPart, ...]
+    parts: tuple[StepShard, ...]
     """Rows go by their place in ``rows``, in as few bytes as hold it."""
 
 
@@ -69,14 +72,14 @@ class OwnRows:
 class BatchPlan:
     """All parts of all shares: of each optimiser step of an update, or of one evaluation."""
 
-    parts: Sequence[Sequence[StepPart]]
+    parts: Sequence[Sequence[StepShard]]
     """For each step, that of each share. Rows go by their number in the batch."""
-    steps: Sequence[StepFacts] = ()
+    steps: Sequence[StepTotals] = ()
     """Of an update."""
 
-    def of_whole(self, batch: Batch, index: int) -> BatchShare:
+    def of_whole(self, batch: Batch, index: int) -> RankBatch:
         """The share of a rank that has all rows of ``batch``."""
-        return BatchShare(batch, [parts[index] for parts in self.parts], self.steps)
+        return RankBatch(batch, [parts[index] for parts in self.parts], self.steps)
 
     def by_share(self, facts: RowFacts) -> list[OwnRows]:
         """The rows of each share, which is sent no others; one that has none gets a row to take part with."""
@@ -97,7 +100,7 @@ class Divides(Protocol):
     """A model, as far as rows are divided by it."""
 
     @property
-    def data_place(self) -> DataPlace: ...
+    def data_place(self) -> DataParallelRank: ...
 
     def costs(self, batch: Batch) -> Costs: ...
 
@@ -109,18 +112,18 @@ class DividesSteps(Divides, Protocol):
     stage: Stage
 
 
-def evaluation_plan(facts: RowFacts, place: DataPlace) -> BatchPlan:
+def evaluation_plan(facts: RowFacts, place: DataParallelRank) -> BatchPlan:
     """Every row is evaluated once."""
     return BatchPlan([_parts(torch.arange(len(facts.tokens)), facts, place)])
 
 
-def division(facts: RowFacts, place: DataPlace) -> BatchPlan:
+def division(facts: RowFacts, place: DataParallelRank) -> BatchPlan:
     """Every row is in one share, which is not cut any further."""
     own = _shares(torch.arange(len(facts.tokens)), facts, place)
-    return BatchPlan([[StepPart((rows,) if len(rows) else (), 1) for rows in own]])
+    return BatchPlan([[StepShard((rows,) if len(rows) else (), 1) for rows in own]])
 
 
-def update_plan(facts: RowFacts, place: DataPlace, *, stage: Stage, seed: int, step: int) -> BatchPlan:
+def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed: int, step: int) -> BatchPlan:
     """All optimiser steps of training iteration ``step``."""
     chooses = "selected" in stage.objective.needs
     parts, steps = [], []
@@ -128,22 +131,22 @@ def update_plan(facts: RowFacts, place: DataPlace, *, stage: Stage, seed: int, s
         for rows in minibatches(len(facts.tokens), parts=stage.minibatches, seed=seed, step=step, epoch=epoch):
             if len(rows):
                 rewards = None if facts.rewards is None else LossCounts.of(facts.rewards[rows])
-                steps.append(StepFacts(loss_counts(facts, rows), rewards, rows if chooses else None))
-                parts.append(_parts(moving_rows(rows, facts, stage), facts, place))
+                steps.append(StepTotals(loss_counts(facts, rows), rewards, rows if chooses else None))
+                parts.append(_parts(rows_with_gradient(rows, facts, stage), facts, place))
     return BatchPlan(parts, steps)
 
 
-def share_of_evaluation(batch: Batch | BatchShare, model: Divides) -> BatchShare:
+def share_of_evaluation(batch: Batch | RankBatch, model: Divides) -> RankBatch:
     """This rank's share of an evaluation of ``batch``, of which it has every row or was given its own."""
-    if isinstance(batch, BatchShare):
+    if isinstance(batch, RankBatch):
         return batch
     place = model.data_place
     return evaluation_plan(RowFacts.of(batch, model.costs(batch)), place).of_whole(batch, place.index)
 
 
-def share_of_update(batch: Batch | BatchShare, learner: DividesSteps, *, step: int) -> BatchShare:
+def share_of_update(batch: Batch | RankBatch, learner: DividesSteps, *, step: int) -> RankBatch:
     """This rank's share of all optimiser steps of training iteration ``step``, likewise."""
-    if isinstance(batch, BatchShare):
+    if isinstance(batch, RankBatch):
         return batch
     place, facts = learner.data_place, RowFacts.of(batch, learner.costs(batch))
     return update_plan(facts, place, stage=learner.stage, seed=learner.seed, step=step).of_whole(batch, place.index)
@@ -156,7 +159,7 @@ def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
     return LossCounts.of(facts.tokens[rows])
 
 
-def moving_rows(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
+def rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
     """The ``rows`` of an optimiser step without those that can't move the weights, which need no computing.
 
     Where the objective is a multiple of the advantage, a row whose advantages are all 0 (a group with one reward)
@@ -166,24 +169,24 @@ def moving_rows(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
     asked = stage.objective.calculate_entropy or stage.early_stop_imp_ratio is not None
     if asked or not stage.objective.idle_without_advantage:
         return rows
-    moving = facts.moving[rows]
-    return rows[moving] if bool(moving.any()) else rows
+    has_gradient = facts.has_gradient[rows]
+    return rows[has_gradient] if bool(has_gradient.any()) else rows
 
 
-def _shares(rows: Tensor, facts: RowFacts, place: DataPlace) -> list[Tensor]:
+def _shares(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[Tensor]:
     return shares(rows[facts.answered[rows]] if place.answered_only else rows, facts.costs, size=place.size)
 
 
-def _parts(rows: Tensor, facts: RowFacts, place: DataPlace) -> list[StepPart]:
+def _parts(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[StepShard]:
     """The part of each share where ``rows`` are computed; a pass at least, to meet the others in."""
     cuts = [
         tuple(micro_batches(own, facts.costs, budget=place.micro_batch_tokens)) for own in _shares(rows, facts, place)
     ]
     most = max(1, *map(len, cuts))
-    return [StepPart(cut, most if place.alike else max(1, len(cut))) for cut in cuts]
+    return [StepShard(cut, most if place.alike else max(1, len(cut))) for cut in cuts]
 
 
-def _renumbered(part: StepPart, places: Tensor, count: int) -> StepPart:
+def _renumbered(part: StepShard, places: Tensor, count: int) -> StepShard:
     """``part`` with the ``places`` of its rows among ``count``."""
     kind = torch.int16 if count < 1 << 15 else torch.int32
     return replace(part, micro_batches=tuple(places[rows].to(kind) for rows in part.micro_batches))

@@ -10,7 +10,7 @@ import torch
 import torch.distributed.checkpoint as checkpoint
 from torch import Tensor
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -19,8 +19,11 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from rlinf.algorithms.metrics import PartialMetrics
-from rlinf.batch_share import BatchShare, DataPlace
-from rlinf.config.schema.learner import OffloadConfig
+from rlinf.base.random_streams import stream_seed
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.data.shards import DataParallelRank, RankBatch
+from rlinf.data.split import split_by_size
 from rlinf.interfaces import Policy
 from rlinf.learners.adam import Adam, clip_gradients, gradient_norm
 from rlinf.learners.minibatch import Minibatch, learned_rows, require_finite, train_on
@@ -32,9 +35,7 @@ from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import share_of_evaluation, share_of_update
 from rlinf.learners.stored_policy import load_policy
 from rlinf.models.adapters import separable
-from rlinf.portions import portions
-from rlinf.streams import stream_seed
-from rlinf.types import Batch, Costs, Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.schema.learner import OffloadConfig
 
 
 class TorchLearner(Offloadable):
@@ -140,11 +141,11 @@ class TorchLearner(Offloadable):
         return self.policy.costs(batch.inputs, batch.mask)
 
     @property
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Every rank has a share of the rows for itself."""
-        return DataPlace(self.rank, self.size, self.micro_batch_tokens)
+        return DataParallelRank(self.rank, self.size, self.micro_batch_tokens)
 
-    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and values [B', T] on the CPU) of this rank's share."""
         batch = share_of_evaluation(batch, self)
         pieces = batch.parts[0].micro_batches
@@ -171,13 +172,13 @@ class TorchLearner(Offloadable):
         logprobs = joined("logprobs")
         return order, PolicyOutput(empty if logprobs is None else logprobs, values=joined("values"))
 
-    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
+    def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """All epochs and minibatches of one step. Advantages are in the batch; metrics are those of all ranks.
 
         Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.
         """
         independent = self.policy.positions_independent
-        rows = batch if isinstance(batch, BatchShare) else learned_rows(batch, self.stage, independent=independent)
+        rows = batch if isinstance(batch, RankBatch) else learned_rows(batch, self.stage, independent=independent)
         rows = share_of_update(rows, self, step=step)
         compared = self._compare_with_float32(rows, step)
         with self._dropout(step):
@@ -188,7 +189,7 @@ class TorchLearner(Offloadable):
             self.policy.observe(observed.inputs, observed.mask)
         return {**metrics, **compared, "lr": self._lr()}
 
-    def _compare_with_float32(self, batch: BatchShare, step: int) -> Metrics:
+    def _compare_with_float32(self, batch: RankBatch, step: int) -> Metrics:
         """Compares the first micro-batch here, at the iterations that ``learner.compare_float32_every`` names."""
         every = self.compare_float32_every
         if not every or step % every or getattr(self.policy, "autocast", None) is None:
@@ -287,7 +288,7 @@ class TorchLearner(Offloadable):
                 unit = name if mark in ("", "base") else f"{weight}@"
                 names, size = units.get(unit, ([], 0))
                 units[unit] = [*names, name], size + tensor.nbytes
-            runs += [[name for names in run for name in names] for run in portions(units.values(), bucket_bytes)]
+            runs += [[name for names in run for name in names] for run in split_by_size(units.values(), bucket_bytes)]
         return runs
 
     def weights(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf.config.schema import EvaluationConfig
-from rlinf.config.schema.run import Words
 from rlinf.metrics.collecting import EVALUATION_OF_SIMULATORS, EVALUATION_OF_TEXT
+from rlinf.schema import EvaluationConfig
+from rlinf.schema.run import Words
 
 WITH_WORDS: Mapping[Words, str] = {"other_goal": "eval/follows", "blank": "eval/blank_words"}
 """What an evaluation with other words is called."""

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlinf.base.packages import install_command
 from rlinf.models.loading import PolicyError, require_targets
 from rlinf.models.weight_update import BASE_MARK, DOWN_MARK, SCALE_MARK, UP_MARK
-from rlinf.packages import install_command
 
 _ADAPTER = ".lora_"
 _BASE = ".base_layer"

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 from rlinf.models.vocabulary import require_vocabulary
 
 _KEY = "policy.architecture"

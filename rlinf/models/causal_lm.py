@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from rlinf.data.inputs import Inputs, TextInputs
+from rlinf.data.messages import PolicyOutput, SamplingParams
 from rlinf.models.adapters import AdaptedPolicy, merged_weights, separate_weights
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
 from rlinf.models.token_scores import chunk_elements, covers, token_scores
-from rlinf.types import Inputs, PolicyOutput, SamplingParams, TextInputs
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T] float32 of ``actions`` [B, T]; 0 where ``mask`` is false.
 
-        ``inputs`` are :class:`rlinf.types.TextInputs`.
+        ``inputs`` are :class:`rlinf.data.batch.TextInputs`.
         """
         text = TextInputs.of(inputs)
         prompts, lengths, responses = text.prompt_ids, text.prompt_lengths, text.response_lengths

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rlinf.errors import UserError
-from rlinf.json_files import read_json_file
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_file
 
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 """Each may be cut into files that an index beside them names."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rlinf.types import Costs
+from rlinf.data.batch import Costs
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlinf.types import SamplingParams
+from rlinf.data.messages import SamplingParams
 
 _BLOCK = 256
 _HEAD = 1024

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlinf.durable import first_folder
-from rlinf.errors import UserError
+from rlinf.base.durable import first_folder
+from rlinf.base.errors import UserError
+from rlinf.base.packages import install_command
 from rlinf.models.progress_bars import without_progress_bars
-from rlinf.packages import install_command
 
 SUFFIX = ".gguf"
 _MAGIC = b"GGUF"

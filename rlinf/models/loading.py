@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from rlinf.config.facts import Precision
-from rlinf.config.facts import activation_dtype as dtype_name
+from rlinf.base.packages import install_command
 from rlinf.models.architecture import PolicyError as PolicyError
 from rlinf.models.architecture import architecture_config, in_one_line, named_config, random_causal_lm
 from rlinf.models.checkpoint_files import without_weights
 from rlinf.models.gguf import model_folder
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.tokenizer import train_tokenizer
-from rlinf.packages import install_command
+from rlinf.schema.derived import Precision
+from rlinf.schema.derived import activation_dtype as dtype_name
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlinf.errors import UserError
-from rlinf.own_code import MODULE_PLACE, imported, kind_of
+from rlinf.base.errors import UserError
+from rlinf.base.user_code import MODULE_PLACE, imported, kind_of
 
 if TYPE_CHECKING:
     from gymnasium import spaces

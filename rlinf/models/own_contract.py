@@ -14,9 +14,9 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from rlinf.base.user_code import kind_of
+from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.models.own import OwnClassError
-from rlinf.own_code import kind_of
-from rlinf.spaces import empty_leaves, write_observation
 
 _ROWS = 2
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rlinf.types import Costs, TextInputs
+from rlinf.data.batch import Costs
+from rlinf.data.inputs import TextInputs
 
 # Attention costs the square of a block's longest response, and a block costs some kernel launches: responses share one
 # down to this share of its longest, and those of a few tokens are not worth another.

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.granularity import Granularity
+from rlinf.data.granularity import Granularity
+from rlinf.data.inputs import Inputs
+from rlinf.data.messages import PolicyOutput
+from rlinf.data.spaces import Arrays
 from rlinf.interfaces import ActingPolicy, DecidingPolicy
-from rlinf.spaces import Arrays
-from rlinf.types import Inputs, PolicyOutput
 
 
 @dataclass(frozen=True)

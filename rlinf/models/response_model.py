@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlinf.data.batch import Costs
+from rlinf.data.inputs import Inputs, TextInputs
 from rlinf.models import packed_attention
 from rlinf.models.packing import Packing, pack, text_costs
-from rlinf.types import Costs, Inputs, TextInputs
 
 
 class ResponseModel(nn.Module):

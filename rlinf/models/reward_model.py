@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from rlinf.data.inputs import Inputs, TextInputs
+from rlinf.data.messages import PolicyOutput
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
-from rlinf.types import Inputs, PolicyOutput, TextInputs
 
 
 class RewardModel(ResponseModel):
@@ -30,7 +31,7 @@ class RewardModel(ResponseModel):
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """``values``: scores [B, T] float32 after the tokens ``actions`` [B, T], 0 where ``mask`` is false.
 
-        ``inputs`` are :class:`rlinf.types.TextInputs`: ``logprobs`` [B, T] are the log-likelihoods of their labels, or
+        ``inputs`` are `TextInputs`: ``logprobs`` [B, T] are the log-likelihoods of their labels, or
         the scores themselves without labels: what moves them is then the advantage. There is no entropy.
         """
         # The state after a token is the one that would predict the next: every response gets one more.

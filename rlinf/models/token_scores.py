@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlinf.data.messages import SamplingParams
 from rlinf.models.distribution import processed_logits
-from rlinf.types import SamplingParams
 
 _CHUNK_ELEMENTS = {"cpu": 1 << 24, "cuda": 1 << 27}
 """Logits of one chunk, which is one matrix product: 64 MiB on a CPU; a GPU needs more rows for its products."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 
 
 class VocabularyError(UserError):

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rlinf.data.messages import WeightUpdate
 from rlinf.models.weight_update import BASE_MARK, DOWN_MARK, SCALE_MARK, UP_MARK
-from rlinf.types import WeightUpdate
 
 _SAMPLES = 32
 """Numbers of a tensor that are compared, beside its first and its last."""

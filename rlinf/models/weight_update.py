@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from rlinf.data.messages import Metrics, WeightUpdate
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.types import Metrics, WeightUpdate
 
 BASE_MARK, DOWN_MARK, UP_MARK, SCALE_MARK = "@base", "@down", "@up", "@scale"
 """Behind the name of a weight that has a low-rank adapter: its own numbers [out, in], and its adapter's [rank, in],

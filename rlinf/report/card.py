@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 
 from rlinf.algorithms.catalog import OFF_POLICY
-from rlinf.json_files import read_json_file
+from rlinf.base.json_files import read_json_file
+from rlinf.base.packages import DISTRIBUTION
 from rlinf.metrics.table import METRICS
-from rlinf.packages import DISTRIBUTION
 from rlinf.report.configuration import config_rows
 from rlinf.report.evaluations import evaluation_rows
 from rlinf.report.payload import headlines

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf.redaction import public_url
+from rlinf.base.redaction import public_url
 
 FIRST_STEPS = 3
 """Training iterations that are looked at together; fewer in a shorter run."""

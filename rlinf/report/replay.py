@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlinf.arguments import Parser
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_lines
+from rlinf.base.terminal import printable
 from rlinf.config import Config
 from rlinf.config.stored import load_stored
-from rlinf.errors import UserError
-from rlinf.json_files import read_json_lines
 from rlinf.report.runs import is_run
-from rlinf.terminal import printable
 
 # Other kernels or batch sizes round differently; another token would be another response.
 LOGPROB_TOLERANCE = 1e-4
@@ -78,7 +78,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
             "(checkpoint.every and checkpoint.keep decide which checkpoints stay.)"
         )
     from rlinf.cluster import connect
-    from rlinf.train.build.setup import Setup
+    from rlinf.train.assemble.setup import ResolvedRun
     from rlinf.train.loop import Trainer
     from rlinf.train.run import build_graph
     from rlinf.train.run_dir import RunDirectory
@@ -86,7 +86,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     from rlinf.train.tracking.samples import sample_lines
 
     display = ProgressDisplay(name=config.run.name, mode="none", total=config.run.max_steps, done=0)
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     with connect(setup.cluster) as cluster:
         graph = build_graph(setup, cluster, folder)
         trainer = Trainer(config, graph, RunDirectory(folder, only=step - 1), display)
@@ -96,7 +96,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
         rows = (batch.group_ids == group).nonzero()[:, 0]
         if not len(rows):
             raise ReplayError(f"step {step} has no group {group}: groups are {batch.group_ids.unique().tolist()}")
-        return sample_lines(batch.select(rows).fetched())
+        return sample_lines(batch.select(rows).fetch())
 
 
 def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from rlinf.config.stored import masked
-from rlinf.errors import UserError
-from rlinf.json_files import read_json_file, read_json_lines
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_file, read_json_lines
+from rlinf.config.record import masked
 from rlinf.train.evaluation.saved import FOLDER, SavedEvaluation, read_evaluation
 
 Series = Mapping[str, list[float | None]]

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from rlinf.arguments import Parser
+from rlinf.base.arguments import Parser
+from rlinf.base.errors import UserError
 from rlinf.config import Config
-from rlinf.config.facts import is_text
+from rlinf.config.derived import is_text
 from rlinf.config.stored import load_stored
-from rlinf.errors import UserError
 from rlinf.report.runs import is_run
 from rlinf.report.watch_options import WatchOptions
 

@@ -11,25 +11,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rlinf.base.errors import UserError
+from rlinf.base.terminal import printable
 from rlinf.config import Config
+from rlinf.config.derived import evaluation_env
 from rlinf.config.extras import Extra
-from rlinf.config.facts import evaluation_env
-from rlinf.config.schema import EnvConfig
-from rlinf.errors import UserError
 from rlinf.learners.stored_policy import load_policy
 from rlinf.report.watch_options import WatchOptions
-from rlinf.rollouts.envs.make_env import make_env
-from rlinf.rollouts.envs.mixture import Mixture
-from rlinf.rollouts.envs.offscreen import has_display, offscreen
-from rlinf.rollouts.envs.sync import SyncVecEnv
-from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.episodes import EpisodeCollector
 from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks
 from rlinf.rollouts.simulator.records import EpisodeRecord, report_success
+from rlinf.rollouts.vec_env.make_env import make_env
+from rlinf.rollouts.vec_env.mixture import Mixture
+from rlinf.rollouts.vec_env.offscreen import has_display, offscreen
+from rlinf.rollouts.vec_env.sync import SyncVecEnv
+from rlinf.rollouts.vec_env.vec_env import VecEnv
 from rlinf.rollouts.video.filmable import try_filming
 from rlinf.rollouts.video.filmed import FilmedVecEnv
-from rlinf.terminal import printable
-from rlinf.train.build.simulator_policy import make_policy
+from rlinf.schema import EnvConfig
+from rlinf.train.assemble.simulator_policy import make_policy
 from rlinf.train.checkpoints import Checkpoint
 
 _WINDOW_MODE = "human"

@@ -14,9 +14,9 @@ from rich.text import Text
 from rlinf.cluster import connect
 from rlinf.config import Config
 from rlinf.report.watch_options import WatchOptions
+from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.rows import Row
-from rlinf.train.build.setup import Setup
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.evaluation.text import sample
 from rlinf.train.loop import Trainer
@@ -32,7 +32,7 @@ class TextShow:
     def __init__(self, config: Config, options: WatchOptions) -> None:
         self.config, self.options, self.console = config, options, Console()
         self._open = ExitStack()
-        setup = Setup.of(config)
+        setup = ResolvedRun.of(config)
         cluster = self._open.enter_context(connect(setup.cluster))
         display = ProgressDisplay(name=config.run.name, mode="none", total=config.run.max_steps, done=0)
         graph = build_graph(setup, cluster, options.run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rlinf.durable import write_atomically
+from rlinf.base.durable import write_atomically
 from rlinf.report.page import render
 from rlinf.report.payload import runs_payload
 from rlinf.report.runs import ReportError, is_run, read_run

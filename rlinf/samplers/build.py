@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlinf.config.facts import activation_dtype
-from rlinf.config.schema.rollout import RolloutConfig
-from rlinf.own_code import imported
+from rlinf.base.user_code import imported
 from rlinf.samplers.spec import SamplerSpec
+from rlinf.schema.derived import activation_dtype
+from rlinf.schema.rollout import RolloutConfig
 
 if TYPE_CHECKING:
     from rlinf.interfaces import Sampler

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from rlinf.data.messages import Completion, SamplingParams
 from rlinf.models.distribution import ROWS_OF_VOCABULARY, draw
 from rlinf.samplers.decoding import DecodeBatch, Row, require_finite_logits
 from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.slot_attention import Segment, within
 from rlinf.samplers.slots import Shapes, SlotCache
 from rlinf.samplers.streams import stream_key, uniforms
-from rlinf.types import Completion, SamplingParams
 
 _DRAWN = 64
 """Rows whose tokens are drawn together, where the vocabulary is small."""

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rlinf.columns import Column
-from rlinf.errors import RunFailed
+from rlinf.base.errors import RunFailed
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.data.token_array import TokenArray
 from rlinf.models.distribution import draw
 from rlinf.samplers.kv_cache import RowCache
 from rlinf.samplers.requests import limit_of
 from rlinf.samplers.streams import stream_key, uniforms
-from rlinf.types import Completion, SampleRequest, SamplingParams
 
 _RANDOM_BLOCK = 64
 """Positions whose random numbers are made in one call."""
@@ -61,10 +61,10 @@ class Row:
         return Completion(
             request_id=self.request.request_id,
             sample_index=self.sample_index,
-            token_ids=Column.ints(token_ids),
-            logprobs=Column.floats(logprobs),
+            token_ids=TokenArray.ints(token_ids),
+            logprobs=TokenArray.floats(logprobs),
             finish_reason=finish_reason,
-            policy_version=Column.ints(versions),
+            policy_version=TokenArray.ints(versions),
             cached_tokens=cached_tokens,
         )
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.errors import UserError
-from rlinf.inputs import TextInputs
+from rlinf.base.errors import UserError
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
 from rlinf.samplers.server_http import Server, ServerError
-from rlinf.types import Batch
 
 _TRIES = 3
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from transformers import PreTrainedModel
 
+from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
@@ -19,7 +20,6 @@ from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.linear import use_weight_first_products
 from rlinf.samplers.requests import check_requests, in_request_order
 from rlinf.samplers.slots import Shapes, SlotCache
-from rlinf.types import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 
 
 class HFSampler:

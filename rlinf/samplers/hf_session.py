@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from rlinf.data.messages import Completion, SampleRequest
 from rlinf.samplers.continuous import RunningRows
 from rlinf.samplers.decoding import Row, rows_of
 from rlinf.samplers.requests import OpenRequests
-from rlinf.types import Completion, SampleRequest
 
 
 class HFSession:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
-from rlinf.config.facts import KEPT_STATES_BYTES
 from rlinf.samplers.slots import States
+from rlinf.schema.derived import KEPT_STATES_BYTES
 
 
 class KeptStates:

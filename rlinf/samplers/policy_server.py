@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from rlinf.data.messages import Metrics, WeightUpdate
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, answer_to
 from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
-from rlinf.types import Metrics, WeightUpdate
 
 
 class PolicyServer:

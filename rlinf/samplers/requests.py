@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from rlinf.data.messages import Completion, SampleRequest
 from rlinf.interfaces import SamplerSession
-from rlinf.types import Completion, SampleRequest
 
 
 class OpenRequests:

@@ -20,17 +20,17 @@ from typing import Any
 
 from torch import Tensor
 
-from rlinf.config.schema.rollout import ServerConfig
+from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.data.split import split_by_size
 from rlinf.models.weight_digest import Asked, Digests
 from rlinf.models.weight_update import WeightLayout, figures
-from rlinf.portions import portions
 from rlinf.samplers import server_digests
 from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.server_answers import OpenAnswers
 from rlinf.samplers.server_http import Server, ServerError
 from rlinf.samplers.server_session import ServerSession
 from rlinf.samplers.streams import stream_key
-from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.schema.rollout import ServerConfig
 
 _BUCKET_BYTES = 64 << 20
 
@@ -148,7 +148,7 @@ class ServerSampler:
         call, root = self._server.call, self._server.root
         try:
             # No HTTP body holds a whole model.
-            for names in portions(((name, tensor.nbytes) for name, tensor in tensors.items()), _BUCKET_BYTES):
+            for names in split_by_size(((name, tensor.nbytes) for name, tensor in tensors.items()), _BUCKET_BYTES):
                 bucket = _encoded({name: tensors[name] for name in names})
                 call(f"{root}/collective_rpc", {"method": "receive_encoded", "args": [bucket]})
             if update.is_last:

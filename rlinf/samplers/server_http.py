@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from rlinf.errors import UserError
-from rlinf.json_text import parse_json
-from rlinf.redaction import public_url
+from rlinf.base.errors import UserError
+from rlinf.base.json_text import parse_json
+from rlinf.base.redaction import public_url
 
 _MOST_IDLE = 128
 """Connections that are kept open for later requests."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from rlinf.columns import Column
+from rlinf.data.messages import Completion, SampleRequest
+from rlinf.data.token_array import TokenArray
 from rlinf.samplers.requests import OpenRequests, limit_of
 from rlinf.samplers.server_answers import Answer, OpenAnswers
-from rlinf.types import Completion, SampleRequest
 
 
 class ServerSession:
@@ -75,8 +75,8 @@ class ServerSession:
         return Completion(
             request_id=answer.request_id,
             sample_index=self._requests[answer.request_id].first_sample + answer.index,
-            token_ids=Column.ints(answer.tokens),
-            logprobs=Column.floats(answer.logprobs),
+            token_ids=TokenArray.ints(answer.tokens),
+            logprobs=TokenArray.floats(answer.logprobs),
             finish_reason=answer.finish_reason or "abort",
-            policy_version=Column.ints([self._version] * len(answer.tokens)),
+            policy_version=TokenArray.ints([self._version] * len(answer.tokens)),
         )

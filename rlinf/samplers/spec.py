@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from rlinf.config.schema import PolicyConfig
-from rlinf.streams import stream_seed
+from rlinf.base.random_streams import stream_seed
+from rlinf.schema import PolicyConfig
 
 
 @dataclass(frozen=True)

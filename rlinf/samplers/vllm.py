@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rlinf.columns import Column
-from rlinf.config.facts import Precision, activation_dtype
-from rlinf.config.schema.rollout import VllmConfig
+from rlinf.base.packages import install_command
+from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.data.token_array import TokenArray
 from rlinf.models.weight_digest import Asked, Digests
 from rlinf.models.weight_update import WeightLayout, figures
-from rlinf.packages import install_command
 from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.streams import stream_key
 from rlinf.samplers.vllm_cache import allow_blocks_of_16, cpu_block, cpu_cache_mb
 from rlinf.samplers.vllm_products import use_onednn_products
 from rlinf.samplers.vllm_session import VllmSession
-from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.schema.derived import Precision, activation_dtype
+from rlinf.schema.rollout import VllmConfig
 
 if TYPE_CHECKING:
     from vllm import SamplingParams as EngineParams
@@ -375,10 +375,10 @@ class VllmSampler:
         return Completion(
             request_id=request.request_id,
             sample_index=sample_index,
-            token_ids=Column.ints(output.token_ids),
-            logprobs=Column.floats(output.logprobs.logprobs if output.logprobs else ()),
+            token_ids=TokenArray.ints(output.token_ids),
+            logprobs=TokenArray.floats(output.logprobs.logprobs if output.logprobs else ()),
             finish_reason=output.finish_reason or "stop",
-            policy_version=Column.ints(versions),
+            policy_version=TokenArray.ints(versions),
             cached_tokens=cached_tokens,
         )
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rlinf.data.messages import SamplingParams
 from rlinf.models.distribution import draw, invert
-from rlinf.types import SamplingParams
 
 if TYPE_CHECKING:
     from vllm.v1.outputs import LogprobsTensors, SamplerOutput

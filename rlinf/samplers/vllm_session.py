@@ -6,8 +6,8 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from rlinf.data.messages import Completion, SampleRequest
 from rlinf.samplers.requests import OpenRequests
-from rlinf.types import Completion, SampleRequest
 
 
 class SteppedEngine(Protocol):

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from rlinf.errors import UserError
-from rlinf.packages import install_command
+from rlinf.base.errors import UserError
+from rlinf.base.packages import install_command
 from rlinf.serve.session import RequestError, Session
 from rlinf.serve.wire import WireError, pack, unpack
 

@@ -12,10 +12,10 @@ import numpy as np
 from gymnasium import spaces
 
 from rlinf.api.policy import Policy
+from rlinf.base.errors import UserError
 from rlinf.config.names import nearest
-from rlinf.errors import UserError
-from rlinf.rollouts.robot_data.statistics import STATISTICS_FILE
-from rlinf.spaces import ROOT, empty_leaves, observation_leaves, write_observation
+from rlinf.data.spaces import ROOT, empty_leaves, observation_leaves, write_observation
+from rlinf.datasets.robot_data.statistics import STATISTICS_FILE
 
 _RESET, _PROMPT = "reset", "prompt"
 

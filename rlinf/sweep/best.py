@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from rlinf.base.durable import write_atomically
 from rlinf.config.recipes import packaged
-from rlinf.durable import write_atomically
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.summary import SettingResult, SweepSummary
 

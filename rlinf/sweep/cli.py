@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.arguments import Parser
+from rlinf.base.arguments import Parser
+from rlinf.base.redaction import redacted
+from rlinf.base.signals import as_interrupts
 from rlinf.config import ConfigErrors
 from rlinf.config.recipes import located, sweep_recipes
-from rlinf.redaction import redacted
-from rlinf.stopping import as_interrupts
 from rlinf.sweep.load import Sweep, read_sweep_file
 from rlinf.sweep.settings import TrialPlan, plan_trials, repeated_draws
 from rlinf.sweep.validate import validate

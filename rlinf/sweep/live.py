@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rlinf.base.terminal import printable
 from rlinf.sweep.load import Sweep
-from rlinf.terminal import printable
 
 _COLOURS = {"running": "cyan", "finished": "green", "failed": "red"}
 _ORDER = ("failed", "again", "running", "paused", "finished", "stopped")

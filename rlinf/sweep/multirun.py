@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.config import ConfigErrors, ConfigProblem, load
-from rlinf.config.facts import is_text
+from rlinf.config.derived import is_text
 from rlinf.config.problems import COMMAND_LINE
 from rlinf.config.reader import Reader
 from rlinf.config.recipes import located

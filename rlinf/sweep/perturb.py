@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlinf.base.random_streams import numpy_generator
 from rlinf.config import ConfigErrors
-from rlinf.streams import numpy_generator
 from rlinf.sweep.load import Sweep, split_keys
 from rlinf.sweep.schema import SpaceEntry
 from rlinf.sweep.settings import Setting, complete, draw_from

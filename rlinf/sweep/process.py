@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
-from rlinf.child_process import ChildProcess
+from rlinf.base.child_process import ChildProcess
+from rlinf.base.durable import write_atomically
+from rlinf.base.json_files import read_json_lines
 from rlinf.config import Config
-from rlinf.config.stored import stored_yaml, written
-from rlinf.durable import write_atomically
-from rlinf.json_files import read_json_lines
+from rlinf.config.record import stored_yaml, written
 
 
 class TrialFailed(RuntimeError):

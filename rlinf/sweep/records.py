@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.durable import write_atomically
+from rlinf.base.json_files import read_json_file
 from rlinf.config import ConfigErrors, ConfigProblem
 from rlinf.config.problems import COMMAND_LINE
-from rlinf.config.stored import MASK
-from rlinf.durable import write_atomically
-from rlinf.json_files import read_json_file
+from rlinf.config.record import MASK
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.schema import SweepConfig
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from rlinf.streams import numpy_generator
+from rlinf.base.random_streams import numpy_generator
 from rlinf.sweep.load import Sweep, short_names, split_keys
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlinf.student import student_quantile, student_tail
+from rlinf.base.student import student_quantile, student_tail
 from rlinf.train.evaluation.intervals import mean_interval
 
 Scores = NDArray[np.float64]

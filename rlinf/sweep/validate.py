@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rlinf.config import Config, ConfigErrors, ConfigProblem, resolve
 from rlinf.config.checks.metric_names import metric_mistake
-from rlinf.config.facts import has_warm_start
+from rlinf.config.derived import has_warm_start
 from rlinf.config.problems import COMMAND_LINE, Origin
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.settings import Setting, TrialPlan, complete, draw_corner, draw_number

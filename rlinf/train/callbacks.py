@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
+from rlinf.base.user_code import Call, kind_of
 from rlinf.config import Config
-from rlinf.errors import UserError
-from rlinf.own_code import Call, kind_of
-from rlinf.types import Metrics
+from rlinf.data.messages import Metrics
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Step:
 
     def samples(self) -> list[dict[str, Any]]:
         """The graded responses, or rows, that ``logging.samples_every`` kept of this step; empty where it kept none."""
-        from rlinf.json_files import read_json_lines
+        from rlinf.base.json_files import read_json_lines
 
         path = self.folder / "samples" / f"step_{self.number:06d}.jsonl"
         return list(read_json_lines(path).rows) if path.exists() else []

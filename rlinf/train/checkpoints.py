@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rlinf.durable import remove_folder, sync, write_atomically
+from rlinf.base.durable import remove_folder, sync, write_atomically
 
 MANIFEST, STATE = "manifest.json", "state.json"
 _NAME = re.compile(r"step_(-?\d+)")

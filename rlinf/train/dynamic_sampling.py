@@ -7,15 +7,17 @@ from collections.abc import Callable, Sequence
 import torch
 
 from rlinf.algorithms.filters import dynamic_sampling
-from rlinf.types import Batch, Metrics, concatenate
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
+from rlinf.data.remote_rows import RemoteRows, join_rows
 
 _SUMMED = {"rollout/tokens", "rollout/env_steps"}
 """Metrics of a rollout by which a step's speed is measured."""
 
 
 def collect_nonconstant_groups(
-    collect: Callable[[int], tuple[Batch, Metrics]], *, groups: int, max_rounds: int
-) -> tuple[Batch, Metrics]:
+    collect: Callable[[int], tuple[Batch | RemoteRows, Metrics]], *, groups: int, max_rounds: int
+) -> tuple[Batch | RemoteRows, Metrics]:
     """The first ``groups`` groups whose members differ in reward, from at most ``1 + max_rounds`` rollouts.
 
     Fewer where there are no more; the first rollout as it is where there is none at all. ``collect`` takes the number
@@ -31,17 +33,17 @@ def collect_nonconstant_groups(
         offset = int(torch.cat([part.group_ids for part in (batch, *kept)]).max()) + 1
         kept.append(_varied(more.replace(group_ids=more.group_ids + offset)))
         rounds += 1
-    full = concatenate([part for part in kept if part.num_rows] or [batch])
+    full = join_rows([part for part in kept if part.num_rows] or [batch])
     chosen = full.group_ids.unique()[:groups]
     full = full.select(torch.isin(full.group_ids, chosen).nonzero()[:, 0])
     counts = {"dynamic_sampling/rounds": float(rounds), "dynamic_sampling/groups": float(len(chosen))}
     return full, {**metrics, **counts}
 
 
-def _varied(batch: Batch) -> Batch:
+def _varied(batch: Batch | RemoteRows) -> Batch | RemoteRows:
     outcomes = batch.rewards if batch.rewards.ndim == 1 else batch.rewards.sum(dim=1)
     return batch.select(dynamic_sampling(outcomes, batch.group_ids).nonzero()[:, 0])
 
 
-def _groups(batches: Sequence[Batch]) -> int:
+def _groups(batches: Sequence[Batch | RemoteRows]) -> int:
     return sum(len(batch.group_ids.unique()) for batch in batches)

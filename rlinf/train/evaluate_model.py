@@ -8,14 +8,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rlinf.base.durable import naming_disk_errors, unless_read_only
+from rlinf.base.errors import UserError
 from rlinf.cluster import connect
 from rlinf.config import Config
-from rlinf.config.stored import load_stored, stored_yaml
-from rlinf.durable import naming_disk_errors, unless_read_only
-from rlinf.errors import UserError
+from rlinf.config.record import stored_yaml
+from rlinf.config.stored import load_stored
 from rlinf.models.loading import require_weights
-from rlinf.train.build.setup import Setup
-from rlinf.train.build.text import build_text_evaluator
+from rlinf.train.assemble.setup import ResolvedRun
+from rlinf.train.assemble.text import build_text_evaluator
 from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
 from rlinf.train.evaluation.saved import save_evaluation
 from rlinf.train.evaluation.text import Evaluation
@@ -79,7 +80,7 @@ def _result(evaluation: Evaluation, folder: Path, path: Path | None) -> RunResul
 
 def _evaluate(config: Config, title: str) -> Evaluation:
     require_extras(config)
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     with (
         unsaved(),
         tempfile.TemporaryDirectory(prefix="rlinf_eval_") as scratch,
@@ -97,7 +98,7 @@ def _evaluate(config: Config, title: str) -> Evaluation:
 
 def _say_what_was_trained_on(trained: Config, config: Config) -> None:
     """Prints how many of the evaluated questions stand in the run's training data, where that can still be read."""
-    from rlinf.train.build.conversations import conversation_envs
+    from rlinf.train.assemble.conversations import conversation_envs
 
     before, now = conversation_envs(trained), conversation_envs(config)
     try:

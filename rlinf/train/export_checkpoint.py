@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
 from rlinf.config import Config
-from rlinf.config.facts import is_text, training_env
-from rlinf.config.schema import MegatronConfig
+from rlinf.config.derived import is_text, training_env
 from rlinf.config.stored import load_stored
-from rlinf.errors import UserError
+from rlinf.datasets.robot_data.statistics import keep_statistics
 from rlinf.learners.convert import convert_folder, is_megatron, require_empty
 from rlinf.learners.stored_policy import load_policy
 from rlinf.models.own import is_own, keep_class
-from rlinf.rollouts.robot_data.statistics import keep_statistics
+from rlinf.schema import MegatronConfig
 from rlinf.train.stored_run import run_of_checkpoint, stored_run
 
 _ONE_PROCESS = MegatronConfig()
@@ -45,7 +45,7 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
     require_empty(out)
     tokenizer = run / "tokenizer"
     if is_text(config):
-        from rlinf.train.build.text_learner import text_policy
+        from rlinf.train.assemble.text_learner import text_policy
 
         policy: Any = text_policy(config, str(tokenizer), "cpu")
     else:
@@ -65,7 +65,7 @@ def _save_beside(config: Config, run: Path, out: Path) -> None:
     """The tokenizer of a text run and the ends of its responses, as at the end of a run."""
     from rlinf.models.loading import load_tokenizer
     from rlinf.models.tokenizer_export import save_beside
-    from rlinf.train.build.conversations import response_ends
+    from rlinf.train.assemble.conversations import response_ends
 
     tokenizer = load_tokenizer(str(run / "tokenizer"))
     save_beside(tokenizer, response_ends(config, tokenizer), out)
@@ -73,8 +73,8 @@ def _save_beside(config: Config, run: Path, out: Path) -> None:
 
 def _simulator_policy(config: Config, tokenizer: Path) -> tuple[Any, tuple[Any, Any]]:
     """The network for the spaces of the environment, of which one is made to see them; and the spaces."""
-    from rlinf.rollouts.envs.vectorize import make_vec_env
-    from rlinf.train.build.simulator_policy import make_policy
+    from rlinf.rollouts.vec_env.vectorize import make_vec_env
+    from rlinf.train.assemble.simulator_policy import make_policy
 
     env = make_vec_env(replace(training_env(config), vectorization="sync"), 1)
     try:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlinf.errors import OtherPolicy
-from rlinf.types import Metrics
+from rlinf.base.errors import OtherPolicy
+from rlinf.data.messages import Metrics
 
 GAP = "train/sampler_logprob_gap"
 AGE = f"{GAP}_age"

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rlinf.algorithms.prepare import Preparation
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
 from rlinf.interfaces import ContinuousGeneration, Rollout
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.reward_model import LearnedReward
 from rlinf.train.workers.learner_pool import LearnerPool
-from rlinf.types import Batch, Metrics
 
 WarmStartPreparation = Callable[[Batch], tuple[Batch, Metrics]]
 """A supervised batch as the learner is to have it, and what is logged of it, in the place of the update's figures."""

@@ -7,10 +7,10 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlinf.base.durable import write_atomically
+from rlinf.base.errors import UserError
 from rlinf.config import Config
 from rlinf.config.stored import load_stored
-from rlinf.durable import write_atomically
-from rlinf.errors import UserError
 from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.run_dir import MAY_CHANGE
 from rlinf.train.stored_run import run_folder, stored_run
@@ -88,7 +88,7 @@ class Source:
 def named(config: Config) -> tuple[Path, int | None] | None:
     """(run directory, step) of `run.init_from`; None where the run begins from nothing.
 
-    >>> from rlinf.config.schema import RunConfig
+    >>> from rlinf.schema import RunConfig
     >>> named(Config(run=RunConfig(init_from="runs/a@40")))
     (PosixPath('runs/a'), 40)
     """

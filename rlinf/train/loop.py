@@ -6,16 +6,20 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from rlinf.base.json_files import read_json_lines
+from rlinf.base.signals import Stopped, defer_signals
 from rlinf.config import Config
-from rlinf.json_files import read_json_lines
-from rlinf.stopping import Stopped, held
+from rlinf.data.advantage_spec import Rows
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
+from rlinf.data.remote_rows import RemoteRows
 from rlinf.train.callbacks import Callback, RunStart, Step
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
 from rlinf.train.evaluation.in_training import TrainingEvaluation
 from rlinf.train.gap_alarm import GapAlarm
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import Source
-from rlinf.train.prefetch import Batches, BatchPrefetcher, ContinuousBatches
+from rlinf.train.prefetch import BatchPrefetcher, BatchSource, ContinuousBatches
 from rlinf.train.progress import Progress
 from rlinf.train.quarantine import quarantine, require_finite
 from rlinf.train.run_dir import RunDirectory
@@ -24,7 +28,6 @@ from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.samples import write_samples
 from rlinf.train.warm_start import warm_start
-from rlinf.types import Batch, Metrics
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ class Trainer:
         self.callbacks = callbacks
         self.stopped: str | None = None
         in_parallel = config.cluster.backend != "local"
-        self.batches = Batches()
+        self.batches = BatchSource()
         if graph.continuous is not None:
             self.batches = ContinuousBatches(graph.continuous, concurrent=in_parallel)
         elif config.rollout.staleness:
@@ -87,7 +90,7 @@ class Trainer:
         self.send_first_weights()
         if state.step == 0 and not state.initial:
             initial = self.evaluate()
-            with held():
+            with defer_signals():
                 metrics = dict(initial)
                 for model in self.graph.reward_models:
                     metrics |= model.begin(self.graph.rollout, self.graph.learner)
@@ -103,7 +106,7 @@ class Trainer:
             asked = self.call_back(metrics)
             if self.stopped is not None and not run.due(config.evaluation.every):
                 metrics |= self.evaluate()
-            with held():
+            with defer_signals():
                 log.write(state.step, metrics | asked.logged)
                 self.display.step(state.step, metrics)
                 state.unfinished = None
@@ -155,12 +158,12 @@ class Trainer:
     def advance(self) -> None:
         """One training iteration, up to new weights in the samplers. Until its update begins it can be interrupted."""
         graph, state, began = self.graph, self.run.progress, time.perf_counter()
-        batch, metrics = self.batches.ready(state.step) or self.collect(state.step)
+        rows, metrics = self.batches.ready(state.step) or self.collect(state.step)
         if state.step + 1 < self.config.run.max_steps:
             self.batches.begin(state.step + 1)
         with graph.learning():
-            batch, prepared = self.prepare(batch)
-            with held():
+            batch, prepared = self.prepare(rows)
+            with defer_signals():
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
                 state.step += 1
                 metrics |= graph.hand_over(state.step)
@@ -172,7 +175,7 @@ class Trainer:
                 state.unfinished = metrics
                 self.run.mark()
 
-    def collect(self, step: int) -> tuple[Batch, Metrics]:
+    def collect(self, step: int) -> tuple[Batch | RemoteRows, Metrics]:
         """The batch of an iteration; with dynamic sampling, from as many rollouts as it takes."""
         _log.debug("step %d: collect", step)
         wanted, rollout = self.config.algorithm, self.graph.rollout
@@ -185,17 +188,17 @@ class Trainer:
                 max_rounds=wanted.max_resample,
             )
 
-    def prepare(self, batch: Batch) -> tuple[Batch, Metrics]:
+    def prepare(self, rows: Batch | RemoteRows) -> tuple[Rows, Metrics]:
         """Rewards, and what an on-policy learner trains on beside them; a batch with NaN ends the run."""
         began, step = time.perf_counter(), self.run.progress.step
-        require_finite(batch, self.run.folder.path, step)
+        require_finite(rows, self.run.folder.path, step)
         judged: Metrics = {}
         for model in self.graph.reward_models:
-            batch, judged = model.score(batch, step)
-        batch, prepared = self.graph.preparation.prepare(batch, step)
+            rows, judged = model.score(rows.fetch(), step)
+        batch, prepared = self.graph.preparation.prepare(rows, step)
         return batch, {**prepared, **judged, "time/prepare_s": time.perf_counter() - began}
 
-    def update(self, batch: Batch, step: int) -> Metrics:
+    def update(self, batch: Rows, step: int) -> Metrics:
         """The learner's optimiser steps; a batch that fails is saved for inspection."""
         _log.debug("step %d: update", step)
         began = time.perf_counter()
@@ -217,7 +220,7 @@ class Trainer:
         _log.debug("step %d: evaluate", self.run.progress.step)
         return self.evaluation.evaluate()
 
-    def keep_samples(self, batch: Batch) -> None:
+    def keep_samples(self, batch: Rows) -> None:
         """Writes graded samples of the iteration that is over, where `logging.samples_every` says so."""
         logging, step = self.config.logging, self.run.progress.step
         if logging.samples_every and (step - 1) % logging.samples_every == 0:

@@ -17,13 +17,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.columns import Column
-from rlinf.errors import UserError
-from rlinf.inputs import Inputs, named_inputs
-from rlinf.rollouts.text.open_batch import OpenBatch
-from rlinf.rollouts.text.over_sampling import OpenGroup
-from rlinf.rollouts.text.rows import Row, Turn
-from rlinf.types import Batch, Completion
+from rlinf.base.errors import UserError
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import Inputs, named_inputs
+from rlinf.data.messages import Completion
+from rlinf.data.remote_rows import RemoteRows
+from rlinf.data.token_array import TokenArray
+from rlinf.rollouts.text.continuous.open_batch import OpenBatch
+from rlinf.rollouts.text.continuous.over_sampling import OpenGroup
+from rlinf.rollouts.text.conversation import Row, Turn
 
 _CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenBatch, OpenGroup, Row, Turn)}
 _KIND, _ARRAY = "$kind", "array"
@@ -37,6 +39,8 @@ _RENAMED: dict[type, dict[str, str]] = {
     Row: {"_heard": "_last_observation"},
 }
 """Fields as earlier versions called them."""
+_GONE = frozenset(("estimation", "processed_rewards", "turn_starts", "moving", "valid_positions", "cut", "version"))
+"""Columns that batches of an earlier version could have on the driver, and never had in a file."""
 _SCALARS = (bool, int, float, str, bytes)
 
 
@@ -70,11 +74,11 @@ def _plain(value: Any, name: str) -> Any:
         return value.item()
     if value is None or isinstance(value, (Tensor, torch.dtype)) or type(value) in _SCALARS:
         return value
-    if isinstance(value, Batch):
-        value = value.fetched()
+    if isinstance(value, (Batch, RemoteRows)):
+        value = value.fetch()
     if isinstance(value, Inputs):
         return value.fetched().named()
-    if isinstance(value, Column):
+    if isinstance(value, TokenArray):
         value = value.array
     if isinstance(value, np.ndarray):
         return {_KIND: _ARRAY, "values": torch.from_numpy(np.ascontiguousarray(value)).clone(), "shape": value.shape}
@@ -111,7 +115,7 @@ def _rebuilt(value: Any) -> Any:
 
 def _batch(columns: Mapping[str, Any]) -> Batch:
     """From its columns; earlier versions had the inputs as a mapping, and domains among the metadata."""
-    known = _renamed(Batch, columns)
+    known = {name: value for name, value in _renamed(Batch, columns).items() if name not in _GONE}
     if isinstance(known["inputs"], Mapping):
         known["inputs"] = named_inputs(known["inputs"])
     metadata = dict(known.get("metadata", {}))
@@ -145,8 +149,8 @@ def _earlier_classes() -> list[Any]:
     ]
     return [
         *arrays,
-        Batch,
-        Completion,
+        (Batch, "rlinf.types.Batch"),
+        (Completion, "rlinf.types.Completion"),
         (Row, "rlinf.rollouts.rows.Row"),
         (OpenGroup, "rlinf.rollouts.partial.OpenGroup"),
     ]

@@ -7,19 +7,21 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
+from rlinf.data.remote_rows import RemoteRows
 from rlinf.interfaces import ContinuousGeneration
-from rlinf.types import Batch, Metrics
 
-Collect = Callable[[int], tuple[Batch, Metrics]]
+Collect = Callable[[int], tuple[Batch | RemoteRows, Metrics]]
 
 LEARNER_IDLE, SAMPLERS_IDLE = "time/learner_idle_s", "time/samplers_idle_s"
 """Who waits for whom where both work at the same time: the learner for samples, samplers for newer weights."""
 
 
-class Batches:
+class BatchSource:
     """On policy: the loop collects each batch when it needs it, and nothing goes on beside the learner."""
 
-    def ready(self, step: int) -> tuple[Batch, Metrics] | None:
+    def ready(self, step: int) -> tuple[Batch | RemoteRows, Metrics] | None:
         """The batch of ``step``, where it was collected ahead."""
         return None
 
@@ -41,7 +43,7 @@ class Batches:
         """There is nothing to restore."""
 
 
-class BesideTheLearner(Batches):
+class BackgroundWork(BatchSource):
     """Work in a thread. In one process it takes turns with the learner."""
 
     def __init__(self, *, concurrent: bool) -> None:
@@ -74,7 +76,7 @@ class BesideTheLearner(Batches):
             raise failure
 
 
-class BatchPrefetcher(BesideTheLearner):
+class BatchPrefetcher(BackgroundWork):
     """Collects whole batches: that of step s + S with the weights of step s while the learner trains on that of step s.
 
     Samplers and learner never wait for each other in turn, and a batch is exactly S versions old. The numbers are the
@@ -85,10 +87,10 @@ class BatchPrefetcher(BesideTheLearner):
         """``last``: the step that the last batch is for."""
         super().__init__(concurrent=concurrent)
         self._collect, self.staleness, self.last = collect, staleness, last
-        self._ready: list[tuple[int, Batch, Metrics]] = []
+        self._ready: list[tuple[int, Batch | RemoteRows, Metrics]] = []
         """Oldest first."""
 
-    def ready(self, step: int) -> tuple[Batch, Metrics] | None:
+    def ready(self, step: int) -> tuple[Batch | RemoteRows, Metrics] | None:
         if not self._ready:
             return None
         made_for, batch, metrics = self._ready.pop(0)
@@ -129,7 +131,7 @@ class BatchPrefetcher(BesideTheLearner):
         self._ready = [ready] if isinstance(ready, tuple) else list(ready or ())
 
 
-class ContinuousBatches(BesideTheLearner):
+class ContinuousBatches(BackgroundWork):
     """Samplers go on while the learner trains, within the bound of `rollout.staleness`.
 
     In one process nothing goes on beside the learner: samplers work while a batch is waited for, on it and on those

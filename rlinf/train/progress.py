@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rlinf.types import Metrics
+from rlinf.data.messages import Metrics
 
 
 @dataclass

@@ -15,14 +15,16 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.preferences import judging_metrics, pair_weights, pairs_in_order
-from rlinf.config.schema.reward_model import RewardModelConfig
+from rlinf.base.random_streams import torch_generator
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import Metrics
 from rlinf.interfaces import Rollout
 from rlinf.learners.partition import minibatches
-from rlinf.streams import torch_generator
+from rlinf.schema.reward_model import RewardModelConfig
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.reward_worker import RewardWorker
-from rlinf.types import Batch, Metrics, TextInputs, concatenate
 
 
 class LearnedReward:
@@ -43,7 +45,7 @@ class LearnedReward:
             self.learner.group.call(RewardWorker.adopt, weights)
         for number in range(self.options.fit_batches):
             batch, _ = rollout.collect(0, round=-1 - number)
-            self._note(self.examples(batch))
+            self._note(self.examples(batch.fetch()))
         return self.train(0) if self._current else {}
 
     def score(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
@@ -80,7 +82,7 @@ class LearnedReward:
             return {}
         for number in range(self.options.fresh_batches):
             batch, _ = rollout.collect(iteration, round=-1 - number)
-            self._note(self.examples(batch))
+            self._note(self.examples(batch.fetch()))
         return self.train(iteration)
 
     def _note(self, examples: Batch) -> None:

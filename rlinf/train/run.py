@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from rlinf.base.durable import naming_disk_errors, unless_read_only
+from rlinf.base.errors import OtherPolicy, UserError, is_user_error
+from rlinf.base.json_files import read_json_lines
+from rlinf.base.signals import Stopped, stop_signals
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
-from rlinf.config.facts import has_warm_start
+from rlinf.config.derived import has_warm_start
 from rlinf.config.stored import load_stored
-from rlinf.durable import naming_disk_errors, unless_read_only
-from rlinf.errors import OtherPolicy, UserError, is_user_error
-from rlinf.json_files import read_json_lines
-from rlinf.rollouts.robot_data.statistics import keep_statistics
-from rlinf.stopping import Stopped, stop_signals
-from rlinf.train.build.setup import Setup
+from rlinf.data.messages import Metrics
+from rlinf.datasets.robot_data.statistics import keep_statistics
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.callbacks import Callback, require_callbacks
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
@@ -33,7 +34,6 @@ from rlinf.train.run_dir import RunDirectory
 from rlinf.train.stored_run import stored_run
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.summary import contents, fingerprint, show
-from rlinf.types import Metrics
 
 if TYPE_CHECKING:
     from rlinf.api.policy import Policy
@@ -110,7 +110,7 @@ def _run(
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path, findings=diagnosis(folder, display))
-        setup = Setup.of(config)
+        setup = ResolvedRun.of(config)
         source = source_of(config, folder.path) if not folder.steps() else None
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
         with _resumable(folder), connect(setup.cluster) as cluster:
@@ -178,7 +178,7 @@ def _outlook(folder: RunDirectory) -> str:
 
 def require_extras(config: Config) -> None:
     """Raises UserError that names every missing extra, before anything starts."""
-    missing = [extra for extra in config.facts.extras if not extra.installed]
+    missing = [extra for extra in config.extras if not extra.installed]
     if missing:
         listed = "\n  ".join(f"{extra.reason} needs {extra.fix}" for extra in missing)
         raise UserError(f"this run needs what is not installed:\n  {listed}")
@@ -234,15 +234,15 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
     folder.share_modes()
 
 
-def build_graph(setup: Setup, cluster: Cluster, folder: Path) -> Graph:
+def build_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """The processes for this kind of run."""
     match setup.config.facts.run_kind:
         case "supervised":
-            from rlinf.train.build.supervised import build_supervised_graph as build
+            from rlinf.train.assemble.supervised import build_supervised_graph as build
         case "text":
-            from rlinf.train.build.text import build_text_graph as build
+            from rlinf.train.assemble.text import build_text_graph as build
         case "simulator":
-            from rlinf.train.build.simulator import build_vector_graph as build
+            from rlinf.train.assemble.simulator import build_simulator_graph as build
     return build(setup, cluster, folder)
 
 
@@ -250,7 +250,7 @@ def counted(config: Config) -> Config:
     """With the length of a warm start in steps, which needs its data where it is given in epochs."""
     if config.sft.epochs is None:
         return config
-    from rlinf.train.build.supervised import with_counted_steps
+    from rlinf.train.assemble.supervised import with_counted_steps
 
     return with_counted_steps(config)
 
@@ -275,7 +275,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     directory = stored_run(path, step)
     config = load_stored(path / "config.yaml", overrides)
     changed = changed_settings(load_stored(path / "config.yaml"), config)
-    setup = Setup.of(config)
+    setup = ResolvedRun.of(config)
     with (
         unsaved(),
         naming_disk_errors(path),

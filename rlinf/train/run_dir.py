@@ -13,11 +13,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
+from rlinf.base.durable import FULL, DiskFullError, file_of, remove_leftovers, write_atomically
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_file
 from rlinf.config import Config
-from rlinf.config.stored import Record, load_stored
-from rlinf.durable import FULL, DiskFullError, file_of, remove_leftovers, write_atomically
-from rlinf.errors import UserError
-from rlinf.json_files import read_json_file
+from rlinf.config.record import Record
+from rlinf.config.stored import load_stored
 from rlinf.train.checkpoints import Checkpoint, Checkpoints, Survey
 from rlinf.train.run_lock import NAME as _LOCK
 from rlinf.train.run_lock import RunLock

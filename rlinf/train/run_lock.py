@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 
 NAME = ".lock"
 BEAT_S = 5.0

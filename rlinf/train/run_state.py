@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
+from rlinf.base.signals import Stopped
 from rlinf.config import Config
-from rlinf.errors import UserError
-from rlinf.stopping import Stopped
 from rlinf.train.checkpoints import Checkpoint
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import Source
 from rlinf.train.plain_state import load_plain, save_plain
-from rlinf.train.prefetch import Batches
+from rlinf.train.prefetch import BatchSource
 from rlinf.train.progress import Progress
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 from rlinf.train.tracking.progress import ProgressDisplay
@@ -32,7 +32,7 @@ class RunState:
         self,
         config: Config,
         graph: Graph,
-        batches: Batches,
+        batches: BatchSource,
         folder: RunDirectory,
         display: ProgressDisplay,
         source: Source | None = None,

@@ -8,11 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.config import Config
+from rlinf.data.batch import Batch
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.same_tokenizer import PROBE, require_same_ids, require_same_tokenizer
 from rlinf.samplers.echo_server import EchoServer
 from rlinf.train.workers.learner_pool import LearnerPool
-from rlinf.types import Batch
 
 Teach = Callable[[Batch], Tensor]
 """Log-probabilities [B, T] of a batch's tokens under the teacher, 0 where its mask is false."""
@@ -44,7 +44,7 @@ def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tup
     )
 
     def score(batch: Batch) -> Tensor:
-        return server.score(batch.fetched())
+        return server.score(batch)
 
     found, name = server.tokenize(PROBE), f"{server.model} at {teacher.base_url}"
     if found is None:
@@ -57,7 +57,7 @@ def _finite(teach: Teach) -> Teach:
     """The same; a RuntimeError for a token that the teacher finds impossible, or has no number for."""
 
     def checked(batch: Batch) -> Tensor:
-        logprobs, batch = teach(batch), batch.with_flags()
+        logprobs = teach(batch)
         bad = (~logprobs.isfinite() & batch.mask).any(dim=1).nonzero().flatten().tolist()
         if bad:
             raise RuntimeError(f"the teacher's log-probabilities are NaN or infinite in rows {bad[:8]}")

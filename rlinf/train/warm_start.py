@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from rlinf.stopping import held
+from rlinf.base.signals import defer_signals
+from rlinf.data.messages import Metrics
 from rlinf.train.run_state import RunState
 from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.warm_start_cache import WarmStartCache
-from rlinf.types import Metrics
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def warm_start(run: RunState, log: MetricLog) -> None:
             metrics = _evaluate_now(run)
         batch, prepared = graph.warm_start_preparation(made)
         _log.debug("step %d of the warm start: update", state.step)
-        with held():
+        with defer_signals():
             updated = graph.learner.begin_update(batch, step=state.step)
             # A batch is a function of the seed and the step: environments make the next one while the learner computes.
             made = make_batch(state.step + 1) if state.step + 1 < steps else None
@@ -51,7 +51,7 @@ def warm_start(run: RunState, log: MetricLog) -> None:
             run.mark()
             if run.due(config.checkpoint.every, of=max(1, steps)):
                 run.save()
-    with held():
+    with defer_signals():
         cache.keep(graph.learner.save)
         graph.learner.start("train")
         run.begin_training()

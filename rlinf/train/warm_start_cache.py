@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from rlinf.base.durable import first_folder, remove_folder
 from rlinf.config import Config
-from rlinf.durable import first_folder, remove_folder
 from rlinf.train.checkpoints import DamagedError, check_manifest, write_manifest
 from rlinf.train.run_dir import machine
 

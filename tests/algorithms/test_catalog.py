@@ -14,10 +14,10 @@ import yaml
 from rlinf.algorithms import catalog, compute_advantages, policy_loss
 from rlinf.algorithms.entries import Loss, OptionGroup, keyword_options
 from rlinf.algorithms.objective import Objective
+from rlinf.base.errors import RunFailed
+from rlinf.base.user_code import imported
 from rlinf.config import ConfigErrors, load_mapping
-from rlinf.config.schema import AlgorithmConfig
-from rlinf.errors import RunFailed
-from rlinf.own_code import imported
+from rlinf.schema import AlgorithmConfig
 
 FUNCTIONS = [
     *((entry.function, entry.options, 1) for table in (catalog.ADVANTAGES, catalog.LOSSES) for entry in table.values()),

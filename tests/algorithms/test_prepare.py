@@ -7,9 +7,9 @@ import torch
 
 from rlinf.algorithms import compute_advantages, policy_loss
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.config.schema import AlgorithmConfig, OverlongPenaltyConfig
-from rlinf.inputs import ObservationInputs
-from rlinf.types import Batch
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import ObservationInputs
+from rlinf.schema import AlgorithmConfig, OverlongPenaltyConfig
 
 close = torch.testing.assert_close
 

@@ -28,12 +28,12 @@ import pytest
 from tests.architecture.test_walls import LAYERS
 
 ROOT = Path(__file__).parents[2]
-CONFIGURATIONS = {"Config", "Setup"}
+CONFIGURATIONS = {"Config", "ResolvedRun"}
 STARTS = {
     "run": "rlinf.train.run:run",
-    "text": "rlinf.train.build.text:build_text_graph",
-    "simulator": "rlinf.train.build.simulator:build_vector_graph",
-    "supervised": "rlinf.train.build.supervised:build_supervised_graph",
+    "text": "rlinf.train.assemble.text:build_text_graph",
+    "simulator": "rlinf.train.assemble.simulator:build_simulator_graph",
+    "supervised": "rlinf.train.assemble.supervised:build_supervised_graph",
 }
 
 
@@ -75,7 +75,7 @@ class Climb:
 
 
 LISTED = {
-    Climb("rlinf.train.build.setup:Setup.of", "rlinf.config.plan.suited:suited"): (
+    Climb("rlinf.train.assemble.setup:ResolvedRun.of", "rlinf.planning.suited:fit_to_machine"): (
         "Precision and micro-batch follow from the memory plan, which reads every section, and from the GPUs that this "
         "process sees: what comes back is the configuration of the run, which everything below is handed."
     ),

@@ -23,8 +23,9 @@ HELPERS = {"support"}
 
 def modules_of(folder: Path) -> set[str]:
     """Names that tests in a folder may begin with: the modules and packages of the folder that it mirrors."""
-    source = ROOT / "envs" / "rlinf_envs" if folder.parts[:1] == ("envs",) else ROOT / "rlinf"
-    source /= Path(*folder.parts[1:]) if folder.parts[:1] == ("envs",) else folder
+    own = {"envs": ROOT / "envs" / "rlinf_envs", "importers": ROOT / "importers" / "rlinf_import"}
+    first, *rest = folder.parts or ("",)
+    source = own[first] / Path(*rest) if first in own else ROOT / "rlinf" / folder
     found = {path.stem for path in source.glob("*.py")} | {path.name for path in source.glob("*/")}
     # Two modules of one name in different packages: the test's name says whose it is.
     return found | {f"{folder.name}_{name}" for name in found}

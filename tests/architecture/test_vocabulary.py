@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("rlinf", "envs", "tests", "examples", "benchmarks", "config", "docs")
+FOLDERS = ("rlinf", "envs", "importers", "tests", "examples", "benchmarks", "config", "docs")
 SUFFIXES = {".py", ".md", ".yaml", ".js", ".html"}
 HISTORY = (
     "docs/decisions/",
@@ -104,7 +104,7 @@ def test_no_retired_phrase_is_used(phrase: str) -> None:
 
 
 def test_a_training_iteration_is_not_an_optimiser_step() -> None:
-    schema = (ROOT / "rlinf" / "config" / "schema" / "run.py").read_text(encoding="utf-8")
+    schema = (ROOT / "rlinf" / "schema" / "run.py").read_text(encoding="utf-8")
     max_steps = schema.partition("max_steps: int")[2].split('"""')[1]
     assert "raining iterations" in max_steps
     assert "ptimiser step" not in max_steps
@@ -124,7 +124,7 @@ def test_the_words_are_found_in_identifiers() -> None:
 def test_docstrings_start_with_what_a_thing_is_or_does() -> None:
     """With a noun or a verb: not "What it returns", "Of each row", "That of a new run"."""
     found = []
-    for path in (path for folder in ("rlinf", "envs") for path in (ROOT / folder).rglob("*.py")):
+    for path in (path for folder in ("rlinf", "envs", "importers") for path in (ROOT / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 first = (ast.get_docstring(node) or "").partition(" ")[0]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from rlinf.config.facts import Facts
-from rlinf.rollouts.text.rows import Graded
-from rlinf.types import Batch
+from rlinf.data.batch import Batch
+from rlinf.rollouts.text.conversation import Feedback
+from rlinf.schema.derived import DerivedConfig
 
 ROOT = Path(__file__).parents[2]
-FILES = sorted([*(ROOT / "rlinf").rglob("*.py"), *(ROOT / "envs").rglob("*.py")])
+FILES = sorted(path for folder in ("rlinf", "envs", "importers") for path in (ROOT / folder).rglob("*.py"))
 MAX_LINES = 500
 
 # The only files, or folders, that may import each library.
@@ -25,59 +25,32 @@ DOORS = {
     "vllm": ("rlinf/samplers/vllm",),
     "megatron": ("rlinf/learners/megatron/",),
     "rlinf_envs": ("envs/rlinf_envs/",),
-    "av": ("rlinf/rollouts/video/encoder.py",),
-    "PIL": ("rlinf/rollouts/video/tiles.py", "rlinf/rollouts/robot_data/pictures.py"),
+    "rlinf_import": ("importers/rlinf_import/",),
+    "av": ("rlinf/datasets/video_encoder.py",),
+    "PIL": ("rlinf/rollouts/video/tiles.py", "rlinf/datasets/robot_data/pictures.py"),
     "websockets": ("rlinf/serve/server.py",),
     "msgpack": ("rlinf/serve/wire.py",),
     "onnxruntime": ("rlinf/models/actor_critic/onnx_file.py",),
-    "h5py": ("rlinf/rollouts/robot_data/hdf5.py",),
+    "h5py": ("rlinf/datasets/robot_data/hdf5.py",),
 }
 # `ray.tune` has a door of its own.
 TUNE_DOOR = "rlinf/sweep/"
 # A package imports from its own layer only itself, and from the layers after it what it likes.
 LAYERS = (
     {"cli", "api", "commands", "sweep", "report", "serve", "train"},
-    {"cluster", "config"},
+    {"config", "planning"},
+    {"cluster"},
     {"rollouts", "learners", "samplers"},
+    {"datasets"},
     {"models", "algorithms"},
     {"interfaces"},
-    {"batch_share", "weight_sources"},
-    {
-        "row_records",
-        "streams",
-        "granularity",
-        "portions",
-        "spaces",
-        "space_description",
-        "terminal",
-        "json_files",
-        "durable",
-        "child_process",
-        "freed_memory",
-        "student",
-    },
-    {"types"},
-    {"inputs", "estimation", "own_code"},
-    {"runs", "row_files"},
-    {
-        "errors",
-        "stopping",
-        "columns",
-        "json_text",
-        "metrics",
-        "packages",
-        "arguments",
-        "leftovers",
-        "parquet_rows",
-        "redaction",
-        "time_limit",
-    },
+    {"data"},
+    {"metrics"},
+    {"schema"},
+    {"base"},
 )
 # Layers whose members are not a package each, but parts of one floor.
-OPEN_LAYERS = {0}
-# Leaves that every layer may read: components receive their options as classes of the schema, and ask the facts for
-# what follows from them. Neither imports torch, or more than the algorithms' catalog.
-ANYWHERE = {"rlinf.config.schema", "rlinf.config.facts"}
+OPEN_LAYERS = {0, 1}
 # Of an answer: whose it is, and why there is none.
 CARRIED = {"place", "lost", "failure", "account", "seconds", "facts", "text"}
 HEAVY = ("torch", "ray", "vllm", "megatron", "transformers", "gymnasium")
@@ -88,7 +61,7 @@ def _relative(path: Path) -> str:
 
 
 def _module(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("envs.")
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removeprefix("envs.").removeprefix("importers.")
 
 
 @functools.cache
@@ -135,8 +108,6 @@ def test_imports_go_downwards() -> None:
             names = module.split(".")
             if names[0] != "rlinf" or len(names) < 2 or names[1] == parts[1]:
                 continue
-            if any(_within(module, leaf) for leaf in ANYWHERE):
-                continue
             there = _layer(names[1])
             if here is None or there is None:
                 continue
@@ -146,10 +117,7 @@ def test_imports_go_downwards() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    """Wherever an import stands, for type checkers too. The faces of packages, which hand names on, are left out.
-
-    (One of them has a class of its own: `Config`, which imports what derives its facts when they are asked for.)
-    """
+    """Wherever an import stands, for type checkers too. The faces of packages, which hand names on, are left out."""
     modules = {_module(path): path for path in FILES if path.name != "__init__.py"}
     left = {module: modules.keys() & set(_imports(path)) for module, path in modules.items()}
     found = len(left) + 1
@@ -159,15 +127,14 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         left = {
             module: uses & left.keys() for module, uses in left.items() if uses & left.keys() and module in imported
         }
-    # A group of workers, and how its calls are waited for.
-    assert sorted(left) == ["rlinf.cluster.ray_group", "rlinf.cluster.waiting"]
+    assert sorted(left) == []
 
 
 def test_a_run_derives_its_facts_once() -> None:
     """What builds a run, and what it is built of, reads ``config.facts``."""
-    names = {field.name for field in fields(Facts)}
-    derived = {f"rlinf.config.facts.{prefix}{name}" for name in names for prefix in ("", "is_")}
-    parts = ("rlinf/rollouts/", "rlinf/samplers/", "rlinf/learners/", "rlinf/cluster/", "rlinf/train/build/")
+    names = {field.name for field in fields(DerivedConfig)}
+    derived = {f"rlinf.config.derived.{prefix}{name}" for name in names for prefix in ("", "is_")}
+    parts = ("rlinf/rollouts/", "rlinf/samplers/", "rlinf/learners/", "rlinf/cluster/", "rlinf/train/assemble/")
     built = [path for path in FILES if _relative(path).startswith(parts)]
     assert [f"{_relative(path)}: {name}" for path in built for name in _imports(path) if name in derived] == []
 
@@ -177,13 +144,13 @@ def test_no_component_takes_the_whole_configuration() -> None:
     parts = ("rollouts", "samplers", "learners", "models", "algorithms", "cluster")
     files = [path for path in FILES if path.relative_to(ROOT).parts[:1] == ("rlinf",)]
     below = [path for path in files if path.relative_to(ROOT).parts[1] in parts]
-    whole = {"rlinf.config.Config", "rlinf.config.schema.Config"}
+    whole = {"rlinf.config.Config", "rlinf.config.experiment.Config"}
     assert [f"{_relative(path)}: {name}" for path in below for name in _imports(path) if name in whole] == []
 
 
 def test_what_carries_rewards_does_not_open_them() -> None:
     """Pools of environments and learners hand on answers and batches: no reward, no column is read on the way."""
-    columns = {field.name for field in fields(Batch)} | {field.name for field in fields(Graded)} - CARRIED
+    columns = {field.name for field in fields(Batch)} | {field.name for field in fields(Feedback)} - CARRIED
     opened = []
     for name in ("text_env_pool", "learner_pool", "learner_worker"):
         path = ROOT / "rlinf" / "train" / "workers" / f"{name}.py"
@@ -198,22 +165,11 @@ def test_every_package_has_a_layer() -> None:
     assert {part for part in parts if _layer(part) is None} <= {"__init__", "__main__"}
 
 
-def test_environments_use_only_types_protocols_child_processes_and_readers() -> None:
+def test_environments_use_only_data_protocols_and_base() -> None:
     offenders = []
     for path in sorted((ROOT / "envs").rglob("*.py")):
         for module in _imports(path):
-            if _within(module, "rlinf") and module.split(".")[1:2] not in (
-                [],
-                ["types"],
-                ["interfaces"],
-                ["child_process"],
-                ["json_text"],
-                ["row_files"],
-                ["own_code"],
-                ["packages"],
-                ["parquet_rows"],
-                ["redaction"],
-            ):
+            if _within(module, "rlinf") and module.split(".")[1:2] not in ([], ["data"], ["interfaces"], ["base"]):
                 offenders.append(f"{_relative(path)} imports {module}")
     assert offenders == []
 
@@ -236,12 +192,12 @@ def test_envs_is_a_folder_not_a_package() -> None:
     ("modules", "allowed"),
     [
         (
-            "rlinf, rlinf.config, rlinf.cli, rlinf.config.plan.describe, rlinf.commands.listing, rlinf.commands.doctor",
+            "rlinf, rlinf.config, rlinf.cli, rlinf.planning.describe, rlinf.commands.listing, rlinf.commands.doctor",
             (),
         ),
         ("rlinf.algorithms", ("torch",)),
         # What the process of an isolated environment borrows.
-        ("rlinf.rollouts.envs.vec_env, rlinf.rollouts.envs.make_env, rlinf.rollouts.envs.env_checker", ("gymnasium",)),
+        ("rlinf.rollouts.vec_env.vec_env, rlinf.rollouts.vec_env.env_checker", ("gymnasium",)),
     ],
 )
 def test_light_modules_stay_light(modules: str, allowed: tuple[str, ...]) -> None:

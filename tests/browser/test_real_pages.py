@@ -108,7 +108,7 @@ def test_a_sweep(browser: Any, tmp_path: Path) -> None:
 
 def test_videos_that_do_not_fit_are_named(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("av", reason="needs the extra video")
-    from rlinf.rollouts.video.encoder import Film
+    from rlinf.datasets.video_encoder import Film
 
     folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 21)])
     for step, video in ((0, "step_000000.mp4"), (10, None), (20, "step_000020.mp4")):

@@ -8,7 +8,7 @@ from cluster_workers import Worker, broken_on_rank_1
 
 from rlinf.cluster import Cluster, ClusterError, WorkerError, WorkerGroup
 from rlinf.cluster.api import Assembled
-from rlinf.types import WeightUpdate
+from rlinf.data.messages import WeightUpdate
 
 
 def test_results_come_in_rank_order(pair: WorkerGroup) -> None:
@@ -111,23 +111,23 @@ def test_a_value_goes_from_worker_to_worker(cluster: Cluster, pair: WorkerGroup)
 
 
 def test_halves_of_a_pair_travel_apart(pair: WorkerGroup) -> None:
-    version, weights = pair.submit_apart(0, "numbered_weights", version=3)
+    version, weights = pair.submit_remote(0, "numbered_weights", version=3)
     assert version.result() == 3
     assert pair.call_one(1, "total", weights) == sum(range(50_000))
-    for half in pair.submit_apart(0, "numbered_weights", version=-1):
+    for half in pair.submit_remote(0, "numbered_weights", version=-1):
         with pytest.raises(WorkerError, match="no such version"):
             half.result()
 
 
 def test_halves_of_streamed_pairs_travel_apart(pair: WorkerGroup) -> None:
-    stream = pair.stream_apart(0, "numbered_weights_and_raise", 3)
+    stream = pair.stream_remote(0, "numbered_weights_and_raise", 3)
     for version in range(3):
         found, weights = next(stream)
         assert found == version
         assert pair.call_one(1, "total", weights) == sum(range(50_000))
     with pytest.raises(WorkerError, match="no such version"):
         next(stream)
-    assert [version for version, _ in pair.stream_apart(1, "numbered_weights_and_raise", 2, fail=False)] == [0, 1]
+    assert [version for version, _ in pair.stream_remote(1, "numbered_weights_and_raise", 2, fail=False)] == [0, 1]
 
 
 def halves(update: WeightUpdate, fail: bool = False) -> list[WeightUpdate]:
@@ -138,7 +138,7 @@ def halves(update: WeightUpdate, fail: bool = False) -> list[WeightUpdate]:
 
 
 def test_a_value_is_cut_up_where_a_worker_made_it(pair: WorkerGroup) -> None:
-    whole = pair.submit_apart(0, "numbered_weights", version=3)[1]
+    whole = pair.submit_remote(0, "numbered_weights", version=3)[1]
     made, (first, second) = pair.submit_pieces(0, halves, whole, count=2)
     assert made.result() is None
     assert pair.call_one(1, "total", first) == sum(range(25_000))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rlinf.cluster.packing import pack, unpack
-from rlinf.types import WeightUpdate
+from rlinf.data.messages import WeightUpdate
 
 TENSORS = {
     "float": torch.arange(6.0).reshape(2, 3),

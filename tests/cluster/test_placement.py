@@ -80,7 +80,7 @@ _FOUR_GPUS = """
 import os
 import ray
 from rlinf.cluster import PlacementError, Resources, connect
-from rlinf.config.schema import ClusterConfig
+from rlinf.schema import ClusterConfig
 
 class Shown:
     def __init__(self, info): pass

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from rlinf.base.errors import UserError
 from rlinf.cluster import WorkerDied, WorkerError
 from rlinf.cluster.local import LocalHandle
 from rlinf.cluster.pool import ResilientPool
-from rlinf.errors import UserError
 
 
 def died(rank: int, method: str) -> WorkerDied:

@@ -14,7 +14,7 @@ from cluster_workers import Collective, Worker
 from ray.cluster_utils import Cluster as Machines
 
 from rlinf.cluster import PlacementError, Resources, WorkerDied, connect
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 if __name__ == "__main__":
     machines = Machines(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
@@ -46,17 +46,17 @@ from cluster_workers import Worker
 from ray.cluster_utils import Cluster as Machines
 
 from rlinf.cluster import Resources, ValueLost, WorkerDied, connect
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 if __name__ == "__main__":
     machines = Machines(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
     second = machines.add_node(num_cpus=4)
     with connect(ClusterConfig(address=machines.address, heartbeat_s=0.5)) as cluster:
         group = cluster.spawn("spread", Worker, n=2, resources=Resources(cpus=0.5, spread=True))
-        calls = [group.submit_apart(rank, "numbered_weights", version=rank) for rank in range(2)]
+        calls = [group.submit_remote(rank, "numbered_weights", version=rank) for rank in range(2)]
         assert group.gather([number for number, _ in calls]) == [0, 1]
         made = [weights for _, weights in calls]
-        other = group.submit_apart(1, "numbered_weights", version=2)[1]
+        other = group.submit_remote(1, "numbered_weights", version=2)[1]
         assert group.gather([group.submit_one(0, "total", other)]) == [1249975000.0]
         machines.remove_node(second, allow_graceful=False)
         ended = []

@@ -26,7 +26,7 @@ from rlinf.cluster import (
 from rlinf.cluster.death import node_was_lost
 from rlinf.cluster.ray_session import _check_reachable
 from rlinf.cluster.vital_signs import is_alive
-from rlinf.types import WeightUpdate
+from rlinf.data.messages import WeightUpdate
 
 pytestmark = pytest.mark.faults
 
@@ -34,9 +34,9 @@ pytestmark = pytest.mark.faults
 def test_a_killed_worker_is_named_with_its_last_words_and_can_be_restarted(ray_cluster: Cluster) -> None:
     with ray_cluster.spawn("sampler", Worker, n=2) as group:
         pid = group.call_one(1, "pid")
-        version, weights = group.submit_apart(1, "numbered_weights", version=3)
+        version, weights = group.submit_remote(1, "numbered_weights", version=3)
         assert version.result() == 3
-        _, streamed = next(group.stream_apart(1, "numbered_weights_and_raise", 1))
+        _, streamed = next(group.stream_remote(1, "numbered_weights_and_raise", 1))
         started = time.monotonic()
         with pytest.raises(WorkerDied) as caught:
             group.call_one(1, "die")
@@ -60,7 +60,7 @@ def rows(update: WeightUpdate) -> list[torch.Tensor]:
 
 def test_a_worker_cuts_a_value_up_beside_its_calls(ray_cluster: Cluster) -> None:
     with ray_cluster.spawn("env", Worker) as group:
-        weights = group.submit_apart(0, "numbered_weights", version=3)[1]
+        weights = group.submit_remote(0, "numbered_weights", version=3)[1]
         busy = group.submit_one(0, "stall", 20.0)
         made, pieces = group.submit_pieces(0, rows, weights, count=3)
         made.result()

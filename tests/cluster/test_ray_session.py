@@ -21,7 +21,7 @@ DRIVER = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from rlinf.cluster import connect
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.schema.cluster import ClusterConfig
 
 class Sleeper:
     def __init__(self, info): pass

@@ -16,7 +16,7 @@ from rlinf.cluster.weights.receiver import WeightReceiver
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.cluster.weights.transport import Collective, SharedMemory
-from rlinf.types import Metrics, WeightForm, WeightUpdate
+from rlinf.data.messages import Metrics, WeightForm, WeightUpdate
 
 PARTS = 5
 

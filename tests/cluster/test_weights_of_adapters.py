@@ -16,15 +16,15 @@ from rlinf.algorithms.objective import Objective
 from rlinf.cluster.weights.layout import Layout
 from rlinf.cluster.weights.segment import SegmentAddress, available
 from rlinf.cluster.weights.transport import Collective, ObjectStore, SharedMemory
-from rlinf.config.schema import OptimizerConfig
+from rlinf.data.messages import SamplingParams, WeightUpdate
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.weight_update import WeightTaker, WeightUpdateError
 from rlinf.samplers.hf import HFSampler
+from rlinf.schema import OptimizerConfig
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.types import SamplingParams, WeightUpdate
 
 
 def model() -> Any:

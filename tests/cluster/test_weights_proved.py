@@ -14,15 +14,15 @@ from test_weights_of_adapters import WAYS, learner, sampler, train
 from tiny_models import EOS, PAD, tiny_qwen2
 from torch import Tensor
 
+from rlinf.base.errors import RunFailed
 from rlinf.cluster.pool import PolicyPool
 from rlinf.cluster.weights.broadcast import Broadcast
 from rlinf.cluster.weights.proof import WeightProof, WeightsNotHeld
 from rlinf.cluster.weights.segment import SegmentReader, available
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.errors import RunFailed
+from rlinf.data.messages import Metrics, WeightForm, WeightUpdate
 from rlinf.samplers.hf import HFSampler
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.types import Metrics, WeightForm, WeightUpdate
 
 PARTS = 3
 NOTHING: Metrics = {"weight_update_s": 0.0, "weight_update_bytes": 0.0}

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlinf.base.errors import UserError
 from rlinf.commands.compare import main as compare
 from rlinf.commands.evaluate import main as evaluate
 from rlinf.config import load_mapping
-from rlinf.errors import UserError
 from rlinf.train import run
 from rlinf.train.evaluation.outcomes import outcome_from_json
 from rlinf.train.evaluation.saved import read_evaluation

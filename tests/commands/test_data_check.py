@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from rlinf.cli import main
-from rlinf.rollouts.robot_data.dataset import Episode
-from rlinf.rollouts.robot_data.lerobot_writer import LeRobotWriter
+from rlinf.datasets.robot_data.dataset import Episode
+from rlinf.datasets.robot_data.lerobot_writer import LeRobotWriter
 
 FPS = 5
 SPEED = 20

@@ -10,12 +10,12 @@ from config_cases import MINIMAL
 
 from rlinf.config import Config, load, load_mapping, to_mapping, to_yaml
 from rlinf.config.defaults import CONDITIONAL
-from rlinf.config.plan.describe import plan
 from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
 from rlinf.config.reference import reference
 from rlinf.config.tree import Branch, Located, merge, origins
 from rlinf.config.values import Builder
+from rlinf.planning.describe import plan
 
 CONFIGS = Path(__file__).parents[2] / "config"
 RECIPES = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name != "sweeps")

@@ -34,7 +34,7 @@ def test_an_id_that_says_what_it_needs(env_id: str, extra: str) -> None:
 
 def test_classic_control_needs_no_extra() -> None:
     sections = {"env": {"id": "CartPole-v1"}, "policy": {"name": "actor_critic"}, "algorithm": {"group_size": 4}}
-    assert list(load_mapping(sections, source="test").facts.extras) == []
+    assert list(load_mapping(sections, source="test").extras) == []
 
 
 def test_every_extra_is_one_of_the_package() -> None:
@@ -52,7 +52,7 @@ def test_a_simulator_with_clashing_pins_is_sent_to_its_own_environment() -> None
     with pytest.raises(ConfigErrors, match=r"make venvs/robosuite, then env\.isolation: process"):
         load_mapping(sections, source="test")
     isolated = {**sections, "env": {**sections["env"], "isolation": "process"}}
-    assert list(load_mapping(isolated, source="test").facts.extras) == []
+    assert list(load_mapping(isolated, source="test").extras) == []
     wrong = {**sections, "env": {**sections["env"], "isolation": "process", "python": "nowhere/python"}}
     with pytest.raises(ConfigErrors, match="is no program that can be started"):
         load_mapping(wrong, source="test")

@@ -10,7 +10,7 @@ from config_cases import Write, mistakes
 from rlinf.config import ConfigErrors, ConfigProblem, load
 from rlinf.config.checks.ranges import ABOVE, AT_LEAST
 from rlinf.config.names import leaves
-from rlinf.config.plan.describe import plan
+from rlinf.planning.describe import plan
 
 SIMULATOR = """
 env: {id: CartPole-v1, kwargs: {task: null}, num_envs: 8}

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
 from rlinf.config import ConfigErrors, load
 from rlinf.config.reader import Reader
 from rlinf.config.recipes import FOLDER, located, packaged, recipes, sweep_recipes
-from rlinf.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from rlinf.algorithms import catalog
 
 PAGE = Path(__file__).parents[2] / "docs" / "algorithms.md"
 MODULES = [module.name for module in pkgutil.walk_packages(rlinf.algorithms.__path__, "rlinf.algorithms.")]
-MODULES.append("rlinf.own_code")
+MODULES.append("rlinf.base.user_code")
 LOOP = {
     "adv_type",
     "loss_type",

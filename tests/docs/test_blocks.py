@@ -16,7 +16,7 @@ from doc_blocks import DOCS, PAGES, ROOT, blocks, page_name
 
 from rlinf.config import ConfigErrors, load
 from rlinf.config.plugins import GROUPS
-from rlinf.rollouts.text.conversation_files import read_conversations, read_pairs
+from rlinf.datasets.conversation_files import read_conversations, read_pairs
 from rlinf.sweep.cli import checked_sweep
 
 EVERY = [ROOT / "README.md", *PAGES]
@@ -24,7 +24,7 @@ FRAGMENT = "# Fragment: "
 """Begins a block that lacks something; the line says what."""
 OTHERS = {"openai", "openpi_client"}
 """Packages of other projects, which need not be here."""
-TRAINS = ("rlinf.train(", '"runs/')
+TRAINS = ("rlinf.fit(", '"runs/')
 """In a block that takes minutes, or speaks of a run that took them. tests/test_api.py has the functions."""
 NOT_RUN = ("api.md", "from_trl.md", "from_stable_baselines3.md")
 """Pages whose Python is generated, or a program of another framework."""

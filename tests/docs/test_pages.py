@@ -17,11 +17,11 @@ import rlinf
 from rlinf.commands.reference import commands, help_of, pages
 from rlinf.config.compat.aliases import FLAT
 from rlinf.config.examples import EXAMPLES, example, without_example
+from rlinf.config.experiment import Config
 from rlinf.config.names import hints, leaves
 from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
 from rlinf.config.recipes import recipes, sweep_recipes
-from rlinf.config.schema import Config
 from rlinf.config.tree import Located, locate, put, read_mixture
 from rlinf.config.values import Builder
 from rlinf.metrics.table import METRICS

@@ -10,7 +10,7 @@ import pytest
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.math.env import MathEnv
 
-from rlinf.errors import is_user_error
+from rlinf.base.errors import is_user_error
 from rlinf.models.tokenizer import train_tokenizer
 
 GOOD = b'{"question": "1+1", "answer": "2"}\n'

@@ -12,8 +12,8 @@ import pytest
 from damage import copied
 from stopped_run import Stopped
 
+from rlinf.base.durable import DiskFullError, naming_disk_errors, write_atomically
 from rlinf.cli import main
-from rlinf.durable import DiskFullError, naming_disk_errors, write_atomically
 from rlinf.train.checkpoints import Checkpoints
 
 ROOM_KB = 4096

@@ -12,12 +12,12 @@ import torch
 from simulator_config import simulator_config
 from worker_group import InThisProcess
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
-from rlinf.config.schema import ClusterConfig, EnvConfig
-from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.rollout import VectorRollout
+from rlinf.schema import ClusterConfig, EnvConfig
 
 SOUND = ["terminates at once", "never ends", "odd infos", "observations outside the space", "prints", "close() raises"]
 # The wrong words of an environment, in ours.

@@ -11,7 +11,7 @@ import pytest
 from report_runs import healthy, write_run
 from starlette.testclient import TestClient
 
-from rlinf.durable import remove_leftovers, unless_read_only, write_atomically
+from rlinf.base.durable import remove_leftovers, unless_read_only, write_atomically
 from rlinf.report.live.app import make_app
 from rlinf.report.live.library import Library
 from rlinf.report.payload import runs_payload

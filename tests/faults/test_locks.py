@@ -18,7 +18,7 @@ from tiny_runs import config
 
 from rlinf.cli import main
 from rlinf.train import run_lock
-from rlinf.train.build.tokenizer import kept_tokenizer
+from rlinf.train.assemble.tokenizer import kept_tokenizer
 from rlinf.train.run_lock import NAME, Holder, RunLock, RunLockedError
 from rlinf.train.warm_start_cache import WarmStartCache
 

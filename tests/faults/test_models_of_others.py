@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tiny_models import tiny_qwen2
 
-from rlinf.rollouts.text import chat_template
-from rlinf.rollouts.text.chat_template import rendered
-from rlinf.rollouts.text.prompts import PromptRenderer, TemplateTooSlowError
-from rlinf.time_limit import TimeLimitError, time_limit
+from rlinf.base.time_limit import TimeLimitError, time_limit
+from rlinf.rollouts.text.tokens import chat_template
+from rlinf.rollouts.text.tokens.chat_template import rendered
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer, TemplateTooSlowError
 
 ENDLESS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
 

@@ -9,9 +9,9 @@ import pytest
 from rlinf_envs import datasets
 from rlinf_envs.errors import DatasetError
 
-from rlinf.errors import UserError
-from rlinf.parquet_rows import ParquetError, parquet_rows
-from rlinf.rollouts.text.conversation_files import read_pairs
+from rlinf.base.errors import UserError
+from rlinf.base.parquet_rows import ParquetError, parquet_rows
+from rlinf.datasets.conversation_files import read_pairs
 
 pa = pytest.importorskip("pyarrow")
 parquet: Any = pytest.importorskip("pyarrow.parquet")

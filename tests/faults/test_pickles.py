@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import os
 import pickle
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,15 +17,16 @@ from damage import copied
 from gymnasium import spaces
 from stopped_run import Stopped
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
-from rlinf.columns import Column
-from rlinf.errors import UserError
-from rlinf.inputs import TextInputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import Completion
+from rlinf.data.space_description import read_spaces, write_spaces
+from rlinf.data.token_array import TokenArray
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
-from rlinf.space_description import read_spaces, write_spaces
 from rlinf.train.checkpoints import write_manifest
 from rlinf.train.plain_state import PickledStateError, load_plain, save_plain
-from rlinf.types import Batch, Completion
 
 ROOT = Path(__file__).parents[2]
 # Messages between the run's own processes are pickles, as Ray's are; a file of LIBERO's and an export of an earlier
@@ -97,6 +100,17 @@ def test_a_payload_in_a_checkpoint_does_not_run(
     assert not mark.exists()
 
 
+@pytest.fixture
+def earlier_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives the classes of messages the module that earlier versions had them in."""
+    module = ModuleType("rlinf.types")
+    for kind in (Batch, Completion):
+        monkeypatch.setattr(kind, "__module__", module.__name__)
+        setattr(module, kind.__name__, kind)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.mark.usefixtures("earlier_module")
 def test_batches_of_earlier_versions_load_under_the_columns_new_names(tmp_path: Path) -> None:
     """`rollout_logprobs` was `logprobs` and `old_values` was `values`, in plain files and in pickles before them."""
     said, judged = torch.randn(1, 2), torch.randn(1, 2)
@@ -155,12 +169,13 @@ def test_the_drivers_state_is_plain_data(tmp_path: Path) -> None:
         save_plain({"what": object()}, path)
 
 
+@pytest.mark.usefixtures("earlier_module")
 def test_what_earlier_versions_pickled_is_read_where_it_is_numbers(tmp_path: Path) -> None:
     path = tmp_path / "driver.pt"
     done = Completion(1, 0, (3,), (-0.5,), "stop", (7,))
     earlier = object.__new__(Completion)
     vars(earlier).update(
-        {name: tuple(value) if isinstance(value, Column) else value for name, value in vars(done).items()}
+        {name: tuple(value) if isinstance(value, TokenArray) else value for name, value in vars(done).items()}
     )
     torch.save({"arrays": np.arange(3, dtype=np.float32), "number": np.float64(2.5), "done": earlier}, path)
     back = load_plain(path)

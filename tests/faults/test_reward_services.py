@@ -35,6 +35,10 @@ def service(answer: Callable[[socket.socket], None]) -> Iterator[str]:
                     with server.accept()[0] as connection, suppress(OSError):
                         connection.recv(65536)
                         answer(connection)
+                        # What is still unread at a close resets the connection, and the answer is lost.
+                        connection.shutdown(socket.SHUT_WR)
+                        while connection.recv(65536):
+                            pass
 
         threading.Thread(target=serve, daemon=True).start()
         yield f"http://user:s3cret@127.0.0.1:{server.getsockname()[1]}/grade?key=t0ken"

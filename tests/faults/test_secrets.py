@@ -13,10 +13,11 @@ import pytest
 import yaml
 from tiny_runs import mapping
 
+from rlinf.base.redaction import hide, public_url, redact_warnings, redacted
 from rlinf.cli import main
 from rlinf.config import load, load_stored
-from rlinf.config.stored import MASK, StoredConfigError, stored, written
-from rlinf.redaction import hide, public_url, redact_warnings, redacted
+from rlinf.config.record import MASK, stored, written
+from rlinf.config.stored import StoredConfigError
 from rlinf.sweep.load import read_sweep_file
 from rlinf.sweep.records import open_sweep
 from rlinf.sweep.settings import TrialPlan
@@ -197,8 +198,9 @@ def test_a_page_about_an_old_run_shows_no_values_of_cluster_env(tmp_path: Path) 
 def test_variables_of_the_sampler_do_not_outlive_a_local_run(tmp_path: Path) -> None:
     probe = (
         "import os, sys; sys.path[:0] = ['.', 'envs']; before = dict(os.environ); from rlinf.config import load; "
-        "from rlinf.train.build.setup import Setup; from rlinf.cluster import connect\n"
-        f"with connect(Setup.of(load({str(experiment(tmp_path / 'run'))!r})).cluster): assert os.environ['OTHER_KEY']\n"
+        "from rlinf.train.assemble.setup import ResolvedRun; from rlinf.cluster import connect\n"
+        f"config = load({str(experiment(tmp_path / 'run'))!r})\n"
+        "with connect(ResolvedRun.of(config).cluster): assert os.environ['OTHER_KEY']\n"
         "added = {k for k in os.environ if os.environ[k] != before.get(k)}; print(sorted(added))"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

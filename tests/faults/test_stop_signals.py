@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from tiny_runs import mapping
 
+from rlinf.base.signals import Stopped, as_interrupts, defer_signals, stop_signals
 from rlinf.cli import main
 from rlinf.config import Config, load_mapping
-from rlinf.stopping import Stopped, as_interrupts, held, stop_signals
 from rlinf.train import run
 from rlinf.train.loop import Trainer
 from rlinf.train.run import unsaved
@@ -117,7 +117,7 @@ def test_a_signal_waits_for_the_end_of_a_held_section_and_the_second_does_not() 
     reached = []
 
     def send(times: int) -> None:
-        with held():
+        with defer_signals():
             for number in range(times):
                 signal.raise_signal(signal.SIGTERM)
                 signal.raise_signal(signal.SIGTERM)  # `timeout` sends it twice: no second request
@@ -135,7 +135,7 @@ def test_what_batch_systems_announce_leaves_time_for_a_checkpoint(number: int) -
     reached = []
 
     def send() -> None:
-        with stop_signals(), held():
+        with stop_signals(), defer_signals():
             for _ in range(3):
                 signal.raise_signal(number)
                 time.sleep(0.25)
@@ -151,7 +151,7 @@ def test_what_batch_systems_announce_leaves_time_for_a_checkpoint(number: int) -
 STUCK = """
 import ctypes
 from contextlib import nullcontext
-from rlinf.stopping import held, stop_signals
+from rlinf.base.signals import defer_signals, stop_signals
 libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
 with stop_signals(), {section}:
     print(flush=True)
@@ -160,7 +160,7 @@ with stop_signals(), {section}:
 """
 
 
-@pytest.mark.parametrize("section", ["held()", "nullcontext()"])
+@pytest.mark.parametrize("section", ["defer_signals()", "nullcontext()"])
 def test_a_second_signal_ends_a_process_that_is_in_native_code(section: str) -> None:
     command = [sys.executable, "-c", STUCK.format(section=section)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -7,11 +7,11 @@ import torch
 from test_torch import batch, policy
 
 from rlinf.algorithms.objective import Objective
-from rlinf.config.schema import OptimizerConfig
-from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.offload import HostMemory
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
+from rlinf.schema import OptimizerConfig
+from rlinf.schema.learner import OffloadConfig
 
 STAGE = Stage(
     name="train",
@@ -29,7 +29,7 @@ def test_views_keep_sharing_their_storage() -> None:
     host = HostMemory()
     assert host.take([base, view]) == 24
     assert base.untyped_storage().nbytes() == 0
-    assert host.give_back() == 24
+    assert host.release_to_os() == 24
     assert torch.equal(base, copy)
     base[2] = 9.0
     assert view[0] == 9.0

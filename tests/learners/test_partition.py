@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlinf.batch_share import LossCounts
+from rlinf.data.batch import Costs
+from rlinf.data.shards import LossCounts
 from rlinf.learners.partition import micro_batches, minibatches, shares
 from rlinf.learners.step_plan import RowFacts, loss_counts
-from rlinf.types import Costs
 
 lengths = st.lists(st.integers(1, 50), min_size=1, max_size=40)
 
@@ -55,6 +55,6 @@ def test_a_permutation_is_fresh_for_each_epoch_and_the_same_for_the_same_seed() 
 @pytest.mark.parametrize("tokens", [[3, 3, 3, 3], [3, 1, 3, 0], [0, 0, 0, 0], []])
 def test_the_denominators_of_a_step_are_those_of_its_rows(tokens: list[int]) -> None:
     lengths = torch.tensor(tokens, dtype=torch.int32)
-    facts = RowFacts(Costs(lengths.clamp(min=1)), tokens=lengths, answered=lengths > 0, moving=lengths > 0)
+    facts = RowFacts(Costs(lengths.clamp(min=1)), tokens=lengths, answered=lengths > 0, has_gradient=lengths > 0)
     for rows in (torch.arange(len(tokens)), torch.arange(len(tokens))[1:3]):
         assert loss_counts(facts, rows) == LossCounts.of(lengths[rows])

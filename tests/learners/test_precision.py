@@ -12,15 +12,16 @@ from language_models import conversation, tiny
 from torch import Tensor, nn
 
 from rlinf.config import Config
-from rlinf.config.plan import precision
-from rlinf.config.plan.precision import policy_dtype
-from rlinf.config.plan.suited import fitting_micro_batch
-from rlinf.config.schema import PolicyConfig
+from rlinf.data.batch import Batch
+from rlinf.data.messages import PolicyOutput, SamplingParams
 from rlinf.learners.precision import compare_with_float32
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.distribution import draw
+from rlinf.planning import precision
+from rlinf.planning.precision import policy_dtype
+from rlinf.planning.suited import fitting_micro_batch
 from rlinf.samplers.linear import use_weight_first_products
-from rlinf.types import Batch, PolicyOutput, SamplingParams
+from rlinf.schema import PolicyConfig
 
 SMOLLM2: dict[str, object] = {
     "model_type": "llama",

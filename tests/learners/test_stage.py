@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rlinf.config.schema import OptimizerConfig
 from rlinf.learners.stage import Stage
+from rlinf.schema import OptimizerConfig
 
 
 def stage(minibatches: int, warmup: int, schedule: Any = "constant", steps: int = 50) -> Stage:

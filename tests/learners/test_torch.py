@@ -11,13 +11,14 @@ from ranks import start_ranks
 
 from rlinf.algorithms.catalog import LOSSES
 from rlinf.algorithms.objective import Objective
-from rlinf.config.schema import OptimizerConfig
-from rlinf.inputs import named_inputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import named_inputs
+from rlinf.data.messages import SamplingParams
 from rlinf.learners.minibatch import NonFiniteUpdate
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.types import Batch, SamplingParams
+from rlinf.schema import OptimizerConfig
 
 VOCABULARY = 37
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from language_models import VOCABULARY, conversation, tiny
 
+from rlinf.data.messages import SamplingParams
 from rlinf.models import packed_attention, token_scores
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import PolicyError, add_lora, load_causal_lm
 from rlinf.models.packing import pack
-from rlinf.types import SamplingParams
 
 SAMPLING = SamplingParams(max_new_tokens=9, temperature=0.7)
 

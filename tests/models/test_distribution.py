@@ -9,9 +9,9 @@ import pytest
 import torch
 from tiny_models import seen_tokens
 
+from rlinf.data.messages import SamplingParams
 from rlinf.models.distribution import draw, processed_logits
 from rlinf.samplers.streams import stream_key, uniforms
-from rlinf.types import SamplingParams
 
 INF = float("inf")
 PROBABILITIES = torch.tensor([[0.5, 0.25, 0.15, 0.1]])

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from rlinf.algorithms.preferences import judging_metrics
-from rlinf.inputs import named_inputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import named_inputs
 from rlinf.learners.reward import RewardLearner
 from rlinf.models.loading import PolicyError, blank_reward_model, load_reward_model
 from rlinf.models.reward_model import RewardModel
-from rlinf.types import Batch
 
 close = torch.testing.assert_close
 

@@ -10,12 +10,12 @@ import torch
 from language_models import VOCABULARY, conversation, tiny
 from torch import Tensor, nn
 
+from rlinf.data.messages import PolicyOutput, SamplingParams
 from rlinf.models import token_scores as module
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.distribution import processed_logits
 from rlinf.models.loading import add_lora
 from rlinf.models.token_scores import token_scores
-from rlinf.types import PolicyOutput, SamplingParams
 
 WIDTH, POSITIONS = 16, 23
 SAMPLINGS = {

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from rlinf.data.messages import WeightUpdate
 from rlinf.models.weight_digest import Asked, SentWeights, asked_of, differences, held_digests
 from rlinf.models.weight_update import WeightTaker
-from rlinf.types import WeightUpdate
 
 Named = dict[str, Tensor]
 

@@ -11,8 +11,8 @@ from learner_cases import make_stage, tiny_model
 from learner_gang import Gang
 from test_megatron_learner import assert_same_metrics, assert_same_weights, expected
 
-from rlinf.config.schema.learner import MegatronConfig
 from rlinf.models.checkpoint_names import by_expert
+from rlinf.schema.learner import MegatronConfig
 
 pytestmark = pytest.mark.megatron
 FAMILY = "qwen3_moe"

@@ -9,8 +9,8 @@ import torch
 import tower_jobs as jobs
 from learner_gang import Gang
 
-from rlinf.config.schema.learner import OffloadConfig
 from rlinf.learners.offload import STAY
+from rlinf.schema.learner import OffloadConfig
 
 
 @pytest.mark.parametrize(

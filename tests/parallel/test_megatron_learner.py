@@ -12,10 +12,10 @@ from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of,
 from learner_gang import Gang
 from torch import Tensor
 
-from rlinf.config.schema.learner import MegatronConfig
+from rlinf.data.messages import Metrics
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
-from rlinf.types import Metrics
+from rlinf.schema.learner import MegatronConfig
 
 pytestmark = pytest.mark.megatron
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlinf.config.schema.learner import MegatronConfig
-from rlinf.types import SamplingParams
+from rlinf.data.messages import SamplingParams
+from rlinf.schema.learner import MegatronConfig
 
 pytestmark = pytest.mark.megatron
 _EXPERTS = {"model_type": "qwen3_moe", "decoder_sparse_step": 1, "mlp_only_layers": []}

@@ -7,7 +7,7 @@ import pytest
 import torch
 from learner_gang import Gang
 
-from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
+from rlinf.schema.learner import MegatronConfig, OffloadConfig
 
 pytestmark = pytest.mark.megatron
 EVERYTHING = OffloadConfig(optimizer=True, weights=True)

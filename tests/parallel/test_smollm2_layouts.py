@@ -9,9 +9,9 @@ from learner_gang import Gang
 from smollm2 import FOLDER, needs_model
 
 from rlinf.config import ConfigErrors, load_mapping
-from rlinf.config.schema.learner import MegatronConfig
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import load_causal_lm
+from rlinf.schema.learner import MegatronConfig
 
 pytestmark = [pytest.mark.megatron, needs_model]
 LAYOUTS = {"pipeline 2": MegatronConfig(pipeline_parallel=2), "data 2": MegatronConfig(), "fsdp": None}

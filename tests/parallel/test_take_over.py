@@ -11,7 +11,7 @@ from learner_cases import make_stage
 from learner_gang import Gang
 from test_megatron_learner import assert_same_metrics, assert_same_weights, torch_learner
 
-from rlinf.config.schema.learner import MegatronConfig
+from rlinf.schema.learner import MegatronConfig
 
 pytestmark = pytest.mark.megatron
 

@@ -14,11 +14,12 @@ from learner_cases import SAMPLING, VOCABULARY, tiny_model
 from learner_gang import Gang
 from torch import Tensor
 
-from rlinf.config.schema.learner import MegatronConfig
-from rlinf.config.schema.rollout import VllmConfig
-from rlinf.inputs import TextInputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import Completion, SampleRequest, WeightUpdate
 from rlinf.samplers.vllm import VllmSampler
-from rlinf.types import Batch, Completion, SampleRequest, WeightUpdate
+from rlinf.schema.learner import MegatronConfig
+from rlinf.schema.rollout import VllmConfig
 
 pytestmark = [
     pytest.mark.megatron,

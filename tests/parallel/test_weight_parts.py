@@ -9,10 +9,10 @@ import torch
 from learner_cases import tiny_model
 from learner_gang import Gang
 
-from rlinf.config.schema.learner import MegatronConfig
+from rlinf.data.messages import WeightUpdate
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.weight_update import copy_weights
-from rlinf.types import WeightUpdate
+from rlinf.schema.learner import MegatronConfig
 
 pytestmark = pytest.mark.megatron
 BUCKET = 16 << 10

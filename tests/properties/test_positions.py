@@ -16,14 +16,14 @@ from simulator_config import simulator_config
 
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.config.schema import AlgorithmConfig, EnvConfig, OptimizerConfig
-from rlinf.granularity import LEVELS, Levels
-from rlinf.inputs import ObservationInputs
+from rlinf.data.granularity import LEVELS, Levels
+from rlinf.data.inputs import ObservationInputs
 from rlinf.learners.stage import Stage
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.episodes import EpisodeTask
+from rlinf.schema import AlgorithmConfig, EnvConfig, OptimizerConfig
 from rlinf.train.tracking.samples import sample_lines
 
 close = torch.testing.assert_close

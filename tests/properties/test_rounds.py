@@ -10,14 +10,14 @@ from simulator_config import Layout, simulator_config
 from simulator_runs import summary
 from worker_group import InThisProcess
 
-from rlinf.config.schema import EnvConfig
+from rlinf.data.batch import Batch
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.task_order import TaskOrder
+from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.samplers.hf import HFSampler
-from rlinf.types import Batch
+from rlinf.schema import EnvConfig
 from tests.rollouts.text.test_rollout import EOS, PAD, Echo, rollout, tiny
 
 

@@ -14,12 +14,12 @@ import pytest
 from gymnasium import spaces
 from simulator_config import simulator_config
 
-from rlinf.config.schema import EnvConfig, EvaluationConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import make_env
-from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.episodes import EpisodeTask
+from rlinf.rollouts.vec_env.make_env import make_env
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
+from rlinf.schema import EnvConfig, EvaluationConfig
 
 
 class Numbered(gymnasium.Env):

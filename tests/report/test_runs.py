@@ -11,9 +11,9 @@ import pytest
 from report_runs import healthy, write_run
 from tiny_runs import config
 
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_lines
 from rlinf.cli import main
-from rlinf.errors import UserError
-from rlinf.json_files import read_json_lines
 from rlinf.report import write_run_report
 from rlinf.report.runs import ReportError, read_run, read_series
 from rlinf.sweep.process import MetricTail

@@ -13,8 +13,8 @@ from simulator_runs import summary
 from tiny_runs import config
 
 from rlinf import cli
+from rlinf.base.errors import UserError
 from rlinf.config import load
-from rlinf.errors import UserError
 from rlinf.report.watch import checkpoints
 from rlinf.report.watch_options import WatchOptions
 from rlinf.train import run

@@ -12,16 +12,16 @@ import torch
 from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 
-from rlinf.config.schema import EnvConfig
-from rlinf.inputs import ObservationInputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import ObservationInputs
 from rlinf.rollouts.deadline import DeadlineExceededError, deadline
-from rlinf.rollouts.envs.make_env import EnvArgumentsError, EnvNotFoundError, make_env, native_entry_point
-from rlinf.rollouts.envs.seeded_native import SeededNativeVecEnv
-from rlinf.rollouts.envs.sync import SyncVecEnv
-from rlinf.rollouts.envs.vectorize import choose_vec_env, make_vec_env
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
+from rlinf.rollouts.vec_env.make_env import EnvArgumentsError, EnvNotFoundError, make_env, native_entry_point
+from rlinf.rollouts.vec_env.seeded_native import SeededNativeVecEnv
+from rlinf.rollouts.vec_env.sync import SyncVecEnv
+from rlinf.rollouts.vec_env.vectorize import choose_vec_env, make_vec_env
 from rlinf.rollouts.wrappers import KeepEntries, TokenizeText
-from rlinf.types import Batch
+from rlinf.schema import EnvConfig
 
 
 def test_a_deadline_breaks_off_a_sleep_and_leaves_no_timer():

@@ -11,8 +11,8 @@ import text_envs
 from tiny_runs import mapping
 
 import rlinf.train
+from rlinf.base.json_files import read_json_lines
 from rlinf.config import load_mapping
-from rlinf.json_files import read_json_lines
 
 AGENT = {"id": "agent:agents_for_tests:fork", "kwargs": {"tasks": "agents_for_tests:tasks"}, "max_turns": 8}
 LENGTHS = {"batch_size": 2, "max_new_tokens": 6, "max_conversation_tokens": 120}

@@ -18,7 +18,7 @@ NUMBERS = ("train/loss", "train/lr", "own/double_loss", "eval/return")
 def trained(folder: Path, backend: str) -> tuple[RunResult, list[str]]:
     watch = Watch()
     overrides = [*simulator_runs.overrides(folder, 3), f"cluster.backend={backend}"]
-    result = rlinf.train(load(simulator_runs.recipe(folder, "ppo"), overrides), callbacks=[watch, Halve(), StopAt(2)])
+    result = rlinf.fit(load(simulator_runs.recipe(folder, "ppo"), overrides), callbacks=[watch, Halve(), StopAt(2)])
     return result, watch.calls
 
 

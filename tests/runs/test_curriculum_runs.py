@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tiny_runs import TASK, config, logged, run
 
+from rlinf.base.errors import UserError
 from rlinf.config.problems import ConfigErrors
-from rlinf.errors import UserError
 
 SUMS: dict[str, Any] = {
     "kwargs": {

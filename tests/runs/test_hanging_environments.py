@@ -11,19 +11,19 @@ import pytest
 import text_envs
 from simulator_runs import overrides, recipe
 
+from rlinf.base.errors import UserError
 from rlinf.cluster import Cluster, RankInfo, connect
 from rlinf.config import Config, load
-from rlinf.config.schema import EnvConfig
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.errors import UserError
+from rlinf.data.messages import WeightUpdate
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
+from rlinf.rollouts.text.conversation import Response
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.rows import Response
-from rlinf.train.build.simulator import make_policy
+from rlinf.schema import EnvConfig
+from rlinf.schema.cluster import ClusterConfig
+from rlinf.train.assemble.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.text_env_pool import TextEnvPool
-from rlinf.types import WeightUpdate
 
 pytestmark = pytest.mark.faults
 

@@ -14,10 +14,10 @@ import torch
 from tiny_runs import config, logged
 from tiny_runs import run as train
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
 from rlinf.config import Config
-from rlinf.config.stored import stored_yaml
-from rlinf.errors import UserError
+from rlinf.config.record import stored_yaml
 from rlinf.train.run_dir import RunDirectoryError
 from rlinf.train.run_state import RunState
 

@@ -9,11 +9,11 @@ import pytest
 from gymnasium import spaces
 from simulator_runs import recipe, summary
 
+from rlinf.base.errors import UserError
 from rlinf.config import Config, ConfigErrors, load
-from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
-from rlinf.train.build.simulator_policy import make_policy
+from rlinf.train.assemble.simulator_policy import make_policy
 
 BOX = spaces.Box(-1.0, 1.0, (3,), np.float32)
 ARM = spaces.Box(-1.0, 1.0, (2,), np.float32)

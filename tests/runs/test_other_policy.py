@@ -10,9 +10,9 @@ import pytest
 import yaml
 from tiny_runs import GRADED_BY_LENGTH, config, logged, mapping, run
 
+from rlinf.base.errors import OtherPolicy
 from rlinf.cli import main
-from rlinf.errors import OtherPolicy
-from rlinf.types import Metrics, WeightUpdate
+from rlinf.data.messages import Metrics, WeightUpdate
 
 LAST_GOOD = 2
 """The version of the weights that faulty samplers take last."""

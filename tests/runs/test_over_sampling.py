@@ -13,15 +13,15 @@ from tiny_runs import config, logged, run
 
 from rlinf.cluster import connect
 from rlinf.config import Config, ConfigErrors
-from rlinf.config.schema import AlgorithmConfig, DataConfig, RolloutConfig
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.over_sampling import OverSamplingRollout
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.data.messages import WeightUpdate
+from rlinf.rollouts.text.continuous.over_sampling import OverSamplingRollout
+from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
+from rlinf.schema import AlgorithmConfig, DataConfig, RolloutConfig
+from rlinf.schema.cluster import ClusterConfig
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.types import WeightUpdate
 from tests.rollouts.text.test_rollout import EOS, PAD, Echo, Letters, tiny
 
 CAP, PROMPTS, GROUP = 120, 4, 2
@@ -54,7 +54,7 @@ class Run:
         )
         self.pool = SamplerPool(self.group, cluster)  # weights are loaded below
         self.rollout = OverSamplingRollout(
-            self.pool, Echo(1), [Member("", PromptRenderer(Letters()), 50)], config.collection
+            self.pool, Echo(1), [MixtureEnv("", PromptRenderer(Letters()), 50)], config.collection
         )
 
     def step(self, number: int, version: int) -> Any:

@@ -12,7 +12,7 @@ from tiny_runs import mapping
 
 from rlinf.cli import main
 from rlinf.config import ConfigErrors, load_mapping
-from rlinf.rollouts.text.conversation_files import ConversationError, read_pairs
+from rlinf.datasets.conversation_files import ConversationError, read_pairs
 from rlinf.train import run
 from rlinf.train.run_state import RunState
 

@@ -10,11 +10,12 @@ import pytest
 import tiny_runs
 import torch
 
-from rlinf.config.schema.reward_model import RewardModelConfig
-from rlinf.inputs import TextInputs, named_inputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs, named_inputs
+from rlinf.data.messages import PolicyOutput
+from rlinf.schema.reward_model import RewardModelConfig
 from rlinf.train.reward_model import LearnedReward
 from rlinf.train.run import run
-from rlinf.types import Batch, PolicyOutput
 
 LEARNED = {"supervision": "outcome", "fit_batches": 2, "refresh_every": 2, "batch_rows": 8, "lr": 1e-2}
 STEPS = {"scorer": "arithmetic"}

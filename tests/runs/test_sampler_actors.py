@@ -15,13 +15,13 @@ from simulator_runs import overrides, recipe, summary
 
 from rlinf.cluster import Cluster, RankInfo, connect
 from rlinf.config import Config, load
-from rlinf.config.schema.cluster import ClusterConfig
+from rlinf.data.batch import Batch
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
-from rlinf.train.build.simulator import make_policy
+from rlinf.schema.cluster import ClusterConfig
+from rlinf.train.assemble.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.served_env_pool import ServedEnvPool
 from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorWorker
-from rlinf.types import Batch
 
 SAMPLED = ["rollout.act_in=sampler", "rollout.pipeline_stages=2", "env.num_workers=2"]
 

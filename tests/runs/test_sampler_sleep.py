@@ -12,7 +12,7 @@ from tiny_runs import config
 
 from rlinf.learners.torch import TorchLearner
 from rlinf.train import run
-from rlinf.train.build.setup import Devices
+from rlinf.train.assemble.setup import Devices
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.sampler_worker import SamplerWorker
 
@@ -91,7 +91,7 @@ def test_looking_at_a_sleeping_learner_does_not_wake_it() -> None:
     assert not hasattr(worker, "close")
     assert hasattr(worker, "update")
     assert learner.woken == 0
-    batch: Any = SimpleNamespace(estimation=None)
+    batch: Any = SimpleNamespace()
     assert worker.update(batch, step=3) == {"step": 3.0}
     assert worker.update(batch, step=4) == {"step": 4.0}
     assert learner.woken == 1

@@ -11,10 +11,10 @@ from tiny_runs import mapping
 
 from rlinf.cli import main
 from rlinf.config import Config, ConfigErrors, load_mapping
+from rlinf.datasets.conversation_files import ConversationError, read_conversations
 from rlinf.models.tokenizer import train_tokenizer
-from rlinf.rollouts.text.conversation_files import ConversationError, read_conversations
 from rlinf.rollouts.text.imitation import ConversationEncoder, ImitationData
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.train import run
 from rlinf.train.run_state import RunState
 

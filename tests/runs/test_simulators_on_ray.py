@@ -17,7 +17,7 @@ from simulator_runs import overrides, recipe, summary
 from rlinf.cluster import Cluster, RankInfo
 from rlinf.config import Config, load
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
-from rlinf.train.build.simulator import make_policy
+from rlinf.train.assemble.simulator import make_policy
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.simulator_workers import SimulatorWorker
 

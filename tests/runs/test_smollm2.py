@@ -10,10 +10,10 @@ import torch
 from smollm2 import FOLDER, TEXTS, needs_model, prompt_of, rows
 from torch import Tensor
 
+from rlinf.data.messages import SampleRequest, SamplingParams
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import add_lora, load_causal_lm
 from rlinf.samplers.hf import HFSampler
-from rlinf.types import SampleRequest, SamplingParams
 
 pytestmark = [pytest.mark.slow, needs_model]
 SAMPLING = SamplingParams(max_new_tokens=12)

@@ -13,10 +13,10 @@ import text_envs
 import tiny_runs
 import yaml
 
+from rlinf.base.errors import UserError
 from rlinf.config import resolve
 from rlinf.config.problems import ConfigErrors
 from rlinf.config.stored import load_stored
-from rlinf.errors import UserError
 from rlinf.train.loop import Trainer
 
 STALE = {

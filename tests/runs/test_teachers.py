@@ -14,9 +14,9 @@ import torch
 import yaml
 from tiny_runs import config, logged, mapping
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
 from rlinf.config import ConfigErrors
-from rlinf.errors import UserError
 from rlinf.train import run, run_sft
 
 OPD = {"adv_type": "opd", "group_size": 2}

@@ -11,16 +11,16 @@ import pytest
 import torch
 from rich.console import Console
 
-from rlinf.inputs import named_inputs
+from rlinf.base.terminal import printable
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import named_inputs
 from rlinf.report.payload import run_payload
 from rlinf.report.replay import differences
 from rlinf.report.runs import RunRecord
-from rlinf.terminal import printable
 from rlinf.train.tracking.progress import ProgressDisplay, sparkline
 from rlinf.train.tracking.samples import sample_lines
 from rlinf.train.tracking.summary import contents, show
 from rlinf.train.tracking.transcript import transcript
-from rlinf.types import Batch
 
 HOSTILE = "\x1b[2J \x1b]52;c;aGk=\x07 \x9b31m [bold]x[/y] \r \u202e \ud800"
 TURNS = [

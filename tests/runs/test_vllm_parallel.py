@@ -9,9 +9,9 @@ import pytest
 import torch
 from tiny_models import EOS, forward_logprobs, make_requests, tiny_qwen2
 
-from rlinf.config.schema.rollout import VllmConfig
+from rlinf.data.messages import SamplingParams, WeightUpdate
 from rlinf.samplers.vllm import VllmSampler
-from rlinf.types import SamplingParams, WeightUpdate
+from rlinf.schema.rollout import VllmConfig
 
 pytestmark = [
     pytest.mark.vllm,

@@ -15,14 +15,14 @@ import torch
 from tiny_models import forward_logprobs, make_requests, tiny_qwen2
 from transport_workers import build_hf, build_learner, build_vllm, digest, weights_of
 
+from rlinf.base.errors import UserError
 from rlinf.cluster import Cluster, WorkerGroup, connect
 from rlinf.cluster.weights.transport import Collective, SharedMemory, choose
 from rlinf.config import Config
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.errors import UserError
+from rlinf.data.messages import SamplingParams
 from rlinf.samplers import environment
+from rlinf.schema.cluster import ClusterConfig
 from rlinf.train.workers.sampler_pool import SamplerPool
-from rlinf.types import SamplingParams
 
 pytestmark = pytest.mark.faults
 

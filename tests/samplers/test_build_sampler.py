@@ -12,13 +12,13 @@ import pytest
 import torch
 from tiny_models import EOS, PAD, tiny_qwen2
 
-from rlinf.config.schema.rollout import RolloutConfig
+from rlinf.data.messages import SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.weight_update import WeightLayout, WeightUpdateError, copy_weights
 from rlinf.samplers import SAMPLERS, SamplerSpec, build_sampler, environment, resolve_name
 from rlinf.samplers.hf import HFSampler
 from rlinf.samplers.memory_files import from_shared_memory, in_shared_memory
-from rlinf.types import SampleRequest, SamplingParams, WeightUpdate
+from rlinf.schema.rollout import RolloutConfig
 
 
 @pytest.fixture

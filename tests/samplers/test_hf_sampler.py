@@ -10,11 +10,11 @@ import torch
 from tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, tiny_qwen2
 from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
-from rlinf.errors import RunFailed
+from rlinf.base.errors import RunFailed
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.interfaces import Sampler
 from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.hf import HFSampler
-from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
 
 PARAMS = SamplingParams(max_new_tokens=20)
 

@@ -11,8 +11,8 @@ import torch
 from tiny_models import forward_logprobs, make_requests, tiny_qwen2
 from transformers import PreTrainedModel
 
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.samplers.hf import HFSampler
-from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
 
 PARAMS = SamplingParams(max_new_tokens=24)
 Make = Callable[..., HFSampler]

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from rlinf.base.errors import UserError
 from rlinf.config import ConfigErrors, load_mapping
-from rlinf.config.stored import stored
-from rlinf.errors import UserError
+from rlinf.config.record import stored
 from rlinf.samplers.server_http import Server, ServerError
 
 KEY = "sk-secret-of-a-test"

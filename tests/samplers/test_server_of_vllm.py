@@ -14,12 +14,12 @@ from tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, tiny_q
 from transformers import PreTrainedModel
 from vllm_server import VllmServer, save_word_tokenizer, served
 
-from rlinf.config.schema.rollout import ServerConfig
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.weight_digest import SentWeights, asked_of, differences
 from rlinf.models.weight_update import WeightLayout
 from rlinf.samplers.server import ServerSampler
 from rlinf.samplers.server_http import ServerError
-from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
+from rlinf.schema.rollout import ServerConfig
 
 pytestmark = [
     pytest.mark.vllm,

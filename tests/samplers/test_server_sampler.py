@@ -13,12 +13,12 @@ import pytest
 import torch
 from tiny_models import EOS
 
-from rlinf.config.schema.rollout import ServerConfig
+from rlinf.data.messages import SampleRequest, SamplingParams, WeightUpdate
 from rlinf.interfaces import Sampler
 from rlinf.models.weight_digest import Asked
 from rlinf.samplers.server import ServerSampler
 from rlinf.samplers.server_http import ServerError
-from rlinf.types import SampleRequest, SamplingParams, WeightUpdate
+from rlinf.schema.rollout import ServerConfig
 
 PARAMS = SamplingParams(max_new_tokens=6)
 ENDLESS, MUTE, CUT, BROKEN, ELSEWHERE = 40, 41, 42, 43, 44

@@ -13,13 +13,13 @@ import torch
 from tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, seen_tokens, tiny_qwen2
 from transformers import PreTrainedModel
 
-from rlinf.config.schema.rollout import VllmConfig
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.interfaces import Sampler
 from rlinf.models.weight_digest import SentWeights, asked_of, differences
 from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.vllm import EngineDiedError, VllmSampler
 from rlinf.samplers.vllm_cache import cpu_block
-from rlinf.types import Completion, SampleRequest, SamplingParams, WeightUpdate
+from rlinf.schema.rollout import VllmConfig
 
 pytestmark = [
     pytest.mark.vllm,

@@ -16,9 +16,9 @@ import torch
 from gymnasium import spaces
 
 from rlinf.api.policy import Policy
+from rlinf.base.errors import UserError
 from rlinf.cli import main
 from rlinf.commands.serve import main as serve
-from rlinf.errors import UserError
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 
 pytest.importorskip("websockets", reason="pip install 'rlinf[serve]'")

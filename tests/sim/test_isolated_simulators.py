@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, remarks_in_process
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
 from rlinf.rollouts.video.filmable import try_filming
+from rlinf.schema import EnvConfig
 
 VENVS = Path(__file__).parents[2] / "venvs"
 pytestmark = pytest.mark.sim

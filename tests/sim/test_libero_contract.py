@@ -16,7 +16,7 @@ import pytest
 from rlinf_envs.sim import MissingSimulatorError, libero_scene
 from rlinf_envs.sim.libero_files import LiberoFileError, load_init_states
 
-from rlinf.rollouts.envs.env_checker import remarks_on
+from rlinf.rollouts.vec_env.env_checker import remarks_on
 
 STAND_IN = {
     "libero/__init__.py": "",

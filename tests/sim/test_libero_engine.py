@@ -15,10 +15,10 @@ from libero_stand_in import write_assets
 from rlinf_envs.sim.libero_files import load_init_states
 
 from rlinf.config import load
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.vec_env import VecEnv
-from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation.vec_env import remarks_in_process
+from rlinf.rollouts.vec_env.vec_env import VecEnv
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
+from rlinf.schema import EnvConfig
 from rlinf.train.run import run
 
 ROOT = Path(__file__).parents[2]

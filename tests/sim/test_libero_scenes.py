@@ -14,11 +14,11 @@ from rlinf_envs.sim.libero_files import load_init_states
 
 from rlinf.config import load
 from rlinf.config.extras import OWN_ENVIRONMENT
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.mixture import Mixture
-from rlinf.rollouts.envs.vectorize import make_vec_env
 from rlinf.rollouts.isolation.env import IsolatedEnv
 from rlinf.rollouts.simulator.experts import Step, expert_of, expert_steps
+from rlinf.rollouts.vec_env.mixture import Mixture
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
+from rlinf.schema import EnvConfig
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / "venvs" / "libero" / "bin" / "python"

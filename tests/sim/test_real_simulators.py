@@ -12,9 +12,9 @@ import pytest
 
 from rlinf.commands.env_check import examine_env
 from rlinf.config import load, load_mapping
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.vec_env import VecEnv
-from rlinf.rollouts.envs.vectorize import make_vec_env
+from rlinf.rollouts.vec_env.vec_env import VecEnv
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
+from rlinf.schema import EnvConfig
 from rlinf.train import run
 
 pytestmark = pytest.mark.sim

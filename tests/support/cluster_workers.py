@@ -13,8 +13,8 @@ import torch
 import torch.distributed
 
 from rlinf.cluster import RankInfo
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.types import WeightUpdate
+from rlinf.data.messages import WeightUpdate
+from rlinf.schema.cluster import ClusterConfig
 
 CONFIG = ClusterConfig(
     start_timeout_s=90.0, call_timeout_s=60.0, heartbeat_s=0.5, max_restarts=1, env={"RLINF_TEST_SETTING": "on"}

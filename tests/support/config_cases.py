@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rlinf.config import ConfigErrors, load
 
@@ -34,3 +35,23 @@ def mistakes(path: Path, *overrides: str) -> str:
     with pytest.raises(ConfigErrors) as caught:
         load(path, overrides)
     return str(caught.value)
+
+
+@pytest.fixture
+def minimal(tmp_path: Path) -> Path:
+    """The file."""
+    path = tmp_path / "minimal.yaml"
+    path.write_text(yaml.safe_dump(MINIMAL))
+    return path
+
+
+@pytest.fixture
+def write(tmp_path: Path, minimal: Path) -> Write:
+    """Writes `run.yaml`, which extends the minimal file."""
+
+    def _write(text: str) -> Path:
+        path = tmp_path / "run.yaml"
+        path.write_text(f"extends: minimal.yaml\n{text}")
+        return path
+
+    return _write

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import PolicyOutput
 from rlinf.interfaces import ActingPolicy
-from rlinf.types import ObservationInputs, PolicyOutput
 
 
 def draw_noise(policy: ActingPolicy, rows: int, seed: int) -> Tensor:

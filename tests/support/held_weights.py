@@ -12,8 +12,8 @@ from rlinf.cluster import Cluster, RankInfo
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
+from rlinf.data.messages import WeightForm, WeightUpdate
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.types import WeightForm, WeightUpdate
 
 
 class HeldWeights(WeightSender):
@@ -65,7 +65,7 @@ class Threads:
         args = tuple(one.result() if isinstance(one, Call) else one for one in args)
         return Call(self.pools[rank].submit(getattr(self.workers[rank], method), *args, **options))
 
-    def submit_apart(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Call, Call]:
+    def submit_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Call, Call]:
         future = self.submit_one(rank, method, *args, **options).future
         return Call(future, 0), Call(future, 1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.inputs import TextInputs
+from rlinf.data.inputs import TextInputs
 
 VOCABULARY = 61
 

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.objective import Objective
-from rlinf.config.schema import OptimizerConfig
-from rlinf.inputs import named_inputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import named_inputs
+from rlinf.data.messages import SamplingParams
 from rlinf.learners.stage import Stage
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.types import Batch, SamplingParams
+from rlinf.schema import OptimizerConfig
 
 VOCABULARY = 101
 SAMPLING = SamplingParams(max_new_tokens=8, temperature=0.7)

@@ -13,14 +13,15 @@ from allocations import PeakBytes
 from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
-from rlinf import weight_sources
-from rlinf.batch_share import BatchShare, StepPart
-from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
+from rlinf.data import weight_sources
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput, WeightUpdate
+from rlinf.data.shards import RankBatch, StepShard
 from rlinf.learners.offload import STAY
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import RowFacts, evaluation_plan, update_plan
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
+from rlinf.schema.learner import MegatronConfig, OffloadConfig
 
 Evaluated = tuple[Tensor, PolicyOutput]
 
@@ -82,8 +83,8 @@ def first_logits(layout: MegatronConfig, family: str, tied: bool) -> list[tuple[
 
     learner = make_learner(layout, family=family, tied=tied)
     # Interleaved stages want an even number; what is beyond the first two does not matter.
-    part = StepPart((torch.tensor([0, 1]), torch.tensor([5])), 2)
-    pieces = learner._packed(BatchShare(make_batch(), [part]), part)
+    part = StepShard((torch.tensor([0, 1]), torch.tensor([5])), 2)
+    pieces = learner._packed(RankBatch(make_batch(), [part]), part)
     context = parallel_state.get_context_parallel_group()
 
     def whole(piece: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -155,19 +156,19 @@ def train_on_own_rows(
     return metrics, weights
 
 
-def evaluated_by(learner: Any, batch: Batch) -> BatchShare:
+def evaluated_by(learner: Any, batch: Batch) -> RankBatch:
     """What this rank is sent of a batch to evaluate."""
     facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
     own = evaluation_plan(facts, place).by_share(facts)[place.index]
-    return BatchShare(batch.select(own.rows), own.parts)
+    return RankBatch(batch.select(own.rows), own.parts)
 
 
-def learned_by(learner: Any, batch: Batch, *, step: int) -> BatchShare:
+def learned_by(learner: Any, batch: Batch, *, step: int) -> RankBatch:
     """What this rank is sent of a batch to learn from."""
     facts, place = RowFacts.of(batch, learner.costs(batch)), learner.data_place
     plan = update_plan(facts, place, stage=learner.stage, seed=learner.seed, step=step)
     own = plan.by_share(facts)[place.index]
-    return BatchShare(batch.select(own.rows), own.parts, plan.steps)
+    return RankBatch(batch.select(own.rows), own.parts, plan.steps)
 
 
 def said_the_same(learner: Any, batch: Batch, evaluated: Evaluated) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from rlinf.config import Config
-from rlinf.config.schema import (
+from rlinf.schema import (
     AlgorithmConfig,
     EnvConfig,
     EvaluationConfig,

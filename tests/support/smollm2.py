@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlinf.inputs import TextInputs
+from rlinf.data.inputs import TextInputs
 
 FOLDER = Path(__file__).parents[2] / "models" / "smollm2"
 TEXTS = (

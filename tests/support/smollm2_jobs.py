@@ -10,8 +10,9 @@ from learner_jobs import all_weights
 from smollm2 import FOLDER, rows
 from torch import Tensor
 
-from rlinf.config.schema.learner import MegatronConfig
-from rlinf.types import Batch, PolicyOutput, SamplingParams
+from rlinf.data.batch import Batch
+from rlinf.data.messages import PolicyOutput, SamplingParams
+from rlinf.schema.learner import MegatronConfig
 
 SAMPLING = SamplingParams(max_new_tokens=16)
 

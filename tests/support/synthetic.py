@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlinf.streams import numpy_generator
+from rlinf.base.random_streams import numpy_generator
 from rlinf.sweep.records import TrialRecord
 
 METRIC = "eval/accuracy"

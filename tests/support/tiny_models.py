@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from rlinf.types import SampleRequest, SamplingParams
+from rlinf.data.messages import SampleRequest, SamplingParams
 
 VOCABULARY = 48
 EOS, PAD = 1, 0

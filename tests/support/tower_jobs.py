@@ -12,15 +12,17 @@ from gymnasium import spaces
 from learner_cases import make_stage
 from torch import Tensor
 
-from rlinf.config.schema.learner import OffloadConfig
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import Metrics
+from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.learners.offload import STAY
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions
 from rlinf.models.vla.build import build_vla
 from rlinf.models.vla.deciding import VisionLanguageAction
-from rlinf.spaces import empty_leaves, write_observation
-from rlinf.types import Batch, Metrics, ObservationInputs
+from rlinf.schema.learner import OffloadConfig
 
 WORDS = ("touch the red disc", "push the blue square")
 SPACE = spaces.Dict(

@@ -9,10 +9,10 @@ import torch
 from gymnasium import spaces
 
 from rlinf.algorithms import catalog
-from rlinf.inputs import named_inputs
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import named_inputs
 from rlinf.learners.off_policy.kinds import networks_of
 from rlinf.models.actor_critic import ActorCriticOptions
-from rlinf.types import Batch
 
 STATE = spaces.Box(-1, 1, (3,))
 ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))

@@ -13,12 +13,12 @@ import torch
 from tiny_models import EOS, PAD, tiny_qwen2
 
 from rlinf.cluster import RankInfo
-from rlinf.config.schema.rollout import VllmConfig
+from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.interfaces import Sampler
 from rlinf.samplers.hf import HFSampler
+from rlinf.schema.rollout import VllmConfig
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 
 def weights_of(version: int) -> dict[str, torch.Tensor]:

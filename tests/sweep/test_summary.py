@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from synthetic import write_sweep
 
+from rlinf.base.student import student_tail
 from rlinf.report import write_report
-from rlinf.student import student_tail
 from rlinf.sweep.export import write_tables
 from rlinf.sweep.importance import importances
 from rlinf.sweep.records import TrialRecord, read_sweep

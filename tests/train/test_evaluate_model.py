@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tiny_runs import config
 
+from rlinf.base.errors import UserError
 from rlinf.commands.compare import main as compare_command
 from rlinf.commands.evaluate import main as evaluate
-from rlinf.errors import UserError
 from rlinf.train import run
 from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
 from rlinf.train.evaluation.outcomes import TaskOutcome, rate_metrics, rates
@@ -97,7 +97,7 @@ def test_the_same_numbers_under_another_name_are_not_compared_again() -> None:
 
 @pytest.mark.parametrize("suite", sorted(SUITES))
 def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
-    from rlinf.rollouts.text.make_env import Conversations, make_text_env
+    from rlinf.rollouts.text.envs.make_env import Conversations, make_text_env
 
     path = tmp_path / "test.jsonl"
     path.write_text(json.dumps(LAYOUTS[suite]) + "\n")
@@ -115,7 +115,7 @@ def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
 
 
 def test_a_question_of_several_rows_is_asked_once_and_each_of_their_answers_is_right(tmp_path: Path) -> None:
-    from rlinf.rollouts.text.make_env import Conversations, make_text_env
+    from rlinf.rollouts.text.envs.make_env import Conversations, make_text_env
 
     path = tmp_path / "aime.jsonl"
     rows = [{"Problem": "Find a root of $x^2 = 9$.", "Answer": answer} for answer in ("3", "-3", "3", "3")]

@@ -6,8 +6,8 @@ import pytest
 import torch
 from tiny_runs import config
 
+from rlinf.base.errors import UserError
 from rlinf.commands.export import main as export
-from rlinf.errors import UserError
 from rlinf.train import run
 
 TEXT = "State the final answer: 17 + 28 =\n#### 45 'tis\u0301 1,000"

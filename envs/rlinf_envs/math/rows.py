@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from rlinf.json_text import parse_json
+from rlinf.base.json_text import parse_json
 from rlinf_envs.chat_rows import asked_in, part_of
 from rlinf_envs.datasets import Record
 from rlinf_envs.errors import DatasetError

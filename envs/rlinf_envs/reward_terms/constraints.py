@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlinf.json_text import parse_json
+from rlinf.base.json_text import parse_json
 from rlinf_envs.errors import SettingError
 from rlinf_envs.reward_terms.comparing import row_value
 from rlinf_envs.suggest import unknown

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlinf.redaction import public_url
+from rlinf.base.redaction import public_url
 from rlinf_envs.reward_terms.failure import TermFailure
 from rlinf_envs.reward_terms.posting import post, require_url, token_headers
 

@@ -16,8 +16,8 @@ from http.client import HTTPException
 from typing import Any, Self
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from rlinf.json_text import parse_json
-from rlinf.redaction import public_url
+from rlinf.base.json_text import parse_json
+from rlinf.base.redaction import public_url
 from rlinf_envs.errors import SettingError
 from rlinf_envs.reward_terms.failure import TermFailure
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rlinf.packages import install_command
+from rlinf.base.packages import install_command
 
 Split = Literal["train", "eval"]
 

@@ -109,13 +109,13 @@ class SharedCameras:
         self._users: Counter[Hashable] = Counter()
 
     def take(self, key: Hashable, make: Callable[[], Camera]) -> Camera:
-        """The camera of ``key``, made if nobody has it; :meth:`give_back` when done."""
+        """The camera of ``key``, made if nobody has it; :meth:`release_to_os` when done."""
         if key not in self._cameras:
             self._cameras[key] = make()
         self._users[key] += 1
         return self._cameras[key]
 
-    def give_back(self, key: Hashable) -> None:
+    def release_to_os(self, key: Hashable) -> None:
         """Closes the camera where nobody else has it."""
         self._users[key] -= 1
         if not self._users[key]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlinf.json_text import parse_json
+from rlinf.base.json_text import parse_json
 
 CALL_FORM = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
 """As prompts describe it."""

@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import Any
 
-from rlinf.packages import install_command
-from rlinf.redaction import public_url
+from rlinf.base.packages import install_command
+from rlinf.base.redaction import public_url
 from rlinf_envs.errors import SettingError
 from rlinf_envs.tools.tool import Tool, ToolError
 

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.rewards import row_outcomes
+from rlinf.data.batch import Batch
+from rlinf.data.remote_rows import RemoteRows
 
 if TYPE_CHECKING:
-    from rlinf.config.schema.algorithm import AlgorithmConfig
+    from rlinf.schema.algorithm import AlgorithmConfig
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,9 @@ class AdvantageColumns:
     acted: Tensor | None = None
     """The mask before filters took rows out of it."""
     lengths: Tensor | None = None
-    """[B] int64: valid positions, where ``mask`` does not say it."""
+    """[B] int64: valid positions, if ``mask`` has a shape alone (of :meth:`of_remote`)."""
     acted_lengths: Tensor | None = None
-    """The same before filters, where ``acted`` does not say it."""
+    """The same before filters."""
 
     @property
     def before_filters(self) -> Tensor:
@@ -56,9 +58,54 @@ class AdvantageColumns:
             return self.acted_lengths
         return self.before_filters.sum(dim=1) if self.lengths is None else self.lengths
 
+    @classmethod
+    def of(cls, batch: Batch, rewards: Tensor, *, before: Batch | None = None) -> Self:
+        """Take the columns of a batch that an estimator reads; ``rewards`` as filters and norms have left them.
+
+        ``before``: the batch before filters, if these took rows out of it.
+        """
+        return cls(
+            rewards=rewards,
+            mask=batch.mask,
+            group_ids=batch.group_ids,
+            values=batch.old_values,
+            terminated=batch.terminated,
+            truncated=batch.truncated,
+            bootstrap_values=batch.bootstrap_values,
+            step_rewards=batch.step_rewards,
+            logprobs=batch.proximal_logprobs,
+            ref_logprobs=batch.ref_logprobs,
+            teacher_logprobs=batch.teacher_logprobs,
+            greedy_rewards=batch.greedy_rewards,
+            anchor_ids=batch.anchor_ids,
+            acted=None if before is None or before is batch else before.mask,
+        )
+
+    @classmethod
+    def of_remote(cls, rows: RemoteRows, rewards: Tensor, *, before: RemoteRows, per_row: bool) -> Self:
+        """Take what an estimator reads of rows whose tokens are elsewhere; ``before``: the rows before filters.
+
+        ``per_row``: it reads one number a row, so that no flags [B, T] are made.
+        """
+        # Scale: the flags of 8,192 rows by 8,192 tokens are 67 MB, which an estimator of outcomes does not read.
+        shape = torch.empty(rows.num_rows, rows.num_positions, dtype=torch.bool, device="meta")
+        flags = dict.fromkeys(("mask", "terminated", "truncated"), shape) if per_row else rows.flags()
+        return cls(
+            rewards=rewards,
+            group_ids=rows.group_ids,
+            values=shape if rows.has("old_values") else None,
+            step_rewards=rows.step_rewards,
+            greedy_rewards=rows.greedy_rewards,
+            anchor_ids=rows.anchor_ids,
+            acted=None if rows is before else shape if per_row else before.flags()["mask"],
+            lengths=rows.lengths if per_row else None,
+            acted_lengths=before.lengths,
+            **flags,
+        )
+
 
 @dataclass(frozen=True)
-class Condensed:
+class Segments:
     """Rows with U positions in the place of T: their advantages are those of all tokens that a position stands for."""
 
     columns: AdvantageColumns
@@ -69,10 +116,10 @@ class Condensed:
     """int32 [B, U]: the first token of each turn, ascending, T where a row has fewer; None: U is 1, the whole row."""
 
 
-def spread(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
+def broadcast_to_tokens(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
     """[B, U] -> [B, T]: at each token the number of its turn, or with no ``starts`` that of the row.
 
-    >>> spread(torch.tensor([[1., 2.]]), torch.tensor([[0, 2]], dtype=torch.int32), 4)
+    >>> broadcast_to_tokens(torch.tensor([[1., 2.]]), torch.tensor([[0, 2]], dtype=torch.int32), 4)
     tensor([[1., 1., 2., 2.]])
     """
     if starts is None:
@@ -82,30 +129,29 @@ def spread(values: Tensor, starts: Tensor | None, positions: int) -> Tensor:
     return values.gather(1, turn.clamp(min=0))
 
 
-def of_rows(algorithm: AlgorithmConfig, rewards: Tensor, mask: Tensor) -> bool:
-    """Whether :func:`condensed` reads of rows with these ``rewards`` nothing but the shape of their ``mask``, and how
-    many tokens each has."""
+def is_per_row(algorithm: AlgorithmConfig, rewards: Tensor, positions: int) -> bool:
+    """Whether :func:`to_segments` reads one reward and the number of tokens of each row, and no flag of a token."""
     outcomes = catalog.estimator(algorithm.adv_type).of_outcomes
-    return outcomes and rewards.ndim == 1 and not _tokens_are_read_before(algorithm, mask)
+    return outcomes and rewards.ndim == 1 and not _tokens_are_read_before(algorithm, positions)
 
 
-def _tokens_are_read_before(algorithm: AlgorithmConfig, mask: Tensor) -> bool:
-    """Whether what comes before the estimator looks at single tokens, or rows have one token at most."""
+def _tokens_are_read_before(algorithm: AlgorithmConfig, positions: int) -> bool:
+    """Whether the steps before the estimator read single tokens, or rows have one token at most."""
     penalised = algorithm.kl_coef and catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm)
-    return mask.shape[1] == 1 or algorithm.whiten_rewards or bool(penalised)
+    return positions == 1 or algorithm.whiten_rewards or bool(penalised)
 
 
-def condensed(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Condensed | None:
+def to_segments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Segments | None:
     """``x`` by rows or turns; None where its estimator, or what comes before it, reads more."""
     entry = catalog.estimator(algorithm.adv_type)
-    if _tokens_are_read_before(algorithm, x.mask):
+    if _tokens_are_read_before(algorithm, x.mask.shape[1]):
         return None
     if entry.of_outcomes:
         return None if algorithm.reward_clip and x.rewards.ndim == 2 else _by_row(x)
     return _by_turn(x) if entry.of_turns and x.anchor_ids is not None and x.mask.numel() else None
 
 
-def _by_row(x: AdvantageColumns) -> Condensed:
+def _by_row(x: AdvantageColumns) -> Segments:
     tokens = x.mask.sum(dim=1) if x.lengths is None else x.lengths
     columns = AdvantageColumns(
         rewards=row_outcomes(x.rewards, x.before_filters),
@@ -114,10 +160,10 @@ def _by_row(x: AdvantageColumns) -> Condensed:
         greedy_rewards=x.greedy_rewards,
         lengths=x.row_lengths(),
     )
-    return Condensed(columns, tokens[:, None], None)
+    return Segments(columns, tokens[:, None], None)
 
 
-def _by_turn(x: AdvantageColumns) -> Condensed | None:
+def _by_turn(x: AdvantageColumns) -> Segments | None:
     """None where tokens of a turn differ: by a reward or an episode's end before the last one."""
     acted, kept = x.before_filters, x.mask.any(dim=1)
     if acted is not x.mask and not x.mask.equal(acted & kept[:, None]):
@@ -141,7 +187,7 @@ def _by_turn(x: AdvantageColumns) -> Condensed | None:
         anchor_ids=turns.filled(x.anchor_ids[turns.rows, turns.first], -1),
         lengths=turns.seen[:, -1].long(),
     )
-    return Condensed(columns, turns.tokens * kept[:, None], turns.filled(turns.first.int(), x.mask.shape[1]))
+    return Segments(columns, turns.tokens * kept[:, None], turns.filled(turns.first.int(), x.mask.shape[1]))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.algorithms.advantages.columns import AdvantageColumns, condensed, spread
+from rlinf.algorithms.advantages.columns import AdvantageColumns, broadcast_to_tokens, to_segments
 from rlinf.algorithms.kl import token_kl
 from rlinf.algorithms.rewards import clip_rewards, row_outcomes, token_rewards
 from rlinf.algorithms.scan import discounted_sum, last_true
@@ -28,10 +28,10 @@ from rlinf.algorithms.statistics import (
     settle_singletons,
     whiten,
 )
-from rlinf.config.schema.algorithm import AlgorithmConfig
-from rlinf.errors import RunFailed
-from rlinf.estimation import Moments, Peers, WholeBatch
-from rlinf.own_code import returned
+from rlinf.base.errors import RunFailed
+from rlinf.base.user_code import returned
+from rlinf.data.advantage_spec import BatchStatistics, GroupNumbers, MeanStd
+from rlinf.schema.algorithm import AlgorithmConfig
 
 
 class Advantages(NamedTuple):
@@ -57,7 +57,7 @@ class AdvantageInputs:
     """[B] int64: rows of one prompt (or start state) have the same number."""
     lengths: Tensor
     """[B] int64: valid positions, also of rows that a filter took out of ``mask``."""
-    peers: Peers | None = None
+    peers: GroupNumbers | None = None
     """Numbers of the groups, where some of their rows are elsewhere."""
     values: Tensor | None = None
     """The critic's value before each position; None without a critic."""
@@ -172,37 +172,39 @@ def compute_advantages(
 
 
 def estimate(
-    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch | None = None, *, known: bool = False
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics | None = None, *, precomputed: bool = False
 ) -> Advantages:
     """:func:`compute_advantages` by the configuration.
 
-    ``whole``: of the batch that these rows are part of; None: they are all of it. ``known``: the estimator was asked
-    before, and ``x.rewards`` [B, T] are what it gave.
+    ``whole``: of the batch that these rows are part of; None: they are all of it. ``precomputed``: ``x.rewards`` [B, T]
+    are already the estimator's result.
     """
     mask = x.mask
     if mask.dtype != torch.bool:
         # Weights between 0 and 1 would all count as true.
         raise TypeError(f"mask must be torch.bool, not {mask.dtype}: write mask.bool(), or mask > 0")
     complete = not tokens_are_read_after(algorithm, x)
-    if known and complete:
+    if precomputed and complete:
         advantages = torch.where(mask, x.rewards, 0.0).float()
         return Advantages(advantages, advantages)
-    few = condensed(algorithm, x) if complete and not known else None
+    few = to_segments(algorithm, x) if complete and not precomputed else None
     if few is not None:
         found = estimate(algorithm, few.columns)
-        advantages, returns = (torch.where(mask, spread(one, few.starts, mask.shape[1]), 0.0) for one in found)
+        advantages, returns = (
+            torch.where(mask, broadcast_to_tokens(one, few.starts, mask.shape[1]), 0.0) for one in found
+        )
         return Advantages(advantages, advantages if few.starts is None else returns)
-    whole = whole or WholeBatch()
-    (advantages, returns), inputs = _estimated(algorithm, x, whole, known=known)
+    whole = whole or BatchStatistics()
+    (advantages, returns), inputs = _estimated(algorithm, x, whole, precomputed=precomputed)
     advantages = _finished(advantages, inputs, algorithm, whole.advantages)
     return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
 
 
 def unwhitened_moments(
-    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch, *, known: bool = False
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, precomputed: bool = False
 ) -> Tensor:
     """The :func:`row_moments` [B, 3] of advantages before they are whitened, as :func:`estimate` makes them."""
-    (advantages, _), _ = _estimated(algorithm, x, whole, known=known)
+    (advantages, _), _ = _estimated(algorithm, x, whole, precomputed=precomputed)
     return row_moments(advantages, x.mask)
 
 
@@ -211,7 +213,7 @@ def reward_moments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
     return row_moments(_position_rewards(algorithm, x, x.mask, _token_kl(algorithm, x)), x.mask)
 
 
-def peers_of(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Peers:
+def group_numbers(algorithm: AlgorithmConfig, x: AdvantageColumns) -> GroupNumbers:
     """Numbers of the groups of the batch ``x`` that its rows are compared by, by the configuration."""
     outcomes = row_outcomes(x.rewards, x.before_filters)
     groups, index = torch.unique(x.group_ids, return_inverse=True)
@@ -222,7 +224,7 @@ def peers_of(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Peers:
         members = index[ends.nonzero()[:, 0]]
         found = group_statistics(x.step_rewards[ends], members, ddof=algorithm.std_ddof)
     blank = torch.zeros(len(groups), dtype=torch.float64, device=groups.device)
-    return Peers(
+    return GroupNumbers(
         groups,
         mean=blank.scatter(0, members, found.mean),
         std=blank.scatter(0, members, found.std),
@@ -249,7 +251,7 @@ def _position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, mask: Ten
 
 
 def _estimated(
-    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: WholeBatch, *, known: bool = False
+    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, precomputed: bool = False
 ) -> tuple[Advantages, AdvantageInputs]:
     """The estimator's result, [B, T] float64, and what it was given."""
     mask, acted = x.mask, x.before_filters
@@ -270,7 +272,7 @@ def _estimated(
         mask=mask,
         group_ids=x.group_ids,
         lengths=x.row_lengths(),
-        peers=whole.peers,
+        peers=whole.groups,
         values=_clean(x.values, mask),
         bootstrap_values=_clean(x.bootstrap_values, mask),
         terminated=x.terminated,
@@ -280,7 +282,7 @@ def _estimated(
         greedy_rewards=None if x.greedy_rewards is None else x.greedy_rewards.double(),
         anchor_ids=x.anchor_ids,
     )
-    if known:
+    if precomputed:
         return Advantages(position_rewards, position_rewards), inputs
     estimator = catalog.estimator(algorithm.adv_type).bind(algorithm)
     found = _returned(estimator(inputs), mask.shape, f"adv_type: {algorithm.adv_type}")
@@ -291,7 +293,7 @@ def _estimated(
     return found, inputs
 
 
-def _without_tokens(outcomes: Tensor, algorithm: AlgorithmConfig, moments: Moments | None) -> Tensor:
+def _without_tokens(outcomes: Tensor, algorithm: AlgorithmConfig, moments: MeanStd | None) -> Tensor:
     """Rewards [B] of rows without a token to stand at, clipped and whitened as the rewards of tokens are."""
     clipped = clip_rewards(outcomes, None if clips_after_norm(algorithm) else algorithm.reward_clip)
     return clipped if moments is None else (clipped - moments.mean) / moments.scale
@@ -320,7 +322,7 @@ def tokens_are_read_after(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bo
 
 def estimated(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
     """[B, T] float64: what the estimator alone gives, before all that follows it."""
-    return _estimated(replace(algorithm, opd_coef=0.0), x, WholeBatch())[0].advantages
+    return _estimated(replace(algorithm, opd_coef=0.0), x, BatchStatistics())[0].advantages
 
 
 def clips_after_norm(algorithm: AlgorithmConfig) -> bool:
@@ -366,7 +368,7 @@ def _teacher_gains(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | 
     return None
 
 
-def _finished(advantages: Tensor, x: AdvantageInputs, algorithm: AlgorithmConfig, moments: Moments | None) -> Tensor:
+def _finished(advantages: Tensor, x: AdvantageInputs, algorithm: AlgorithmConfig, moments: MeanStd | None) -> Tensor:
     """mask -> normalize -> mask -> teacher -> clip -> scale, [B, T] float64."""
     advantages = torch.where(x.mask, advantages, 0.0)
     if whitens(algorithm):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.kl import exp_clamped
-from rlinf.config.schema.algorithm import RolloutCorrectionConfig
+from rlinf.schema.algorithm import RolloutCorrectionConfig
 
 
 def correction_of(

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlinf.cluster.weights.layout import Layout
-from rlinf.types import WeightUpdate
+from rlinf.data.messages import WeightUpdate
 
 BUCKET_BYTES = 64 << 20
 """An update travels in portions of this size: what the sender needs beside the weights themselves."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.portions import portions
+from rlinf.data.split import split_by_size
 
 _ALIGNMENT = 64  # of every tensor's first byte, as torch's own memory
 
@@ -81,7 +81,7 @@ class Layout:
 
         The places of a portion count from its own beginning; a portion follows the one before without a gap.
         """
-        return [_portion(part) for part in portions(((entry, entry.room) for entry in self.entries), limit)]
+        return [_portion(part) for part in split_by_size(((entry, entry.room) for entry in self.entries), limit)]
 
 
 def _portion(entries: Sequence[Entry]) -> Layout:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
+from rlinf.base.errors import OtherPolicy
 from rlinf.cluster.api import WorkerGroup
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.errors import OtherPolicy
+from rlinf.data.messages import Metrics
 from rlinf.models.weight_digest import Asked, Digests, TensorDigest, asked_of, differences, listed
-from rlinf.types import Metrics
 
 
 class WeightsNotHeld(OtherPolicy):

@@ -11,8 +11,8 @@ import torch
 
 from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
 from rlinf.cluster.weights.segment import SegmentAddress, SegmentReader, address_key
+from rlinf.data.messages import Metrics, WeightUpdate
 from rlinf.models.weight_digest import Asked, Digests
-from rlinf.types import Metrics, WeightUpdate
 
 
 class WeightReceiver(ABC):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlinf.cluster.weights.layout import Layout
-from rlinf.types import WeightUpdate
+from rlinf.data.messages import WeightUpdate
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ import torch
 
 from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
 from rlinf.cluster.weights.segment import SegmentWriter, address_key
+from rlinf.data.messages import WeightForm, WeightUpdate
 from rlinf.models.weight_digest import SentWeights, TensorDigest
-from rlinf.types import WeightForm, WeightUpdate
 
 
 class WeightSender(ABC):

@@ -10,15 +10,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from rlinf import weight_sources
+from rlinf.base.errors import UserError
 from rlinf.cluster.api import Handle, WorkerGroup
 from rlinf.cluster.errors import WORKER_LOST, ClusterError
 from rlinf.cluster.weights.receiver import added
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.config.schema.rollout import WeightTransportName
-from rlinf.errors import UserError
-from rlinf.types import Metrics, WeightForm
+from rlinf.data import weight_sources
+from rlinf.data.messages import Metrics, WeightForm
+from rlinf.schema.rollout import WeightTransportName
 
 Restart = Callable[[int, Exception], object]
 """Restarts the receiver of this rank, and sends it the weights again."""
@@ -76,7 +76,7 @@ class Travelling:
         order = self.sources(form)
         for parts in weight_sources.rounds(order):
             made = [
-                self._learner.submit_apart(rank, method, parts=parts, form=form, **options)
+                self._learner.submit_remote(rank, method, parts=parts, form=form, **options)
                 for rank in range(self._learner.size)
             ]
             yield [done for done, _ in made], [made[order[part]][1] for part in parts]

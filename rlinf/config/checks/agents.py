@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rlinf.algorithms import catalog
 from rlinf.config.context import Context
-from rlinf.config.facts import AGENT, VERIFIERS, is_agent, is_text
+from rlinf.config.derived import is_text
 from rlinf.config.names import nearest
+from rlinf.schema.derived import AGENT, VERIFIERS, is_agent
 
 _FORM = "Write agent:module:function."
 _VERIFIERS = ("taskset", "environment", "first", "count")

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import OWN_ARGUMENTS, own_misfit
+from rlinf.base.user_code import MODULE_PLACE
 from rlinf.config.context import Context
-from rlinf.config.facts import collects_episodes, compares_groups, is_off_policy, is_text
+from rlinf.config.derived import collects_episodes, compares_groups, is_off_policy, is_text
+from rlinf.config.experiment import Config
 from rlinf.config.names import hints, nearest
 from rlinf.config.plugins import plugins
-from rlinf.config.schema import AlgorithmConfig, Config
-from rlinf.own_code import MODULE_PLACE
+from rlinf.schema import AlgorithmConfig
 
 # Read by the loop, whatever the functions are.
 _LOOP = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context, neighbours
-from rlinf.config.facts import collects_episodes, decisions_per_iteration, is_text, rows_per_iteration
-from rlinf.config.plan.parallel import Split
+from rlinf.config.derived import collects_episodes, decisions_per_iteration, is_text, rows_per_iteration
+from rlinf.planning.parallel import Split
 
 
 def check_batch(context: Context) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.facts import gpus_per_learner, is_text, shares_gpus
+from rlinf.config.derived import is_text, shares_gpus
+from rlinf.config.experiment import Config
 from rlinf.config.machine import gpu_count
-from rlinf.config.schema import Config
+from rlinf.schema.derived import gpus_per_learner
 
 _OF_CLUSTERS = ("address", "placement", "gpus_per_learner", "gpus_per_sampler", "gpus_per_node", "cpus_per_worker")
 

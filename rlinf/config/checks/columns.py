@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf.algorithms import catalog
 from rlinf.config.context import Context
-from rlinf.config.facts import is_off_policy, is_text
+from rlinf.config.derived import is_off_policy, is_text
 
 _READS = ("algorithm.adv_type", "algorithm.loss_type", "policy.name", "policy.value_head")
 

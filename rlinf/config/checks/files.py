@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from rlinf.base.row_files import SUFFIXES
 from rlinf.config.context import Context
-from rlinf.config.facts import is_text
+from rlinf.config.derived import is_text
 from rlinf.config.names import nearest
 from rlinf.models.checkpoint_files import without_weights
-from rlinf.row_files import SUFFIXES
 
 # What the hub calls a repository: one owner, one name. Whether it exists is for the download to say.
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")

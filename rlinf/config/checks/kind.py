@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+from rlinf.base.user_code import nearest_module
 from rlinf.config.context import Context
+from rlinf.config.derived import is_text, trains_on_files_alone
 from rlinf.config.extras import OWN_ENVIRONMENT, simulator_extra
-from rlinf.config.facts import AGENT, VERIFIERS, is_text, trains_on_files_alone
 from rlinf.config.machine import installed
 from rlinf.config.names import leaves
-from rlinf.own_code import nearest_module
+from rlinf.schema.derived import AGENT, VERIFIERS
 
 _TEXT = (
     "algorithm.max_len_mask",

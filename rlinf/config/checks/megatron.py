@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context, neighbours
-from rlinf.config.facts import is_text
+from rlinf.config.derived import is_text
 from rlinf.config.names import leaves
-from rlinf.config.plan.architecture import Decoder, decoder_of
-from rlinf.config.schema import MegatronConfig
+from rlinf.models.architecture_numbers import Decoder, decoder_of
+from rlinf.schema import MegatronConfig
 
 _SECTION = "learner.megatron"
 

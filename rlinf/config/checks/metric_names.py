@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rlinf.config.facts import is_text
+from rlinf.config.derived import is_text
+from rlinf.config.experiment import Config
 from rlinf.config.names import nearest
-from rlinf.config.schema import Config
 from rlinf.metrics.collecting import EVALUATION_OF_FILES
 from rlinf.metrics.evaluated import evaluated
 from rlinf.metrics.table import METRICS, known_as

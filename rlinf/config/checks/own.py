@@ -7,14 +7,14 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from rlinf.base.user_code import MODULE_PLACE, Call, imported, own_parameters
 from rlinf.config.context import Context
-from rlinf.config.facts import is_text
+from rlinf.config.derived import is_text
 from rlinf.config.names import nearest
 from rlinf.config.plugins import OWN_DISTRIBUTIONS, OWN_ENCODERS, OWN_POLICIES, OWN_SAMPLERS, plugins
 from rlinf.config.problems import Origin
 from rlinf.config.tree import locate
 from rlinf.config.values import Builder, Mismatch
-from rlinf.own_code import MODULE_PLACE, Call, imported, own_parameters
 
 _GIVEN_BY_THE_RUN = ("num_action_chunks",)
 _CALLS: Mapping[str, Call] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.facts import is_text
+from rlinf.config.derived import is_text
 
 
 def check_policy(context: Context) -> None:

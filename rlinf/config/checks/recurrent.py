@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlinf.algorithms import catalog
+from rlinf.base.json_text import parse_json
 from rlinf.config.context import Context
 from rlinf.config.defaults import value_of
-from rlinf.config.schema import Config
-from rlinf.json_text import parse_json
+from rlinf.config.experiment import Config
 
 _OF_SEQUENCES = ("algorithm.sequence_length", "algorithm.burn_in")
 _WITHOUT_MEMORY: tuple[tuple[str, object, str], ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf.algorithms.catalog import columns_of
 from rlinf.config.context import Context
-from rlinf.config.facts import is_text
+from rlinf.config.derived import is_text
 from rlinf.config.names import leaves
 
 _TRAINING = ("learn_from", "epochs", "batch_rows", "lr")

@@ -8,7 +8,7 @@ import os
 from rlinf.config.checks.metric_names import metric_mistake
 from rlinf.config.context import Context
 from rlinf.config.defaults import default_of
-from rlinf.config.facts import run_directory
+from rlinf.config.derived import run_directory
 from rlinf.config.placeholders import PlaceholderError
 
 _LONGEST_PART, _LONGEST_PATH = 255, 3800

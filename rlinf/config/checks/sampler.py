@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from rlinf.config.context import Context, neighbours
-from rlinf.config.facts import continues_responses, is_text, max_turns
+from rlinf.config.derived import continues_responses, is_text, max_turns
 from rlinf.config.names import leaves
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.facts import has_warm_start, optimizer_steps_per_iteration
+from rlinf.config.derived import has_warm_start, optimizer_steps_per_iteration
 
 
 def check_schedule(context: Context) -> None:

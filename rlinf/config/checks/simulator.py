@@ -8,8 +8,7 @@ from rlinf.algorithms import catalog
 from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.checks.recurrent import check_memory
 from rlinf.config.context import Context, neighbours
-from rlinf.config.extras import OWN_ENVIRONMENT
-from rlinf.config.facts import (
+from rlinf.config.derived import (
     acts_in,
     collects_episodes,
     has_warm_start,
@@ -18,6 +17,7 @@ from rlinf.config.facts import (
     is_vla,
     prior_transitions,
 )
+from rlinf.config.extras import OWN_ENVIRONMENT
 
 _SAMPLER_KEYS = (
     "rollout.merge_requests",

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlinf.config.context import Context
-from rlinf.config.facts import is_agent, is_text, task_name, text_env_name
-from rlinf.config.schema.env import TaskConfig
+from rlinf.config.derived import is_text, text_env_name
+from rlinf.schema.derived import is_agent, task_name
+from rlinf.schema.env import TaskConfig
 
 INTERVAL_PARTS = ("ci_high", "ci_low", "n")
 _SIMULATORS = "For example: [{name: touch, kwargs: {task: touch}}, {name: push, kwargs: {task: push}, weight: 2}]."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf.algorithms.catalog import columns_of
 from rlinf.config.context import Context
-from rlinf.config.facts import is_text
+from rlinf.config.derived import is_text
 
 _SOURCES = ("path", "base_url", "past_policy")
 _SERVER = ("model", "api_key_env", "timeout_s", "concurrency")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.facts import conversation_tokens, is_text, max_turns
-from rlinf.config.plan.architecture import read_architecture
-from rlinf.config.schema import Config
+from rlinf.config.derived import conversation_tokens, is_text, max_turns
+from rlinf.config.experiment import Config
+from rlinf.models.architecture_numbers import read_architecture
 
 _LENGTHS = (
     "data.max_prompt_length",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_file
 from rlinf.config.context import Context
-from rlinf.config.facts import INSTRUCTION, is_off_policy, is_vla, uses_pi0
-from rlinf.config.schema import TowerConfig
-from rlinf.errors import UserError
-from rlinf.json_files import read_json_file
+from rlinf.config.derived import is_off_policy, is_vla, uses_pi0
+from rlinf.schema import TowerConfig
+from rlinf.schema.derived import INSTRUCTION
 
 _NOT_OF_PI0 = (
     "policy.vla.language",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rlinf.config.problems import ConfigProblem, problem
-from rlinf.config.schema import AlgorithmConfig
 from rlinf.config.tree import Branch, Located, drop, get, put
+from rlinf.schema import AlgorithmConfig
 
 NAMES = ("use_kl_loss", "kl_loss_coef", "dual_clip_loss", "init_kl_coef", "kl_penalty")
 """Wherever they were written, they are found under ``algorithm:``."""

@@ -18,7 +18,7 @@ from megatron.core.transformer.transformer_config import TransformerConfig
 from torch import Tensor
 from torch.nn.functional import silu
 
-from rlinf.config.schema.learner import MegatronConfig
+from rlinf.schema.learner import MegatronConfig
 
 FAMILIES = ("qwen2", "qwen3", "qwen3_moe", "llama")
 """Model types with a table in ``convert`` (Qwen2.5 is a qwen2)."""

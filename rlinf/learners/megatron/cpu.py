@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.packages import install_command
+from rlinf.base.packages import install_command
 
 _PACKAGE = "megatron.core"
 # A package of its own, which this learner does not use and which asks for a device only when it is used.

@@ -21,7 +21,7 @@ from megatron.core.transformer.moe.router import TopKRouter
 from torch import Tensor, nn
 from torch.nn.functional import grouped_mm, silu
 
-from rlinf.types import Metrics
+from rlinf.data.messages import Metrics
 
 
 class Router(TopKRouter):

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from rlinf import weight_sources
+from rlinf.data import weight_sources
 
 
 @dataclass

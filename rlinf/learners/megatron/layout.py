@@ -11,7 +11,7 @@ import torch.distributed as dist
 from megatron.core import parallel_state
 from megatron.core.tensor_parallel.random import model_parallel_cuda_manual_seed
 
-from rlinf.config.schema.learner import MegatronConfig
+from rlinf.schema.learner import MegatronConfig
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,10 @@ from megatron.core.transformer.module import Float16Module
 from torch import Tensor
 
 from rlinf.algorithms.metrics import PartialMetrics, ReducedMetrics
-from rlinf.batch_share import BatchShare, DataPlace, StepPart
-from rlinf.config.schema.learner import MegatronConfig, OffloadConfig
+from rlinf.data.batch import Batch, Costs
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import Metrics, PolicyOutput, SamplingParams, WeightForm, WeightUpdate
+from rlinf.data.shards import DataParallelRank, RankBatch, StepShard
 from rlinf.learners.minibatch import Minibatch, require_finite, train_on
 from rlinf.learners.offload import STAY, Offloadable, empty_storages
 from rlinf.learners.ranks import TorchRanks, reduce_metrics
@@ -49,7 +51,7 @@ from rlinf.learners.shards import export_weights
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import share_of_evaluation, share_of_update
 from rlinf.models.packing import text_costs
-from rlinf.types import Batch, Costs, Metrics, PolicyOutput, SamplingParams, TextInputs, WeightForm, WeightUpdate
+from rlinf.schema.learner import MegatronConfig, OffloadConfig
 
 _FACTS = "learner.json"
 
@@ -172,15 +174,15 @@ class MegatronLearner(Offloadable):
         return text_costs(TextInputs.of(batch.inputs), packed=True)
 
     @property
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Ranks of a tensor, pipeline or context parallel group work on the same rows.
 
         Ranks that share experts meet in every layer, so they must run as many micro-batches as the one with most.
         """
         place = self.place
-        return DataPlace(place.data, place.data_size, self.micro_batch_tokens, alike=place.expert_size > 1)
+        return DataParallelRank(place.data, place.data_size, self.micro_batch_tokens, alike=place.expert_size > 1)
 
-    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], their log-probabilities and entropy [B', T] on the CPU) of this rank's share.
 
         Of the ranks that work on one share only one returns its rows, the others none.
@@ -210,7 +212,7 @@ class MegatronLearner(Offloadable):
             place=self.place,
         )
 
-    def _packed(self, batch: BatchShare, part: StepPart) -> list[MicroBatch]:
+    def _packed(self, batch: RankBatch, part: StepShard) -> list[MicroBatch]:
         """The micro-batches of ``part``, and empty ones up to what the schedule must run."""
         count = needed_micro_batches(part.passes, self.place, interleaved=len(self.chunks) > 1)
         packed = [self.packer(batch.select(piece), piece) for piece in part.micro_batches]
@@ -218,7 +220,7 @@ class MegatronLearner(Offloadable):
             packed += [self.packer.blank(batch.blank())] * (count - len(packed))
         return packed
 
-    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
+    def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """All epochs and minibatches of one step. Advantages are in the batch; metrics are those of all ranks.
 
         Raises NonFiniteUpdate, on every rank alike, before a non-finite value can reach the weights.

@@ -19,8 +19,10 @@ from megatron.core.distributed import finalize_model_grads
 from megatron.core.pipeline_parallel import get_forward_backward_func
 from torch import Tensor, nn
 
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import PolicyOutput
 from rlinf.models.packing import pack
-from rlinf.types import Batch, PolicyOutput, TextInputs
 
 
 @dataclass(frozen=True)

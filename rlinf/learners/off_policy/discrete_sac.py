@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import (
     Improvement,
     OffPolicyObjective,
@@ -19,6 +18,7 @@ from rlinf.learners.off_policy.objective import (
 from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.temperature import Temperature
 from rlinf.models.off_policy.discrete_soft import DiscreteSoftActorCritic
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 _SHARE_OF_LARGEST_ENTROPY = 0.98  # as published, where the configuration names no target
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import (
     Improvement,
     OffPolicyObjective,
@@ -20,6 +19,7 @@ from rlinf.learners.off_policy.objective import (
 )
 from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.models.off_policy.q_network import QNetwork
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 
 class DqnObjective(OffPolicyObjective[QNetwork]):

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from rlinf.algorithms import catalog
+from rlinf.base.user_code import imported
 from rlinf.models.off_policy.networks import OffPolicyNetworks
-from rlinf.own_code import imported
 
 
 def networks_of(loss_type: str, *, recurrent: bool) -> type[OffPolicyNetworks]:

@@ -14,8 +14,12 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms import catalog
-from rlinf.batch_share import BatchShare, DataPlace, complete
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.base.random_streams import torch_generator
+from rlinf.base.user_code import imported
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.data.shards import DataParallelRank, RankBatch, complete
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.random_shift import RandomShift
@@ -24,9 +28,7 @@ from rlinf.learners.off_policy.sequences import SequenceSampler
 from rlinf.learners.stored_policy import require_same_weights, shapes
 from rlinf.models.off_policy.networks import OffPolicyNetworks
 from rlinf.models.off_policy.recurrent_soft import RecurrentSoftActorCritic
-from rlinf.own_code import imported
-from rlinf.streams import torch_generator
-from rlinf.types import Batch, Metrics, ObservationInputs, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 # Updates whose transitions are fetched with one read of the buffer; bounded for the sake of images.
 _SAMPLED_TOGETHER = 8
@@ -85,11 +87,11 @@ class OffPolicyLearner:
         return ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
 
     @property
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Every rank reads all transitions, and draws its own from them."""
-        return DataPlace(self.place.rank, self.place.size, self.algorithm.replay_batch_size)
+        return DataParallelRank(self.place.rank, self.place.size, self.algorithm.replay_batch_size)
 
-    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
+    def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
         batch = complete(batch)
         self.replay.add(batch, self._states_before(batch))
@@ -162,7 +164,7 @@ class OffPolicyLearner:
             ranks = self.place.ranks
             self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
 
-    def evaluate(self, batch: Batch | BatchShare, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """This rank's rows, and what the current weights say of them. There is no reference policy here."""
         if reference:
             raise self._no_reference()

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.adam import Adam
 from rlinf.learners.moments import own_options
 from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.temperature import Temperature
 from rlinf.learners.ranks import ONE_RANK, Ranks
 from rlinf.models.off_policy.networks import OffPolicyNetworks
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 PolicyT = TypeVar("PolicyT", bound=OffPolicyNetworks)
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Generator
 
-from rlinf.config.schema import AlgorithmConfig
+from rlinf.data.batch import Batch
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
-from rlinf.types import Batch
+from rlinf.schema import AlgorithmConfig
 
 
 class PriorTransitions:

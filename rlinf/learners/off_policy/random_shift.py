@@ -12,8 +12,8 @@ from dataclasses import replace
 import torch
 from torch import Generator, Tensor
 
+from rlinf.data.spaces import SpaceError
 from rlinf.learners.off_policy.replay_buffer import Transitions
-from rlinf.spaces import SpaceError
 
 
 class RandomShift:

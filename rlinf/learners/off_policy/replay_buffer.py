@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import ObservationInputs
 from rlinf.learners.off_policy.priorities import Priorities
-from rlinf.types import Batch, ObservationInputs
 
 _COPIED_BYTES = 64 << 20
 _NEXT = "next_"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import (
     Improvement,
     OffPolicyObjective,
@@ -17,6 +16,7 @@ from rlinf.learners.off_policy.objective import (
 from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.temperature import Temperature
 from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 
 class SacObjective(OffPolicyObjective[SoftActorCritic]):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.objective import (
     Improvement,
     OffPolicyObjective,
@@ -16,6 +15,7 @@ from rlinf.learners.off_policy.objective import (
 )
 from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.models.off_policy.deterministic import DeterministicActorCritic
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 
 class Td3Objective(OffPolicyObjective[DeterministicActorCritic]):

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from rlinf.config.schema import AlgorithmConfig
+from rlinf.schema import AlgorithmConfig
 
 
 class Temperature:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
+from rlinf.data.spaces import SpaceError
 from rlinf.models.actor_critic.encoders import category_sizes
-from rlinf.spaces import SpaceError
 
 
 def chunked_space(space: spaces.Space, chunk: int) -> spaces.Space:

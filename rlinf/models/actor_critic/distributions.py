@@ -19,12 +19,12 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rlinf.data.spaces import SpaceError, share_of_bounds
 from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
 from rlinf.models.own import is_own, make_own
 from rlinf.models.own_contract import require_head
-from rlinf.spaces import SpaceError, share_of_bounds
 
 NoiseKind = Literal["uniform", "normal"]
 _POLICY_GAIN = 0.01  # a near-uniform first policy

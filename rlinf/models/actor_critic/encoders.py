@@ -10,11 +10,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from rlinf.data.spaces import SpaceError, observation_leaves
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.own import is_own, make_own
 from rlinf.models.own_contract import require_encoder
-from rlinf.spaces import SpaceError, observation_leaves
 
 
 class VectorEncoder(nn.Module):

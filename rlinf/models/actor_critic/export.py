@@ -13,9 +13,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
+from rlinf.data.space_description import read_spaces, write_spaces
 from rlinf.models.actor_critic.options import ActorCriticOptions
-from rlinf.space_description import read_spaces, write_spaces
 
 _SPACES, _PICKLED, _LOSS = "spaces.json", "spaces.pkl", "loss_type"
 _RANDOM = ("__generator_ctor", "__bit_generator_ctor", "__pcg64_ctor")

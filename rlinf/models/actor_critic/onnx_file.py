@@ -1,6 +1,6 @@
 """Actor-critic policies as ONNX files: from observations to the environment's actions, greedy, normalisation inside.
 
-Inputs are the observation's leaves [N, ...] under their names (:mod:`rlinf.spaces`), of recurrent policies also
+Inputs are the observation's leaves [N, ...] under their names (:mod:`rlinf.data.spaces`), of recurrent policies also
 ``state`` [N, S] (zeros at the start of an episode). Outputs are ``actions`` [N, *shape], with chunks [N, K, *shape],
 and ``next_state``. The only import of onnxruntime.
 """
@@ -20,10 +20,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
+from rlinf.base.packages import install_command
+from rlinf.data.spaces import Arrays, empty_leaves, write_observation
 from rlinf.models.actor_critic.distributions import BetaHead, BoxHead, CategoricalHead, SquashedGaussianHead
-from rlinf.packages import install_command
-from rlinf.spaces import Arrays, empty_leaves, write_observation
 
 _ROWS = 3
 """Of the example that the graph is traced with, and of the comparison."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rlinf.granularity import Level
+from rlinf.data.granularity import Level
 
 Activation = Literal["tanh", "relu", "silu", "gelu"]
 Distribution = str

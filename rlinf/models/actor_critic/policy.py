@@ -4,7 +4,7 @@ Inputs: leaves named as in `spaces.py`. While acting they are [N, ...]; in :meth
 C decisions. Recurrent policies also read ``recurrent_state`` [B, S] (before the row's first decision) and
 ``episode_start`` [B, C] bool; chunks of K actions ``executed`` [B, C, K] bool (without it: all of them).
 
-A decision may have several positions (`rlinf.granularity`): T = C times `granularity.positions_per_decision`.
+A decision may have several positions (`rlinf.data.granularity`): T = C times `granularity.positions_per_decision`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.granularity import Granularity, Levels
-from rlinf.inputs import picked
+from rlinf.data.batch import Costs
+from rlinf.data.granularity import Granularity, Levels
+from rlinf.data.inputs import BatchError, Inputs, ObservationInputs, picked
+from rlinf.data.messages import PolicyOutput
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
 from rlinf.models.actor_critic.distributions import ActionHead, action_head
 from rlinf.models.actor_critic.encoders import ObservationEncoder
@@ -30,7 +32,6 @@ from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.memory import Cell, advance, make_cell, state_numbers, unroll
 from rlinf.models.policy_of_head import PolicyOfHead
-from rlinf.types import BatchError, Costs, Inputs, ObservationInputs, PolicyOutput
 
 
 class ActorCritic(PolicyOfHead):

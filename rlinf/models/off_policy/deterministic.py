@@ -10,12 +10,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.granularity import Granularity
+from rlinf.data.granularity import Granularity
+from rlinf.data.spaces import SpaceError
 from rlinf.models.actor_critic.distributions import BoxHead
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
 from rlinf.models.off_policy.layers import TwinCritic, body
-from rlinf.spaces import SpaceError
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 

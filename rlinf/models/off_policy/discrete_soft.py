@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gymnasium import spaces
 from torch import Tensor
 
-from rlinf.granularity import Granularity
+from rlinf.data.granularity import Granularity
 from rlinf.models.actor_critic.distributions import CategoricalHead
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.off_policy.actor_and_critics import ActorAndCritics

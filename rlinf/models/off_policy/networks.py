@@ -10,15 +10,17 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from rlinf.granularity import Granularity
+from rlinf.data.batch import Costs
+from rlinf.data.granularity import Granularity
+from rlinf.data.inputs import Inputs, ObservationInputs
+from rlinf.data.messages import PolicyOutput
+from rlinf.data.spaces import SpaceError, observation_leaves
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
 from rlinf.models.actor_critic.distributions import ActionHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder, image_axes, is_image
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.policy_of_head import PolicyOfHead
-from rlinf.spaces import SpaceError, observation_leaves
-from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
 
 
 class OffPolicyNetworks(PolicyOfHead):

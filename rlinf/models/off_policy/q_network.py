@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.granularity import Granularity
+from rlinf.data.granularity import Granularity
 from rlinf.models.actor_critic.distributions import ActionHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions

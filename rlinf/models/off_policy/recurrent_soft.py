@@ -13,11 +13,11 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from rlinf.data.inputs import BatchError, Inputs, ObservationInputs
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.memory import Cell, advance, make_cell, state_numbers, unroll
 from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
-from rlinf.types import BatchError, Inputs, ObservationInputs
 
 
 class RecurrentSoftActorCritic(SoftActorCritic):

@@ -1,7 +1,7 @@
 """The common part of policies that see, read and act, whatever their towers are: a decision's context, a head on it.
 
 Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in
-:meth:`VisionLanguageAction.evaluate` for C decisions of T / C positions (`rlinf.granularity`); chunks of K actions have
+:meth:`VisionLanguageAction.evaluate` for C decisions of T / C positions (`data.granularity`); chunks of K actions have
 ``executed`` [B, C, K] beside them.
 """
 
@@ -19,8 +19,10 @@ from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rlinf.granularity import Granularity, Levels
-from rlinf.inputs import picked
+from rlinf.data.batch import Costs
+from rlinf.data.granularity import Granularity, Levels
+from rlinf.data.inputs import Inputs, ObservationInputs, picked
+from rlinf.data.messages import PolicyOutput
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
 from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights, separate_weights
 from rlinf.models.decision_rule import DecisionRule
@@ -29,7 +31,6 @@ from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers
 from rlinf.models.vla.options import VlaOptions
-from rlinf.types import Costs, Inputs, ObservationInputs, PolicyOutput
 
 Spaces = tuple[spaces.Space, spaces.Space]
 
@@ -148,7 +149,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
     def _positions_of(
         self, logits: Tensor, critic: Tensor | None, chosen: Tensor, acted: Tensor | None, with_entropy: bool
     ) -> tuple[Tensor, ...]:
-        """Log-probabilities, entropy and values [n, P] of n decisions with P positions each (`rlinf.granularity`).
+        """Log-probabilities, entropy and values [n, P] of n decisions with P positions each (`rlinf.data.granularity`).
 
         ``acted`` [n, K]: the actions that were carried out; None: all. Zeros for what is not asked for or not there.
         """

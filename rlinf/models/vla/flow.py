@@ -25,7 +25,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.spaces import SpaceError, share_of_bounds
+from rlinf.data.spaces import SpaceError, share_of_bounds
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _FREQUENCIES = 8  # of the sines and cosines that tell the time

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlinf.config.facts import prompted
-from rlinf.spaces import SpaceError
+from rlinf.data.spaces import SpaceError
+from rlinf.schema.derived import prompted
 
 
 class Instructions:

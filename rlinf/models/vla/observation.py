@@ -13,11 +13,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
+from rlinf.data.spaces import SpaceError, observation_leaves
 from rlinf.models.actor_critic.encoders import VectorEncoder, is_image, leaf_encoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.vla.conditioning import Film
 from rlinf.models.vla.options import VlaOptions
-from rlinf.spaces import SpaceError, observation_leaves
 
 _OBSERVATION = "observation."  # what the names of a Dict's leaves begin with
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rlinf.granularity import Level
+from rlinf.data.granularity import Level
 
 Conditioning = Literal["none", "film"]
 PatchInit = Literal["random", "position_independent"]

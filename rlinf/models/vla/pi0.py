@@ -18,7 +18,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.granularity import Granularity, Levels
+from rlinf.data.granularity import Granularity, Levels
+from rlinf.data.spaces import SpaceError
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.loading import PolicyError
 from rlinf.models.progress_bars import without_progress_bars
@@ -27,7 +28,6 @@ from rlinf.models.vla.flow import Bounds, FlowChain
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers, require_colour, sort_leaves, tower_pixels
 from rlinf.models.vla.options import VlaOptions
-from rlinf.spaces import SpaceError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ queries in one pass (as OpenVLA-OFT does, and unlike its first version, which dr
 evaluating cost the same one pass.
 
 Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in :meth:`VlaPolicy.evaluate`
-for C decisions of T / C positions (`rlinf.granularity`); chunks of K actions have ``executed`` [B, C, K] beside them.
+for C decisions of T / C positions (`data.granularity`); chunks of K actions have ``executed`` [B, C, K] beside them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.granularity import Granularity, Levels
+from rlinf.data.granularity import Granularity, Levels
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.vla.action_tokens import ActionTokens
 from rlinf.models.vla.backbones import encoder_layers, random_tower, random_vision, rebuilt

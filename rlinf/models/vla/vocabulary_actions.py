@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rlinf.json_text import parse_json
+from rlinf.base.json_text import parse_json
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.action_bins import VOCABULARY_BINS, ActionStatistics
 

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from rlinf.errors import UserError
-from rlinf.redaction import redacted
+from rlinf.base.errors import UserError
+from rlinf.base.redaction import redacted
 from rlinf.report.live.library import Library
 from rlinf.report.page import embedded, render
 

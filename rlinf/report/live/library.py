@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 from rlinf.report.payload import headlines, runs_payload
 from rlinf.report.runs import ReportError, RunRecord, is_run, read_run
 from rlinf.report.sweep_page import sweep_payload

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.config.facts import AGENT
-from rlinf.errors import UserError
-from rlinf.own_code import Call, imported
+from rlinf.base.errors import UserError
+from rlinf.base.user_code import Call, imported
+from rlinf.schema.derived import AGENT
 
 _PROMPTS = ("prompt", "question", "instruction")
 

@@ -22,11 +22,11 @@ from typing import Any
 
 from aiohttp import web
 
+from rlinf.data.messages import Completion
 from rlinf.rollouts.agents.episodes import Episode
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
 from rlinf.rollouts.agents.messages import BadRequest, answer_of, context_of, names_of, remember
-from rlinf.rollouts.text.prompts import ChatTemplateError, PromptRenderer
-from rlinf.types import Completion
+from rlinf.rollouts.text.tokens.prompts import ChatTemplateError, PromptRenderer
 
 _START_S = 30.0
 _MOST_BYTES = 64 << 20

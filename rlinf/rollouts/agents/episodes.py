@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rlinf.types import Completion
+from rlinf.data.messages import Completion
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.agents.episodes import Call, Episode
 from rlinf.rollouts.agents.messages import BadRequest
-from rlinf.types import Completion, SampleRequest, SamplingParams
 
 MODEL = "policy"
 """The name that the endpoint serves the policy under."""

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlinf.json_text import parse_json
+from rlinf.base.json_text import parse_json
 from rlinf.rollouts.agents.episodes import Episode
-from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.tool_forms import tool_message
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.tool_forms import tool_message
 
 _TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 

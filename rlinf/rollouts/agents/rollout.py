@@ -6,16 +6,16 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 
-from rlinf.config.facts import Collection
+from rlinf.data.messages import SamplingParams
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.agents.endpoint import Endpoint
 from rlinf.rollouts.agents.episodes import Branch, Episode, branches_of
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
-from rlinf.rollouts.text.members import Member, summary
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.conversation import Feedback, Idle, Response, Row
+from rlinf.rollouts.text.members import MixtureEnv, summary
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
-from rlinf.rollouts.text.rows import Graded, Pause, Response, Row
-from rlinf.types import SamplingParams
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.schema.derived import RolloutSections
 
 _POLL_S = 0.02
 
@@ -31,8 +31,8 @@ class AgentRollout(TextRollout):
         self,
         sampler: TextSampler,
         envs: TextEnvs,
-        members: Sequence[Member],
-        config: Collection,
+        members: Sequence[MixtureEnv],
+        config: RolloutSections,
         *,
         address: str = "127.0.0.1",
     ) -> None:
@@ -94,24 +94,24 @@ class AgentRollout(TextRollout):
 
     def _addresses(
         self, episodes: Sequence[Episode], params: SamplingParams, session: SamplerSession, clock: Clock
-    ) -> Iterator[Response | Pause]:
+    ) -> Iterator[Response | Idle]:
         """Where each agent finds the policy; then what agents ask is answered until all have returned."""
         names = self.gateway.open(episodes, params)
         for episode, name in zip(episodes, names, strict=True):
             address = {"base_url": self.endpoint.url, "api_key": f"{self.gateway.token}:{name}", "model": MODEL}
             yield Response(episode.place, json.dumps(address), cut=False)
-        yield Pause(0.0)
+        yield Idle(0.0)
         while not all(episode.over for episode in episodes):
             began = time.perf_counter()
             if self.gateway.pump(session, _POLL_S, until_stop=self.renderer.until_stop):
                 clock.add(GENERATION, began)
-            yield Pause(0.0)
+            yield Idle(0.0)
 
 
 def filled(row: Row, branch: Branch, number: int, renderer: PromptRenderer) -> Row:
     """The row of branch ``number`` of an agent's episode; ``row.facts["graded"]`` is what the agent returned."""
     graded = row.facts["graded"]
-    assert isinstance(graded, Graded)
+    assert isinstance(graded, Feedback)
     made = Row(
         group=row.group,
         sample=row.sample,

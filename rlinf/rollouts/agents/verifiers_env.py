@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.child_process import ChildProcess
-from rlinf.config.facts import VERIFIERS
-from rlinf.errors import UserError
+from rlinf.base.child_process import ChildProcess
+from rlinf.base.errors import UserError
 from rlinf.rollouts.agents.agent_env import TaskRows
+from rlinf.schema.derived import VERIFIERS
 
 _CHILD = Path(__file__).parent / "foreign" / "verifiers_child.py"
 _MOST = 1000

@@ -24,8 +24,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlinf.rollouts.envs.sync import SyncVecEnv
     from rlinf.rollouts.isolation.wire import Message
+    from rlinf.rollouts.vec_env.sync import SyncVecEnv
 
 
 class Lender(MetaPathFinder):
@@ -57,10 +57,10 @@ class Host:
         return getattr(self, f"_{message.kind}")(message)
 
     def _make(self, message: Message) -> Message:
-        from rlinf.rollouts.envs.make_env import make_env
-        from rlinf.rollouts.envs.sync import SyncVecEnv
+        from rlinf.data.space_description import describe
         from rlinf.rollouts.isolation.wire import Message
-        from rlinf.space_description import describe
+        from rlinf.rollouts.vec_env.make_env import make_env
+        from rlinf.rollouts.vec_env.sync import SyncVecEnv
 
         make = _drawing() if message.fields["draws"] else make_env
         self.vec_env = SyncVecEnv(_options(message), message.fields["num_envs"], make)
@@ -126,9 +126,9 @@ class Host:
         return Message("filmed", dataclasses.asdict(try_filming(_options(message))))
 
     def _check(self, message: Message) -> Message:
-        from rlinf.rollouts.envs.env_checker import remarks_on
-        from rlinf.rollouts.envs.make_env import make_env
         from rlinf.rollouts.isolation.wire import Message
+        from rlinf.rollouts.vec_env.env_checker import remarks_on
+        from rlinf.rollouts.vec_env.make_env import make_env
 
         found = remarks_on(make_env(_options(message)))
         return Message("checked", {"remarks": [dataclasses.asdict(remark) for remark in found]})
@@ -156,7 +156,7 @@ class Host:
 
 def _options(message: Message) -> Any:
     """In here they are those of any environment."""
-    from rlinf.config.schema import EnvConfig, TaskConfig
+    from rlinf.schema import EnvConfig, TaskConfig
 
     options = message.fields["options"]
     tasks = [TaskConfig(**task) for task in options["tasks"]]
@@ -165,7 +165,7 @@ def _options(message: Message) -> Any:
 
 def _drawing() -> Any:
     """Makes environments with pictures; the renderer is chosen before they are imported."""
-    from rlinf.rollouts.envs.offscreen import offscreen
+    from rlinf.rollouts.vec_env.offscreen import offscreen
     from rlinf.rollouts.video.filmable import filmable_env
 
     os.environ.update(offscreen())
@@ -174,7 +174,7 @@ def _drawing() -> Any:
 
 def serve(connection: socket.socket) -> None:
     """Says hello, then answers until the run closes the connection."""
-    from rlinf.errors import UserError
+    from rlinf.base.errors import UserError
     from rlinf.rollouts.isolation.wire import HungUpError, Message, receive, send
 
     host = Host()
@@ -201,7 +201,7 @@ def main(arguments: Sequence[str]) -> None:
     sys.path[:] = [*(entry for entry in sys.path if entry != here), os.getcwd()]
     pairs = (text.partition("=") for text in arguments[1:])
     sys.meta_path.insert(0, Lender({name: Path(folder) for name, _, folder in pairs}))
-    from rlinf.child_process import die_with_parent
+    from rlinf.base.child_process import die_with_parent
 
     die_with_parent()
     with socket.socket(fileno=int(arguments[0])) as connection:

@@ -8,11 +8,11 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.make_env import make_env
+from rlinf.data.spaces import ROOT, Arrays
 from rlinf.rollouts.isolation.process import EnvProcessError
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
-from rlinf.spaces import ROOT, Arrays
+from rlinf.rollouts.vec_env.make_env import make_env
+from rlinf.schema import EnvConfig
 
 
 def make_env_anywhere(options: EnvConfig) -> gymnasium.Env:
@@ -62,7 +62,7 @@ class IsolatedEnv(gymnasium.Env):
 
 
 def unflattened(space: spaces.Space, leaves: Arrays, row: int, name: str = ROOT) -> Any:
-    """The observation in row ``row`` of the leaves [N, ...] (`rlinf.spaces`); a text is the bytes before the zeros."""
+    """The observation in row ``row`` of the leaves [N, ...] (`data.spaces`); a text is the bytes before the zeros."""
     if isinstance(space, spaces.Dict):
         return {key: unflattened(part, leaves, row, f"{name}.{key}") for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from rlinf.child_process import ChildProcess
-from rlinf.errors import UserError
+from rlinf.base.child_process import ChildProcess
+from rlinf.base.errors import UserError
 from rlinf.rollouts.isolation.wire import HungUpError, Message, WireError, receive, send
 
 _CLOSE_TIMEOUT_S = 3.0

@@ -7,16 +7,16 @@ from dataclasses import asdict
 
 import numpy as np
 
-from rlinf.config.schema import EnvConfig
+from rlinf.data.space_description import rebuild
+from rlinf.data.spaces import Arrays, empty_leaves
 from rlinf.rollouts.deadline import can_interrupt
-from rlinf.rollouts.envs.env_checker import Remark
-from rlinf.rollouts.envs.offscreen import FilmingTrial
-from rlinf.rollouts.envs.vec_env import StepResult
 from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError, EnvProcessTimeoutError
 from rlinf.rollouts.isolation.shared import SharedArrays
 from rlinf.rollouts.isolation.wire import Message
-from rlinf.space_description import rebuild
-from rlinf.spaces import Arrays, empty_leaves
+from rlinf.rollouts.vec_env.env_checker import Remark
+from rlinf.rollouts.vec_env.offscreen import FilmingTrial
+from rlinf.rollouts.vec_env.vec_env import StepResult
+from rlinf.schema import EnvConfig
 
 # The process breaks off a hang by itself after `env.step_timeout_s`, and answers for its other sub-environments. Only
 # what no signal reaches in there is killed from here, after twice that time and a moment for the message.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from rlinf.granularity import Granularity
+from rlinf.data.granularity import Granularity
 from rlinf.rollouts.simulator.episodes import Episode
 
 _PARTS = 1 << 16

@@ -19,17 +19,18 @@ import numpy as np
 import torch
 from gymnasium.spaces import Text
 
-from rlinf.config.schema import EnvConfig
-from rlinf.granularity import Granularity
+from rlinf.base.random_streams import numpy_generator
+from rlinf.data.batch import Batch
+from rlinf.data.granularity import Granularity
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.spaces import Arrays, empty_leaves, observation_leaves, write_observation
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
-from rlinf.rollouts.envs.mixture import Mixture
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.experts import MakeExpert, Step, expert_of, expert_steps
 from rlinf.rollouts.simulator.noise import NoiseStream
-from rlinf.spaces import Arrays, empty_leaves, observation_leaves, write_observation
-from rlinf.streams import numpy_generator
-from rlinf.types import Batch, ObservationInputs
+from rlinf.rollouts.vec_env.mixture import Mixture
+from rlinf.schema import EnvConfig
 
 _SAME_TEXT = 20
 """Starts of each task that say the same before no other text is looked for."""

@@ -13,18 +13,13 @@ import gymnasium
 import numpy as np
 
 from rlinf.algorithms.catalog import columns_of
-from rlinf.config.facts import Collection, with_words
-from rlinf.config.schema import EnvConfig
-from rlinf.config.schema.run import Words
+from rlinf.base.random_streams import rollout_key, stream_seed
+from rlinf.data.messages import Metrics, WeightUpdate
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
-from rlinf.rollouts.envs.mixture import Mixture
-from rlinf.rollouts.envs.offscreen import FilmingTrial, offscreen
-from rlinf.rollouts.envs.vec_env import VecEnv, require_alike
-from rlinf.rollouts.envs.vectorize import choose_vec_env, make_seeded_vec_env, make_vec_env
 from rlinf.rollouts.simulator.anchors import anchor_ids
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, Demonstrator, instructions_of
 from rlinf.rollouts.simulator.episodes import (
@@ -36,16 +31,21 @@ from rlinf.rollouts.simulator.episodes import (
     trace_of,
 )
 from rlinf.rollouts.simulator.fragments import FragmentCollector
-from rlinf.rollouts.simulator.images_apart import Leaves, images_apart
+from rlinf.rollouts.simulator.images_apart import Leaves, keep_images_local
 from rlinf.rollouts.simulator.pipelined import Notice, PipelinedRollout, WorkerMessage
 from rlinf.rollouts.simulator.recorded import RecordedDemonstrator
 from rlinf.rollouts.simulator.records import RolloutPart
+from rlinf.rollouts.vec_env.mixture import Mixture
+from rlinf.rollouts.vec_env.offscreen import FilmingTrial, offscreen
+from rlinf.rollouts.vec_env.vec_env import VecEnv, require_alike
+from rlinf.rollouts.vec_env.vectorize import choose_vec_env, make_seeded_vec_env, make_vec_env
 from rlinf.rollouts.video.filmable import try_filming
 from rlinf.rollouts.video.filmed import FilmedVecEnv
-from rlinf.streams import rollout_key, stream_seed
-from rlinf.types import Metrics, WeightUpdate
+from rlinf.schema import EnvConfig
+from rlinf.schema.derived import RolloutSections, with_words
+from rlinf.schema.run import Words
 
-CourseName = Literal["collect", "evaluate", "demonstrate"]
+CollectorName = Literal["collect", "evaluate", "demonstrate"]
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
 BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], ActingPolicy]
@@ -73,7 +73,9 @@ class EnvWorker:
     ``global_indices`` are the numbers of this worker's sub-environments among all of the run; ``cores`` its CPUs.
     """
 
-    def __init__(self, config: Collection, global_indices: range, build_policy: BuildPolicy, *, cores: int = 1) -> None:
+    def __init__(
+        self, config: RolloutSections, global_indices: range, build_policy: BuildPolicy, *, cores: int = 1
+    ) -> None:
         self._config, self._env = config, config.facts.training_env
         if config.evaluation.video_every:
             os.environ.update(offscreen())  # before MuJoCo chooses how to draw
@@ -123,13 +125,13 @@ class EnvWorker:
         return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
 
     def begin(
-        self, method: CourseName, facts: PolicyFacts, version: int, *arguments: Any
+        self, method: CollectorName, facts: PolicyFacts, version: int, *arguments: Any
     ) -> tuple[Notice[Any], list[PolicyRequest] | Leaves]:
         """Starts on ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere: its first questions.
 
         What was under way before is forgotten.
         """
-        trajectories: dict[CourseName, Callable[..., PipelinedRollout[Any]]]
+        trajectories: dict[CollectorName, Callable[..., PipelinedRollout[Any]]]
         trajectories = {"collect": self._collection, "evaluate": self._evaluation, "demonstrate": self._demonstration}
         self._trajectory = trajectories[method](facts, version, *arguments)
         return _halves(self._trajectory.begin())
@@ -243,9 +245,11 @@ class EnvWorker:
     evaluate = _with_own_policy(_evaluation)
     demonstrate = _with_own_policy(_demonstration)
 
-    def collect_apart(self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0) -> tuple[RolloutPart, Leaves]:
+    def collect_remote(
+        self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
+    ) -> tuple[RolloutPart, Leaves]:
         """As ``collect``, with the images of the batch apart."""
-        return images_apart(self.collect(step, tasks, round))
+        return keep_images_local(self.collect(step, tasks, round))
 
     def _evaluator(self, episodes: int, words: Words | None) -> EpisodeCollector:
         if words not in self._evaluators:
@@ -339,5 +343,5 @@ def _halves(message: WorkerMessage[Any]) -> tuple[Notice[Any], list[PolicyReques
     notice, questions = Notice.of(message)
     if not isinstance(notice.result, RolloutPart):
         return notice, questions
-    result, leaves = images_apart(notice.result)
+    result, leaves = keep_images_local(notice.result)
     return replace(notice, result=result), leaves

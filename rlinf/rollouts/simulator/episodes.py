@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.spaces import Arrays
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine, drive
-from rlinf.rollouts.envs.mixture import ONE_TASK, Mixture
-from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.failures import Attempt, FailureCount
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally, EpisodeTrace
-from rlinf.spaces import Arrays
-from rlinf.types import Batch, ObservationInputs
+from rlinf.rollouts.vec_env.mixture import ONE_TASK, Mixture
+from rlinf.rollouts.vec_env.vec_env import VecEnv
 
 _NOISE_BLOCK = 64
 _ATTEMPTS = 3

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from hashlib import blake2b
 
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.mixture import Mixture, task_options
+from rlinf.base.random_streams import numpy_generator, stream_seed
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.streams import numpy_generator, stream_seed
+from rlinf.rollouts.vec_env.mixture import Mixture, task_options
+from rlinf.schema import EnvConfig
 
 
 def evaluation_tasks(seed: int, mixture: Mixture, episodes: int, states: int = 0) -> list[EpisodeTask]:

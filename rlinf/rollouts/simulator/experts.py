@@ -13,10 +13,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlinf.config.schema import EnvConfig
-from rlinf.errors import UserError
-from rlinf.own_code import Call, imported
-from rlinf.rollouts.envs.make_env import DRAWS, may_skip_pictures
+from rlinf.base.errors import UserError
+from rlinf.base.user_code import Call, imported
+from rlinf.rollouts.vec_env.make_env import DRAWS, may_skip_pictures
+from rlinf.schema import EnvConfig
 
 Act = Callable[[Any], Any]
 """From an observation of the environment to its action."""

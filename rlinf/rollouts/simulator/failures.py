@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 
 Attempt = Literal["reset", "step"]
 # One or two failures may be a start state's; more than this before anything went well are the environment's.

@@ -15,17 +15,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlinf.granularity import Granularity
+from rlinf.base.random_streams import numpy_generator, stream_seed
+from rlinf.data.batch import Batch
+from rlinf.data.granularity import Granularity
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import PolicyOutput
+from rlinf.data.spaces import Arrays, empty_leaves
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
-from rlinf.rollouts.envs.mixture import ONE_TASK, Mixture
-from rlinf.rollouts.envs.vec_env import VecEnv
 from rlinf.rollouts.simulator.action_history import StagedHistory
 from rlinf.rollouts.simulator.failures import Attempt, FailureCount
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally, RolloutPart
-from rlinf.spaces import Arrays, empty_leaves
-from rlinf.streams import numpy_generator, stream_seed
-from rlinf.types import Batch, ObservationInputs, PolicyOutput
+from rlinf.rollouts.vec_env.mixture import ONE_TASK, Mixture
+from rlinf.rollouts.vec_env.vec_env import VecEnv
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlinf.spaces import Arrays, SpaceError
+from rlinf.data.spaces import Arrays, SpaceError
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rlinf.inputs import picked
+from rlinf.data.inputs import ObservationInputs, picked
 from rlinf.rollouts.simulator.records import RolloutPart
-from rlinf.types import ObservationInputs
 
 Leaves = dict[str, Tensor]
 """By their names in `ObservationInputs.named`: [n, ...], the n decisions of a batch in its order."""
@@ -18,7 +17,7 @@ _IMAGE_BYTES = 1024
 """Bytes of a decision from which they travel apart. Smaller ones cost less than what their places would."""
 
 
-def images_apart(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
+def keep_images_local(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
     """The part with the places of its images in their stead, and the images; as it is where there are none."""
     batch = part.batch
     if batch is None:
@@ -30,7 +29,7 @@ def images_apart(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
     decided = batch.decided
     leaves = {name: _rows(leaf, decided) for name, leaf in images.items()}
     places = torch.where(decided, decided.flatten().cumsum(0).view(decided.shape) - 1, -1)
-    return replace(part, batch=batch.replace(inputs=inputs.with_places(images, places))), leaves
+    return replace(part, batch=batch.replace(inputs=inputs.with_row_refs(images, places))), leaves
 
 
 def _is_image(leaf: Tensor) -> bool:

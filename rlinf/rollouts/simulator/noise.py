@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlinf.streams import stream_seed
+from rlinf.base.random_streams import stream_seed
 
 
 class NoiseStream:

@@ -11,11 +11,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.config.schema import EnvConfig
-from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
-from rlinf.rollouts.envs.mixture import Mixture
-from rlinf.rollouts.isolation.env import make_env_anywhere
-from rlinf.rollouts.robot_data.dataset import (
+from rlinf.base.random_streams import numpy_generator, stream_seed
+from rlinf.data.spaces import empty_leaves, observation_leaves, write_observation
+from rlinf.datasets.robot_data.dataset import (
     ACTION,
     DEMONSTRATED,
     DONE,
@@ -25,14 +23,16 @@ from rlinf.rollouts.robot_data.dataset import (
     DatasetError,
     Episode,
 )
-from rlinf.rollouts.robot_data.decisions import decisions
-from rlinf.rollouts.robot_data.leaves import column_of, environment_actions, observation_arrays
-from rlinf.rollouts.robot_data.lerobot_writer import LeRobotWriter
-from rlinf.rollouts.robot_data.reading import read_dataset
+from rlinf.datasets.robot_data.decisions import decisions
+from rlinf.datasets.robot_data.leaves import column_of, environment_actions, observation_arrays
+from rlinf.datasets.robot_data.lerobot_writer import LeRobotWriter
+from rlinf.datasets.robot_data.reading import read_dataset
+from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
+from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.experts import MakeExpert, NoDemonstrationsError, Step, expert_steps
-from rlinf.spaces import empty_leaves, observation_leaves, write_observation
-from rlinf.streams import numpy_generator, stream_seed
+from rlinf.rollouts.vec_env.mixture import Mixture
+from rlinf.schema import EnvConfig
 
 _TRIES = 4
 """Episodes that are played for one that succeeds, before a demonstrator is given up."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlinf.rollouts.envs.vec_env import StepResult
-from rlinf.types import Batch, Metrics
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
+from rlinf.rollouts.vec_env.vec_env import StepResult
 
 
 @dataclass(frozen=True)

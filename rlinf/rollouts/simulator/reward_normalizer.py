@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from rlinf.types import Batch
+from rlinf.data.batch import Batch
 
 
 class RewardNormalizer:

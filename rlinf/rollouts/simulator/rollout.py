@@ -12,20 +12,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rlinf.config.facts import Collection
-from rlinf.config.schema.run import Words
-from rlinf.errors import UserError
-from rlinf.rollouts.envs.mixture import Mixture
-from rlinf.rollouts.envs.vec_env import FAILURE_KINDS
-from rlinf.rollouts.robot_data.reading import count_episodes
+from rlinf.base.errors import UserError
+from rlinf.base.random_streams import numpy_generator, rollout_key, stream_seed
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.messages import Metrics
+from rlinf.datasets.robot_data.reading import count_episodes
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks, start_name
 from rlinf.rollouts.simulator.failures import too_many_failures
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, RolloutPart, episode_metrics
 from rlinf.rollouts.simulator.reward_normalizer import RewardNormalizer
-from rlinf.streams import numpy_generator, rollout_key, stream_seed
-from rlinf.types import Batch, Metrics, concatenate
+from rlinf.rollouts.vec_env.mixture import Mixture
+from rlinf.rollouts.vec_env.vec_env import FAILURE_KINDS
+from rlinf.schema.derived import RolloutSections
+from rlinf.schema.run import Words
 
 _RECENT = 100
 
@@ -52,7 +53,7 @@ class VectorEvaluation:
 class VectorRollout:
     """An `interfaces.Rollout`. Rows come in the same order, with the same content, for any number of workers."""
 
-    def __init__(self, workers: Workers, config: Collection) -> None:
+    def __init__(self, workers: Workers, config: RolloutSections) -> None:
         self._workers, self._config = workers, config
         self._episodes = config.facts.collects_episodes
         self._mixture = Mixture.of(config.env)

@@ -8,16 +8,16 @@ from typing import Protocol
 
 import numpy as np
 
-from rlinf.config.schema import SftConfig
-from rlinf.rollouts.text.curriculum import Curriculum
+from rlinf.base.random_streams import numpy_generator
+from rlinf.data.batch import Batch
+from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
-from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.rollout import imitation_batch
-from rlinf.rollouts.text.rows import Row
-from rlinf.rollouts.text.shares import Shares
-from rlinf.streams import numpy_generator
-from rlinf.types import Batch
+from rlinf.rollouts.text.tasks.curriculum import Curriculum
+from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.schema import SftConfig
 
 _NOTE_CHARS = 160
 """Of a prompt or a response in a note."""
@@ -41,7 +41,7 @@ class TextDemonstrations:
     def __init__(
         self,
         envs: Demonstrators,
-        members: Sequence[Member],
+        members: Sequence[MixtureEnv],
         sft: SftConfig,
         *,
         seed: int,
@@ -51,7 +51,7 @@ class TextDemonstrations:
         self._envs, self._members, self._sft, self._seed = envs, members, sft, seed
         self._curriculum = curriculum
         self._pools = [min(member.num_tasks, sft.max_tasks or member.num_tasks) for member in members]
-        self._shares = Shares([member.weight for member in members])
+        self._shares = MixtureSchedule([member.weight for member in members])
 
     def notes(self) -> Mapping[str, int | str]:
         """An example of what the warm start imitates: the environment may have made it of a bare answer."""

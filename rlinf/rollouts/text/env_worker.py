@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from rlinf.config.facts import VERIFIERS, TextEnv, is_agent
-from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Hung, Idle, Response, graded_rows
 from rlinf.rollouts.text.demonstrated import Demonstration
-from rlinf.rollouts.text.make_env import Conversations, TextEnvError, make_text_env
-from rlinf.rollouts.text.mixture import MixedTextEnv
-from rlinf.rollouts.text.response_text import ResponseText, step_positions
-from rlinf.rollouts.text.row_threads import RowThreads
-from rlinf.rollouts.text.rows import Graded, Grades, Hung, Pause, Response, graded_rows
-from rlinf.rollouts.text.single_envs import EVALUATION_SEEDS
+from rlinf.rollouts.text.envs.make_env import Conversations, TextEnvError, make_text_env
+from rlinf.rollouts.text.envs.mixture import MixedTextEnv
+from rlinf.rollouts.text.envs.row_threads import RowThreads
+from rlinf.rollouts.text.envs.single_envs import EVALUATION_SEEDS
+from rlinf.rollouts.text.tokens.decoding import ResponseText, step_positions
+from rlinf.schema import EnvConfig
+from rlinf.schema.derived import VERIFIERS, TextEnv, is_agent
 
 _WAIT_S = 0.05
 CHANNEL_MARK = "#"
@@ -142,7 +142,7 @@ class TextEnvWorker:
             return response
         return response._replace(said=self._decoder(split, response.place).said(response.said))
 
-    def _about(self, split: str, graded: Graded, response: Response, text: str) -> Graded:
+    def _about(self, split: str, graded: Feedback, response: Response, text: str) -> Feedback:
         """``graded`` with what only the decoder knows of a ``response`` that came as tokens."""
         if isinstance(response.said, str):
             return graded
@@ -195,7 +195,7 @@ class TextEnvWorker:
             env.resize(len(task_ids))
         return env.reset(options={"task_ids": list(task_ids)})
 
-    def answer(self, split: str, responses: Sequence[Response]) -> Grades | Hung:
+    def answer(self, split: str, responses: Sequence[Response]) -> FeedbackBatch | Hung:
         """Responses in some of the conversations that :meth:`reset` started last; the others wait.
 
         An environment that steps all rows together takes "" for the others, so they must have ended. One that has
@@ -220,9 +220,9 @@ class TextEnvWorker:
             return Hung(account_of(error))
         graded = graded_rows(result, rows, first=first)
         graded = [self._about(split, *one) for one in zip(graded, responses, texts, strict=True)]
-        return Grades(graded, time.perf_counter() - began)
+        return FeedbackBatch(graded, time.perf_counter() - began)
 
-    def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Graded]:
+    def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Feedback]:
         """Hands ``responses`` to an environment that has ``step_row``; returns what it has said since the last call.
 
         Waits for at most ``wait_s`` seconds for something to return.
@@ -248,7 +248,7 @@ class TextEnvWorker:
             following = [later[graded.place].popleft() for graded in said if later[graded.place]]
             said = self.exchange(split, following, _WAIT_S)
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         """Answers to each of ``responses``: to those up to a pause at once, or in parallel (`step_row`)."""
         given: list[Response] = []
         rows = hasattr(self._env(split), "step_row")
@@ -268,7 +268,7 @@ class TextEnvWorker:
         else:
             yield from self._together(split, given)
 
-    def _together(self, split: str, given: Sequence[Response]) -> Iterator[Graded]:
+    def _together(self, split: str, given: Sequence[Response]) -> Iterator[Feedback]:
         if given:
             graded = self.answer(split, given)
             if isinstance(graded, Hung):

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlinf.errors import UserError
-from rlinf.rollouts.text.chat_template import rendered
-from rlinf.rollouts.text.conversation_files import Conversation, ConversationError, Message
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.base.errors import UserError
+from rlinf.data.batch import Batch
+from rlinf.datasets.conversation_files import Conversation, ConversationError, Message
+from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.rollout import imitation_batch
-from rlinf.rollouts.text.rows import Row
-from rlinf.rollouts.text.task_order import TaskOrder
-from rlinf.rollouts.text.thoughts import OPENING, closing_of, opened_thoughts
-from rlinf.types import Batch
+from rlinf.rollouts.text.tasks.order import TaskOrder
+from rlinf.rollouts.text.tokens.chat_template import rendered
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of, opened_thoughts
 
 _THOUGHTS = "these thoughts"
 _NAMES = ("name", "tool_call_id")

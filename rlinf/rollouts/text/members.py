@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
-from rlinf.config.facts import TextEnv
-from rlinf.config.schema import DataConfig
+from rlinf.data.messages import Metrics
+from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Row
-from rlinf.types import Metrics
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.schema import DataConfig
+from rlinf.schema.derived import TextEnv
 
 
 @dataclass(frozen=True)
-class Member:
+class MixtureEnv:
     """One environment: how its conversations are written, and how much of a run belongs to it."""
 
     name: str
@@ -40,14 +40,14 @@ def members_of(
     *,
     stop: Sequence[str] = (),
     end_token_ids: Collection[int] = (),
-) -> list[Member]:
+) -> list[MixtureEnv]:
     """The environments of a run, in the order of `env.tasks`; ``data.system_prompt`` goes before their own.
 
     Raises:
         ChatTemplateError: the chat template can't render the conversations of one of them.
     """
     return [
-        Member(
+        MixtureEnv(
             env.name,
             _renderer(env, own, tokenizer, data, stop, end_token_ids),
             own.num_tasks,
@@ -86,7 +86,7 @@ def _renderer(
     return renderer
 
 
-def evaluation_tasks(members: Sequence[Member], size: int) -> list[int]:
+def evaluation_tasks(members: Sequence[MixtureEnv], size: int) -> list[int]:
     """Task ids of an evaluation of ``size`` tasks, the environments in turn: equally many of each that names no number
     of its own, and never more than it has.
 
@@ -105,7 +105,7 @@ def evaluation_tasks(members: Sequence[Member], size: int) -> list[int]:
     ]  # fmt: skip
 
 
-def metrics_by_member(members: Sequence[Member], rows: Sequence[Row]) -> Metrics:
+def metrics_by_member(members: Sequence[MixtureEnv], rows: Sequence[Row]) -> Metrics:
     """Rewards, verdicts and lengths of each environment of a mixture; nothing where there is one alone."""
     if len(members) == 1:
         return {}

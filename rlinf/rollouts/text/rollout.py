@@ -18,20 +18,22 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from rlinf.algorithms.catalog import columns_of
-from rlinf.config.facts import Collection
-from rlinf.inputs import RowsApart
+from rlinf.base.random_streams import rollout_key
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams
+from rlinf.data.ragged import LOGPROBS, TOKENS, RemoteArray
+from rlinf.data.remote_rows import RemoteColumns, RemoteRows
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.curriculum import curriculum_of
-from rlinf.rollouts.text.free import FreeConversations
-from rlinf.rollouts.text.members import Member, metrics_by_member, summary
-from rlinf.rollouts.text.prompts import PromptRenderer
-from rlinf.rollouts.text.rows import Graded, Pause, Response, Row, set_lost_apart
-from rlinf.rollouts.text.task_draws import TaskDraws
-from rlinf.rollouts.text.task_pool import TaskPool
+from rlinf.rollouts.text.conversation import Feedback, Idle, Response, Row, discard_lost
+from rlinf.rollouts.text.free_turns import AsyncConversations
+from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
+from rlinf.rollouts.text.tasks.curriculum import curriculum_of
+from rlinf.rollouts.text.tasks.draws import TaskDraws
+from rlinf.rollouts.text.tasks.pool import TaskPool
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.turns import TurnLimits, Turns
-from rlinf.runs import LOGPROBS, TOKENS, ApartColumn
-from rlinf.streams import rollout_key
-from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, TextInputs
+from rlinf.schema.derived import RolloutSections
 
 GENERATION = "time/generation_s"
 
@@ -59,7 +61,7 @@ class TextEnvs(Protocol):
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         """Answers to each of ``responses``, in any order.
 
         ``count`` is the number of conversations of the last reset. Responses are graded while more are awaited, where
@@ -84,7 +86,7 @@ class Conversations:
         """All rows of a batch: lost ones stand apart, and a branch is lost with its episode."""
         own = {(row.group, row.episode): row for row in self.rows}
         episodes = [own[row.group, row.episode] for row in self.branches]
-        set_lost_apart(self.rows)
+        discard_lost(self.rows)
         for branch, row in zip(self.branches, episodes, strict=True):
             branch.group = row.group
             if row.lost:
@@ -126,8 +128,8 @@ class TextRollout:
         self,
         sampler: TextSampler,
         envs: TextEnvs,
-        members: Sequence[Member],
-        config: Collection,
+        members: Sequence[MixtureEnv],
+        config: RolloutSections,
         *,
         stream: Stream | None = None,
     ) -> None:
@@ -161,7 +163,7 @@ class TextRollout:
         """The first environment's renderer, and that of all where nothing depends on tools or system prompts."""
         return self.members[0].renderer
 
-    def member(self, task_id: int) -> Member:
+    def member(self, task_id: int) -> MixtureEnv:
         """The environment of a task."""
         return self.members[task_id % len(self.members)]
 
@@ -173,10 +175,10 @@ class TextRollout:
         """The first prompt of a conversation as the policy reads it: chat template, system prompt, tools, question."""
         return self.renderer_of(task_id).opening(prompt)
 
-    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
+    def collect(self, step: int, *, round: int = 0) -> tuple[Batch | RemoteRows, Metrics]:
         """``prompts`` tasks, ``group_size`` responses each."""
         done, dropped = self.train_round(step, round)
-        batch = batch_of(done.settled_rows(), pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
+        batch = rows_of_batch(done.settled_rows(), pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
         metrics = {**done.metrics, "rollout/prompts_dropped": float(dropped)}
         if "anchor_ids" in self.extra_columns:
             batch = batch.replace(anchor_ids=anchor_ids(done.rows, batch.num_positions))
@@ -231,7 +233,7 @@ class TextRollout:
         began = time.perf_counter()
         session = self.sampler.session()
         turns = Turns(rows, self.member, self.turn_limits(params))
-        talk = FreeConversations(session, turns, key=key, generated=functools.partial(clock.count, GENERATION))
+        talk = AsyncConversations(session, turns, key=key, generated=functools.partial(clock.count, GENERATION))
         try:
             for graded in self.envs.grade(split, len(rows), talk.responses()):
                 talk.hear(graded)
@@ -343,43 +345,57 @@ def _outcomes(rows: Sequence[Row]) -> torch.Tensor:
 
 
 def _version(row: Row) -> int:
-    """The version of the weights that chose a row's tokens, where these are apart."""
+    """The version of the weights that chose all tokens of a row."""
     return next((version for version, _ in row.versions.runs()), 0)
 
 
-def _rows_apart(rows: Sequence[Row]) -> tuple[RowsApart, ...]:
-    """Where the tokens of all rows are that have any, if they are all apart and each row is of one version."""
+def _remote_columns(rows: Sequence[Row]) -> RemoteColumns | None:
+    """The tokens of all rows, if all are in row stores and each row is of one version; otherwise None."""
     tokens = [row.tokens for row in rows]
-    if not any(tokens) or any(len(own) and not isinstance(own, ApartColumn) for own in tokens):
-        return ()
+    if not any(tokens) or any(len(own) and not isinstance(own, RemoteArray) for own in tokens):
+        return None
     if any(len(row.versions.runs()) > 1 for row in rows):
-        return ()
-    places = [(own.source, own.row) if isinstance(own, ApartColumn) else None for own in tokens]
-    return (RowsApart.of((TOKENS, LOGPROBS), places),)
+        return None
+    stored = [(own.source, own.row) if isinstance(own, RemoteArray) else None for own in tokens]
+    return RemoteColumns.of({TOKENS: torch.int64, LOGPROBS: torch.float32}, stored)
+
+
+def rows_of_batch(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch | RemoteRows:
+    """Make the batch of conversations; if their tokens are in row stores, they stay there (record 0025)."""
+    columns = None if multi_turn else _remote_columns(rows)
+    if columns is None:
+        return batch_of(rows, pad_token_id=pad_token_id, multi_turn=multi_turn)
+    positions = max(1, *(len(row.tokens) for row in rows))
+    return RemoteRows(
+        inputs=_inputs(rows, pad_token_id),
+        lengths=torch.tensor([0 if row.lost else len(row.tokens) for row in rows]),
+        rewards=_outcomes(rows),
+        group_ids=torch.tensor([row.group for row in rows]),
+        truncated=torch.tensor([row.cut_by_length for row in rows]),
+        policy_version=torch.tensor([_version(row) for row in rows], dtype=torch.int32),
+        num_positions=positions,
+        columns=(columns,),
+        step_rewards=_step_rewards(rows, positions),
+        correct=torch.tensor([row.verdict == "correct" for row in rows]),
+        domains=[row.domain for row in rows],
+        metadata=_metadata(rows, [row.text for row in rows]),
+    )
 
 
 def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
-    """A batch [B, T] with T the longest response; rewards are [B] for one turn and [B, T] for several."""
+    """Make a batch [B, T] with T the longest row; rewards are [B] for one turn and [B, T] for several."""
     count, positions = len(rows), max(1, *(len(row.tokens) for row in rows))
-    width = max(1, *(len(row.prompt_ids) for row in rows))
-    prompts = torch.full((count, width), pad_token_id)
-    apart = _rows_apart(rows)
-    # On the device `meta` columns have a shape alone.
-    device = "meta" if apart else "cpu"
-    actions = torch.full((count, positions), pad_token_id, device=device)
-    logprobs = torch.zeros(count, positions, device=device)
-    mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool, device=device) for _ in range(3))
-    versions = torch.zeros(count, positions, dtype=torch.int32, device=device)
+    actions = torch.full((count, positions), pad_token_id)
+    logprobs = torch.zeros(count, positions)
+    mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
+    versions = torch.zeros(count, positions, dtype=torch.int32)
     episodes = [row.episode for row in rows if row.episode is not None]
     turn_ids = torch.full((count, positions), -1) if episodes else None
-    of_prompts = prompts.numpy()
-    for place, row in enumerate(rows):
-        of_prompts[place, : len(row.prompt_ids)] = row.prompt_ids
     columns = [(mask, "mask"), (actions, "tokens"), (logprobs, "logprobs"), (versions, "versions")]
     if turn_ids is not None:
         columns.append((turn_ids, "turn_ids"))
-    arrays = [] if apart else [(column.numpy(), name) for column, name in columns]
-    for place, row in enumerate([] if apart else rows):
+    arrays = [(column.numpy(), name) for column, name in columns]
+    for place, row in enumerate(rows):
         for column, name in arrays:
             column[place, : len(row.tokens)] = getattr(row, name).array
         acted = row.mask.array
@@ -390,16 +406,8 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
             terminated[place, last] = True
             truncated[place, last] = row.cut_by_length
     rewards = _sparse([row.rewards for row in rows], positions, 0.0) if multi_turn else _outcomes(rows)
-    # By what the environment can do, not by what it found: a batch without one right step has the column too.
-    graded = any("step_ends" in row.facts for row in rows)
-    steps = _sparse([row.step_rewards for row in rows], positions, math.nan) if graded else None
     return Batch(
-        inputs=TextInputs(
-            prompts,
-            prompt_lengths=torch.tensor([len(row.prompt_ids) for row in rows]),
-            response_lengths=torch.tensor([len(row.tokens) for row in rows]),
-            apart=apart,
-        ),
+        inputs=_inputs(rows, pad_token_id),
         actions=actions,
         mask=mask,
         rollout_logprobs=logprobs,
@@ -410,24 +418,48 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         turn_ids=turn_ids,
         terminated=terminated,
         truncated=truncated,
-        valid_positions=torch.tensor([0 if row.lost else len(row.tokens) for row in rows]) if apart else None,
-        cut=torch.tensor([row.cut_by_length for row in rows]) if apart else None,
-        version=torch.tensor([_version(row) for row in rows], dtype=torch.int32) if apart else None,
-        step_rewards=steps,
+        step_rewards=_step_rewards(rows, positions),
         correct=torch.tensor([row.verdict == "correct" for row in rows]),
         domains=[row.domain for row in rows],
         metadata={
-            "prompt": [row.prompt_text for row in rows],
-            "response": [row.text for row in rows],
-            "answer": [row.answer for row in rows],
-            "task_id": [row.task_id for row in rows],
-            "verdict": [row.verdict for row in rows],
-            "extracted": [row.facts.get("extracted") for row in rows],
-            "finish_reason": [row.finish_reason for row in rows],
+            **_metadata(rows, [str(row.text) for row in rows]),
             **({"turns": [[asdict(turn) for turn in row.turns] for row in rows]} if multi_turn else {}),
             **({"episode": episodes, "branch": [row.branch for row in rows]} if episodes else {}),
         },
     )
+
+
+def _inputs(rows: Sequence[Row], pad_token_id: int) -> TextInputs:
+    """The prompts of rows, padded on the right, and the lengths of all."""
+    prompts = torch.full((len(rows), max(1, *(len(row.prompt_ids) for row in rows))), pad_token_id)
+    of_prompts = prompts.numpy()
+    for place, row in enumerate(rows):
+        of_prompts[place, : len(row.prompt_ids)] = row.prompt_ids
+    return TextInputs(
+        prompts,
+        prompt_lengths=torch.tensor([len(row.prompt_ids) for row in rows]),
+        response_lengths=torch.tensor([len(row.tokens) for row in rows]),
+    )
+
+
+def _step_rewards(rows: Sequence[Row], positions: int) -> torch.Tensor | None:
+    """[B, T] process rewards, NaN where no step ends; None if the environment grades no steps."""
+    # By what the environment can do, not by what it found: a batch without one right step has the column too.
+    graded = any("step_ends" in row.facts for row in rows)
+    return _sparse([row.step_rewards for row in rows], positions, math.nan) if graded else None
+
+
+def _metadata(rows: Sequence[Row], responses: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """The facts of each row for reports, with the text of its response."""
+    return {
+        "prompt": [row.prompt_text for row in rows],
+        "response": responses,
+        "answer": [row.answer for row in rows],
+        "task_id": [row.task_id for row in rows],
+        "verdict": [row.verdict for row in rows],
+        "extracted": [row.facts.get("extracted") for row in rows],
+        "finish_reason": [row.finish_reason for row in rows],
+    }
 
 
 def imitation_batch(rows: Sequence[Row], *, pad_token_id: int) -> Batch:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.rows import Graded, Response, Row
-from rlinf.types import Completion, SampleRequest, SamplingParams
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.rollouts.text.conversation import Feedback, Response, Row
+from rlinf.rollouts.text.members import MixtureEnv
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Turns:
     def __init__(
         self,
         rows: Sequence[Row],
-        member: Callable[[int], Member],
+        member: Callable[[int], MixtureEnv],
         limits: TurnLimits,
         *,
         heard: list[int] | None = None,
@@ -62,7 +62,7 @@ class Turns:
         row.append_response(completion, self._member(row.task_id).renderer, seconds=seconds)
         return row.response(place)
 
-    def hear(self, graded: Graded, *, seconds: float) -> bool:
+    def hear(self, graded: Feedback, *, seconds: float) -> bool:
         """Takes in what the environment says to a response; whether the conversation goes on."""
         place = graded.place
         row = self.rows[place]

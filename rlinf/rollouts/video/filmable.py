@@ -7,11 +7,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.make_env import make_env
-from rlinf.rollouts.envs.offscreen import FilmingTrial, draw_plainly, take_context, uses_opengl
-from rlinf.rollouts.envs.vec_env import close_quietly
 from rlinf.rollouts.isolation.vec_env import filming_trial_in_process
+from rlinf.rollouts.vec_env.make_env import make_env
+from rlinf.rollouts.vec_env.offscreen import FilmingTrial, draw_plainly, take_context, uses_opengl
+from rlinf.rollouts.vec_env.vec_env import close_quietly
+from rlinf.schema import EnvConfig
 
 _MODE = "rgb_array"
 _TRIED_FRAMES = 12

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.sync import SyncVecEnv
-from rlinf.rollouts.envs.vec_env import StepResult
+from rlinf.datasets.video_encoder import Film
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, needs_process
-from rlinf.rollouts.video.encoder import Film
+from rlinf.rollouts.vec_env.sync import SyncVecEnv
+from rlinf.rollouts.vec_env.vec_env import StepResult
 from rlinf.rollouts.video.filmable import filmable_env
 from rlinf.rollouts.video.tiles import Grid, Tile
+from rlinf.schema import EnvConfig
 
 # Simulators that make more frames a second than this are shown every n-th step.
 _MOST_FPS = 30.0

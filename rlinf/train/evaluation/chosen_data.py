@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
 from rlinf.config import Config, load_mapping, to_mapping
-from rlinf.errors import UserError
 from rlinf.train.evaluation.suites import STEP_BY_STEP, file_of_suite, suite_of
 
 _ENV = "rlinf_envs:rlinf/Math-v0"

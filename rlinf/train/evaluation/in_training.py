@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
+from rlinf.data.messages import Metrics
 from rlinf.train.evaluation.missing_metric import missing_metric
 from rlinf.train.run_state import RunState
 from rlinf.train.tracking.samples import write_episodes
-from rlinf.types import Metrics
 
 
 class TrainingEvaluation:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rlinf.student import student_quantile
-from rlinf.types import Metrics
+from rlinf.base.student import student_quantile
+from rlinf.data.messages import Metrics
 
 _Z = 1.959963984540054
 

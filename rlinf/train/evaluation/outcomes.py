@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Self
 
+from rlinf.data.messages import Metrics
 from rlinf.metrics.evaluated import pass_sizes
-from rlinf.rollouts.text.rows import Row
+from rlinf.rollouts.text.conversation import Row
 from rlinf.train.evaluation.intervals import pass_at_k, share_interval, with_interval
 from rlinf.train.evaluation.start_outcomes import StartOutcome, start_rates
-from rlinf.types import Metrics
 
 
 @dataclass(frozen=True)

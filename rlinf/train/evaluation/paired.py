@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlinf.errors import UserError
-from rlinf.streams import numpy_generator
+from rlinf.base.errors import UserError
+from rlinf.base.random_streams import numpy_generator
 from rlinf.train.evaluation.intervals import mean_interval
 from rlinf.train.evaluation.outcomes import Outcome, paired_rates
 

@@ -10,11 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_file
+from rlinf.base.redaction import redacted
 from rlinf.config import Config, diff
-from rlinf.config.stored import stored
-from rlinf.errors import UserError
-from rlinf.json_files import read_json_file
-from rlinf.redaction import redacted
+from rlinf.config.record import stored
 from rlinf.train.evaluation.outcomes import Outcome, outcome_from_json
 from rlinf.train.evaluation.paired import PairedDifference, compare
 from rlinf.train.evaluation.start_outcomes import StartOutcome

@@ -7,15 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rlinf.config.schema import EvaluationConfig
+from rlinf.data.messages import Metrics
 from rlinf.metrics.evaluated import WITH_WORDS
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTrace, by_task, report_success
 from rlinf.rollouts.simulator.rollout import VectorRollout
+from rlinf.schema import EvaluationConfig
 from rlinf.train.evaluation.intervals import mean_interval, wilson, with_interval
 from rlinf.train.evaluation.start_outcomes import start_outcomes
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.tracking.samples import TRACE_ACTIONS, TRACE_POSITIONS
-from rlinf.types import Metrics
 
 
 class VectorEvaluator:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlinf.base.errors import UserError
 from rlinf.config.names import nearest
-from rlinf.errors import UserError
 
 STEP_BY_STEP = "{question}\nPlease reason step by step, and put your final answer within \\boxed{}."
 """The prompt of Qwen2.5-Math (arXiv:2409.12122) and DeepSeek-R1 (arXiv:2501.12948) for these benchmarks."""

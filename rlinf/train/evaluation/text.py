@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from rlinf.config.schema import EvaluationConfig
-from rlinf.rollouts.text.members import Member, evaluation_tasks
+from rlinf.data.messages import Metrics
+from rlinf.rollouts.text.conversation import Row
+from rlinf.rollouts.text.members import MixtureEnv, evaluation_tasks
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.rows import Row
+from rlinf.schema import EvaluationConfig
 from rlinf.train.evaluation.outcomes import Outcome, TaskOutcome, rate_metrics
-from rlinf.types import Metrics
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Evaluation:
 class TextEvaluator:
     """The same tasks each time: the first ``size`` of split "eval" (fewer where it has fewer)."""
 
-    def __init__(self, rollout: TextRollout, options: EvaluationConfig, members: Sequence[Member]) -> None:
+    def __init__(self, rollout: TextRollout, options: EvaluationConfig, members: Sequence[MixtureEnv]) -> None:
         """``members``: the environments of the split "eval"."""
         self._members = members
         self.rollout, self.samples, self.seed = rollout, options.samples, options.seed
@@ -68,7 +68,7 @@ def sample(row: Row, rendered: str) -> dict[str, Any]:
     }
 
 
-def _by_member(members: Sequence[Member], rows: Sequence[Row]) -> Metrics:
+def _by_member(members: Sequence[MixtureEnv], rows: Sequence[Row]) -> Metrics:
     """Results of each environment of a mixture; nothing where there is one alone."""
     metrics: Metrics = {}
     for number, member in enumerate(members if len(members) > 1 else ()):

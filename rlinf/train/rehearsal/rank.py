@@ -16,15 +16,16 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
-from rlinf.config.facts import conversation_tokens, keeps_reference, optimizer_steps_per_iteration
-from rlinf.config.plan.architecture import decoder_of
-from rlinf.config.plan.memory import micro_batch_tokens
-from rlinf.config.plan.parallel import Split
-from rlinf.train.build.text_learner import LEARNERS
+from rlinf.config.derived import conversation_tokens, keeps_reference, optimizer_steps_per_iteration
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
+from rlinf.models.architecture_numbers import decoder_of
+from rlinf.planning.memory import micro_batch_tokens
+from rlinf.planning.parallel import Split
+from rlinf.train.assemble.text_learner import LEARNERS
 from rlinf.train.rehearsal.fakes import Fakes, Observed
 from rlinf.train.rehearsal.gpu import GPU, movable_fakes, pretended_gpu
 from rlinf.train.rehearsal.memory import Ledger
-from rlinf.types import Batch, TextInputs
 
 MICRO_BATCHES = 2
 """Of each rank in each update: the second one meets the gradients of the first."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rlinf.config.plan.describe import size_text
-from rlinf.config.plan.memory import Memory
+from rlinf.planning.describe import size_text
+from rlinf.planning.memory import Memory
 from rlinf.train.rehearsal.rank import MICRO_BATCHES, Phase, RankReport
 
 _KEPT = ("weights", "gradients", "optimiser", "reference")

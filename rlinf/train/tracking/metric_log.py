@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from rlinf.base.durable import write_atomically
+from rlinf.base.json_files import read_json_lines
 from rlinf.config import Config, to_mapping
-from rlinf.durable import write_atomically
-from rlinf.json_files import read_json_lines
 from rlinf.report.first_steps import FirstSteps
 from rlinf.train.tracking.sinks import Sink, start_sinks
 

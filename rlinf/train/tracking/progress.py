@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from rlinf.redaction import redacted
-from rlinf.terminal import printable
+from rlinf.base.redaction import redacted
+from rlinf.base.terminal import printable
 
 _BARS = " ▁▂▃▄▅▆▇█"
 

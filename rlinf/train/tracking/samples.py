@@ -10,8 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-from rlinf.algorithms.by_row import with_advantages
-from rlinf.types import Batch, PolicyOutput, TextInputs
+from rlinf.algorithms.advantages.distributed import complete
+from rlinf.data.advantage_spec import Rows
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
+from rlinf.data.messages import PolicyOutput
 
 # A simulator's row is kept as a trace of its first decisions, with its actions where they have few dimensions.
 TRACE_POSITIONS, TRACE_ACTIONS = 512, 8
@@ -20,7 +23,7 @@ TRACE_POSITIONS, TRACE_ACTIONS = 512, 8
 def write_samples(
     folder: Path,
     step: int,
-    batch: Batch,
+    batch: Rows,
     *,
     groups: int,
     evaluate: Callable[[Batch], PolicyOutput] | None = None,
@@ -35,7 +38,7 @@ def write_samples(
     path = folder / "samples" / f"step_{step:06d}.jsonl"
     chosen = set(batch.group_ids.unique()[:groups].tolist())
     rows = [row for row, group in enumerate(batch.group_ids.tolist()) if group in chosen]
-    shown = with_advantages(batch.select(rows).fetched())
+    shown = complete(batch.select(rows))
     updated = evaluate(shown).logprobs if evaluate is not None and isinstance(shown.inputs, TextInputs) else None
     lines = sample_lines(shown, updated)
     if rendered is not None:

@@ -15,16 +15,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from rlinf.base.durable import write_atomically
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_file
+from rlinf.base.packages import missing_package
+from rlinf.base.user_code import imported
 from rlinf.config import Config
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.dump import at
 from rlinf.config.names import leaves
-from rlinf.config.stored import stored
-from rlinf.durable import write_atomically
-from rlinf.errors import UserError
-from rlinf.json_files import read_json_file
-from rlinf.own_code import imported
-from rlinf.packages import missing_package
+from rlinf.config.record import stored
 
 _KEPT = "tracking.json"
 _FORBIDDEN = re.compile(r"[^\w\-. :/]")

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rlinf.terminal import printable
+from rlinf.base.terminal import printable
+from rlinf.data.messages import Metrics, WeightUpdate
 from rlinf.train.tracking.transcript import graded
-from rlinf.types import Metrics, WeightUpdate
 
 
 def fingerprint(updates: Iterable[WeightUpdate]) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.text import Text
 
-from rlinf.terminal import printable
+from rlinf.base.terminal import printable
 
 
 def transcript(sample: Mapping[str, Any]) -> Text:
     """The conversation after the prompt: of several turns, each under the name of its speaker.
 
-    ``sample`` has ``turns`` (see :class:`rlinf.rollouts.text.rows.Turn`), or, from an older run, a ``response`` alone.
+    ``sample`` has ``turns`` (see `conversation.Turn`), or, from an older run, a ``response`` alone.
     """
     turns = sample.get("turns") or ()
     if len(turns) < 2:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlinf.base.errors import UserError
 from rlinf.cluster import Handle
 from rlinf.cluster.pool import PolicyPool
-from rlinf.errors import UserError
-from rlinf.rollouts.envs.offscreen import FilmingTrial
-from rlinf.train.workers.kept_values import with_kept_leaves
-from rlinf.types import Metrics
+from rlinf.data.messages import Metrics
+from rlinf.rollouts.vec_env.offscreen import FilmingTrial
+from rlinf.train.workers.kept_values import with_remote_observations
 
 
 class EnvPool(PolicyPool):
@@ -30,13 +30,13 @@ class EnvPool(PolicyPool):
         if method != "collect":
             return super().call(method, *args, per_rank=per_rank)
         self._leaves: dict[int, Handle] = {}
-        parts = super().call("collect_apart", *args, per_rank=per_rank)
-        return [with_kept_leaves(part, self.group, rank, self._leaves[rank]) for rank, part in enumerate(parts)]
+        parts = super().call("collect_remote", *args, per_rank=per_rank)
+        return [with_remote_observations(part, self.group, rank, self._leaves[rank]) for rank, part in enumerate(parts)]
 
     def _submit(self, rank: int, method: str, /, *args: Any) -> Handle:
-        if method != "collect_apart":
+        if method != "collect_remote":
             return super()._submit(rank, method, *args)
-        part, self._leaves[rank] = self.group.submit_apart(rank, method, *args)
+        part, self._leaves[rank] = self.group.submit_remote(rank, method, *args)
         return part
 
     @property

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup
 from rlinf.cluster.api import Assembled
-from rlinf.inputs import leaves_of_rows
+from rlinf.data.inputs import ObservationInputs, leaves_of_rows
+from rlinf.data.ragged import RaggedRows
 from rlinf.rollouts.simulator.records import RolloutPart
-from rlinf.runs import Runs
-from rlinf.types import ObservationInputs
 
 Cut = Callable[..., Sequence[Any]]
 """Called with a list of rows and the values: what each entry of the list asks for."""
@@ -38,7 +37,7 @@ def pieces_of(
     return wait
 
 
-class KeptLeaves:
+class RemoteObservations:
     """Observations: an `inputs.LeafSource`. They are freed with the last batch that has them among its sources."""
 
     def __init__(self, group: WorkerGroup, rank: int, leaves: Handle) -> None:
@@ -56,7 +55,7 @@ class KeptLeaves:
         return leaves
 
 
-class KeptRuns:
+class RemoteRowStore:
     """Rows of text: a `runs.RunSource`. They are freed with the last batch that has them among its sources."""
 
     def __init__(self, group: WorkerGroup, rank: int) -> None:
@@ -80,20 +79,20 @@ class KeptRuns:
     def pieces(self, rows: Sequence[np.ndarray]) -> Callable[[], list[Any]]:
         return pieces_of(self._group, self._rank, _cut_runs, rows, self._parts)
 
-    def fetch(self, rows: np.ndarray) -> Runs:
+    def fetch(self, rows: np.ndarray) -> RaggedRows:
         (piece,) = self.pieces([rows])()
-        found: Runs = piece.of(_here) if isinstance(piece, Assembled) else _here(piece)
+        found: RaggedRows = piece.of(_here) if isinstance(piece, Assembled) else _here(piece)
         return found
 
 
-def with_kept_leaves(part: RolloutPart, group: WorkerGroup, rank: int, leaves: Handle) -> RolloutPart:
+def with_remote_observations(part: RolloutPart, group: WorkerGroup, rank: int, leaves: Handle) -> RolloutPart:
     """A worker's part of a rollout, which knows where its images are, if any are apart."""
     if part.batch is None:
         return part
     inputs = ObservationInputs.of(part.batch.inputs)
-    if inputs.places is None:
+    if inputs.row_refs is None:
         return part
-    known = replace(inputs, sources=(KeptLeaves(group, rank, leaves),))
+    known = replace(inputs, sources=(RemoteObservations(group, rank, leaves),))
     return replace(part, batch=part.batch.replace(inputs=known))
 
 
@@ -101,8 +100,8 @@ def _cut_leaves(rows: Sequence[Tensor], leaves: Mapping[str, Tensor]) -> list[di
     return leaves_of_rows(leaves, rows)
 
 
-def _cut_runs(rows: Sequence[np.ndarray], *parts: Runs) -> list[Runs]:
-    runs = Runs.join(*parts)
+def _cut_runs(rows: Sequence[np.ndarray], *parts: RaggedRows) -> list[RaggedRows]:
+    runs = RaggedRows.join(*parts)
     return [runs.select(own) for own in rows]
 
 

@@ -9,16 +9,19 @@ from typing import Any, Concatenate, ParamSpec
 import torch
 from torch import Tensor
 
-from rlinf import weight_sources
-from rlinf.algorithms import by_row
-from rlinf.algorithms.by_row import Looked
+from rlinf.algorithms.advantages import distributed
+from rlinf.algorithms.advantages.distributed import RowStatistic
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
+from rlinf.data import weight_sources
+from rlinf.data.advantage_spec import PreparedRows, Rows
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput, WeightUpdate
+from rlinf.data.remote_rows import RemoteRows
 from rlinf.learners.step_plan import RowFacts, division, evaluation_plan
-from rlinf.train.workers.kept_values import KeptRuns
+from rlinf.train.workers.kept_values import RemoteRowStore
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import EVALUATED, KEPT, RowPlan
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightUpdate
 
 Given = ParamSpec("Given")
 
@@ -43,7 +46,7 @@ class LearnerPool:
         *,
         offload: bool = False,
         plan: RowPlan | None = None,
-        teacher_facts: Callable[[Batch], RowFacts] | None = None,
+        teacher_facts: Callable[[Rows], RowFacts] | None = None,
     ) -> None:
         """Ranks are :class:`LearnerWorker`. ``offload``: they have something to move in sleep. ``plan``: how they cut
         batches, so that each is sent its own rows; without it all are sent every row. ``teacher_facts``: what the
@@ -80,39 +83,52 @@ class LearnerPool:
         )
         return call.outputs()
 
-    def evaluate_apart(self, batch: Batch, names: Sequence[str], *, reference: bool = False) -> tuple[Batch, Tensor]:
-        """As :meth:`evaluate` for a batch of text, whose columns ``names`` (log-probabilities; values) stay with the
-        ranks that made them. The second result has the :func:`gaps` [B, 2] of rows between these and the samplers'.
+    def evaluate_remote(
+        self, rows: RemoteRows, names: Sequence[str], *, reference: bool = False
+    ) -> tuple[RemoteRows, Tensor]:
+        """As :meth:`evaluate` for rows that are elsewhere: log-probabilities and values stay with the ranks as the
+        columns ``names``. The second result has the :func:`gaps` [B, 2] of rows between these and the samplers'.
         """
-        call, kept = self._calls.submit_apart(
-            LearnerWorker.keep, batch, evaluation_plan, columns=KEPT, names=names, reference=reference
+        call, kept = self._calls.submit_remote(
+            LearnerWorker.keep, rows, evaluation_plan, columns=KEPT, names=names, reference=reference
         )
-        places: list[tuple[KeptRuns, int] | None] = [None] * batch.num_rows
-        every = torch.zeros(batch.num_rows, 2, dtype=torch.float64)
-        for rank, (runs, (rows, found)) in enumerate(zip(kept, call.numbered(), strict=True)):
-            source = KeptRuns(self.group, rank)
-            source.add(runs, len(rows))
-            every[rows] = found
-            for place, row in enumerate(rows.tolist()):
-                places[row] = (source, place)
-        call.require_complete(torch.tensor([place is None for place in places]))
-        return batch.with_columns_apart(names, places), every
+        stored: list[tuple[RemoteRowStore, int] | None] = [None] * rows.num_rows
+        every = torch.zeros(rows.num_rows, 2, dtype=torch.float64)
+        for rank, (columns, (own, distances)) in enumerate(zip(kept, call.numbered(), strict=True)):
+            store = RemoteRowStore(self.group, rank)
+            store.add(columns, len(own))
+            every[own] = distances
+            for number, row in enumerate(own.tolist()):
+                stored[row] = (store, number)
+        call.require_complete(torch.tensor([place is None for place in stored]))
+        return rows.with_columns(dict.fromkeys(names, torch.float32), stored), every
 
     def teach(self, batch: Batch) -> Tensor:
         """The teacher's log-probabilities [B, T] of all rows."""
         call = self._teacher_calls.submit(LearnerWorker.teach, batch, evaluation_plan, columns=EVALUATED)
         return call.outputs().logprobs
 
-    def look(self, batch: Batch, looked: Looked) -> Tensor:
-        """Facts [B, 3] about the advantages of all rows, from the ranks that make them (`by_row.row_facts`)."""
-        call = self._calls.submit(LearnerWorker.look, batch, division, columns=by_row.columns(batch), looked=looked)
+    @property
+    def divide_rows(self) -> bool:
+        """Whether there are several ranks, each with rows of its own."""
+        return self._calls.divides
+
+    def collect_statistics(self, prepared: PreparedRows, statistic: RowStatistic) -> Tensor:
+        """Statistics [B, 3] of the rewards or advantages of all rows, from the ranks that compute them
+        (`distributed.row_statistics`). Rows that are here and not divided are counted here."""
+        if isinstance(prepared.rows, Batch) and not self.divide_rows:
+            return distributed.local_statistics(prepared, statistic)
+        columns = distributed.columns(prepared)
+        call = self._calls.submit(
+            LearnerWorker.row_statistics, prepared, division, columns=columns, statistic=statistic
+        )
         return call.joined()
 
-    def update(self, batch: Batch, *, step: int) -> Metrics:
+    def update(self, batch: Rows, *, step: int) -> Metrics:
         """All optimiser steps of one batch, on every rank."""
         return self.begin_update(batch, step=step)()
 
-    def begin_update(self, batch: Batch, *, step: int) -> Callable[[], Metrics]:
+    def begin_update(self, batch: Rows, *, step: int) -> Callable[[], Metrics]:
         """The same without waiting: what is returned waits for it."""
         plan, stage = self._plan, self._stage
         if plan is None or not self._calls.divides:

@@ -10,18 +10,19 @@ from typing import Concatenate, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from rlinf.algorithms import by_row
-from rlinf.algorithms.by_row import Looked
+from rlinf.algorithms.advantages.distributed import RowStatistic, row_statistics, with_advantages
 from rlinf.algorithms.statistics import gaps
-from rlinf.batch_share import BatchShare, DataPlace
+from rlinf.base.heap import FreedMemory
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.freed_memory import FreedMemory
+from rlinf.data.advantage_spec import PreparedRows
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
+from rlinf.data.ragged import RaggedRows
+from rlinf.data.shards import DataParallelRank, RankBatch
+from rlinf.data.wire import ragged_rows
 from rlinf.interfaces import Learner
 from rlinf.learners.scorer import Scorer
 from rlinf.models.decision_rule import DecisionRule
-from rlinf.row_records import runs_of
-from rlinf.runs import Runs
-from rlinf.types import Batch, Metrics, PolicyOutput, WeightForm, WeightUpdate
 
 Given = ParamSpec("Given")
 Value = TypeVar("Value")
@@ -81,7 +82,7 @@ class LearnerWorker(WeightSender):
         self._asleep = True
         return self._learner.sleep(keep_weights=keep_weights)
 
-    def data_place(self) -> DataPlace:
+    def data_place(self) -> DataParallelRank:
         """Which share of the rows this rank works on, and how shares are cut."""
         return self._learner.data_place
 
@@ -95,38 +96,40 @@ class LearnerWorker(WeightSender):
             raise RuntimeError("this run has no teacher in the learner's ranks")
         return self._teacher
 
-    def teacher_place(self) -> DataPlace:
+    def teacher_place(self) -> DataParallelRank:
         """The same of the rows that the teacher scores."""
         return self._scorer.data_place
 
-    def teach(self, batch: Batch | BatchShare) -> tuple[Tensor, PolicyOutput]:
+    def teach(self, batch: Batch | RankBatch) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], the teacher's log-probabilities [B', T]) of this rank's share."""
         rows, logprobs = self._scorer.score(batch)
         return rows, PolicyOutput(logprobs)
 
     def keep(
-        self, batch: Batch | BatchShare, *, names: Sequence[str], reference: bool = False
-    ) -> tuple[tuple[Tensor, Tensor], Runs]:
+        self, batch: Batch | RankBatch, *, names: Sequence[str], reference: bool = False
+    ) -> tuple[tuple[Tensor, Tensor], RaggedRows]:
         """((rows [B'], the :func:`gaps` of each), log-probabilities and values as the columns ``names``) of this rank's
         share of a batch of text."""
         rows, output = self.wake().evaluate(batch, reference=reference)
-        held = (batch.held if isinstance(batch, BatchShare) else batch).select(rows)
+        held = (batch.batch if isinstance(batch, RankBatch) else batch).select(rows)
         columns = dict(zip(names, (output.logprobs, output.values), strict=False))
-        return (rows, gaps(held, output.logprobs)), runs_of(held, columns)
+        return (rows, gaps(held, output.logprobs)), ragged_rows(held, columns)
 
-    def look(self, batch: Batch | BatchShare, *, looked: Looked) -> tuple[Tensor, Tensor]:
-        """(places [B'] in what this rank was given, `by_row.row_facts` of each [B', 3]) of the rows that are here."""
-        held = batch.held if isinstance(batch, BatchShare) else batch
-        return torch.arange(held.num_rows), by_row.row_facts(held, looked)
+    def row_statistics(self, batch: PreparedRows | RankBatch, *, statistic: RowStatistic) -> tuple[Tensor, Tensor]:
+        """Return (positions [B'] in this rank's rows, `distributed.row_statistics` of each [B', 3])."""
+        own = batch.batch if isinstance(batch, RankBatch) else batch.rows.fetch()
+        assert batch.pending is not None
+        return torch.arange(own.num_rows), row_statistics(own, batch.pending, statistic)
 
-    def update(self, batch: Batch | BatchShare, *, step: int) -> Metrics:
-        """All optimiser steps of an iteration; advantages that were left to the ranks are made first."""
-        if isinstance(batch, BatchShare):
-            batch = dataclasses.replace(batch, held=by_row.with_advantages(batch.held))
-        else:
-            batch = by_row.with_advantages(batch)
+    def update(self, batch: Batch | PreparedRows | RankBatch, *, step: int) -> Metrics:
+        """Take all optimiser steps of an iteration; pending advantages are computed first."""
+        if isinstance(batch, PreparedRows):
+            batch = with_advantages(batch.rows.fetch(), batch.pending)
+        elif isinstance(batch, RankBatch) and batch.pending is not None:
+            own = with_advantages(batch.batch, batch.pending)
+            batch = dataclasses.replace(batch, batch=own, pending=None)
         metrics = self.wake().update(batch, step=step)
-        self._freed.give_back()
+        self._freed.release_to_os()
         return metrics
 
     def scale_lr(self, factor: float) -> None:

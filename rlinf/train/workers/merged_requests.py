@@ -16,13 +16,13 @@ import numpy as np
 
 from rlinf.cluster import Handle
 from rlinf.cluster.api import Assembled
+from rlinf.data.messages import PolicyOutput
 from rlinf.models.policy_requests import Decision, PolicyRequest
 from rlinf.rollouts.simulator.pipelined import Asked
-from rlinf.types import PolicyOutput
 
 
 @dataclass(frozen=True)
-class Question:
+class PendingRequest:
     """What a stage of an env worker asks."""
 
     worker: int
@@ -39,7 +39,7 @@ class Question:
         return self.asked.stage
 
 
-class Gathering:
+class RequestBatcher:
     """Holds `decide` questions back until their stage is complete."""
 
     def __init__(self, workers: int) -> None:
@@ -47,7 +47,7 @@ class Gathering:
         self._begun: set[int] = set()
         self._playing: dict[int, set[int]] = defaultdict(set)
         """Of each worker, the stages that have a question open or an answer on its way."""
-        self._held: dict[int, dict[int, Question]] = defaultdict(dict)
+        self._held: dict[int, dict[int, PendingRequest]] = defaultdict(dict)
 
     def forget(self, worker: int) -> None:
         """It begins again: what it had asked is void."""
@@ -56,7 +56,7 @@ class Gathering:
         for held in self._held.values():
             held.pop(worker, None)
 
-    def heard(self, worker: int, answered: int | None, asked: Sequence[Question]) -> list[list[Question]]:
+    def heard(self, worker: int, answered: int | None, asked: Sequence[PendingRequest]) -> list[list[PendingRequest]]:
         """A worker's next questions, after the answer to stage ``answered`` (None: it has begun).
 
         Returns what can be asked now, each list as one batch.
@@ -80,7 +80,7 @@ class Gathering:
         return worker in self._held[stage] or (worker in self._begun and stage not in self._playing[worker])
 
 
-def request(questions: Sequence[Question]) -> Assembled:
+def request(questions: Sequence[PendingRequest]) -> Assembled:
     """The questions as one for a policy server, which fetches them from the workers' nodes."""
     places = [question.place for question in questions]
     return Assembled(functools.partial(_request, places), tuple(question.kept for question in questions))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerTimeout
-from rlinf.rollouts.text.rows import Graded, Grades, Hung, Pause, Response
-from rlinf.train.workers.rounds import AnsweringPool, Round, handed_over
+from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Hung, Idle, Response
+from rlinf.train.workers.rounds import AnsweringPool, ConversationSet, handed_over
 
 _GATHER_S = 0.01
 _LOOK_S = 0.002
@@ -52,7 +52,7 @@ class PartAnswers:
     all that there are when nothing more comes without an answer of theirs.
     """
 
-    def __init__(self, pool: AnsweringPool, round: Round, timeout_s: float | None, *, in_part: bool) -> None:
+    def __init__(self, pool: AnsweringPool, round: ConversationSet, timeout_s: float | None, *, in_part: bool) -> None:
         self._pool, self._round, self._timeout_s, self.in_part = pool, round, timeout_s, in_part
         self._pending = {rank: _Pending() for rank in round.ranks}
 
@@ -60,10 +60,10 @@ class PartAnswers:
     def open(self) -> int:
         return sum(one.open for one in self._pending.values())
 
-    def grade(self, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         """Answers to each of ``responses``; those that come within :data:`_GATHER_S` seconds go together."""
         for response in responses:
-            if isinstance(response, Pause):
+            if isinstance(response, Idle):
                 if self.in_part or response.wait_s:
                     yield from self.take(response.wait_s, complete=bool(response.wait_s))
                 continue
@@ -82,10 +82,10 @@ class PartAnswers:
         for response in responses:
             self._pending[self._round.rank(response)].add(response)
 
-    def take(self, wait_s: float, *, complete: bool) -> list[Graded]:
+    def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
         until = time.monotonic() + wait_s
         while True:
-            heard: list[Graded] = []
+            heard: list[Feedback] = []
             for rank, one in self._pending.items():
                 if one.handle is None and (self.in_part or complete):
                     self._hand_in(rank)
@@ -105,7 +105,7 @@ class PartAnswers:
     def _submit(self, rank: int, given: Sequence[Response]) -> Handle:
         return self._pool.group.submit_one(rank, "answer", self._round.name, handed_over(given))
 
-    def _collect(self, rank: int) -> Iterator[Graded]:
+    def _collect(self, rank: int) -> Iterator[Feedback]:
         """Waits for what the worker was given last."""
         one = self._pending[rank]
         if one.handle is None:
@@ -117,11 +117,13 @@ class PartAnswers:
         else:
             yield from self._entered(rank, one.given, graded)
 
-    def _result(self, rank: int, handle: Handle, given: list[Response], spent_s: float, life: int) -> Grades | Hung:
+    def _result(
+        self, rank: int, handle: Handle, given: list[Response], spent_s: float, life: int
+    ) -> FeedbackBatch | Hung:
         """The answer of a worker to ``given``; one that died is restarted and asked again, one that hangs restarted."""
         left = None if self._timeout_s is None else max(0.0, self._timeout_s - spent_s)
         try:
-            result: Grades | Hung = handle.result(timeout=left)
+            result: FeedbackBatch | Hung = handle.result(timeout=left)
         except WorkerTimeout as error:
             if self._timeout_s is None:
                 raise
@@ -135,23 +137,23 @@ class PartAnswers:
             self._pool.play_back(rank, self._round)
         return result
 
-    def _one_by_one(self, rank: int, given: list[Response], hung: Hung) -> Iterator[Graded]:
+    def _one_by_one(self, rank: int, given: list[Response], hung: Hung) -> Iterator[Feedback]:
         """After a step that hung: the same responses alone, so that only those that hang alone are lost.
 
         An environment that cannot step in part loses all of them.
         """
         alone = len(given) > 1 and self.in_part
         for response in given:
-            graded: Grades | Hung = hung
+            graded: FeedbackBatch | Hung = hung
             if alone:
                 life = self._pool.lives[rank]
                 graded = self._result(rank, self._submit(rank, [response]), [response], 0.0, life)
             if isinstance(graded, Hung):
-                yield self._pool.lost(Graded.lost_row(response.place, "timeout", graded.account))
+                yield self._pool.lost(Feedback.lost_row(response.place, "timeout", graded.account))
             else:
                 yield from self._entered(rank, [response], graded)
 
-    def _entered(self, rank: int, given: list[Response], graded: Grades) -> Iterator[Graded]:
+    def _entered(self, rank: int, given: list[Response], graded: FeedbackBatch) -> Iterator[Feedback]:
         self._pool.remember(rank, self._round, given)
         self._pool.busy(rank, graded.seconds)
         yield from graded.rows

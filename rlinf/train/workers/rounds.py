@@ -8,15 +8,15 @@ from typing import Any, Protocol
 
 from rlinf.cluster import WorkerGroup
 from rlinf.cluster.api import Assembled
-from rlinf.columns import Column
-from rlinf.portions import shares
+from rlinf.data.ragged import TOKENS, RaggedRows, RemoteArray
+from rlinf.data.split import split_evenly
+from rlinf.data.token_array import TokenArray
+from rlinf.rollouts.text.conversation import Feedback, Response
 from rlinf.rollouts.text.env_worker import CHANNEL_MARK
-from rlinf.rollouts.text.rows import Graded, Response
-from rlinf.runs import TOKENS, ApartColumn, Runs
 
 
 @dataclass
-class Round:
+class ConversationSet:
     """Conversations of one split, those of a worker side by side."""
 
     split: str
@@ -30,9 +30,9 @@ class Round:
     """Of each worker: responses since the start that it has answered, as it was given them."""
 
     @classmethod
-    def of(cls, split: str, channel: int, task_ids: Sequence[int], workers: int) -> Round:
+    def of(cls, split: str, channel: int, task_ids: Sequence[int], workers: int) -> ConversationSet:
         """Channel 0 has the split's own environment, any other one of its own."""
-        slices = shares(len(task_ids), workers)
+        slices = split_evenly(len(task_ids), workers)
         name = f"{split}{CHANNEL_MARK}{channel}" if channel else split
         return cls(split, name, slices, [list(task_ids[part]) for part in slices], [[] for _ in slices])
 
@@ -65,7 +65,7 @@ def handed_over(responses: Sequence[Response]) -> Sequence[Response] | Assembled
     parts: dict[Any, int] = {}
     places: list[tuple[int, int] | None] = []
     for response in responses:
-        if isinstance(response.said, ApartColumn):
+        if isinstance(response.said, RemoteArray):
             part, row = response.said.source.part(response.said.row)
             places.append((parts.setdefault(part, len(parts)), row))
         else:
@@ -77,12 +77,12 @@ def handed_over(responses: Sequence[Response]) -> Sequence[Response] | Assembled
 
 
 def _with_tokens(
-    responses: Sequence[Response], places: Sequence[tuple[int, int] | None], *parts: Runs
+    responses: Sequence[Response], places: Sequence[tuple[int, int] | None], *parts: RaggedRows
 ) -> list[Response]:
     """Responses with the tokens that are at ``places`` (part, row)."""
     tokens, spans = [runs.columns[TOKENS] for runs in parts], [runs.spans() for runs in parts]
     return [
-        one if place is None else one._replace(said=Column(tokens[place[0]][spans[place[0]][place[1]]]))
+        one if place is None else one._replace(said=TokenArray(tokens[place[0]][spans[place[0]][place[1]]]))
         for one, place in zip(responses, places, strict=True)
     ]
 
@@ -95,11 +95,11 @@ class AnsweringPool(Protocol):
 
     def restart(self, rank: int, error: Exception, *, counted: bool = True) -> object: ...
 
-    def play_back(self, rank: int, round: Round) -> object:
+    def play_back(self, rank: int, round: ConversationSet) -> object:
         """Starts a worker's conversations of a round again and repeats what was answered."""
 
-    def lost(self, graded: Graded) -> Graded: ...
+    def lost(self, graded: Feedback) -> Feedback: ...
 
-    def remember(self, rank: int, round: Round, given: list[Response]) -> None: ...
+    def remember(self, rank: int, round: ConversationSet, given: list[Response]) -> None: ...
 
     def busy(self, rank: int, seconds: float) -> None: ...

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rlinf.cluster import WORKER_LOST, Handle, WorkerTimeout
-from rlinf.rollouts.text.rows import Graded, Pause, Response
-from rlinf.train.workers.rounds import AnsweringPool, Round, handed_over
+from rlinf.rollouts.text.conversation import Feedback, Idle, Response
+from rlinf.train.workers.rounds import AnsweringPool, ConversationSet, handed_over
 
 _GATHER_S = 0.01
 _SLICE_S = 0.02
@@ -39,7 +39,7 @@ class RowAnswers:
 
     in_part = True
 
-    def __init__(self, pool: AnsweringPool, round: Round, timeout_s: float | None) -> None:
+    def __init__(self, pool: AnsweringPool, round: ConversationSet, timeout_s: float | None) -> None:
         self._pool, self._round, self._timeout_s = pool, round, timeout_s
         self._workers = [_Worker() for _ in round.slices]
 
@@ -47,16 +47,16 @@ class RowAnswers:
     def open(self) -> int:
         return sum(worker.open for worker in self._workers)
 
-    def grade(self, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         """Answers to each of ``responses``, as they come."""
         heard = time.monotonic()
         for response in responses:
             wait_s = 0.0
-            if isinstance(response, Pause):
+            if isinstance(response, Idle):
                 wait_s = response.wait_s
             else:
                 self.give([response])
-            if isinstance(response, Pause) or time.monotonic() - heard >= _GATHER_S:
+            if isinstance(response, Idle) or time.monotonic() - heard >= _GATHER_S:
                 yield from self._exchange(wait_s)
                 heard = time.monotonic()
         while self.open:
@@ -66,13 +66,13 @@ class RowAnswers:
         for response in responses:
             self._workers[self._round.rank(response)].waiting.append(response)
 
-    def take(self, wait_s: float, *, complete: bool) -> list[Graded]:
+    def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
         return self._exchange(wait_s)
 
-    def _exchange(self, wait_s: float) -> list[Graded]:
+    def _exchange(self, wait_s: float) -> list[Feedback]:
         """Hands in what waits; returns what has been said, after ``wait_s`` seconds at the latest."""
         until = time.monotonic() + wait_s
-        heard: list[Graded] = []
+        heard: list[Feedback] = []
         while not heard:
             for rank, worker in enumerate(self._workers):
                 if worker.handle is None and worker.open:
@@ -94,12 +94,12 @@ class RowAnswers:
     def _stuck(self, worker: _Worker) -> bool:
         return self._timeout_s is not None and time.monotonic() - worker.submitted >= self._timeout_s + _GRACE_S
 
-    def _take(self, rank: int, worker: _Worker) -> list[Graded]:
+    def _take(self, rank: int, worker: _Worker) -> list[Feedback]:
         """The answer of a worker; one that died or stands still is restarted."""
         assert worker.handle is not None
         handle, worker.handle = worker.handle, None
         try:
-            said: list[Graded] = handle.result(timeout=0.0 if self._stuck(worker) else None)
+            said: list[Feedback] = handle.result(timeout=0.0 if self._stuck(worker) else None)
         except WorkerTimeout as error:
             self._pool.restart(rank, error, counted=False)
             return self._lose(worker, list(worker.given), "timeout", str(error))
@@ -120,10 +120,10 @@ class RowAnswers:
                 self._pool.remember(rank, self._round, [response])
         return said
 
-    def _lose(self, worker: _Worker, places: Sequence[int], failure: str, account: str) -> list[Graded]:
+    def _lose(self, worker: _Worker, places: Sequence[int], failure: str, account: str) -> list[Feedback]:
         lost = []
         for place in places:
             del worker.given[place]
             worker.again.discard(place)
-            lost.append(self._pool.lost(Graded.lost_row(place, failure, account)))
+            lost.append(self._pool.lost(Feedback.lost_row(place, failure, account)))
         return lost

@@ -6,14 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlinf.algorithms import by_row
-from rlinf.batch_share import DataPlace, Observed
+from rlinf.algorithms.advantages import distributed
+from rlinf.data.advantage_spec import PreparedRows, Rows
+from rlinf.data.batch import Batch
+from rlinf.data.inputs import Inputs, ObservationInputs, TextInputs
+from rlinf.data.shards import DataParallelRank, NormalizerUpdate
 from rlinf.learners.minibatch import learned_rows
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import BatchPlan, RowFacts, update_plan
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.packing import text_costs
-from rlinf.types import Batch, ObservationInputs, TextInputs
 
 EVALUATED = ("actions", "mask")
 """The columns that ranks read of a batch that they evaluate ..."""
@@ -34,36 +36,37 @@ class RowPlan(ABC):
     seed: int
 
     @abstractmethod
-    def facts(self, batch: Batch) -> RowFacts:
+    def facts(self, rows: Rows) -> RowFacts:
         """The facts that rows are cut by."""
 
     @abstractmethod
-    def learned(self, batch: Batch, *, stage: str) -> Batch:
+    def learned(self, rows: Rows, *, stage: str) -> Rows:
         """The batch with the rows that optimiser steps are made of."""
 
     @abstractmethod
-    def observed(self, batch: Batch) -> Observed | None:
+    def observed(self, rows: Rows) -> NormalizerUpdate | None:
         """The observations that running statistics take in after an update; None where none are kept."""
 
-    def updated(self, facts: RowFacts, place: DataPlace, *, stage: str, step: int) -> BatchPlan | None:
+    def updated(self, facts: RowFacts, place: DataParallelRank, *, stage: str, step: int) -> BatchPlan | None:
         """The plan of an iteration; None where each share has to have every row."""
         now = self.stage(stage)
         if "selected" in now.objective.needs:
             return None  # what is treated apart is chosen among all rows of a step
         return update_plan(facts, place, stage=now, seed=self.seed, step=step)
 
-    def columns(self, stage: str, batch: Batch) -> tuple[str, ...]:
-        """The columns of ``batch`` that ranks learn from."""
+    def columns(self, stage: str, rows: Rows) -> tuple[str, ...]:
+        """The columns that ranks learn from, and compute pending advantages of."""
         critic = OF_A_CRITIC if "returns" in self.stage(stage).objective.needs else ()
-        return (*LEARNED, *critic, *(by_row.columns(batch) if batch.estimation is not None else ()))
+        pending = distributed.columns(rows) if isinstance(rows, PreparedRows) else ()
+        return (*LEARNED, *critic, *pending)
 
     def stage(self, name: str) -> Stage:
         return next(one for one in self.stages if one.name == name)
 
 
-def text_facts(batch: Batch, *, packed: bool) -> RowFacts:
+def text_facts(rows: Rows, *, packed: bool) -> RowFacts:
     """Facts of responses; ``packed``: rows pay their prompt once for all that share it."""
-    return RowFacts.of(batch, text_costs(TextInputs.of(batch.inputs), packed=packed))
+    return RowFacts.of(rows, text_costs(TextInputs.of(_inputs(rows)), packed=packed))
 
 
 @dataclass(frozen=True)
@@ -73,13 +76,13 @@ class TextPlan(RowPlan):
     packed: bool
     """As of :func:`text_facts` (`learner.pack`; megatron always does so)."""
 
-    def facts(self, batch: Batch) -> RowFacts:
-        return text_facts(batch, packed=self.packed)
+    def facts(self, rows: Rows) -> RowFacts:
+        return text_facts(rows, packed=self.packed)
 
-    def learned(self, batch: Batch, *, stage: str) -> Batch:
-        return batch
+    def learned(self, rows: Rows, *, stage: str) -> Rows:
+        return rows
 
-    def observed(self, batch: Batch) -> None:
+    def observed(self, rows: Rows) -> None:
         return None
 
 
@@ -89,14 +92,25 @@ class DecisionPlan(RowPlan):
 
     rule: DecisionRule
 
-    def facts(self, batch: Batch) -> RowFacts:
-        return RowFacts.of(batch, self.rule.costs(batch.decided))
+    def facts(self, rows: Rows) -> RowFacts:
+        return RowFacts.of(rows, self.rule.costs(_batch(rows).decided))
 
-    def learned(self, batch: Batch, *, stage: str) -> Batch:
-        return learned_rows(batch, self.stage(stage), independent=self.rule.independent)
+    def learned(self, rows: Rows, *, stage: str) -> Rows:
+        return learned_rows(_batch(rows), self.stage(stage), independent=self.rule.independent)
 
-    def observed(self, batch: Batch) -> Observed | None:
+    def observed(self, rows: Rows) -> NormalizerUpdate | None:
         if not self.rule.observed:
             return None
+        batch = _batch(rows)
         leaves = ObservationInputs.of(batch.inputs).observations
-        return Observed(ObservationInputs({name: leaves[name] for name in self.rule.observed}), batch.mask)
+        return NormalizerUpdate(ObservationInputs({name: leaves[name] for name in self.rule.observed}), batch.mask)
+
+
+def _batch(rows: Rows) -> Batch:
+    """The batch of a simulator, whose rows are here and whose advantages the driver computes."""
+    assert isinstance(rows, Batch)
+    return rows
+
+
+def _inputs(rows: Rows) -> Inputs:
+    return rows.rows.inputs if isinstance(rows, PreparedRows) else rows.inputs

@@ -8,17 +8,17 @@ from types import MappingProxyType
 
 import numpy as np
 
+from rlinf.base.errors import OtherPolicy
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, Stream, WorkerGroup
 from rlinf.cluster.pool import PolicyPool
-from rlinf.columns import Column, RunColumn
-from rlinf.errors import OtherPolicy
-from rlinf.portions import shares
-from rlinf.runs import LOGPROBS, TOKENS, ApartColumn
+from rlinf.data.messages import Completion, SampleRequest
+from rlinf.data.ragged import LOGPROBS, TOKENS, RemoteArray
+from rlinf.data.split import split_evenly
+from rlinf.data.token_array import RunLengthArray, TokenArray
 from rlinf.samplers.requests import in_request_order
-from rlinf.train.workers.kept_values import KeptRuns
+from rlinf.train.workers.kept_values import RemoteRowStore
 from rlinf.train.workers.sampler_session import SLICE_S, PoolSession
 from rlinf.train.workers.sampler_worker import CompletionFacts
-from rlinf.types import Completion, SampleRequest
 
 
 @dataclass
@@ -66,10 +66,10 @@ class SamplerPool(PolicyPool):
         parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
         return self._read(parts, {rank: self._start(rank, part) for rank, part in parts.items()})
 
-    def stream_apart(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """The same, with tokens and log-probabilities left where they were made (:class:`rlinf.runs.ApartColumn`)."""
+    def stream_remote(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+        """The same, with tokens and log-probabilities left where they were made (`ragged.RemoteArray`)."""
         parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
-        kept = {rank: KeptRuns(self.group, rank) for rank in parts}
+        kept = {rank: RemoteRowStore(self.group, rank) for rank in parts}
         return self._read(parts, {rank: self._start(rank, part, kept[rank]) for rank, part in parts.items()}, kept)
 
     def session(self, *, slice_s: float = SLICE_S) -> PoolSession:
@@ -78,7 +78,7 @@ class SamplerPool(PolicyPool):
 
     def _split(self, requests: Sequence[SampleRequest]) -> list[Sequence[SampleRequest]]:
         """The requests of each worker."""
-        return [requests[part] for part in shares(len(requests), self.size)]
+        return [requests[part] for part in split_evenly(len(requests), self.size)]
 
     def stream_enough(
         self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
@@ -90,7 +90,7 @@ class SamplerPool(PolicyPool):
         order = list(dict.fromkeys(groups))
         parts: dict[int, _Part] = {}
         running: dict[int, tuple[Stream, list[int]]] = {}
-        for rank, share in enumerate(shares(len(order), self.size)):
+        for rank, share in enumerate(split_evenly(len(order), self.size)):
             mine = set(order[share])
             chosen = [place for place, group in enumerate(groups) if group in mine]
             if chosen:
@@ -106,7 +106,7 @@ class SamplerPool(PolicyPool):
         self,
         parts: dict[int, _Part],
         running: dict[int, tuple[Stream, list[int]]],
-        kept: Mapping[int, KeptRuns] = MappingProxyType({}),
+        kept: Mapping[int, RemoteRowStore] = MappingProxyType({}),
     ) -> Iterator[Completion]:
         """The messages of the workers; one that is lost is restarted and asked for what is missing of its part.
 
@@ -152,22 +152,22 @@ class SamplerPool(PolicyPool):
     def wake(self) -> None:
         self.group.call("wake")
 
-    def _start(self, rank: int, part: _Part, kept: KeptRuns | None = None) -> tuple[Stream, list[int]]:
+    def _start(self, rank: int, part: _Part, kept: RemoteRowStore | None = None) -> tuple[Stream, list[int]]:
         requests, names = part.rest()
         if kept is not None:
-            return self.group.stream_apart(rank, "stream_apart", requests), names
+            return self.group.stream_remote(rank, "stream_remote", requests), names
         return self.group.stream(rank, "stream_portions", requests), names
 
 
-def completions_of(portion: tuple[Sequence[CompletionFacts], Handle], kept: KeptRuns) -> Iterator[Completion]:
+def completions_of(portion: tuple[Sequence[CompletionFacts], Handle], kept: RemoteRowStore) -> Iterator[Completion]:
     """The completions that a worker keeps the runs of. What is not finite is looked at: it comes here."""
     facts, runs = portion
     for row, one in enumerate(facts, kept.add(runs, len(facts))):
-        tokens: Column[int] = ApartColumn(kept, row, TOKENS, one.tokens, np.int32)
-        logprobs: Column[float] = ApartColumn(kept, row, LOGPROBS, one.tokens, np.float32)
+        tokens: TokenArray[int] = RemoteArray(kept, row, TOKENS, one.tokens, np.int32)
+        logprobs: TokenArray[float] = RemoteArray(kept, row, LOGPROBS, one.tokens, np.float32)
         if not one.finite:
-            tokens, logprobs = Column(tokens.array), Column(logprobs.array)
-        versions = RunColumn(one.versions, np.int32)
+            tokens, logprobs = TokenArray(tokens.array), TokenArray(logprobs.array)
+        versions = RunLengthArray(one.versions, np.int32)
         yield Completion(
             one.request_id, one.sample_index, tokens, logprobs, one.finish_reason, versions, one.cached_tokens
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, WorkerGroup
-from rlinf.types import Completion, SampleRequest
+from rlinf.data.messages import Completion, SampleRequest
 
 SLICE_S = 0.02
 """How long a sampler works before it looks for new requests."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rlinf.base.heap import FreedMemory
 from rlinf.cluster.weights.receiver import WeightReceiver
-from rlinf.freed_memory import FreedMemory
+from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.data.ragged import LOGPROBS, TOKENS, RaggedRows
 from rlinf.interfaces import Sampler, SamplerSession
 from rlinf.models.weight_digest import Asked, Digests
-from rlinf.runs import LOGPROBS, TOKENS, Runs
-from rlinf.types import Completion, Metrics, SampleRequest, WeightUpdate
 
 _PORTIONS = 8
 """Messages with responses per call of a sampler: enough to overlap, few enough to cost nothing."""
@@ -81,21 +81,21 @@ class SamplerWorker(WeightReceiver):
         if self._session is not None:
             self._session.close()
             self._session = None
-            self._freed.give_back()
+            self._freed.release_to_os()
 
     def stream_portions(self, requests: Sequence[SampleRequest]) -> Iterator[list[Completion]]:
         """All completions, a few messages of those that have finished since the one before."""
         yield from _portions(self._sampler.stream(requests), sum(request.n for request in requests))
-        self._freed.give_back()
+        self._freed.release_to_os()
 
-    def stream_apart(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[list[CompletionFacts], Runs]]:
+    def stream_remote(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[list[CompletionFacts], RaggedRows]]:
         """The same portions: facts of each completion, and what they are about."""
         for portion in self.stream_portions(requests):
             columns = {
                 TOKENS: [completion.token_ids.array for completion in portion],
                 LOGPROBS: [completion.logprobs.array for completion in portion],
             }
-            yield [CompletionFacts.of(completion) for completion in portion], Runs.of_rows(columns)
+            yield [CompletionFacts.of(completion) for completion in portion], RaggedRows.of_rows(columns)
 
     def stream_enough(
         self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
@@ -105,7 +105,7 @@ class SamplerWorker(WeightReceiver):
         Which ones that are depends on the requests, the weights and the seed, not on time (unless a server answers).
         """
         yield from _portions(self._until_enough(requests, groups, enough), sum(request.n for request in requests))
-        self._freed.give_back()
+        self._freed.release_to_os()
 
     def _until_enough(
         self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int

@@ -14,12 +14,12 @@ from typing import Any
 
 from rlinf.cluster import WORKER_LOST, Cluster, Handle, ValueLost, WorkerGroup, WorkerTimeout
 from rlinf.cluster.pool import PolicyPool
+from rlinf.data.messages import Metrics
 from rlinf.rollouts.simulator.pipelined import Notice
 from rlinf.rollouts.simulator.records import RolloutPart
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.train.workers.kept_values import with_kept_leaves
-from rlinf.train.workers.merged_requests import Gathering, Question, request, split
-from rlinf.types import Metrics
+from rlinf.train.workers.kept_values import with_remote_observations
+from rlinf.train.workers.merged_requests import PendingRequest, RequestBatcher, request, split
 
 _TRAJECTORIES = ("collect", "evaluate", "demonstrate")
 
@@ -36,7 +36,7 @@ class _Call:
     kept: Handle | None = None
     """What the worker asks in its reply, or the images of its result: it stays where the worker is, until a server or
     learner fetches it."""
-    questions: Sequence[Question] = ()
+    questions: Sequence[PendingRequest] = ()
     """Set where a server is asked: of several workers, or of one."""
     server: int = 0
     server_life: int = 0
@@ -71,20 +71,20 @@ class ServedEnvPool(EnvPool):
 
     def begin(self, rank: int, method: str, arguments: Sequence[Any]) -> tuple[Handle, _Call]:
         """Starts an env worker on its part."""
-        reply, kept = self.group.submit_apart(rank, "begin", method, self._facts, self.servers.version, *arguments)
+        reply, kept = self.group.submit_remote(rank, "begin", method, self._facts, self.servers.version, *arguments)
         return reply, _Call(rank, self.lives[rank], kept=kept)
 
-    def ask(self, questions: Sequence[Question], server: int) -> tuple[Handle, _Call]:
+    def ask(self, questions: Sequence[PendingRequest], server: int) -> tuple[Handle, _Call]:
         """Puts workers' questions to a server, as one."""
         handle = self.servers.group.submit_one(server, "answer", request(questions))
         return handle, _Call(questions=questions, server=server, server_life=self.servers.lives[server])
 
-    def tell(self, question: Question, answer: Any) -> tuple[Handle, _Call]:
+    def tell(self, question: PendingRequest, answer: Any) -> tuple[Handle, _Call]:
         """Gives a worker the answer to its question."""
-        reply, kept = self.group.submit_apart(question.worker, "answer", question.stage, answer)
+        reply, kept = self.group.submit_remote(question.worker, "answer", question.stage, answer)
         return reply, _Call(question.worker, question.life, question.stage, kept)
 
-    def is_current(self, asker: _Call | Question) -> bool:
+    def is_current(self, asker: _Call | PendingRequest) -> bool:
         """Whether the worker that a call or question is of is still the one that asked."""
         return asker.life == self.lives[asker.worker]
 
@@ -99,7 +99,7 @@ class _Exchange:
         self._asked = [0] * pool.servers.size
         self._env_s = [0.0] * pool.size
         self._policy_s = [0.0] * pool.servers.size
-        self._gathering = Gathering(pool.size) if pool.merge else None
+        self._gathering = RequestBatcher(pool.size) if pool.merge else None
 
     def run(self) -> list[Any]:
         """The results of all workers."""
@@ -149,10 +149,12 @@ class _Exchange:
         self._env_s[call.worker] += reply.busy_s
         assert call.kept is not None
         if isinstance(reply.result, RolloutPart):
-            self._results[call.worker] = with_kept_leaves(reply.result, self._pool.group, call.worker, call.kept)
+            self._results[call.worker] = with_remote_observations(
+                reply.result, self._pool.group, call.worker, call.kept
+            )
         elif reply.result is not None:
             self._results[call.worker] = reply.result
-        asked = [Question(call.worker, call.life, ask, call.kept, place) for place, ask in enumerate(reply.asked)]
+        asked = [PendingRequest(call.worker, call.life, ask, call.kept, place) for place, ask in enumerate(reply.asked)]
         if self._gathering is None:
             together = [[question] for question in asked]
         else:
@@ -185,7 +187,7 @@ class _Exchange:
             if self._pool.is_current(question):
                 self._add(*self._pool.tell(question, own))
 
-    def _ask(self, questions: Sequence[Question]) -> None:
+    def _ask(self, questions: Sequence[PendingRequest]) -> None:
         """Of the server with the fewest questions open."""
         server = min(range(len(self._asked)), key=self._asked.__getitem__)
         self._asked[server] += 1

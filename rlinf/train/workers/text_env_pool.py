@@ -11,14 +11,14 @@ from typing import Any
 
 from rlinf.cluster import WORKER_LOST, WorkerGroup
 from rlinf.cluster.pool import ResilientPool
-from rlinf.config.schema import EnvConfig
 from rlinf.rollouts.simulator.failures import FailureCount
+from rlinf.rollouts.text.conversation import Answers, Feedback, Idle, Response
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.response_text import ResponseText
-from rlinf.rollouts.text.rows import Answers, Graded, Pause, Response
+from rlinf.rollouts.text.tokens.decoding import ResponseText
+from rlinf.schema import EnvConfig
 from rlinf.train.workers.part_answers import PartAnswers
-from rlinf.train.workers.rounds import Round, handed_over
+from rlinf.train.workers.rounds import ConversationSet, handed_over
 from rlinf.train.workers.row_answers import RowAnswers
 
 _MIXTURE = "env.tasks"
@@ -39,7 +39,7 @@ class TextEnvPool(ResilientPool):
         """Responses that the environment raised an exception over."""
         self._facts: dict[str, EnvFacts] = {}
         self._busy_s = [0.0] * group.size
-        self._rounds: dict[int, Round] = {}
+        self._rounds: dict[int, ConversationSet] = {}
         """By channel; 0 is that of the last :meth:`reset`."""
         self._started: dict[int, Any] = {}
         """Of the worker that was restarted last: the resets of its channels."""
@@ -74,14 +74,14 @@ class TextEnvPool(ResilientPool):
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
         """Starts conversations; those of the last call are over."""
-        return self._start(Round.of(split, 0, task_ids, self.size), 0)
+        return self._start(ConversationSet.of(split, 0, task_ids, self.size), 0)
 
     def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
         """Starts conversations of training that go on beside all others, until :meth:`close_channel`.
 
         Each ``channel`` above 0 has environments of its own in every worker; the next round of it uses them again.
         """
-        return self._start(Round.of("train", channel, task_ids, self.size), channel)
+        return self._start(ConversationSet.of("train", channel, task_ids, self.size), channel)
 
     def close_channel(self, channel: int) -> None:
         """Ends the conversations of a channel."""
@@ -92,7 +92,7 @@ class TextEnvPool(ResilientPool):
 
         Environments hear it again. Responses of a conversation are in their order.
         """
-        round = self._rounds[channel] = Round.of("train", channel, task_ids, self.size)
+        round = self._rounds[channel] = ConversationSet.of("train", channel, task_ids, self.size)
         round.remember(said)
         for rank in round.ranks:
             self.play_back(rank, round)
@@ -105,7 +105,7 @@ class TextEnvPool(ResilientPool):
             return RowAnswers(self, round, self._timeout_s)
         return PartAnswers(self, round, self._timeout_s, in_part=facts.steps_in_part)
 
-    def _start(self, round: Round, channel: int) -> tuple[Sequence[str], dict[str, Any]]:
+    def _start(self, round: ConversationSet, channel: int) -> tuple[Sequence[str], dict[str, Any]]:
         self._rounds[channel] = round
         lives = list(self.lives)
         handles = {rank: self.group.submit_one(rank, "reset", *round.start(rank)) for rank in round.ranks}
@@ -120,7 +120,7 @@ class TextEnvPool(ResilientPool):
         observations = [text for result in results for text in result[0]]
         return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         """Answers to each of ``responses`` in the conversations of the last :meth:`reset`, in any order.
 
         A worker that is free is given the responses that have come for it so far, while more are awaited.
@@ -132,7 +132,7 @@ class TextEnvPool(ResilientPool):
             return RowAnswers(self, round, self._timeout_s).grade(responses)
         return PartAnswers(self, round, self._timeout_s, in_part=facts.steps_in_part).grade(responses)
 
-    def lost(self, graded: Graded) -> Graded:
+    def lost(self, graded: Feedback) -> Feedback:
         """Counts a conversation that the environment failed over.
 
         Raises:
@@ -145,7 +145,7 @@ class TextEnvPool(ResilientPool):
         self._failures.add("step", f"{graded.failure}s", graded.account)
         return graded
 
-    def remember(self, rank: int, round: Round, given: list[Response]) -> None:
+    def remember(self, rank: int, round: ConversationSet, given: list[Response]) -> None:
         """Responses that the worker has answered: part of what is repeated after its death."""
         self._failures.went_well("step", len(given))
         round.past[rank].append(given)
@@ -162,7 +162,7 @@ class TextEnvPool(ResilientPool):
             channel: self.play_back(rank, round) for channel, round in self._rounds.items() if rank in round.ranks
         }
 
-    def play_back(self, rank: int, round: Round) -> Any:
+    def play_back(self, rank: int, round: ConversationSet) -> Any:
         """Starts the worker's conversations of one round again and repeats all answers since; returns their reset."""
         started = self.group.call_one(rank, "reset", *round.start(rank))
         past = round.past[rank]

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlinf.algorithms.advantages.columns import AdvantageColumns, condensed
+from rlinf.algorithms.advantages.columns import AdvantageColumns, to_segments
 from rlinf.algorithms.advantages.estimate import Advantages, estimate
-from rlinf.config.schema import AlgorithmConfig
+from rlinf.schema import AlgorithmConfig
 
 ROWS, POSITIONS = 12, 40
 
@@ -43,7 +43,7 @@ def conversations(seed: int, *, outcomes: bool = False) -> dict[str, Tensor]:
 
 def token_by_token(algorithm: AlgorithmConfig, x: AdvantageColumns, monkeypatch: pytest.MonkeyPatch) -> Advantages:
     with monkeypatch.context() as patch:
-        patch.setattr("rlinf.algorithms.advantages.estimate.condensed", lambda *_: None)
+        patch.setattr("rlinf.algorithms.advantages.estimate.to_segments", lambda *_: None)
         return estimate(algorithm, x)
 
 
@@ -58,7 +58,7 @@ def test_turns_as_positions_give_what_their_tokens_give(
     algorithm = AlgorithmConfig(adv_type=adv_type, reward_clip=0.8, **options)
     for seed in range(5):
         x = AdvantageColumns(**conversations(seed, outcomes=outcomes), group_ids=torch.arange(ROWS) % 3)
-        few = condensed(algorithm, x)
+        few = to_segments(algorithm, x)
         assert few is not None
         assert few.starts is not None
         assert int(few.tokens.sum()) == int(x.mask.sum())
@@ -85,4 +85,4 @@ def test_turns_whose_tokens_differ_stay_as_they_are(case: str) -> None:
         options = {"whiten_rewards": True}
     columns = AdvantageColumns(**x, group_ids=torch.arange(ROWS) % 3)
     algorithm = AlgorithmConfig(adv_type="gigpo", **options)
-    assert condensed(algorithm, columns) is None
+    assert to_segments(algorithm, columns) is None

@@ -9,7 +9,7 @@ import pytest
 from tiny_runs import mapping
 
 from rlinf.config import Config, ConfigErrors, load, load_mapping
-from rlinf.config.facts import max_turns, text_envs
+from rlinf.config.derived import max_turns, text_envs
 
 GUESS = {"name": "guess", "id": "rlinf_envs:rlinf/GuessNumber-v0", "max_turns": 3}
 PRICES = {"id": "rlinf_envs:rlinf/PriceList-v0", "weight": 2, "max_turns": 2}

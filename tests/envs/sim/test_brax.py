@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from rlinf.config import load
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.seeded_batch import SeededBatchVecEnv
-from rlinf.rollouts.envs.vectorize import make_seeded_vec_env, make_vec_env
+from rlinf.rollouts.vec_env.seeded_batch import SeededBatchVecEnv
+from rlinf.rollouts.vec_env.vectorize import make_seeded_vec_env, make_vec_env
+from rlinf.schema import EnvConfig
 from rlinf.train.run import run
 
 pytestmark = pytest.mark.sim

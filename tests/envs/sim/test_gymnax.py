@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rlinf.config import load
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.native import NativeVecEnv
-from rlinf.rollouts.envs.vectorize import make_vec_env
+from rlinf.rollouts.vec_env.native import NativeVecEnv
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
+from rlinf.schema import EnvConfig
 from rlinf.train.run import run
 
 pytest.importorskip("gymnax", reason="pip install 'rlinf[gymnax]'")

@@ -6,11 +6,11 @@ import pytest
 import torch
 from transitions import networks, played
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.base.random_streams import torch_generator
 from rlinf.learners.off_policy.learner import OffPolicyLearner
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer
 from rlinf.models.off_policy.crossq import BatchRenorm
-from rlinf.streams import torch_generator
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 
 def test_the_critics_see_both_halves_together_and_next_values_have_no_gradient():

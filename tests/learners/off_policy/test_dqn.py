@@ -8,9 +8,9 @@ import pytest
 import torch
 from transitions import networks, played
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.learner import OffPolicyLearner
 from rlinf.learners.off_policy.replay_buffer import Transitions
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 STATE = {"observation": torch.zeros(2, 3)}
 

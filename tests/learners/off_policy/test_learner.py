@@ -11,12 +11,12 @@ from gymnasium import spaces
 from transitions import ARM, STATE, networks, played
 
 from rlinf.algorithms import catalog
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.base.user_code import imported
+from rlinf.data.spaces import SpaceError
 from rlinf.learners.off_policy.learner import OffPolicyLearner
 from rlinf.learners.off_policy.objective import Placement
 from rlinf.models.actor_critic import ActorCriticOptions
-from rlinf.own_code import imported
-from rlinf.spaces import SpaceError
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 OPTIMIZER = OptimizerConfig(lr=3e-4)
 KINDS = {

@@ -11,17 +11,17 @@ import pytest
 import torch
 from transitions import fragment, soft_actor_critic
 
+from rlinf.base.random_streams import torch_generator
 from rlinf.cli import main
 from rlinf.config import load
 from rlinf.config.problems import ConfigErrors
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.datasets.robot_data.dataset import RobotDataset
+from rlinf.datasets.robot_data.decisions import chunk_frames, transitions_batch
+from rlinf.datasets.robot_data.reading import read_dataset
 from rlinf.learners.off_policy.learner import OffPolicyLearner
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.models.off_policy.layers import TwinCritic
-from rlinf.rollouts.robot_data.dataset import RobotDataset
-from rlinf.rollouts.robot_data.decisions import chunk_frames, transitions_batch
-from rlinf.rollouts.robot_data.reading import read_dataset
-from rlinf.streams import torch_generator
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.train.run import run
 
 RECIPE = Path(__file__).parents[3] / "config" / "sim" / "reach_sac.yaml"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from rlinf.data.spaces import SpaceError
 from rlinf.learners.off_policy.random_shift import RandomShift, shifted
 from rlinf.learners.off_policy.replay_buffer import Transitions
-from rlinf.spaces import SpaceError
 
 
 @pytest.mark.parametrize(("shape", "axes"), [((6, 5), (-2, -1)), ((3, 6, 5), (-2, -1)), ((2, 6, 5, 3), (-3, -2))])

@@ -6,13 +6,13 @@ import pytest
 import torch
 from transitions import fragment, networks, played, remembered
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
 from rlinf.learners.off_policy.kinds import load_networks
 from rlinf.learners.off_policy.learner import OffPolicyLearner
 from rlinf.learners.off_policy.objective import Placement
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer
 from rlinf.learners.off_policy.sequences import SequenceSampler
 from rlinf.models.memory import advance
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 ENDS = (6, 13)
 

@@ -7,11 +7,11 @@ import copy
 import torch
 from transitions import fragment, soft_actor_critic
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
-from rlinf.inputs import named_inputs
+from rlinf.base.random_streams import torch_generator
+from rlinf.data.inputs import named_inputs
 from rlinf.learners.off_policy.learner import OffPolicyLearner
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer
-from rlinf.streams import torch_generator
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 
 def literal_logprobs(policy, inputs, noise):

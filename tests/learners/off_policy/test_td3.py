@@ -9,10 +9,10 @@ import pytest
 import torch
 from transitions import fragment, networks, played
 
-from rlinf.config.schema import AlgorithmConfig, OptimizerConfig
+from rlinf.base.random_streams import torch_generator
 from rlinf.learners.off_policy.learner import OffPolicyLearner
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
-from rlinf.streams import torch_generator
+from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 
 def test_one_update_is_the_published_one_written_out():

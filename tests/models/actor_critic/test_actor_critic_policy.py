@@ -10,11 +10,11 @@ import torch
 from decisions import decide
 from gymnasium import spaces
 
-from rlinf.inputs import ObservationInputs, named_inputs
+from rlinf.data.inputs import ObservationInputs, named_inputs
+from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.models.actor_critic.distributions import BetaHead, CategoricalHead, SquashedGaussianHead
 from rlinf.models.actor_critic.encoders import ImageEncoder, TokenEncoder
-from rlinf.spaces import empty_leaves, write_observation
 
 VECTOR = spaces.Box(-1, 1, (5,))
 ARM = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.float32))

@@ -10,7 +10,7 @@ import torch
 from decisions import decide
 from gymnasium import spaces
 
-from rlinf.inputs import named_inputs
+from rlinf.data.inputs import named_inputs
 from rlinf.models.actor_critic import ActorCriticOptions
 from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
 

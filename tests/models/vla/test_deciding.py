@@ -8,14 +8,15 @@ import pytest
 import torch
 from simulator_config import Layout, simulator_config
 
-from rlinf.config.facts import recomputes_logprobs
-from rlinf.config.schema import Config, EnvConfig, LearnerConfig, PolicyConfig
+from rlinf.config.derived import recomputes_logprobs
+from rlinf.config.experiment import Config
 from rlinf.models.policy_requests import PolicyFacts
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions
 from rlinf.models.vla.build import build_vla
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.episodes import EpisodeTask
+from rlinf.schema import EnvConfig, LearnerConfig, PolicyConfig
 
 LANGUAGE = {
     "model_type": "qwen2",

@@ -13,8 +13,8 @@ from gymnasium import spaces
 
 from rlinf.config import load
 from rlinf.config.problems import ConfigErrors
+from rlinf.data.spaces import SpaceError
 from rlinf.models.vla.flow import ActionFlow
-from rlinf.spaces import SpaceError
 from rlinf.train.run import run
 
 ARM = spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 4.0], np.float32))

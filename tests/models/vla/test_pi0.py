@@ -14,13 +14,13 @@ from gymnasium import spaces
 from safetensors.torch import load_file, save_file
 
 from rlinf.config import load
-from rlinf.inputs import named_inputs
+from rlinf.data.inputs import named_inputs
+from rlinf.data.spaces import SpaceError, empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions
 from rlinf.models.vla.build import build_pi0, load_vla
 from rlinf.models.vla.pi0 import load_pi0
-from rlinf.spaces import SpaceError, empty_leaves, write_observation
 from rlinf.train.run import run
 
 TEXT = {

@@ -11,7 +11,7 @@ import torch
 from test_vla_policy import LANGUAGE, WORDS, as_positions, build, observe
 
 from rlinf.config import load
-from rlinf.inputs import named_inputs
+from rlinf.data.inputs import named_inputs
 from rlinf.models.adapters import adapt, merged_weights
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer

@@ -13,9 +13,10 @@ import torch
 from decisions import decide
 from gymnasium import spaces
 
+from rlinf.base.errors import UserError
 from rlinf.config import load
-from rlinf.errors import UserError
-from rlinf.inputs import named_inputs
+from rlinf.data.inputs import named_inputs
+from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
@@ -23,8 +24,7 @@ from rlinf.models.vla.backbones import language_config, pixel_statistics, random
 from rlinf.models.vla.build import build_vla
 from rlinf.models.vla.stem import ConvolutionalStem
 from rlinf.models.vocabulary import VocabularyError
-from rlinf.spaces import empty_leaves, write_observation
-from rlinf.train.build.simulator_policy import make_policy
+from rlinf.train.assemble.simulator_policy import make_policy
 
 WORDS = ("touch the red disc", "touch the blue square", "push it")
 SPACE = spaces.Dict(

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from test_vla_policy import LANGUAGE, SPACE, VISION, WORDS, build, observe
 
 from rlinf.config import load
+from rlinf.data.spaces import SpaceError
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
@@ -21,7 +22,6 @@ from rlinf.models.vla.build import build_vla
 from rlinf.models.vla.observation import tower_pixels
 from rlinf.models.vla.vocabulary_actions import read_action_statistics
 from rlinf.rollouts.simulator.image_augmentation import ImageAugmentation, jittered, shifted
-from rlinf.spaces import SpaceError
 from rlinf.train.run import run
 
 ARM = spaces.Box(-10.0, 10.0, (3,), np.float32)

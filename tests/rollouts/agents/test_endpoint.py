@@ -15,23 +15,24 @@ from letters import EOS, PAD, Letters
 from tiny_models import tiny_qwen2
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.base.errors import UserError
 from rlinf.cluster.local import LocalCluster
 from rlinf.config import Config
-from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.errors import UserError
+from rlinf.data.batch import Batch
+from rlinf.data.messages import SamplingParams
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.messages import answer_of
 from rlinf.rollouts.agents.rollout import AgentRollout
-from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
-from rlinf.train.build.conversations import conversation_envs
+from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
+from rlinf.schema.cluster import ClusterConfig
+from rlinf.train.assemble.conversations import conversation_envs
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.sampler_worker import SamplerWorker
 from rlinf.train.workers.text_env_pool import TextEnvPool
-from rlinf.types import Batch, SamplingParams
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def rollout(agent: str, *, tasks: int = 2, **options: Any) -> Iterator[tuple[Age
 
     with LocalCluster(config.cluster) as cluster:
         envs = TextEnvPool(cluster.spawn("env", lambda _info: conversation_envs(config), n=1), config.env)
-        member = Member("", PromptRenderer(Letters()), 8, config.env.max_turns)
+        member = MixtureEnv("", PromptRenderer(Letters()), 8, config.env.max_turns)
         it = AgentRollout(SamplerPool(cluster.spawn("sampler", sampler), cluster), envs, [member], config.collection)
         try:
             yield it, envs

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tiny_runs import mapping
 
+from rlinf.base.errors import UserError
 from rlinf.config import ConfigErrors, load_mapping
-from rlinf.errors import UserError
 from rlinf.rollouts.agents import verifiers_env
 from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 

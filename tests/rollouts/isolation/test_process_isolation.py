@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.vec_env import VecEnv
-from rlinf.rollouts.envs.vectorize import make_vec_env
+from rlinf.data.space_description import describe, rebuild
 from rlinf.rollouts.isolation import wire
 from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, remarks_in_process
-from rlinf.space_description import describe, rebuild
+from rlinf.rollouts.vec_env.vec_env import VecEnv
+from rlinf.rollouts.vec_env.vectorize import make_vec_env
+from rlinf.schema import EnvConfig
 
 TROUBLE = '''
 import ctypes, os, signal, sys, time
@@ -83,7 +83,7 @@ gymnasium.register("Noisy-v0", entry_point=Noisy)
 HANG_OF_MY_OWN = """
 import os, sys
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
-from rlinf.config.schema import EnvConfig
+from rlinf.schema import EnvConfig
 import numpy as np
 vec_env = IsolatedVecEnv(EnvConfig("trouble:Trouble-v0", isolation="process"), 1)
 vec_env.reset([0], [0])

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlinf.config.schema import EnvConfig
-from rlinf.rollouts.envs.sync import SyncVecEnv
 from rlinf.rollouts.isolation import wire
 from rlinf.rollouts.isolation.shared import SharedArrays, open_shared
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
+from rlinf.rollouts.vec_env.sync import SyncVecEnv
+from rlinf.schema import EnvConfig
 
 TABLETOP = EnvConfig("rlinf_envs:rlinf/Tabletop-v0", {"image_size": 16})
 

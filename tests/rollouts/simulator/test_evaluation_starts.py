@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from rlinf.config.schema import EnvConfig, TaskConfig
-from rlinf.rollouts.envs.mixture import ONE_TASK, Mixture
 from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks, start_name
+from rlinf.rollouts.vec_env.mixture import ONE_TASK, Mixture
+from rlinf.schema import EnvConfig, TaskConfig
 
 TEN = EnvConfig("rlinf_envs:rlinf/Tabletop-v0", {"bodies": 1}, reset_state_ids=list(range(100, 110)))
 

@@ -13,12 +13,12 @@ from broken_envs import LateStarter, Wearing
 from simulator_config import Layout, simulator_config
 from worker_group import InThisProcess
 
-from rlinf.config.schema import EnvConfig, EvaluationConfig
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.vec_env import SpacesDifferError
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
+from rlinf.rollouts.vec_env.vec_env import SpacesDifferError
+from rlinf.schema import EnvConfig, EvaluationConfig
 
 LAYOUTS: tuple[Layout, ...] = ("fragments", "episodes")
 

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 import torch
 
+from rlinf.base.random_streams import stream_seed
 from rlinf.cli import main
 from rlinf.config import load
-from rlinf.config.schema import EnvConfig
-from rlinf.granularity import Granularity
+from rlinf.data.granularity import Granularity
+from rlinf.datasets.robot_data.dataset import DatasetError
+from rlinf.datasets.robot_data.decisions import decisions
+from rlinf.datasets.robot_data.reading import read_dataset
 from rlinf.models.policy_requests import PolicyFacts, drive
-from rlinf.rollouts.robot_data.dataset import DatasetError
-from rlinf.rollouts.robot_data.decisions import decisions
-from rlinf.rollouts.robot_data.reading import read_dataset
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, Demonstrator
 from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.experts import NoDemonstrationsError, expert_of
 from rlinf.rollouts.simulator.recorded import RecordedDemonstrator, Recording, record
-from rlinf.streams import stream_seed
+from rlinf.schema import EnvConfig
 from rlinf.train.run import run
 
 TABLETOP = EnvConfig("rlinf_envs:rlinf/Tabletop-v0", {"image_size": 16, "bodies": 2}, num_action_chunks=3)

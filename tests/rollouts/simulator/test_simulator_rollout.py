@@ -14,13 +14,13 @@ from simulator_config import simulator_config
 from worker_group import InThisProcess
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.config.schema import EnvConfig
+from rlinf.data.messages import WeightUpdate
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.make_env import EnvNotFoundError, make_env
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
-from rlinf.types import WeightUpdate
+from rlinf.rollouts.vec_env.make_env import EnvNotFoundError, make_env
+from rlinf.schema import EnvConfig
 
 FAULTY = "rlinf_envs:rlinf/FaultyCartPole-v0"
 

@@ -9,14 +9,14 @@ import text_envs
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.listed_questions import LEFT_OUT
 
-from rlinf.columns import Column
-from rlinf.config.facts import TextEnv
-from rlinf.config.schema.env import EnvConfig, TaskConfig
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
+from rlinf.data.token_array import TokenArray
+from rlinf.rollouts.text.conversation import FeedbackBatch, Response
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker
-from rlinf.rollouts.text.response_text import ResponseText
-from rlinf.rollouts.text.rows import Grades, Response
+from rlinf.rollouts.text.tokens.decoding import ResponseText
+from rlinf.schema.derived import TextEnv
+from rlinf.schema.env import EnvConfig, TaskConfig
 
 
 def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:
         prompts, _ = worker.reset("train", list(range(count)))
         assert list(prompts) == [f"line {task}" for task in range(count)]
         graded = worker.answer("train", [Response(place, "ab", False) for place in range(count)])
-        assert isinstance(graded, Grades)
+        assert isinstance(graded, FeedbackBatch)
         assert [row.reward for row in graded.rows] == [1.0] * count
     assert worker.demonstrations("train", [1]) == [Demonstration("line 1", ("yes",))]
     assert len(text_envs.READS) == 1
@@ -39,7 +39,7 @@ def test_prompts_do_not_disturb_conversations(tmp_path: Path) -> None:
     worker.reset("train", [5, 6])
     worker.prompts("train", [1])
     graded = worker.answer("train", [Response(1, "ab", False)])
-    assert isinstance(graded, Grades)
+    assert isinstance(graded, FeedbackBatch)
     assert [row.facts["task_id"] for row in graded.rows] == [6]
 
 
@@ -69,8 +69,10 @@ def test_tokens_become_text_by_the_environment_that_the_task_is_of(tmp_path: Pat
     worker = TextEnvWorker(text_envs.ID, {"train": text_envs.lines(tmp_path)})
     worker.read_tokens([ResponseText(Digits("a")), ResponseText(Digits("b"))])
     worker.reset("train", [5, 6], first=3)
-    graded = worker.answer("train", [Response(3, Column.ints([1, 2]), False), Response(4, Column.ints([7]), False)])
-    assert isinstance(graded, Grades)
+    graded = worker.answer(
+        "train", [Response(3, TokenArray.ints([1, 2]), False), Response(4, TokenArray.ints([7]), False)]
+    )
+    assert isinstance(graded, FeedbackBatch)
     assert [row.text for row in graded.rows] == ["b12", "a7"]
 
 

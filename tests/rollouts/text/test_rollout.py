@@ -15,17 +15,18 @@ import torch
 from letters import EOS, PAD, Letters
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.base.errors import UserError
 from rlinf.config import Config
-from rlinf.config.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
-from rlinf.errors import UserError
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.rollouts.text.conversation import Feedback, Idle, Response
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.members import Member
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.rollouts.text.rows import Graded, Pause, Response
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
-from rlinf.types import Batch, Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate, concatenate
+from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 
 VOCABULARY = 128
 
@@ -47,13 +48,13 @@ class Echo:
 
     busy_s = 0.0
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         for response in responses:
             if isinstance(response, Response):
                 place, answer, *_ = response
                 self.turn[place] += 1
                 reward, over = float(len(answer) % 2 == 0), self.turn[place] >= self.turns
-                yield Graded(place, str(len(answer) % 3), reward, over, {})
+                yield Feedback(place, str(len(answer) % 3), reward, over, {})
 
 
 class Script:
@@ -117,7 +118,7 @@ def rollout(sampler: Any, envs: Any, *, turns: int, tasks: int = 5, adv_type: st
         rollout=RolloutConfig(**limits),
         algorithm=algorithm,
     )
-    return TextRollout(sampler, envs, [Member("", PromptRenderer(Letters()), tasks, turns)], config.collection)
+    return TextRollout(sampler, envs, [MixtureEnv("", PromptRenderer(Letters()), tasks, turns)], config.collection)
 
 
 def tiny() -> Any:
@@ -220,7 +221,7 @@ def test_the_environment_reads_which_responses_the_length_limit_ended() -> None:
     received: list[Response] = []
 
     class Hears(Echo):
-        def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+        def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
             received.extend(responses)
             return super().grade(split, count, received)
 
@@ -282,9 +283,9 @@ class Deaf(Echo):
         super().__init__(1)
         self.places = places
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Pause]) -> Iterator[Graded]:
+    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
         for graded in super().grade(split, count, responses):
-            yield Graded.lost_row(graded.place, "timeout", "") if graded.place in self.places else graded
+            yield Feedback.lost_row(graded.place, "timeout", "") if graded.place in self.places else graded
 
 
 def test_a_lost_conversation_is_masked_and_counts_in_no_group() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from rlinf.datasets.conversation_rows import ConversationError, conversation_of
 from rlinf.models.tokenizer import train_tokenizer
-from rlinf.rollouts.text.conversation_rows import ConversationError, conversation_of
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.demonstrations import _encoded
 from rlinf.rollouts.text.imitation import ConversationEncoder
-from rlinf.rollouts.text.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

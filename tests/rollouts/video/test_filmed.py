@@ -16,14 +16,14 @@ import torch
 from simulator_config import simulator_config
 from worker_group import InThisProcess
 
-from rlinf.config.schema import EnvConfig, EvaluationConfig
+from rlinf.datasets.video_encoder import Film
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
-from rlinf.rollouts.envs.offscreen import FilmingTrial, offscreen
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
-from rlinf.rollouts.video.encoder import Film
+from rlinf.rollouts.vec_env.offscreen import FilmingTrial, offscreen
 from rlinf.rollouts.video.filmable import try_filming
+from rlinf.schema import EnvConfig, EvaluationConfig
 
 av = pytest.importorskip("av", reason="needs the extra video")
 pytest.importorskip("PIL", reason="needs the extra video")
@@ -271,9 +271,9 @@ def test_a_choice_of_the_user_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "MUJOCO_GL" not in offscreen()
     monkeypatch.delenv("MUJOCO_GL")
     monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr("rlinf.rollouts.envs.offscreen.find_library", lambda name: name)
+    monkeypatch.setattr("rlinf.rollouts.vec_env.offscreen.find_library", lambda name: name)
     assert offscreen()["MUJOCO_GL"] == "egl"
-    monkeypatch.setattr("rlinf.rollouts.envs.offscreen.find_library", lambda name: name == "OSMesa" or None)
+    monkeypatch.setattr("rlinf.rollouts.vec_env.offscreen.find_library", lambda name: name == "OSMesa" or None)
     assert offscreen()["MUJOCO_GL"] == "osmesa"
-    monkeypatch.setattr("rlinf.rollouts.envs.offscreen.find_library", lambda name: None)
+    monkeypatch.setattr("rlinf.rollouts.vec_env.offscreen.find_library", lambda name: None)
     assert "MUJOCO_GL" not in offscreen()

@@ -12,13 +12,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rlinf.config import Config, resolve
-from rlinf.config.plan.architecture import decoder_of
-from rlinf.config.plan.memory import estimate
+from rlinf.data.messages import PolicyOutput
+from rlinf.models.architecture_numbers import decoder_of
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import make_tokenizer
+from rlinf.planning.memory import estimate
 from rlinf.train.rehearsal.rank import Phase, RankReport, rehearse_rank
 from rlinf.train.rehearsal.report import rehearsal_text
-from rlinf.types import PolicyOutput
 
 
 @pytest.fixture(autouse=True)

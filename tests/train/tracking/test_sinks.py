@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tiny_runs import config, mapping
 
-from rlinf.errors import UserError
+from rlinf.base.errors import UserError
 from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.tracking.sinks import kept, mlflow_name
 

@@ -13,25 +13,25 @@ import pytest
 import torch
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.batch_share import BatchShare
 from rlinf.cluster import Cluster, RankInfo, WorkerDied, WorkerGroup, connect
 from rlinf.cluster.api import Assembled
 from rlinf.config import Config, load
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.inputs import ObservationInputs
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.shards import RankBatch
 from rlinf.learners.torch import TorchLearner
-from rlinf.rollouts.simulator.images_apart import images_apart
+from rlinf.rollouts.simulator.images_apart import keep_images_local
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
-from rlinf.train.build.simulator_policy import make_policy
-from rlinf.train.build.stages import stages_of
+from rlinf.schema.cluster import ClusterConfig
+from rlinf.train.assemble.simulator_policy import make_policy
+from rlinf.train.assemble.stages import stages_of
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.workers.env_pool import EnvPool
-from rlinf.train.workers.kept_values import KeptLeaves
+from rlinf.train.workers.kept_values import RemoteObservations
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import DecisionPlan
 from rlinf.train.workers.simulator_workers import SimulatorWorker
-from rlinf.types import Batch, concatenate
 
 KINDS = {
     "fragments": "rollout: {num_steps: 7}\nalgorithm: {adv_type: gae, loss_type: actor_critic, update_epochs: 2, "
@@ -163,7 +163,7 @@ def test_ranks_learn_from_their_rows_as_from_the_whole_batch(
         pool.evaluate(batch)
         pool.update(batch, step=2)
         if divided and size > 1:
-            assert all(isinstance(one, BatchShare) for one in ranks.given)
+            assert all(isinstance(one, RankBatch) for one in ranks.given)
         learned.append([learner.policy.state_dict() for learner in ranks.learners])
     for whole, own in zip(*learned, strict=True):
         assert all(torch.equal(whole[name], own[name]) for name in whole)
@@ -182,7 +182,7 @@ def test_a_rank_is_sent_the_images_of_its_rows_alone(tmp_path: Path, cluster: Cl
     rule = replace(ranks.learners[0].policy.decision_rule, observed=())
     plan = DecisionPlan(stages_of(config), seed=1, rule=rule)
     LearnerPool(ranks, InPlace(), plan=plan).evaluate(batch)  # type: ignore[arg-type]
-    shown = [ObservationInputs.of(one.held.inputs).observations["observation.picture"] for one in ranks.given]
+    shown = [ObservationInputs.of(one.batch.inputs).observations["observation.picture"] for one in ranks.given]
     assert sum(len(one.flatten(0, 1)) for one in shown) == decisions
     assert max(len(one.flatten(0, 1)) for one in shown) < decisions
 
@@ -190,7 +190,7 @@ def test_a_rank_is_sent_the_images_of_its_rows_alone(tmp_path: Path, cluster: Cl
 def test_images_of_a_worker_that_died_are_cut_where_they_are_needed(tmp_path: Path, cluster: Cluster) -> None:
     config = config_of("fragments", tmp_path)
     with workers(config, cluster) as group:
-        part, leaves = images_apart(group.call_one(0, "collect", 0))
+        part, leaves = keep_images_local(group.call_one(0, "collect", 0))
         assert part.batch is not None
 
     class Dead:
@@ -204,7 +204,7 @@ def test_images_of_a_worker_that_died_are_cut_where_they_are_needed(tmp_path: Pa
         def result(self) -> Any:
             return leaves
 
-    source = KeptLeaves(Dead(), 0, Value())  # type: ignore[arg-type]
+    source = RemoteObservations(Dead(), 0, Value())  # type: ignore[arg-type]
     (piece,) = source.pieces([torch.tensor([3, 1])])()
     (name,) = leaves
     assert _real(piece)[name].equal(leaves[name][torch.tensor([3, 1])])
@@ -218,4 +218,4 @@ def test_small_leaves_stay_in_the_batch(tmp_path: Path, cluster: Cluster) -> Non
     inputs = ObservationInputs.of(part.batch.inputs)
     numbers = {"observation.numbers": inputs.observations["observation.numbers"]}
     bare = replace(part, batch=part.batch.replace(inputs=replace(inputs, observations=numbers)))
-    assert images_apart(bare) == (bare, {})
+    assert keep_images_local(bare) == (bare, {})

@@ -16,29 +16,32 @@ import tiny_runs
 import torch
 from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, policy_of, tiny_model
 
+from rlinf.algorithms.advantages.distributed import complete
+from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 from rlinf.algorithms.objective import Objective
-from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch, prepare_rows
 from rlinf.cluster import Cluster, WorkerDied, connect
 from rlinf.cluster.api import Assembled
 from rlinf.cluster.local import LocalHandle
 from rlinf.config import Config
-from rlinf.config.schema import AlgorithmConfig
-from rlinf.config.schema.algorithm import OverlongPenaltyConfig
-from rlinf.config.schema.cluster import ClusterConfig
-from rlinf.inputs import RowsApart
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.inputs import TextInputs
+from rlinf.data.ragged import LOGPROBS, TOKENS, RaggedRows
+from rlinf.data.remote_rows import RemoteColumns, RemoteRows, join_rows
 from rlinf.learners.torch import TorchLearner
 from rlinf.rollouts.text.rollout import TextRollout
-from rlinf.runs import LOGPROBS, TOKENS, Runs
-from rlinf.train.build.setup import Setup
+from rlinf.schema import AlgorithmConfig
+from rlinf.schema.algorithm import OverlongPenaltyConfig
+from rlinf.schema.cluster import ClusterConfig
+from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.graph import Graph
 from rlinf.train.plain_state import load_plain, save_plain
 from rlinf.train.quarantine import BadBatch, require_finite
 from rlinf.train.run import build_graph
-from rlinf.train.workers.kept_values import KeptRuns
+from rlinf.train.workers.kept_values import RemoteRowStore
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import TextPlan
-from rlinf.types import Batch, TextInputs, concatenate
 
 COLUMNS = ("actions", "rollout_logprobs", "policy_version", "mask", "terminated", "truncated")
 COLUMNS += ("rewards", "group_ids", "correct")
@@ -71,17 +74,17 @@ def _real(argument: Any) -> Any:
     return argument.result() if isinstance(argument, LocalHandle) else argument
 
 
-def taken_apart(batch: Batch, *, dead: tuple[int, ...] = ()) -> Batch:
-    """The batch with its tokens and log-probabilities at two makers, in parts of three rows, in no order."""
+def kept_by_makers(batch: Batch, *, dead: tuple[int, ...] = ()) -> RemoteRows:
+    """The rows of a batch of one turn, with tokens and log-probabilities at two makers, in parts of three rows."""
     inputs = TextInputs.of(batch.inputs)
     group: Any = Makers(dead)
-    sources = [KeptRuns(group, rank) for rank in range(2)]
-    places: list[tuple[KeptRuns, int] | None] = [None] * batch.num_rows
+    sources = [RemoteRowStore(group, rank) for rank in range(2)]
+    places: list[tuple[RemoteRowStore, int] | None] = [None] * batch.num_rows
     order = torch.randperm(batch.num_rows, generator=torch.Generator().manual_seed(1))
     for number, rows in enumerate(order.split(3)):
         lengths = inputs.response_lengths[rows].tolist()
         tokens, logprobs = (column.numpy()[rows.numpy()] for column in (batch.actions, batch.rollout_logprobs))
-        runs = Runs.of_rows(
+        runs = RaggedRows.of_rows(
             {
                 TOKENS: [row[:length].astype(np.int32) for row, length in zip(tokens, lengths, strict=True)],
                 LOGPROBS: [row[:length] for row, length in zip(logprobs, lengths, strict=True)],
@@ -91,14 +94,18 @@ def taken_apart(batch: Batch, *, dead: tuple[int, ...] = ()) -> Batch:
         first = source.add(LocalHandle("sampler", number % 2, "", runs, None), len(rows))
         for place, row in enumerate(rows.tolist()):
             places[row] = (source, first + place) if lengths[place] else None
-    apart = RowsApart.of((TOKENS, LOGPROBS), places)
-    names, facts = list(apart.names), dict[str, torch.Tensor]()
-    if batch.truncated is not None:
-        names += ["mask", "terminated", "truncated", "policy_version"]
-        facts = {"valid_positions": batch.mask.sum(dim=1), "cut": batch.truncated.any(dim=1)}
-        facts["version"] = batch.policy_version[:, 0]
-    meta = {name: torch.empty_like(getattr(batch, name), device="meta") for name in names}
-    return batch.replace(inputs=replace(inputs, apart=(apart,)), **meta, **facts)
+    assert batch.truncated is not None
+    return RemoteRows(
+        inputs=inputs,
+        lengths=batch.mask.sum(dim=1),
+        rewards=batch.rewards,
+        group_ids=batch.group_ids,
+        truncated=batch.truncated.any(dim=1),
+        policy_version=batch.policy_version[:, 0],
+        num_positions=batch.num_positions,
+        columns=(RemoteColumns.of({TOKENS: torch.int64, LOGPROBS: torch.float32}, places),),
+        correct=batch.correct,
+    )
 
 
 class Maker:
@@ -106,12 +113,12 @@ class Maker:
 
     def __init__(self, info: Any) -> None: ...
 
-    def make(self, portions: int) -> Iterator[tuple[int, Runs]]:
+    def make(self, portions: int) -> Iterator[tuple[int, RaggedRows]]:
         for number in range(portions):
             rows = [np.full(30_000, 10 * number + row, np.int32) for row in range(3)]
-            yield len(rows), Runs.of_rows({TOKENS: rows})
+            yield len(rows), RaggedRows.of_rows({TOKENS: rows})
 
-    def firsts(self, *pieces: Runs) -> list[list[int]]:
+    def firsts(self, *pieces: RaggedRows) -> list[list[int]]:
         return [[int(piece.columns[TOKENS][span][0]) for span in piece.spans()] for piece in pieces]
 
     def die(self) -> None:
@@ -122,8 +129,8 @@ class Maker:
 def test_rows_of_an_actor_that_was_killed_are_still_given_to_others() -> None:
     wanted = [np.array([0, 4]), np.array([5]), np.array([3, 1, 2])]
     with connect(ClusterConfig()) as cluster, cluster.spawn("maker", Maker, n=2) as group:
-        source = KeptRuns(group, 0)
-        for count, runs in group.stream_apart(0, "make", 2):
+        source = RemoteRowStore(group, 0)
+        for count, runs in group.stream_remote(0, "make", 2):
             source.add(runs, count)
         assert group.call_one(1, "firsts", *source.pieces(wanted)()) == [[0, 11], [12], [10, 1, 2]]
         with pytest.raises(WorkerDied):
@@ -183,24 +190,25 @@ def of_one_token() -> Batch:
 @pytest.mark.parametrize("dead", [(), (1,), (0, 1)])
 def test_rows_are_fetched_also_from_makers_that_died(dead: tuple[int, ...]) -> None:
     batch = of_one_turn()
-    apart = taken_apart(batch, dead=dead)
-    assert apart.rows_apart
-    assert apart.actions.is_meta
-    assert apart.rollout_logprobs.is_meta
-    same(apart.fetched(), batch)
-    assert not apart.fetched().rows_apart
+    remote = kept_by_makers(batch, dead=dead)
+    same(remote.fetch(), batch)
 
 
 def test_places_follow_their_rows(tmp_path: Path) -> None:
     batch = of_one_turn()
-    first, second = taken_apart(batch), taken_apart(batch.replace(group_ids=batch.group_ids + 5))
+    first, second = kept_by_makers(batch), kept_by_makers(batch.replace(group_ids=batch.group_ids + 5))
     rows = [7, 0, 3]
-    mixed = concatenate([first.select(rows), second.select([2, 2]), first])
+    mixed = join_rows([first.select(rows), second.select([2, 2]), first])
+    assert isinstance(mixed, RemoteRows)
     whole = batch.replace(group_ids=batch.group_ids + 5)
-    same(mixed.fetched(), concatenate([batch.select(rows), whole.select([2, 2]), batch]))
-    assert len(TextInputs.of(mixed.inputs).apart[0].sources) == 4
+    expected = concatenate([batch.select(rows), whole.select([2, 2]), batch])
+    same(mixed.fetch(), expected)
+    assert len(mixed.columns[0].stores) == 4
+    with_one_here = join_rows([first.select(rows), whole.select([2, 2]), first])
+    assert isinstance(with_one_here, Batch)
+    same(with_one_here, expected)
     save_plain(mixed, tmp_path / "batch.pt")
-    same(load_plain(tmp_path / "batch.pt"), mixed.fetched())
+    same(load_plain(tmp_path / "batch.pt"), mixed.fetch())
 
 
 class Ranks:
@@ -235,7 +243,7 @@ class Ranks:
         pairs = zip(self.workers, self.given, strict=True)
         return [LocalHandle(self.name, 0, method, getattr(one, method)(given, **options), None) for one, given in pairs]
 
-    def submit_apart(self, rank: int, method: str, given: Any, **options: Any) -> Any:
+    def submit_remote(self, rank: int, method: str, given: Any, **options: Any) -> Any:
         halves = getattr(self.workers[rank], method)(_real(given), **options)
         return tuple(LocalHandle(self.name, rank, method, half, None) for half in halves)
 
@@ -265,13 +273,13 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-CASES = [(make, size) for make in (make_batch, of_one_turn) for size in (1, 2, 8)]
+CASES = [(of_one_turn, size) for size in (1, 2, 8)]
 CASES += [(of_one_token, size) for size in (1, 2)]  # of more ranks some have no gradient, which nobody adds here
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize(("make", "size"), CASES)
-def test_ranks_learn_from_rows_apart_as_from_rows_on_the_driver(
+def test_ranks_learn_from_remote_rows_as_from_rows_on_the_driver(
     size: int, options: dict[str, Any], make: Callable[[], Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bit for bit: log-probabilities and values that ranks keep, advantages, weights and metrics."""
@@ -280,29 +288,31 @@ def test_ranks_learn_from_rows_apart_as_from_rows_on_the_driver(
     critic = algorithm.adv_type == "gae"
     whole = make().replace(advantages=None, returns=None)
     learned = []
-    for batch in (whole, taken_apart(whole, dead=(1,))):
+    for rows in (whole, kept_by_makers(whole, dead=(1,))):
         ranks: Any = Ranks(size, minibatches=2, critic=critic)
         store: Any = InPlace()
         pool = LearnerPool(ranks, store, plan=TextPlan([ranks.stage], seed=3, packed=False))
-        if batch.rows_apart:
+        ready: Batch | RemoteRows
+        if isinstance(rows, RemoteRows):
             names = ("old_logprobs", "old_values") if critic else ("old_logprobs",)
-            ready, found = pool.evaluate_apart(batch, names)
-            ready, _ = pool.evaluate_apart(ready, ("ref_logprobs",), reference=True)
-            assert ready.old_logprobs is not None
-            assert ready.old_logprobs.is_meta
-            same(ready.fetched(), whole)
+            ready, found = pool.evaluate_remote(rows, names)
+            ready, _ = pool.evaluate_remote(ready, ("ref_logprobs",), reference=True)
+            same(ready.fetch(), whole)
         else:
-            output = pool.evaluate(batch)
-            ready = batch.replace(old_logprobs=output.logprobs, old_values=output.values)
-            ready = ready.replace(ref_logprobs=pool.evaluate(batch, reference=True).logprobs)
+            output = pool.evaluate(rows)
+            ready = rows.replace(old_logprobs=output.logprobs, old_values=output.values)
+            ready = ready.replace(ref_logprobs=pool.evaluate(rows, reference=True).logprobs)
             found = ready
-        prepared, metrics = prepare_batch(ready, algorithm, AlgorithmState.of(algorithm), look=pool.look)
+        prepared, metrics = prepare_rows(ready, algorithm, AlgorithmState.of(algorithm), pool)
+        if size == 1 and isinstance(rows, Batch):
+            assert isinstance(prepared, Batch)
+            assert prepared.advantages is not None
         updated = pool.update(prepared, step=2)
         learned.append((metrics, updated, [worker._learner.policy.state_dict() for worker in ranks.workers], found))
-    (metrics, updated, weights, ready), (apart_metrics, apart_updated, apart_weights, found) = learned
-    assert metrics == apart_metrics
-    assert updated == apart_updated
-    for one, other in zip(weights, apart_weights, strict=True):
+    (metrics, updated, weights, ready), (remote_metrics, remote_updated, remote_weights, found) = learned
+    assert metrics == remote_metrics
+    assert updated == remote_updated
+    for one, other in zip(weights, remote_weights, strict=True):
         assert all(torch.equal(one[name], other[name]) for name in one)
     gap = torch.where(ready.mask, (ready.old_logprobs - ready.rollout_logprobs).abs(), 0.0)
     assert found[:, 0].allclose(gap.double().sum(dim=1))
@@ -310,15 +320,40 @@ def test_ranks_learn_from_rows_apart_as_from_rows_on_the_driver(
 
 
 def test_an_estimator_that_reads_all_rows_gets_them() -> None:
-    """Without ranks to look at rows, the driver makes advantages of what it fetches."""
-    whole = make_batch().replace(advantages=None, returns=None)
-    algorithm = AlgorithmConfig(adv_type="reinforce_pp", gamma=0.9)
+    """An own estimator may compare any rows: the driver fetches all and computes their advantages."""
+    whole = of_one_turn().replace(advantages=None, returns=None)
+    algorithm = AlgorithmConfig(adv_type=f"{__name__}:ranked")
     expected, metrics = prepare_batch(whole, algorithm, AlgorithmState.of(algorithm))
-    found, apart_metrics = prepare_batch(taken_apart(whole), algorithm, AlgorithmState.of(algorithm))
+    ranks: Any = Ranks(2, minibatches=1, critic=False)
+    store: Any = InPlace()
+    pool = LearnerPool(ranks, store, plan=TextPlan([ranks.stage], seed=3, packed=False))
+    found, remote_metrics = prepare_rows(kept_by_makers(whole), algorithm, AlgorithmState.of(algorithm), pool)
+    assert isinstance(found, Batch)
     assert found.advantages is not None
     assert expected.advantages is not None
+    assert bool((expected.advantages != 0).any())
     assert found.advantages.equal(expected.advantages)
-    assert metrics == apart_metrics
+    assert metrics == remote_metrics
+
+
+def ranked(x: AdvantageInputs) -> Advantages:
+    """The rank of each row's outcome among all rows."""
+    advantages = x.per_row(x.outcomes.argsort().argsort().double())
+    return Advantages(advantages, advantages)
+
+
+def test_samples_of_rows_with_pending_advantages_have_them() -> None:
+    whole = of_one_turn().replace(advantages=None, returns=None)
+    algorithm = AlgorithmConfig(adv_type="grpo")
+    expected, _ = prepare_batch(whole, algorithm, AlgorithmState.of(algorithm))
+    ranks: Any = Ranks(2, minibatches=1, critic=False)
+    store: Any = InPlace()
+    pool = LearnerPool(ranks, store, plan=TextPlan([ranks.stage], seed=3, packed=False))
+    prepared, _ = prepare_rows(kept_by_makers(whole), algorithm, AlgorithmState.of(algorithm), pool)
+    assert expected.advantages is not None
+    shown = complete(prepared.select([7, 0])).advantages
+    assert shown is not None
+    assert shown.equal(expected.advantages[[7, 0]])
 
 
 @pytest.fixture
@@ -329,7 +364,7 @@ def cluster() -> Iterator[Cluster]:
 
 def graph_of(config: Config, cluster: Cluster, folder: Path) -> Graph:
     folder.mkdir()
-    return build_graph(Setup.of(config), cluster, folder)
+    return build_graph(ResolvedRun.of(config), cluster, folder)
 
 
 def config_of(folder: Path, **algorithm: Any) -> Config:
@@ -344,13 +379,14 @@ def test_a_run_leaves_rows_with_its_samplers(tmp_path: Path, cluster: Cluster) -
     graph.send_weights(0)
     rollout = graph.rollout
     assert isinstance(rollout, TextRollout)
-    apart, metrics = rollout.collect(0)
-    assert apart.rows_apart
-    assert {type(text).__name__ for text in apart.metadata["response"]} == {"LaterText"}
-    rollout._stream = None
+    assert rollout._stream is None  # in one process a batch has all of its columns
     whole, expected = rollout.collect(0)
-    assert not whole.rows_apart
-    fetched = apart.fetched()
+    assert isinstance(whole, Batch)
+    rollout._stream = rollout.sampler.stream_remote  # type: ignore[attr-defined]
+    remote, metrics = rollout.collect(0)
+    assert isinstance(remote, RemoteRows)
+    assert {type(text).__name__ for text in remote.metadata["response"]} == {"LazyText"}
+    fetched = remote.fetch()
     same(fetched, whole)
     assert fetched.metadata == whole.metadata
     timed = {name for name in expected if name.startswith("time/")}
@@ -364,7 +400,10 @@ def test_what_is_not_finite_comes_to_the_driver(
 ) -> None:
     graph = graph_of(config_of(tmp_path / "run"), cluster, tmp_path / "graph")
     graph.send_weights(0)
+    assert isinstance(graph.rollout, TextRollout)
+    graph.rollout._stream = graph.rollout.sampler.stream_remote  # type: ignore[attr-defined]
     batch, _ = graph.rollout.collect(0)
+    assert isinstance(batch, RemoteRows)
     require_finite(batch, tmp_path, 0)
 
     def broken(self: Any, requests: Any) -> Any:
@@ -387,11 +426,13 @@ def test_what_is_not_finite_comes_to_the_driver(
         {"rollout": {"stop": ["x"]}},
         {"env": {"max_turns": 2}},
         {"reward_model": {"supervision": "outcome", "fit_batches": 1}},
+        {},
     ],
 )
-def test_rows_that_somebody_reads_on_their_way_do_not_stay(
-    options: dict[str, Any], tmp_path: Path, cluster: Cluster
+def test_rows_that_are_read_on_their_way_do_not_stay(
+    options: dict[str, Any], tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(type(cluster), "concurrent", True)  # as on a cluster
     graph = graph_of(tiny_runs.config(tmp_path / "run", **options), cluster, tmp_path / "graph")
-    graph.send_weights(0)
-    assert not graph.rollout.collect(0)[0].rows_apart
+    assert isinstance(graph.rollout, TextRollout)
+    assert (graph.rollout._stream is not None) == (not options)

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
+from rlinf.base.errors import UserError
 from rlinf.cluster import Handle, Stream, WorkerDied, WorkerError
 from rlinf.cluster.local import LocalHandle
-from rlinf.config.schema import EnvConfig
-from rlinf.errors import UserError
-from rlinf.portions import shares
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.data.split import split_evenly
+from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Response
 from rlinf.rollouts.text.env_worker import EnvFacts
-from rlinf.rollouts.text.rows import Graded, Grades, Response
+from rlinf.schema import EnvConfig
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.sampler_pool import SamplerPool
 from rlinf.train.workers.text_env_pool import TextEnvPool
-from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
 class Items(Stream):
@@ -127,21 +127,21 @@ class Counter:
         self.tasks = dict(zip(self.turns, task_ids, strict=True))
         return tuple(map(str, task_ids)), {"task_id": task_ids}
 
-    def answer(self, split: str, responses: list[Response]) -> Grades:
+    def answer(self, split: str, responses: list[Response]) -> FeedbackBatch:
         for row, *_ in responses:
             self.turns[row] += 1
         rows = []
         for row, text, cut, _ in responses:
             turn = float(self.turns[row])
             rows.append(
-                Graded(row, f"{self.tasks[row]}:{self.turns[row]}:{text}{'!' * cut}", turn, False, {"turn": turn})
+                Feedback(row, f"{self.tasks[row]}:{self.turns[row]}:{text}{'!' * cut}", turn, False, {"turn": turn})
             )
-        return Grades(rows, 0.25)
+        return FeedbackBatch(rows, 0.25)
 
 
 @pytest.mark.parametrize(("count", "parts", "unit"), [(12, 3, 4), (7, 2, 1), (8, 3, 4), (2, 4, 1)])
 def test_shares_are_whole_units_and_complete(count: int, parts: int, unit: int) -> None:
-    pieces = shares(count, parts, unit=unit)
+    pieces = split_evenly(count, parts, unit=unit)
     assert [row for piece in pieces for row in range(count)[piece]] == list(range(count))
     assert len(pieces) == parts
     assert all(len(range(count)[piece]) % unit == 0 for piece in pieces)
@@ -205,7 +205,7 @@ class Doomed:
     def submit_one(self, rank: int, method: str, *args: Any) -> Any:
         return self
 
-    def submit_apart(self, rank: int, method: str, *args: Any) -> Any:
+    def submit_remote(self, rank: int, method: str, *args: Any) -> Any:
         return self, self
 
     def result(self) -> Any:

@@ -6,22 +6,22 @@ import numpy as np
 import torch
 
 from rlinf.cluster.local import LocalHandle
+from rlinf.data.messages import PolicyOutput
 from rlinf.models.policy_requests import Decision, PolicyRequest
 from rlinf.rollouts.simulator.pipelined import Asked
-from rlinf.train.workers.merged_requests import Gathering, Question, merged, split
-from rlinf.types import PolicyOutput
+from rlinf.train.workers.merged_requests import PendingRequest, RequestBatcher, merged, split
 
 
-def asks(worker: int, stage: int, method: str = "decide") -> Question:
-    return Question(worker, 0, Asked(stage, method, 1), LocalHandle("env", worker, "answer", [], None), 0)
+def asks(worker: int, stage: int, method: str = "decide") -> PendingRequest:
+    return PendingRequest(worker, 0, Asked(stage, method, 1), LocalHandle("env", worker, "answer", [], None), 0)
 
 
-def names(batches: list[list[Question]]) -> list[list[tuple[int, int]]]:
+def names(batches: list[list[PendingRequest]]) -> list[list[tuple[int, int]]]:
     return [[(question.worker, question.stage) for question in batch] for batch in batches]
 
 
 def test_a_stage_is_asked_once_all_workers_that_play_it_have_asked() -> None:
-    gathering = Gathering(2)
+    gathering = RequestBatcher(2)
     assert gathering.heard(1, None, [asks(1, 0), asks(1, 1)]) == []  # nobody knows what worker 0 will play
     assert names(gathering.heard(0, None, [asks(0, 0), asks(0, 1)])) == [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]
     assert gathering.heard(0, 0, [asks(0, 0)]) == []
@@ -32,7 +32,7 @@ def test_a_stage_is_asked_once_all_workers_that_play_it_have_asked() -> None:
 
 
 def test_a_worker_that_begins_again_is_waited_for() -> None:
-    gathering = Gathering(2)
+    gathering = RequestBatcher(2)
     gathering.heard(0, None, [asks(0, 0)])
     gathering.heard(1, None, [asks(1, 0)])
     assert gathering.heard(0, 0, [asks(0, 0)]) == []

@@ -11,27 +11,29 @@ import torch
 from learner_cases import MICRO_BATCH_TOKENS, SAMPLING, make_batch, make_stage, policy_of, tiny_model
 from torch import Tensor
 
-from rlinf.algorithms.by_row import with_advantages
+from rlinf.algorithms.advantages.distributed import complete
 from rlinf.algorithms.catalog import AGGREGATIONS
 from rlinf.algorithms.objective import Objective
-from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch, prepare_rows
 from rlinf.algorithms.scan import shift_back
-from rlinf.batch_share import BatchShare, DataPlace, LossCounts
 from rlinf.cluster import WorkerError
 from rlinf.cluster.batch_calls import BatchCall
 from rlinf.cluster.local import LocalHandle
 from rlinf.cluster.packing import pack
-from rlinf.config.schema import AlgorithmConfig
+from rlinf.data.advantage_spec import PreparedRows
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics, PolicyOutput
+from rlinf.data.shards import DataParallelRank, LossCounts, RankBatch
+from rlinf.data.wire import RowFormat
 from rlinf.learners.scorer import Scorer
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import evaluation_plan
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.row_records import RecordLayout
+from rlinf.schema import AlgorithmConfig
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import TextPlan, text_facts
-from rlinf.types import Batch, Metrics, PolicyOutput
 
 RANKS = (1, 2, 8)
 
@@ -58,7 +60,7 @@ def plan_of(stage: Stage) -> TextPlan:
     return TextPlan([stage], seed=3, packed=True)
 
 
-def updated(stage: Stage, rank: int, size: int, batch: Batch | BatchShare) -> tuple[dict[str, Tensor], Metrics]:
+def updated(stage: Stage, rank: int, size: int, batch: Batch | RankBatch) -> tuple[dict[str, Tensor], Metrics]:
     """Weights and metrics of an update whose gradient is this rank's part alone."""
     learner = TorchLearner(
         policy_of(tiny_model(layers=1)),
@@ -77,14 +79,14 @@ def test_an_update_of_own_rows_is_that_of_the_whole_batch(size: int, monkeypatch
     monkeypatch.setattr("rlinf.learners.torch.sum_gradients", lambda parameters, ranks: None)
     stage = plain_stage(epochs=2, minibatches=3)
     batch, plan = prepared(), plan_of(stage)
-    facts, place = plan.facts(batch), DataPlace(0, size, MICRO_BATCH_TOKENS)
+    facts, place = plan.facts(batch), DataParallelRank(0, size, MICRO_BATCH_TOKENS)
     made = plan.updated(facts, place, stage=stage.name, step=2)
     assert made is not None
     own = made.by_share(facts)
-    layout = RecordLayout.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
+    layout = RowFormat.of(batch, ("actions", "mask", "rollout_logprobs", "advantages"))
     records = layout.records(batch, [one.rows for one in own])
     for rank in sorted({0, size // 2, size - 1}):
-        share = BatchShare(layout.batch(records[rank]), own[rank].parts, made.steps)
+        share = RankBatch(layout.read(records[rank], None)[0], own[rank].parts, made.steps)
         (whole, expected), (alone, metrics) = (updated(stage, rank, size, given) for given in (batch, share))
         assert all(torch.equal(whole[name], alone[name]) for name in whole)
         assert metrics == expected
@@ -102,7 +104,7 @@ def test_weights_of_some_rows_are_those_of_the_whole_step(name: str) -> None:
 @pytest.mark.parametrize("size", RANKS)
 @pytest.mark.parametrize("skips", [False, True])
 def test_every_row_is_evaluated_once_and_nobody_is_without_one(size: int, skips: bool) -> None:
-    batch, place = prepared(), DataPlace(0, size, MICRO_BATCH_TOKENS, answered_only=skips, alike=skips)
+    batch, place = prepared(), DataParallelRank(0, size, MICRO_BATCH_TOKENS, answered_only=skips, alike=skips)
     facts = plan_of(make_stage()).facts(batch)
     own = evaluation_plan(facts, place).by_share(facts)
     assert all(len(one.rows) for one in own)
@@ -113,11 +115,11 @@ def test_every_row_is_evaluated_once_and_nobody_is_without_one(size: int, skips:
 
 
 def test_a_rank_without_rows_takes_part_with_a_row_in_which_nothing_counts() -> None:
-    batch, place = prepared(), DataPlace(0, 32, MICRO_BATCH_TOKENS)
+    batch, place = prepared(), DataParallelRank(0, 32, MICRO_BATCH_TOKENS)
     facts = plan_of(make_stage()).facts(batch)
     idle = [one for one in evaluation_plan(facts, place).by_share(facts) if not one.parts[0].micro_batches]
     assert len(idle) >= 12
-    share = BatchShare(batch.select(idle[0].rows), idle[0].parts)
+    share = RankBatch(batch.select(idle[0].rows), idle[0].parts)
     ((blank, _),) = share.passes(share.parts[0])
     assert blank.num_rows == 1
     assert not blank.mask.any()
@@ -134,7 +136,7 @@ class Ranks:
     def call(self, method: Any) -> list[Any]:
         assert method in ("data_place", "teacher_place")
         shares = self.size // self.sharers
-        return [DataPlace(rank // self.sharers, shares, MICRO_BATCH_TOKENS) for rank in range(self.size)]
+        return [DataParallelRank(rank // self.sharers, shares, MICRO_BATCH_TOKENS) for rank in range(self.size)]
 
     def submit(self, method: str, *, per_rank: Any, **options: Any) -> Any:
         assert method == "update"
@@ -143,7 +145,7 @@ class Ranks:
     def gather(self, handles: Any) -> list[Any]:
         return [{"loss": 0.0}] * self.size
 
-    def shares(self) -> list[BatchShare]:
+    def shares(self) -> list[RankBatch]:
         """What each rank was given."""
         return [one.of(lambda part: part) for (one,) in self.sent]
 
@@ -167,18 +169,18 @@ def test_a_rank_is_sent_its_share(sharers: int) -> None:
     pool.update(batch, step=0)
     given = ranks.shares()
     # Two groups without an advantage and a row without a response can't move the weights: nobody needs them.
-    assert sum(share.held.num_rows for share in given[::sharers]) == 11
+    assert sum(share.batch.num_rows for share in given[::sharers]) == 11
     pairs = zip(given[::sharers], given[sharers - 1 :: sharers], strict=True)
-    assert all(one.held.actions.equal(other.held.actions) for one, other in pairs)
+    assert all(one.batch.actions.equal(other.batch.actions) for one, other in pairs)
     numbers = {tuple(tokens): row for row, tokens in enumerate(batch.actions.tolist())}
     for share, ((records, *_), common) in zip(given, [one.parts for (one,) in ranks.sent], strict=True):
-        expected = batch.select([numbers[tuple(tokens)] for tokens in share.held.actions.tolist()])
-        assert share.held.advantages is not None
-        assert share.held.advantages.equal(expected.advantages)  # type: ignore[arg-type]
+        expected = batch.select([numbers[tuple(tokens)] for tokens in share.batch.actions.tolist()])
+        assert share.batch.advantages is not None
+        assert share.batch.advantages.equal(expected.advantages)  # type: ignore[arg-type]
         lengths = expected.inputs.response_lengths  # type: ignore[attr-defined]
         a_position = 4 + 1 + 4 + 4  # tokens, mask, log-probabilities, advantages
         assert len(records) == len(lengths) * common.layout.width + a_position * int(lengths.sum())
-        assert share.held.inputs.prompt_ids.equal(expected.inputs.prompt_ids)  # type: ignore[attr-defined]
+        assert share.batch.inputs.prompt_ids.equal(expected.inputs.prompt_ids)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (2, 3)])
@@ -200,11 +202,11 @@ def test_what_a_rank_is_sent_does_not_grow_with_the_rows_of_others(epochs: int, 
 class KeepsBatches:
     """A rank of a learner that updates nothing, and says of a token its number."""
 
-    def update(self, batch: Batch | BatchShare, *, step: int) -> dict[str, float]:
+    def update(self, batch: Batch | RankBatch, *, step: int) -> dict[str, float]:
         self.batch = batch
         return {}
 
-    def evaluate(self, batch: BatchShare, *, reference: bool) -> tuple[Tensor, PolicyOutput]:
+    def evaluate(self, batch: RankBatch, *, reference: bool) -> tuple[Tensor, PolicyOutput]:
         places = batch.parts[0].micro_batches
         rows = torch.cat(places) if places else torch.zeros(0, dtype=torch.int64)
         return rows, PolicyOutput(batch.select(rows).actions.float())
@@ -291,7 +293,7 @@ def test_a_teacher_scores_the_rows_that_its_rank_is_sent_as_it_does_with_all(siz
     )
     assert pool.teach(batch).equal(expected)
     if size > 1:
-        assert sum(share.held.num_rows for share in ranks.sent) == batch.num_rows
+        assert sum(share.batch.num_rows for share in ranks.sent) == batch.num_rows
 
 
 OF_TURNS = ("gigpo", "grpo_turn")
@@ -353,20 +355,21 @@ def test_ranks_make_the_advantages_of_their_rows_bit_for_bit(size: int, options:
     ranks: Any = Working(size)
     pool = LearnerPool(ranks, InPlace(), plan=plan_of(plain_stage()))  # type: ignore[arg-type]
     whole, expected = prepare_batch(batch, algorithm, AlgorithmState.of(algorithm))
-    left, metrics = prepare_batch(batch, algorithm, AlgorithmState.of(algorithm), look=pool.look)
-    assert left.advantages is None
+    left, metrics = prepare_rows(batch, algorithm, AlgorithmState.of(algorithm), pool)
+    assert isinstance(left, PreparedRows) == (size > 1)
     assert metrics == pytest.approx(expected)
     pool.update(left, step=2)
     assert whole.advantages is not None
-    assert left.moving is not None
-    assert left.moving.equal((whole.mask & (whole.advantages != 0)).any(dim=1))
+    gradient = (whole.mask & (whole.advantages != 0)).any(dim=1)
+    assert pool._plan is not None
+    assert pool._plan.facts(left).has_gradient.equal(gradient)
     numbers = {tuple(tokens): row for row, tokens in enumerate(whole.actions.tolist())}
     for learner in ranks.learners:
         share = learner.batch
-        held = share.held if isinstance(share, BatchShare) else share
+        held = share.batch if isinstance(share, RankBatch) else share
         rows = [numbers[tuple(tokens)] for tokens in held.actions.tolist()]
         assert held.advantages.equal(whole.advantages[rows])
-    made_here = with_advantages(left)
+    made_here = complete(left)
     assert made_here.advantages is not None
     assert made_here.advantages.equal(whole.advantages)
     assert made_here.returns is not None

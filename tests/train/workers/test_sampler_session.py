@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rlinf.cluster import WorkerDied
-from rlinf.columns import Column
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.data.token_array import TokenArray
 from rlinf.train.workers.sampler_session import PoolSession
 from rlinf.train.workers.sampler_worker import SamplerWorker
-from rlinf.types import Completion, SampleRequest, SamplingParams
 
 
 @dataclass
@@ -46,8 +46,8 @@ class Countdown:
     def _end(self, names: Sequence[int], reason: str) -> list[Completion]:
         for name in names:
             del self.left[name]
-        empty = Column.ints(())
-        return [Completion(name, 0, empty, Column.floats(()), reason, empty) for name in names]
+        empty = TokenArray.ints(())
+        return [Completion(name, 0, empty, TokenArray.floats(()), reason, empty) for name in names]
 
 
 class Handle:

@@ -1,0 +1,118 @@
+"""Words that several frameworks use for attention, precision, adapters and schedules, as values of ours."""
+
+from __future__ import annotations
+
+import re
+
+from rlinf_import.sheet import Sheet
+
+ATTENTION = {
+    "fa2": "flash_attention_2",
+    "flash_attention_2": "flash_attention_2",
+    "flash_attn": "flash_attention_2",
+    "auto": "sdpa",
+    "sdpa": "sdpa",
+    "eager": "eager",
+}
+PRECISIONS = {
+    "bf16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "bf16-mixed": "bfloat16",
+    "16-bf": "bfloat16",
+    "fp32": "float32",
+    "float32": "float32",
+    "32": "float32",
+    "auto": "auto",
+}
+_HALF = ("fp16", "float16", "half", "16")
+_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+"""All linear layers of a decoder of the Llama and Qwen families."""
+_MEGATRON_LAYERS = {
+    "linear_qkv": ["q_proj", "k_proj", "v_proj"],
+    "linear_proj": ["o_proj"],
+    "linear_fc1": ["gate_proj", "up_proj"],
+    "linear_fc2": ["down_proj"],
+    "o_proj": ["o_proj"],
+}
+_SCHEDULES = {
+    "constant": "constant",
+    "constant_with_warmup": "constant",
+    "linear": "linear",
+    "cosine": "cosine",
+    "cosine_with_min_lr": "cosine",
+    "cosine_annealing": "cosine",
+}
+SEEING = re.compile(r"(?i)(\b|[-_\d])vl([-_/\d]|$)|omni|vision|minicpm[-_]?[ov]|internvl|llava|vlm")
+"""Names of models that read images, sound or video."""
+
+
+def attention(sheet: Sheet, key: str) -> None:
+    """Set ``policy.attention``; an implementation that is not offered becomes PyTorch's own."""
+    given = sheet.text(key)
+    if not given:
+        return
+    sheet.put("policy.attention", ATTENTION.get(given, "sdpa"), key)
+    if given not in ATTENTION:
+        sheet.differ(key, "attention is sdpa, eager or flash_attention_2: sdpa computes the same")
+
+
+def precision(sheet: Sheet, key: str) -> None:
+    """Set ``policy.dtype``; float16 becomes bfloat16, which needs no loss scaling."""
+    given = sheet.text(key).removeprefix("torch.")
+    if not given:
+        return
+    sheet.put("policy.dtype", PRECISIONS.get(given, "bfloat16"), key)
+    if given in _HALF:
+        sheet.differ(key, "float32 and bfloat16 are offered: bfloat16 has the same size")
+    elif given not in PRECISIONS:
+        sheet.differ(key, "float32 and bfloat16 are offered: bfloat16 is set")
+
+
+def adapters(sheet: Sheet, rank: str, alpha: str, targets: str, dropout: str | None = None) -> None:
+    """Set ``policy.lora`` from four keys; without a rank above 0 nothing is adapted."""
+    number = sheet.count(rank)
+    if not number:
+        for key in (alpha, targets, dropout):
+            if key:
+                sheet.ignore(key, "without a rank of adapters nothing reads it")
+        return
+    sheet.put("policy.lora.rank", number, rank)
+    scale = sheet.number(alpha)
+    if scale is not None:
+        sheet.put("policy.lora.alpha", int(scale), alpha)
+        if scale != int(scale):
+            sheet.differ(alpha, f"alpha is a whole number here: {int(scale)}")
+    _targets(sheet, targets)
+    if dropout and sheet.number(dropout):
+        sheet.put("policy.lora.dropout", sheet.number(dropout), dropout)
+
+
+def _targets(sheet: Sheet, key: str) -> None:
+    given = sheet.take(key)
+    names = given if isinstance(given, list) else re.split(r"[,\s]+", str(given or "all-linear"))
+    layers: list[str] = []
+    for name in names:
+        layers += _LINEAR if name in ("all-linear", "all") else _MEGATRON_LAYERS.get(str(name), [str(name)])
+    sheet.put("policy.lora.target_modules", list(dict.fromkeys(layers)), key)
+    if sheet.written(key) is None or "all-linear" in names:
+        sheet.differ(key, "all linear layers of a Llama or Qwen decoder: other models name theirs otherwise")
+
+
+def schedule(sheet: Sheet, key: str) -> None:
+    """Set ``learner.optimizer.schedule``."""
+    given = sheet.text(key).lower()
+    if not given:
+        return
+    chosen = _SCHEDULES.get(given)
+    sheet.put("learner.optimizer.schedule", chosen or "cosine", key)
+    if chosen is None:
+        sheet.differ(key, "schedules are constant, linear and cosine: cosine is set")
+
+
+def reads_pictures(sheet: Sheet, *keys: str) -> None:
+    """Refuse a language model run whose model reads images, sound or video."""
+    for key in keys:
+        if SEEING.search(sheet.text(key)):
+            nearest = "text alone, or policy.name: vla in a simulator"
+            sheet.refuse("prompts with images, sound or video", nearest, key)
+            return

@@ -1,0 +1,69 @@
+"""From an unknown key to what should be written instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rlinf.config.foreign_keys import Hint
+from rlinf_import.names.meaning import Meaning
+from rlinf_import.names.rlinf import RLINF
+from rlinf_import.names.roll import ROLL
+from rlinf_import.names.stable_baselines3 import STABLE_BASELINES3
+from rlinf_import.names.trl import TRL
+from rlinf_import.names.verl import VERL
+
+ARGUMENTS: Mapping[str, Mapping[str, Meaning]] = {"TRL": TRL, "Stable-Baselines3": STABLE_BASELINES3}
+"""Names of arguments: they mean the same in whichever section somebody wrote them."""
+SECTIONS: Mapping[str, Mapping[str, Meaning]] = {"verl": VERL, "ROLL": ROLL, "RLinf": RLINF}
+"""Dotted keys of configuration files."""
+
+
+def hint(dotted: str) -> Hint | None:
+    """The hint for an unknown key; None where no framework that we know has it."""
+    found: dict[Meaning, list[str]] = {}
+    for framework, meaning in _matches(dotted):
+        frameworks = found.setdefault(meaning, [])
+        if framework not in frameworks:
+            frameworks.append(framework)
+    if not found:
+        return None
+    name = dotted.rpartition(".")[2]
+    words = " ".join(_words(name, frameworks, meaning) for meaning, frameworks in found.items())
+    return Hint(words, tuple(dict.fromkeys(key for meaning in found for key in meaning.keys)))
+
+
+def holds_foreign_keys(section: str) -> bool:
+    """Whether another framework has keys below this one, so that each of them can be looked up by itself."""
+    return any(key.startswith(f"{section}.") for table in SECTIONS.values() for key in table)
+
+
+def _matches(dotted: str) -> list[tuple[str, Meaning]]:
+    """The very key of a file, else an argument of that name, else a key of a file that ends in it."""
+    name = dotted.rpartition(".")[2]
+    exact = [(framework, table[dotted]) for framework, table in SECTIONS.items() if dotted in table]
+    if exact:
+        return exact
+    arguments = [(framework, table[name]) for framework, table in ARGUMENTS.items() if name in table]
+    # `lr`, `path` and `n` end many keys: only a name of several words says which one was meant.
+    if arguments or "_" not in name:
+        return arguments
+    return [
+        (framework, meaning)
+        for framework, table in SECTIONS.items()
+        for key, meaning in table.items()
+        if key.endswith(f".{name}")
+    ]
+
+
+def _either(keys: tuple[str, ...]) -> str:
+    *first, last = keys
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _words(name: str, frameworks: list[str], meaning: Meaning) -> str:
+    *first, last = frameworks
+    whose = f"What {' and '.join([', '.join(first), last]) if first else last} call{'' if first else 's'} {name}"
+    note = f": {meaning.note}" if meaning.note else ""
+    if not meaning.keys:
+        return f"{whose} has no equivalent here{note}."
+    return f"{whose} is {_either(meaning.keys)} here{note}."

@@ -1,0 +1,191 @@
+"""Arguments of calls in a Python script, read from its source: nothing of it runs."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlinf.base.errors import UserError
+from rlinf_import.written import Code, read_text
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call by the last part of its name, with its arguments: literals, names of the script, or :class:`Code`."""
+
+    name: str
+    positional: tuple[object, ...]
+    named: dict[str, object]
+    line: int
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A function or class that the script names: ``module`` is its own file's name where it is defined there."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+class Script:
+    """The calls of a script; a name stands for the literal that was assigned to it last."""
+
+    def __init__(self, tree: ast.AST, name: str) -> None:
+        self._tree = tree
+        self._values: dict[str, ast.expr] = {}
+        self._defined: dict[str, str] = {}
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                self._values[node.targets[0].id] = node.value
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                self._defined[node.name] = name
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                self._defined.update({alias.asname or alias.name: node.module for alias in node.names})
+
+    @classmethod
+    def read(cls, path: Path) -> Script:
+        """The script in a file; raises UserError where it is no Python."""
+        try:
+            return cls(ast.parse(read_text(path)), path.stem)
+        except SyntaxError as error:
+            raise UserError(f"{path}:{error.lineno}: this is not Python: {error.msg}") from None
+
+    def calls(self, *names: str) -> Iterator[Call]:
+        """Every call of one of these names, in the order of the file."""
+        found = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call) and _name(node) in names]
+        for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
+            named = {keyword.arg: self.value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
+            yield Call(_name(node), tuple(self.value(argument) for argument in node.args), named, node.lineno)
+
+    def calls_ending(self, ending: str) -> Iterator[Call]:
+        """Every call of a name that ends so, in the order of the file."""
+        names = {_name(node) for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
+        yield from self.calls(*(name for name in names if name.endswith(ending)))
+
+    def calls_from(self, *modules: str) -> Iterator[Call]:
+        """Every call of a function or class that comes from one of these modules, by import or by attribute."""
+        names = {name for name, module in self._defined.items() if module in modules}
+        for node in ast.walk(self._tree):
+            if not isinstance(node, ast.Call):
+                continue
+            function = node.func
+            written = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+            if (isinstance(function, ast.Name) and function.id in names) or written in modules:
+                yield next(call for call in self.calls(_name(node)) if call.line == node.lineno)
+
+    def assigned(self, name: str) -> object:
+        """The value that a name has in the end; None where nothing was assigned to it."""
+        node = self._values.get(name)
+        return None if node is None else self.value(node)
+
+    def attributes(self, *objects: str) -> Iterator[tuple[str, object, int]]:
+        """(name, value, line) of every ``object.name = value``."""
+        for node in ast.walk(self._tree):
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            target = node.targets[0]
+            of_name = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)
+            if isinstance(target, ast.Attribute) and of_name and ast.unparse(target.value) in objects:
+                yield target.attr, self.value(node.value), node.lineno
+
+    def nodes(self, kind: type[ast.AST]) -> Iterator[ast.AST]:
+        """Every node of a kind."""
+        yield from (node for node in ast.walk(self._tree) if isinstance(node, kind))
+
+    def imports(self, *names: str) -> list[str]:
+        """Which of these names the script imports."""
+        return [name for name in names if name in self._defined]
+
+    def called(self, name: str) -> Call | None:
+        """The call whose result was assigned to ``name``."""
+        node = self._values.get(name)
+        if not isinstance(node, ast.Call):
+            return None
+        return next(call for call in self.calls(_name(node)) if call.line == node.lineno)
+
+    def value(self, node: ast.expr) -> object:
+        """The value of an expression: a literal, a list or mapping of such, a reference, or code."""
+        if isinstance(node, ast.List | ast.Tuple):
+            return [self.value(element) for element in node.elts]
+        if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
+            keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+            return {str(key): self.value(value) for key, value in zip(keys, node.values, strict=True)}
+        if isinstance(node, ast.Call) and _name(node) == "dict" and not node.args:
+            return {str(keyword.arg): self.value(keyword.value) for keyword in node.keywords}
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            return self._named(node)
+
+    def _named(self, node: ast.expr) -> object:
+        if isinstance(node, ast.Name):
+            if node.id in self._defined:
+                return Reference(self._defined[node.id], node.id)
+            assigned = self._values.get(node.id)
+            if assigned is not None and not isinstance(assigned, ast.Name):
+                found = self.value(assigned)
+                return Code(node.id) if isinstance(found, Code) else found
+        if isinstance(node, ast.Attribute):
+            return Code(ast.unparse(node))
+        return _arithmetic(node)
+
+
+def literal(text: str) -> object:
+    """The value of a Python expression that a file holds as text, such as RL Zoo's ``"dict(net_arch=[64, 64])"``."""
+    try:
+        parsed = ast.parse(text.strip(), mode="eval")
+    except SyntaxError:
+        return Code(text)
+    return Script(parsed, "").value(parsed.body)
+
+
+def _name(node: ast.Call) -> str:
+    function = node.func
+    return (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
+
+
+_OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+}
+_CASTS: Mapping[str, Callable[[float], float]] = {"int": int, "float": float, "round": round}
+_LARGEST_POWER = 64
+
+
+def _arithmetic(node: ast.expr) -> object:
+    """Numbers such as ``4 * 2048``, ``int(1e5)`` and ``10 ** 6``; anything else stays code."""
+    found = _number(node)
+    return Code(ast.unparse(node)) if found is None else found
+
+
+def _number(node: ast.expr) -> float | None:
+    if isinstance(node, ast.Constant):
+        given = node.value
+        return given if isinstance(given, int | float) and not isinstance(given, bool) else None
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _number(node.operand)
+        return None if inner is None else -inner
+    if isinstance(node, ast.Call) and _name(node) in _CASTS and len(node.args) == 1 and not node.keywords:
+        inner = _number(node.args[0])
+        return None if inner is None else _CASTS[_name(node)](inner)
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
+        return None
+    left, right = _number(node.left), _number(node.right)
+    if left is None or right is None or (isinstance(node.op, ast.Pow) and abs(right) > _LARGEST_POWER):
+        return None
+    try:
+        return _OPERATORS[type(node.op)](left, right)
+    except (ZeroDivisionError, OverflowError):
+        return None

@@ -1,0 +1,176 @@
+"""From a file of another framework to a finished sheet."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rlinf.base.errors import UserError
+from rlinf.config.problems import Origin
+from rlinf.config.tree import Branch, Located, put
+from rlinf_import import rlinf, roll, sb3_script, sb3_zoo, stable_baselines3, trl, trl_script, verl
+from rlinf_import.account import close
+from rlinf_import.fitting import fit
+from rlinf_import.hydra import read_yaml
+from rlinf_import.names.meaning import Meaning
+from rlinf_import.names.rlinf import RLINF
+from rlinf_import.names.roll import ROLL
+from rlinf_import.names.stable_baselines3 import STABLE_BASELINES3
+from rlinf_import.names.trl import TRL
+from rlinf_import.names.verl import VERL
+from rlinf_import.refusal import NotOfferedError, NotTrainingError
+from rlinf_import.sb3_tables import DEFAULTS as SB3_DEFAULTS
+from rlinf_import.settle import settle
+from rlinf_import.sheet import Options, Sheet
+from rlinf_import.shell import words_of
+from rlinf_import.written import Code, Source, override, resolve, scalar
+
+_HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
+_PROGRAM = re.compile(
+    r"(?:[a-z_]\w*\.)*(?:main|\w*main_\w+|\w*_main|\w*main|\w*sft_trainer|model_merger|launch_server|\w*data_process|\w*proxy)"
+)
+"""Modules and programs that a script starts."""
+_FLAG = re.compile(r"--([A-Za-z_][\w-]*)(?:=(.*))?", re.DOTALL)
+
+
+def _any(source: Source) -> None:
+    """Every file of a peer that has no others."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A framework whose files are read."""
+
+    title: str
+    names: Mapping[str, Meaning]
+    translate: Callable[[Sheet], None]
+    defaults: Mapping[str, object]
+    recognise: Callable[[Source], None] = _any
+    """Raises NotTrainingError for a file that trains nothing."""
+
+
+PEERS: Mapping[str, Peer] = {
+    "trl": Peer("TRL", {**TRL, **trl.NAMES}, trl.translate, trl.DEFAULTS, trl.recognise),
+    "verl": Peer("verl", {**VERL, **verl.NAMES}, verl.translate, verl.DEFAULTS, verl.recognise),
+    "roll": Peer("ROLL", {**ROLL, **roll.NAMES}, roll.translate, roll.DEFAULTS, roll.recognise),
+    "rlinf": Peer("RLinf", {**RLINF, **rlinf.NAMES}, rlinf.translate, rlinf.DEFAULTS, rlinf.recognise),
+    "sb3": Peer(
+        "Stable-Baselines3",
+        {**STABLE_BASELINES3, **stable_baselines3.NAMES},
+        stable_baselines3.translate,
+        {},
+    ),
+}
+
+
+def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options | None = None) -> Sheet:
+    """The sheet of a file; ``words`` are what else stood on the peer's command line, as ``key=value``.
+
+    Raises UserError for a file that cannot be read, and for a kind of file that the peer does not have.
+    """
+    framework = PEERS[peer]
+    options = options or Options()
+    given = dict(_pair(word) for word in words)
+    variables = {name: value for name, value in given.items() if path.suffix == ".sh" and "." not in name}
+    defaults = framework.defaults
+    if peer == "sb3":
+        source, algorithm, environment = _baselines(path, options)
+        defaults = SB3_DEFAULTS[algorithm]
+        options = replace(options, algorithm=algorithm, environment=environment)
+    else:
+        source = _source(peer, path, variables)
+    override(source, {name: value for name, value in given.items() if name not in variables})
+    framework.recognise(source)
+    resolve(source)
+    sheet = translated(framework, source, options, defaults)
+    fit(sheet)
+    settle(sheet)
+    return sheet
+
+
+def translated(peer: Peer, source: Source, options: Options, defaults: Mapping[str, object]) -> Sheet:
+    """The sheet of what was read, with every key accounted for and nothing checked yet.
+
+    Raises NotOfferedError for features that do not exist here.
+    """
+    sheet = Sheet(peer.title, source, options, peer.names, defaults)
+    peer.translate(sheet)
+    if sheet.missing:
+        raise NotOfferedError(source.path, sheet.missing)
+    close(sheet)
+    return sheet
+
+
+def _pair(word: str) -> tuple[str, str]:
+    name, equals, value = word.lstrip("+-").partition("=")
+    if not equals or not name:
+        raise UserError(f"{word} is not of the form key=value")
+    return name, value
+
+
+def _source(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
+    if path.suffix in (".yaml", ".yml"):
+        return read_yaml(path)
+    if path.suffix == ".sh" and peer in ("verl", "trl"):
+        return _command(peer, path, variables)
+    if path.suffix == ".py" and peer == "trl":
+        return trl_script.read(path)
+    kinds = {"trl": ".yaml, .sh or .py", "verl": ".sh or .yaml"}.get(peer, ".yaml")
+    raise UserError(f"{path}: {PEERS[peer].title}'s settings are read from a {kinds} file")
+
+
+def _baselines(path: Path, options: Options) -> tuple[Source, str, str | None]:
+    entry = path.suffix == ".py" and options.environment is not None and sb3_zoo.entries(path)
+    if path.suffix in (".yaml", ".yml") or entry:
+        return sb3_zoo.read(path, options.environment, options.algorithm)
+    if path.suffix == ".py":
+        source, algorithm, environment = sb3_script.read(path, options.algorithm)
+        return source, algorithm, options.environment or environment
+    raise UserError(f"{path}: Stable-Baselines3's settings are read from a .yml file of RL Zoo or a .py script")
+
+
+def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
+    """The overrides (verl) or the flags (TRL) of a shell script."""
+    remarks: list[str] = []
+    words = words_of(path, variables, remarks)
+    tree: Branch = {}
+    waiting: tuple[str, Origin] | None = None
+    for word in words:
+        origin = Origin(str(path), word.line)
+        hydra = _HYDRA.fullmatch(word.text) if peer == "verl" else None
+        flag = _FLAG.fullmatch(word.text) if peer == "trl" else None
+        if hydra:
+            put(tree, hydra.group(1), _value(hydra.group(2), word.known, origin))
+        elif flag:
+            name = flag.group(1).replace("-", "_")
+            waiting = None if flag.group(2) is not None else (name, origin)
+            given = flag.group(2)
+            tree[name] = Located(True, origin) if given is None else _value(given, word.known, origin)
+        elif waiting is not None:
+            _append(tree, waiting[0], _value(word.text.rstrip(","), word.known, waiting[1]))
+    programs = [word.text for word in words if peer == "verl" and _PROGRAM.fullmatch(word.text)]
+    programs += [after.text for word, after in itertools.pairwise(words) if peer == "trl" and word.text == "trl"]
+    if not tree and not programs:
+        form = "section.key=value" if peer == "verl" else "--flag value"
+        kind = f"a script that trains nothing and holds no word of the form {form}"
+        raise NotTrainingError(path, kind, f"Import a script that starts {PEERS[peer].title}.")
+    return Source(path, tree, remarks, programs)
+
+
+def _value(text: str, known: bool, origin: Origin) -> Located:
+    """The value of a word; code where it holds what another command prints."""
+    return scalar(text, origin) if known else Located(Code(text), origin)
+
+
+def _append(tree: Branch, name: str, value: Located) -> None:
+    """A further word of a flag: the first one is its value, more of them make a list."""
+    before = tree[name]
+    if before.value is True:
+        tree[name] = value
+    elif isinstance(before.value, list):
+        before.value.append(value)
+    else:
+        tree[name] = Located([before, value], value.origin)

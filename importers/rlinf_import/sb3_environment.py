@@ -1,0 +1,153 @@
+"""Environments of Stable-Baselines3: makers, wrappers, normalisation, callbacks."""
+
+from __future__ import annotations
+
+from rlinf_import.python_calls import literal
+from rlinf_import.sb3_script import reference
+from rlinf_import.sb3_tables import ATARI, GAME, is_atari, with_module
+from rlinf_import.sheet import Sheet
+from rlinf_import.written import Code
+
+_ATARI_WRAPPER = "stable_baselines3.common.atari_wrappers.AtariWrapper"
+_NORMALISED = {
+    "clip_obs": "normalised observations are not clipped",
+    "clip_reward": "normalised rewards are not clipped",
+    "epsilon": "a small number of rlinf's own is added to the deviation",
+    "training": "statistics are updated while a run trains, and kept afterwards",
+    "norm_obs_keys": "all parts of an observation are normalised",
+    "gamma": "returns are discounted by algorithm.gamma",
+}
+
+
+def environment(sheet: Sheet, name: str | None, algorithm: str) -> int:
+    """Set the environment with its wrappers; returns how many of them step side by side."""
+    if name is None:
+        sheet.put("env.id", "path.to.module:YourEnv")
+        sheet.settings.pop("env.id")
+        sheet.refuse("an environment that the script makes itself", "env.id: module:Id, which you register", "env_id")
+    elif is_atari(name):
+        _atari(sheet, name)
+    else:
+        sheet.put("env.id", with_module(name))
+    run = "atari" if name in (None, "atari") else str(name).rpartition(":")[2].rpartition("/")[2]
+    sheet.put("run.name", f"{run}_{algorithm}")
+    envs = sheet.count("n_envs") or 1
+    sheet.put("env.num_envs", envs, "n_envs")
+    _arguments(sheet)
+    _stack(sheet)
+    _wrappers(sheet)
+    _normalisation(sheet)
+    sheet.copy_as("max_episode_steps", "env.max_episode_steps")
+    sheet.copy("seed")
+    return envs
+
+
+def _atari(sheet: Sheet, name: str) -> None:
+    found = ATARI.fullmatch(name)
+    game = GAME if found is None else found.group(1)
+    sheet.put("env.id", f"ale_py:ALE/{game}-v5")
+    sheet.put("env.kwargs.frameskip", 1)
+    sheet.put("env.kwargs.repeat_action_probability", 0.0)
+    if found is None:
+        sheet.ask(f"env.id: the game ({game} stands for it)")
+
+
+def _arguments(sheet: Sheet) -> None:
+    located = sheet.written("env_kwargs")
+    if located is None:
+        return
+    plain = located.plain()
+    chosen = literal(plain) if isinstance(plain, str) else plain
+    if not isinstance(chosen, dict):
+        sheet.ask("env.kwargs: arguments of the environment", "env_kwargs")
+        return
+    for key, value in chosen.items():
+        if isinstance(value, Code):
+            sheet.ask(f"env.kwargs.{key}: {value.text} is known only when the script runs", f"env_kwargs.{key}")
+        else:
+            sheet.put(f"env.kwargs.{key}", value, f"env_kwargs.{key}")
+
+
+def _stack(sheet: Sheet) -> None:
+    for key in ("frame_stack", "VecFrameStack.n_stack"):
+        sheet.copy_as(key, "env.frame_stack")
+    sheet.ignore("VecFrameStack.channels_order", "frames are stacked as the policy's encoder reads them")
+
+
+def _wrappers(sheet: Sheet) -> None:
+    """``env_wrapper`` of the Zoo, and ``wrapper_class`` with its arguments of a script."""
+    wrappers: list[object] = []
+    for key in ("env_wrapper", "wrapper_class"):
+        located = sheet.written(key)
+        if located is None:
+            continue
+        plain = located.plain()
+        given = plain if isinstance(plain, list) else [plain]
+        for wrapper in given:
+            name, options = next(iter(wrapper.items())) if isinstance(wrapper, dict) else (reference(wrapper), None)
+            if key == "wrapper_class":
+                kwargs = sheet.take("wrapper_kwargs")
+                options = kwargs if isinstance(kwargs, dict) else None
+            wrappers += _wrapper(sheet, str(name), options, key)
+        if wrappers:
+            sheet.put("env.wrappers", wrappers, key)
+        sheet.named.add(key)
+        sheet.named.update(name for name, _ in sheet.source.leaves() if name.startswith((f"{key}.", "wrapper_kwargs")))
+
+
+def _wrapper(sheet: Sheet, name: str, options: object, key: str) -> list[object]:
+    if name == _ATARI_WRAPPER or name.endswith(".AtariWrapper"):
+        sheet.differ(key, "AtariWrapper is gymnasium's AtariPreprocessing with rewards clipped to [-1, 1]")
+        settings = {"noop_max": 30, "frame_skip": 4, "screen_size": 84, "terminal_on_life_loss": True}
+        return [{"AtariPreprocessing": settings}, {"ClipReward": {"min_reward": -1, "max_reward": 1}}]
+    module, _, made = name.rpartition(".")
+    known = module in ("gym.wrappers", "gymnasium.wrappers")
+    path = made if known and not module.startswith("gymnasium") else f"{module}:{made}" if module else made
+    if module.partition(".")[0] in ("stable_baselines3", "sb3_contrib", "rl_zoo3"):
+        sheet.ask(f"{made} needs the package {module.partition('.')[0]}: gymnasium's wrappers have plain names", key)
+    return [{path: options} if options else path]
+
+
+def _normalisation(sheet: Sheet) -> None:
+    key = "normalize"
+    given = sheet.take(key)
+    chosen = literal(given) if isinstance(given, str) else given
+    if chosen is None and sheet.written("VecNormalize") is not None:
+        key = "VecNormalize"
+        whole = sheet.take(key)
+        chosen = whole if isinstance(whole, dict) else {}
+    if chosen is True or (isinstance(chosen, dict)):
+        options = chosen if isinstance(chosen, dict) else {}
+        names = [f"{key}.{part}" for part in ("norm_obs", "norm_reward") if part in options]
+        sheet.put("env.normalize_observations", options.get("norm_obs", True), *(names or [key]))
+        sheet.put("env.normalize_rewards", options.get("norm_reward", True), *(names or [key]))
+        for name, why in _NORMALISED.items():
+            if name in options:
+                place = sheet.place(key)
+                sheet.differs.append(f"{place}: {key}.{name}: {options[name]}: {why}")
+                sheet.named.add(f"{key}.{name}")
+    elif isinstance(chosen, Code):
+        sheet.ask("env.normalize_observations and env.normalize_rewards", key)
+
+
+def callbacks(sheet: Sheet, steps: int, envs: int) -> None:
+    """Evaluation and checkpoints of a script's callbacks, in training iterations."""
+    for key, ours in (
+        ("EvalCallback.eval_freq", "evaluation.every"),
+        ("CheckpointCallback.save_freq", "checkpoint.every"),
+    ):
+        period = sheet.count(key)
+        if period:
+            sheet.put(ours, max(1, round(period * envs / steps)), key)
+            sheet.differ(key, f"it counts steps of each environment; a training iteration is {steps} of all")
+    sheet.copy_as("EvalCallback.n_eval_episodes", "evaluation.size")
+    if sheet.take("EvalCallback.deterministic") is False:
+        sheet.put("evaluation.temperature", 1.0, "EvalCallback.deterministic")
+    if sheet.text("EvalCallback.best_model_save_path"):
+        sheet.put("checkpoint.best_metric", "eval/return", "EvalCallback.best_model_save_path")
+    ignored = {
+        "EvalCallback": "evaluations and the best checkpoint are in the run directory",
+        "CheckpointCallback": "checkpoints hold all that a run needs to go on, in the run directory",
+    }
+    for key, why in ignored.items():
+        sheet.ignore(key, why)

@@ -1,0 +1,99 @@
+"""SAC, CrossQ, TD3 and DQN of Stable-Baselines3."""
+
+from __future__ import annotations
+
+from rlinf_import.sheet import Sheet
+
+COLLECTED = 16
+"""Decisions of every environment in a training iteration: a longer one costs fewer messages, updates stay."""
+
+
+def off_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
+    """Set the replay buffer, its updates and the algorithm's own keys; returns environment steps of an iteration."""
+    sheet.put("algorithm.loss_type", algorithm)
+    sheet.copy("gamma", "buffer_size", "learning_starts")
+    sheet.copy_as("batch_size", "algorithm.replay_batch_size")
+    sheet.copy_as("n_steps", "algorithm.n_step")
+    if algorithm != "crossq":
+        sheet.copy("tau")
+    sheet.ignore("tau", "loss_type: crossq has no target networks")
+    if "Her" in sheet.text("replay_buffer_class"):
+        nearest = f"loss_type: {algorithm} with a dense reward"
+        sheet.refuse("hindsight relabelling of goals (HER)", nearest, "replay_buffer_class")
+    ratio, each = _frequency(sheet, envs)
+    if algorithm in ("sac", "crossq"):
+        _entropy(sheet)
+    if algorithm in ("td3", "crossq"):
+        sheet.copy_as("policy_delay", "algorithm.policy_delay")
+    if algorithm == "td3":
+        sheet.copy_as("target_policy_noise", "algorithm.target_noise")
+        sheet.copy_as("target_noise_clip", "algorithm.target_noise_clip")
+    _noise(sheet, algorithm)
+    if algorithm == "dqn":
+        _dqn(sheet, ratio)
+    return envs * each
+
+
+def _frequency(sheet: Sheet, envs: int) -> tuple[float, int]:
+    """Updates per environment step, and decisions of every environment in a training iteration."""
+    given, updates = sheet.take("train_freq"), sheet.count("gradient_steps")
+    frequency = given if isinstance(given, int) else None
+    if isinstance(given, list) and len(given) == 2 and given[1] == "step":
+        frequency = int(str(given[0]))
+    ratio = 1.0
+    if updates == -1:
+        sheet.put("algorithm.replay_ratio", ratio, "gradient_steps", "train_freq")
+    elif frequency is not None:
+        ratio = (updates or 1) / (frequency * envs)
+        sheet.put("algorithm.replay_ratio", ratio, "gradient_steps", "train_freq")
+    else:
+        sheet.ask("algorithm.replay_ratio: updates per environment step, where they follow an episode", "train_freq")
+        sheet.put("algorithm.replay_ratio", ratio, "gradient_steps")
+    each = max(1, frequency or 1, COLLECTED // envs)
+    sheet.put("rollout.num_steps", each, "train_freq")
+    if given != each:
+        sheet.differ("train_freq", f"{each} decisions of every environment are collected, then as many updates follow")
+    return ratio, each
+
+
+def _entropy(sheet: Sheet) -> None:
+    alpha, target = sheet.take("ent_coef"), sheet.take("target_entropy")
+    if isinstance(alpha, int | float):
+        sheet.put("algorithm.sac_alpha", float(alpha), "ent_coef")
+    elif isinstance(alpha, str) and alpha != "auto":
+        sheet.differ("ent_coef", "the temperature is learned from 1")
+    if isinstance(target, int | float):
+        sheet.put("algorithm.sac_target_entropy", target, "target_entropy")
+    for key in ("ent_coef", "target_entropy"):
+        sheet.ignore(key, "auto is what sac_alpha and sac_target_entropy do by themselves")
+
+
+def _noise(sheet: Sheet, algorithm: str) -> None:
+    kind, scale = sheet.text("noise_type"), sheet.number("noise_std")
+    if algorithm != "td3":
+        if kind:
+            sheet.differ("noise_type", f"loss_type: {algorithm} adds no noise to its actions")
+        sheet.ignore("noise_std", "no noise is added")
+        return
+    if scale is not None:
+        sheet.put("algorithm.exploration_noise", scale, "noise_std", "noise_type")
+    elif not kind:
+        sheet.put("algorithm.exploration_noise", 0.0)
+    if kind == "ornstein-uhlenbeck":
+        sheet.differ("noise_type", "the noise of each step is independent of the one before")
+
+
+def _dqn(sheet: Sheet, ratio: float) -> None:
+    sheet.put("algorithm.double_q", False)
+    sheet.put("algorithm.huber_delta", 1.0)
+    interval = sheet.count("target_update_interval") or 10_000
+    sheet.put("algorithm.target_update_every", max(1, round(interval * ratio)), "target_update_interval", "train_freq")
+    sheet.copy_as("exploration_initial_eps", "algorithm.epsilon_start")
+    sheet.copy_as("exploration_final_eps", "algorithm.epsilon_end")
+    share = sheet.number("exploration_fraction") or 0.1
+    total = sheet.number("n_timesteps") or sheet.number("total_timesteps")
+    if total:
+        sheet.put("algorithm.epsilon_steps", max(1, round(share * total)), "exploration_fraction")
+    else:
+        sheet.ask("algorithm.epsilon_steps: a share of the run's steps", "exploration_fraction")
+    sheet.copy_as("max_grad_norm", "learner.optimizer.grad_clip")

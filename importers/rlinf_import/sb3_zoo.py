@@ -1,0 +1,76 @@
+"""An entry of RL Zoo's hyper-parameter files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from rlinf.base.errors import UserError
+from rlinf.config.names import nearest
+from rlinf.config.problems import Origin
+from rlinf.config.tree import Branch, locate
+from rlinf_import.python_calls import Script
+from rlinf_import.refusal import Missing, NotOfferedError, NotTrainingError
+from rlinf_import.sb3_tables import DEFAULTS, MISSING, is_atari
+from rlinf_import.written import Source, document
+
+_SHARED = ("atari", "default")
+"""Entries that stand for environments without one of their own."""
+_ID = re.compile(r".+-v\d+")
+
+
+def entries(path: Path) -> list[str]:
+    """The environments that a Zoo file has an entry of, defaults that entries share included."""
+    return [entry for entry, located in _tree(path).items() if located.branch is not None]
+
+
+def read(path: Path, environment: str | None, algorithm: str | None) -> tuple[Source, str, str]:
+    """One entry of a Zoo file, with its algorithm and its environment.
+
+    Raises NotOfferedError for an algorithm that does not exist here, and NotTrainingError for shared defaults.
+    """
+    name = algorithm or _algorithm(path)
+    if name in MISSING:
+        feature, near = MISSING[name]
+        raise NotOfferedError(path, [Missing(feature, path.name, near)])
+    if name not in DEFAULTS:
+        offered = ", ".join(DEFAULTS)
+        raise UserError(f"{path}: {name} is not offered here: {offered} (--algorithm says which it is)")
+    tree = _tree(path)
+    held = [entry for entry, located in tree.items() if located.branch is not None]
+    if environment is None and len(held) == 1:
+        environment = held[0]
+    if environment is None:
+        raise UserError(f"{path} holds {len(held)} environments: say which with --env, for example --env {held[0]}")
+    chosen = tree.get(environment)
+    if chosen is None or chosen.branch is None:
+        shared = next((entry for entry in _SHARED if entry in held and _stands_for(entry, environment)), None)
+        if shared is None:
+            close = nearest(environment, held)
+            raise UserError(f"{path} holds no {environment}.{f' Did you mean {close[0]}?' if close else ''}")
+        chosen = tree[shared]
+    elif not _ID.fullmatch(environment) and environment != "atari":
+        raise NotTrainingError(path, f"shared defaults ({environment})", "Name an environment with --env.")
+    assert chosen.branch is not None
+    return Source(path, dict(chosen.branch), []), name, environment
+
+
+def _stands_for(entry: str, environment: str) -> bool:
+    return is_atari(environment) if entry == "atari" else _ID.fullmatch(environment) is not None
+
+
+def _algorithm(path: Path) -> str:
+    """The algorithm that the name of a file says."""
+    known = sorted({*DEFAULTS, *MISSING}, key=len, reverse=True)
+    stem = path.stem.lower()
+    return next((name for name in known if re.search(rf"(^|_){name}(_|$)", stem)), path.stem)
+
+
+def _tree(path: Path) -> Branch:
+    """The entries of a YAML file, or of a Python file that assigns them to ``hyperparams``."""
+    if path.suffix != ".py":
+        return document(path)
+    assigned = Script.read(path).assigned("hyperparams")
+    given: Mapping[str, object] = assigned if isinstance(assigned, dict) else {}
+    return {name: locate(value, Origin(str(path))) for name, value in given.items()}

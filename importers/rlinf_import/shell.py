@@ -1,0 +1,198 @@
+"""Words of a shell script, as far as they can be known without running it.
+
+Variables that the script sets are filled in, with their ``${NAME:-default}``; of a ``case`` the branch that its word
+selects is read, the first one where the word is unknown; bodies of ``if``, ``for`` and ``while`` are not read.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from rlinf_import.written import read_text
+
+_ASSIGNMENT = re.compile(r"(?:export\s+|local\s+|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=\(")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::?[-=]((?:[^{}]|\{[^{}]*\})*))?\}|\$(\w+)")
+_ARITHMETIC = re.compile(r"\$\(\(([^()]*)\)\)")
+_COMMAND = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`")
+_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+_OPERATORS: Mapping[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a command, with its line; ``known`` is false where it holds the output of another command."""
+
+    text: str
+    line: int
+    known: bool = True
+
+
+@dataclass
+class _Case:
+    subject: str
+    matched: bool = False
+    active: bool = False
+
+
+@dataclass
+class _Script:
+    path: Path
+    variables: dict[str, str]
+    remarks: list[str]
+    blocks: list[_Case | None] = field(default_factory=list)
+    """Open blocks, the innermost last; None is one whose body is not read."""
+
+    @property
+    def reads(self) -> bool:
+        return all(block is not None and block.active for block in self.blocks)
+
+
+def words_of(path: Path, variables: Mapping[str, str], remarks: list[str]) -> list[Word]:
+    """Every word of the commands and arrays of the script, in order; ``variables`` win over those that it sets."""
+    script = _Script(path, {"HOME": "~", **variables}, remarks)
+    fixed = set(variables)
+    return [word for number, line in _lines(read_text(path)) for word in _line(script, fixed, number, line)]
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Logical lines: a backslash, or an open quotation mark, goes on in the next line."""
+    waiting, start = "", 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        start = start or number
+        waiting += line
+        if waiting.endswith("\\") and not waiting.lstrip().startswith("#"):
+            waiting = waiting[:-1] + " "
+            continue
+        if _open(waiting):
+            waiting += "\n"
+            continue
+        yield start, waiting
+        waiting, start = "", 0
+    if waiting:
+        yield start, waiting
+
+
+def _open(line: str) -> bool:
+    try:
+        shlex.split(line, comments=True)
+    except ValueError:
+        return True
+    return False
+
+
+def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[Word]:
+    stripped = line.strip()
+    if not stripped or stripped.startswith("#") or _block(script, number, stripped) or not script.reads:
+        return
+    assigned = _ASSIGNMENT.fullmatch(stripped)
+    if assigned and not _ARRAY.match(stripped) and _single(assigned.group(3)):
+        name, more, value = assigned.groups()
+        if name not in fixed:
+            text = _expanded(script, _plain(value))
+            script.variables[name] = script.variables.get(name, "") + text if more else text
+        return
+    body = _ARRAY.sub("", stripped, count=1)
+    for text in shlex.split(body.removesuffix(")") if body != stripped else body, comments=True):
+        expanded = _expanded(script, text)
+        if expanded not in ("", ")", "(", "\\"):
+            yield Word(expanded.replace(_UNKNOWN, "..."), number, _UNKNOWN not in expanded)
+
+
+def _block(script: _Script, number: int, line: str) -> bool:
+    """Whether the line opens, closes or divides a block, which it then does."""
+    case = re.fullmatch(r"case\s+(.+?)\s+in", line)
+    if case:
+        subject = _expanded(script, _plain(case.group(1)))
+        if _UNKNOWN in subject:
+            script.remarks.append(f"{script.path}:{number}: the first branch of `{line}` is read")
+        script.blocks.append(_Case(subject))
+        return True
+    if re.match(r"(if|for|while|until)\b", line):
+        if not re.search(r"\b(fi|done)\s*$", line):
+            script.blocks.append(None)
+        if script.reads or len(script.blocks) == 1:
+            script.remarks.append(f"{script.path}:{number}: what `{line[:60]}` decides is not read")
+        return True
+    if re.match(r"(esac|fi|done)\b", line):
+        if script.blocks:
+            script.blocks.pop()
+        return True
+    if re.match(r"(else|elif|then|do)\b", line):
+        return True
+    return bool(script.blocks) and _branch(script, line)
+
+
+def _branch(script: _Script, line: str) -> bool:
+    block = script.blocks[-1]
+    if block is None:
+        return True
+    if line == ";;":
+        block.active = False
+        return True
+    pattern = re.fullmatch(r"\(?([^()\s][^()]*?)\)\s*(;;)?", line)
+    if pattern is None or "=" in line or block.active:
+        return False
+    choices = [choice.strip().strip("\"'") for choice in pattern.group(1).split("|")]
+    fits = _UNKNOWN in block.subject or any(fnmatchcase(block.subject, choice) for choice in choices)
+    block.active = fits and not block.matched and pattern.group(2) is None
+    block.matched = block.matched or fits
+    return True
+
+
+def _single(value: str) -> bool:
+    """Whether nothing follows the assignment: ``A=1 command`` sets the variable for that command alone."""
+    return len(shlex.split(_COMMAND.sub("x", _ARITHMETIC.sub("1", value)), comments=True)) <= 1
+
+
+def _plain(value: str) -> str:
+    if _ARITHMETIC.search(value) or _COMMAND.search(value):
+        return value.strip('"')
+    return " ".join(shlex.split(value, comments=True))
+
+
+def _expanded(script: _Script, text: str) -> str:
+    def variable(match: re.Match[str]) -> str:
+        name, default, bare = match.groups()
+        value = script.variables.get(name or bare, "")
+        return value or (_expanded(script, default).strip("\"'") if default else "")
+
+    def arithmetic(match: re.Match[str]) -> str:
+        found = _integer(_VARIABLE.sub(variable, match.group(1)), script.variables)
+        return _UNKNOWN if found is None else str(found)
+
+    text = _ARITHMETIC.sub(arithmetic, text)
+    text = _COMMAND.sub(_UNKNOWN, text)
+    return _VARIABLE.sub(variable, text)
+
+
+def _integer(text: str, variables: Mapping[str, str]) -> int | None:
+    """Integer arithmetic of literals and variables; None where it is anything else."""
+
+    def value(node: ast.expr) -> int:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int):
+            return node.value
+        if isinstance(node, ast.Name):
+            return int(variables[node.id])
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
+        raise ValueError(text)
+
+    try:
+        return value(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, KeyError, ZeroDivisionError):
+        return None

@@ -1,0 +1,141 @@
+"""Stable-Baselines3: an entry of RL Zoo's hyper-parameter files, or a script that builds and trains a model.
+
+Zoo's keys: ``hyperparams/*.yml`` and ``rl_zoo3/exp_manager.py`` of github.com/DLR-RM/rl-baselines3-zoo, 23 April 2026;
+arguments and defaults: Stable-Baselines3 2.9 and sb3-contrib.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from rlinf_import.batches import minibatches
+from rlinf_import.names.meaning import Meaning, nothing
+from rlinf_import.sb3_environment import callbacks, environment
+from rlinf_import.sb3_network import network
+from rlinf_import.sb3_offpolicy import off_policy
+from rlinf_import.sheet import Sheet
+
+_TRACKED = nothing("metrics, TensorBoard events and checkpoints are in the run directory")
+_STEPPED = nothing("env.vectorization: auto measures how environments are stepped; results do not depend on it")
+_BUFFER = nothing("the buffers are rlinf's own (algorithm.replay_capacity)")
+_STOP = nothing("a run ends at run.max_steps; rlinf.Callback can stop it")
+
+NAMES: Mapping[str, Meaning] = {
+    "policy": nothing("policy.encoder: auto chooses by the observations"),
+    "callback": nothing("evaluation and checkpoints are sections of the file; rlinf.Callback is a class"),
+    "verbose": nothing("the terminal shows what logging.progress says"),
+    "log_interval": nothing("every training iteration is logged"),
+    "progress_bar": nothing("the terminal shows what logging.progress says"),
+    "tb_log_name": _TRACKED,
+    "tensorboard_log": _TRACKED,
+    "reset_num_timesteps": nothing("the same run.dir goes on by itself"),
+    "device": nothing("a GPU is used where there is one (cluster.gpus_per_learner)"),
+    "stats_window_size": nothing("metrics are those of one training iteration"),
+    "start_index": nothing("every random stream follows from run.seed"),
+    "monitor_dir": _TRACKED,
+    "monitor_kwargs": nothing("metrics need no wrapper; env.success_key names what `info` says of success"),
+    "Monitor": _TRACKED,
+    "VecMonitor": _TRACKED,
+    "vec_env_cls": _STEPPED,
+    "vec_env_kwargs": _STEPPED,
+    "wrapper_kwargs": nothing("without wrapper_class nothing reads them"),
+    "vec_env_wrapper": nothing("env.wrappers wrap single environments"),
+    "DummyVecEnv": _STEPPED,
+    "SubprocVecEnv": _STEPPED,
+    "VecTransposeImage": nothing("pictures are read with their channels where they are"),
+    "VecCheckNan": nothing("numbers that are not finite stop a run with their place"),
+    "VecVideoRecorder": nothing("evaluation.video_every films evaluations"),
+    "VecExtractDictObs": nothing("policy.encoder reads all parts of an observation"),
+    "render_mode": nothing("`rlinf watch` shows a policy"),
+    "StopTrainingOnRewardThreshold": _STOP,
+    "StopTrainingOnMaxEpisodes": _STOP,
+    "StopTrainingOnNoModelImprovement": _STOP,
+    "EveryNTimesteps": _STOP,
+    "LogEveryNTimesteps": _TRACKED,
+    "replay_buffer_class": _BUFFER,
+    "replay_buffer_kwargs": _BUFFER,
+    "optimize_memory_usage": _BUFFER,
+    "rollout_buffer_class": _BUFFER,
+    "rollout_buffer_kwargs": _BUFFER,
+    "action_noise": nothing("algorithm.exploration_noise is that of td3"),
+    "sde_sample_freq": nothing("exploration is not state-dependent"),
+    "use_sde_at_warmup": nothing("exploration is not state-dependent"),
+    "rms_prop_eps": nothing("the optimiser is AdamW (learner.optimizer)"),
+    "target_update_interval": nothing("targets follow each update (algorithm.target_update_every)"),
+    "_init_setup_model": nothing("the policy is always built"),
+}
+"""Beside :data:`rlinf_import.names.stable_baselines3.STABLE_BASELINES3`."""
+
+_ON_POLICY = ("ppo", "a2c", "ppo_lstm")
+
+
+def translate(sheet: Sheet) -> None:
+    """Put the hyper-parameters, and what Stable-Baselines3 does by default, into our keys."""
+    algorithm = sheet.options.algorithm or "ppo"
+    envs = environment(sheet, sheet.options.environment, algorithm)
+    sheet.put("policy.name", "actor_critic")
+    on_policy = algorithm in _ON_POLICY
+    steps = _on_policy(sheet, algorithm, envs) if on_policy else off_policy(sheet, algorithm, envs)
+    _rate(sheet, on_policy)
+    network(sheet, algorithm)
+    if sheet.take("use_sde") is True:
+        sheet.differ("use_sde", "exploration is not state-dependent: each step draws from the policy's distribution")
+    for key in ("n_timesteps", "total_timesteps"):
+        total = sheet.number(key)
+        if total is not None:
+            sheet.put("run.max_steps", max(1, math.ceil(total / steps)), key)
+            sheet.differ(key, f"a training iteration is {steps} environment steps here")
+    if "run.max_steps" not in sheet.settings:
+        sheet.ask(f"run.max_steps: of {steps} environment steps each")
+    callbacks(sheet, steps, envs)
+
+
+def _on_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
+    """PPO, and A2C as PPO with one pass over one minibatch; returns environment steps of an iteration."""
+    each = sheet.count("n_steps") or 2048
+    sheet.put("rollout.num_steps", each, "n_steps")
+    sheet.put("algorithm.adv_type", "gae")
+    sheet.put("algorithm.loss_type", "actor_critic")
+    sheet.copy("gamma", "gae_lambda", "normalize_advantage", "vf_coef", "max_grad_norm")
+    sheet.copy_as("ent_coef", "algorithm.entropy_bonus")
+    sheet.put("learner.optimizer.eps", 1e-5)
+    if algorithm == "a2c":
+        sheet.put("algorithm.update_epochs", 1)
+        sheet.put("algorithm.num_minibatches", 1)
+        if sheet.take("use_rms_prop") is not False:
+            sheet.differs.append(f"{sheet.place('use_rms_prop')}: use_rms_prop: the optimiser is AdamW, not RMSprop")
+            sheet.named.add("use_rms_prop")
+        sheet.ignore("use_rms_prop", "the optimiser is AdamW (learner.optimizer)")
+        return envs * each
+    sheet.copy("n_epochs")
+    size = sheet.count("batch_size") or 64
+    minibatches(sheet, envs * each, min(size, envs * each), "batch_size", "n_steps", "n_envs")
+    for key, ours in (("clip_range", "algorithm.ratio_clip_eps"), ("clip_range_vf", "algorithm.value_clip")):
+        clip = sheet.take(key)
+        if isinstance(clip, str) and clip.startswith("lin_"):
+            sheet.put(ours, float(clip.removeprefix("lin_")), key)
+            sheet.differ(key, "it falls to 0 there and is constant here")
+        elif isinstance(clip, int | float):
+            sheet.put(ours, clip, key)
+    if "algorithm.value_clip" in sheet.settings:
+        sheet.differ("clip_range_vf", "the larger of the clipped and the unclipped error counts, there the clipped one")
+    if sheet.number("target_kl") is not None:
+        sheet.differ("target_kl", "passes do not end early; algorithm.early_stop_imp_ratio goes by the ratio")
+    sheet.differs.append(
+        f"{sheet.source.path}: Stable-Baselines3 normalises advantages in each minibatch, we over the whole batch; a "
+        "truncated episode is bootstrapped in both"
+    )
+    return envs * each
+
+
+def _rate(sheet: Sheet, on_policy: bool) -> None:
+    rate = sheet.take("learning_rate")
+    if isinstance(rate, str) and rate.startswith("lin_"):
+        sheet.put("learner.optimizer.lr", float(rate.removeprefix("lin_")), "learning_rate")
+        if on_policy:
+            sheet.put("learner.optimizer.schedule", "linear", "learning_rate")
+        else:
+            sheet.differ("learning_rate", "it falls to 0 there and is constant here")
+    elif isinstance(rate, int | float):
+        sheet.put("learner.optimizer.lr", rate, "learning_rate")

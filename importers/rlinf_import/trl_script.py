@@ -1,0 +1,134 @@
+"""A TRL script's arguments: those of its trainer, its configuration, its adapters and its data. Nothing of it runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+
+from rlinf.config.problems import Origin
+from rlinf.config.tree import Branch, locate
+from rlinf_import.python_calls import Call, Reference, Script
+from rlinf_import.refusal import NotTrainingError
+from rlinf_import.written import Code, Source
+
+TRAINERS = ("GRPOTrainer", "RLOOTrainer")
+OTHERS: Mapping[str, tuple[str, str]] = {
+    "SFTTrainer": ("files of supervised training", "`rlinf sft` with sft.data (docs/sft.md)"),
+    "DPOTrainer": ("files of preference training", "`rlinf sft` with sft.loss: dpo (docs/sft.md)"),
+    "RewardTrainer": ("training of a reward model alone", "reward_model.fit_batches, on the policy's own responses"),
+    "PRMTrainer": ("training of a reward model alone", "reward_model.supervision: process"),
+    "PPOTrainer": ("PPO with a reward model of its own", "adv_type: gae with loss_type: actor_critic and reward_model"),
+    "DistillationTrainer": ("the trainer DistillationTrainer", "adv_type: opd with teacher.path"),
+    "GKDTrainer": ("the trainer GKDTrainer", "adv_type: opd with teacher.path"),
+    "GOLDTrainer": ("the trainer GOLDTrainer", "adv_type: opd with teacher.path"),
+    "MiniLLMTrainer": ("the trainer MiniLLMTrainer", "adv_type: opd with teacher.path"),
+    "AsyncGRPOTrainer": ("the trainer AsyncGRPOTrainer", "adv_type: grpo with rollout.staleness"),
+}
+_PREFERENCES = "`rlinf sft` with sft.loss: dpo (docs/sft.md)"
+_LORA = {"r": "lora_r", "target_modules": "lora_target_modules"}
+_POSITIONS = ("model", "reward_funcs", "args", "train_dataset", "eval_dataset", "processing_class")
+_SEEING = ("AutoProcessor", "AutoModelForImageTextToText", "Idefics3ForConditionalGeneration")
+
+
+def read(path: Path) -> Source:
+    """The arguments of the first trainer; raises NotTrainingError for a script that builds none."""
+    script = Script.read(path)
+    trainer = next((call for call in script.calls_ending("Trainer") if call.name[0].isupper()), None)
+    if trainer is None:
+        kind = "a script that builds no GRPOTrainer"
+        raise NotTrainingError(path, kind, "Import the script, file or command that trains.")
+    tree: Branch = {}
+
+    def take(values: Mapping[str, object], line: int) -> None:
+        tree.update({name: locate(_plain(value), Origin(str(path), line)) for name, value in values.items()})
+
+    for call in script.calls("GRPOConfig", "RLOOConfig"):
+        take(({"output_dir": call.positional[0]} if call.positional else {}) | call.named, call.line)
+    for call in script.calls("LoraConfig"):
+        take({"use_peft": True} | {_LORA.get(name, name): value for name, value in call.named.items()}, call.line)
+    _data(script, take)
+    given = {**dict(zip(_POSITIONS, trainer.positional, strict=False)), **trainer.named}
+    given.pop("args", None)
+    take({"trainer": trainer.name} | given, trainer.line)
+    _assigned(script, take)
+    if script.imports(*_SEEING):
+        take({"processor": script.imports(*_SEEING)[0]}, 1)
+    _system(script, take)
+    return Source(path, tree, [])
+
+
+def other_trainer(name: str) -> tuple[str, str] | None:
+    """The feature that another trainer stands for, and the nearest that exists here; None for GRPO and RLOO."""
+    if name in TRAINERS:
+        return None
+    return OTHERS.get(name, (f"the trainer {name}", _PREFERENCES if "PO" in name else "adv_type: grpo"))
+
+
+def _plain(value: object) -> object:
+    """Tuples of names as lists, objects of the script as code."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if not isinstance(value, Call) else Code(value.name)
+
+
+def _data(script: Script, take: object) -> None:
+    """The first data set that is loaded: its name, or the files that a format's name stands for."""
+    assert callable(take)
+    for call in script.calls("load_dataset"):
+        name = call.positional[0] if call.positional else call.named.get("path")
+        if name is None:
+            continue
+        files = call.named.get("data_files", call.positional[1] if len(call.positional) > 1 else None)
+        if name in ("json", "csv", "parquet", "text") and files is not None:
+            take({"data_files": _first(files)}, call.line)
+        else:
+            take({"dataset_name": name}, call.line)
+            if len(call.positional) > 1:
+                take({"dataset_config": call.positional[1]}, call.line)
+        for theirs, ours in (("split", "dataset_train_split"), ("name", "dataset_config")):
+            if theirs in call.named:
+                take({ours: call.named[theirs]}, call.line)
+        return
+
+
+def _first(files: object) -> object:
+    if isinstance(files, dict):
+        return files.get("train", next(iter(files.values()), None))
+    return files[0] if isinstance(files, list) and files else files
+
+
+def _assigned(script: Script, take: object) -> None:
+    """``training_args.NAME = value`` after the configuration was parsed."""
+    assert callable(take)
+    for name, value, line in script.attributes("training_args", "args", "config"):
+        take({name: value}, line)
+
+
+def _system(script: Script, take: object) -> None:
+    """The text of a system message that the script writes into its prompts."""
+    assert callable(take)
+    for node in script.nodes(ast.Dict):
+        assert isinstance(node, ast.Dict)
+        pairs = {
+            key.value: value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant) and isinstance(key.value, str)
+        }
+        role = pairs.get("role")
+        if isinstance(role, ast.Constant) and role.value == "system" and "content" in pairs:
+            take({"system_prompt": script.value(pairs["content"])}, node.lineno)
+            return
+
+
+def functions(given: object) -> list[tuple[str, str]]:
+    """(name, module) of reward functions; the module is empty for a name without one."""
+    listed = given if isinstance(given, list) else [] if given is None else [given]
+    found = []
+    for function in listed:
+        if isinstance(function, Reference):
+            found.append((function.name, function.module))
+        else:
+            module, _, name = str(function.text if isinstance(function, Code) else function).rpartition(".")
+            found.append((name, module))
+    return found

@@ -1,0 +1,176 @@
+"""Files that survive a crash: written aside, flushed to the disk, renamed; what a full disk is called."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rlinf.base.errors import RunFailed, UserError
+
+FULL = {errno.ENOSPC: "disk full", errno.EDQUOT: "disk quota used up"}
+"""What an error number says where no room is left."""
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+_SILENT_S = 600.0
+_PROBE_BYTES = 2**20
+
+
+class DiskFullError(RunFailed):
+    """No room is left where the run writes; the message names the place."""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Writes aside, flushes to disk, renames: a reader sees the old file or the new one, never a part."""
+
+    def write(aside: Path) -> None:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            _flush(file.fileno(), path)
+
+    replace_whole(path, write)
+
+
+def _flush(handle: int, path: Path) -> None:
+    """Flushes to the disk. The error names ``path``, which the system's own does not."""
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def replace_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Has ``write`` make a file aside, then renames it to ``path``; a failure leaves no part file behind."""
+    aside = _aside(path)
+    try:
+        write(aside)
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.writing")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what killed processes have left half written in ``folder``; what a living one writes there stays.
+
+    A process of another machine counts as dead when it has not written for :data:`_SILENT_S`.
+    """
+    for path in folder.glob(".*.writing"):
+        host, _, pid = path.name.removesuffix(".writing").rpartition(".")
+        with suppress(OSError):
+            if host.endswith(f".{socket.gethostname()}") and pid.isdecimal():
+                dead = int(pid) != os.getpid() and not Path(f"/proc/{pid}").exists()
+            else:
+                dead = time.time() - path.lstat().st_mtime > _SILENT_S
+            if dead and path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif dead:
+                path.unlink()
+
+
+def sync(path: Path) -> None:
+    """Flushes a file, or the entries of a folder, to the disk. File systems without the call are left alone."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        _flush(handle, path)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EROFS):
+            raise
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def first_folder(path: Path) -> Iterator[Path]:
+    """Yields the name of a folder to make aside, then renames it to ``path``; of several processes the first one stays.
+
+    The name aside is this process's own, on this machine and on any other.
+    """
+    aside = _aside(path)
+    remove_leftovers(path.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        yield aside
+        os.rename(aside, path)
+    except OSError:
+        if not path.is_dir():
+            raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder under another name, so that a crash on the way leaves nothing that looks like the folder."""
+    leaving = folder.with_name(f".removing_{folder.name}.{os.getpid()}")
+    shutil.rmtree(leaving, ignore_errors=True)
+    os.replace(folder, leaving)
+    shutil.rmtree(leaving, ignore_errors=True)
+
+
+@contextmanager
+def naming_disk_errors(folder: Path) -> Iterator[None]:
+    """Turns what the disk under ``folder`` did not do into one sentence: :class:`DiskFullError`, or RunFailed.
+
+    Libraries hide that a disk is full (torch reports an unexpected position in its archive, a worker's error is text),
+    so after any failure a probe asks the disk itself.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        place = file_of(error) if isinstance(error, OSError) else None
+        problem = FULL.get(error.errno or 0) if isinstance(error, OSError) else None
+        problem = problem or full(folder)
+        if problem is not None:
+            raise DiskFullError(
+                f"{problem} at {place or folder}: the run stopped, and its checkpoints are whole: make room, then give "
+                "the same command to go on"
+            ) from error
+        if isinstance(error, OSError) and place is not None and Path(place).is_relative_to(folder):
+            raise RunFailed(f"{place}: {error.strerror}") from error
+        raise
+
+
+@contextmanager
+def unless_read_only(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Leaves out what cannot be written to a folder that this process may only read, and says so."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _READ_ONLY:
+            raise
+        say(f"{file_of(error) or folder} could not be written ({error.strerror}): the result is not saved")
+
+
+def file_of(error: OSError) -> str | None:
+    """The file that an error is about; of a rename, the name that it should have got."""
+    name = error.filename2 or error.filename
+    return str(name) if name else None
+
+
+def full(folder: Path) -> str | None:
+    """The reason why ``folder`` cannot take another MiB, in words; None where there is room."""
+    probe = folder / f".probe.{os.getpid()}"
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(_PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return FULL.get(error.errno or 0)
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return None

@@ -1,0 +1,201 @@
+"""Rows of data files: JSONL, JSON, Parquet, CSV and TSV, as they are or compressed with gzip; each row with its place.
+
+Nothing here depends on what a row means: only on files, and on where a broken row stands.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import gzip
+import itertools
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from rlinf.base.json_text import parse_json
+from rlinf.base.packages import install_command
+from rlinf.base.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parquet_rows
+
+_LINES, _TABLES, _GZIP = (".jsonl", ".ndjson"), {".csv": ",", ".tsv": "\t"}, ".gz"
+_TEXTS = (*_LINES, ".json", *_TABLES)
+SUFFIXES = (*_LINES, ".json", ".parquet", *_TABLES, *(f"{suffix}{_GZIP}" for suffix in _TEXTS))
+MAX_JSON_BYTES = 1 << 30
+"""Of a .json file, which is read as a whole."""
+_IN_JSON = " (a list of all rows is read from a .json file; .jsonl has a row on each line)"
+
+
+class RowFileError(ValueError):
+    """A file that cannot be read at all; the message names it, and its line where there is one."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row and where it stands ("train.jsonl:17"). ``problem`` says why there is no row, if it could not be read."""
+
+    place: str
+    row: Mapping[str, Any] | None
+    problem: str = ""
+
+
+def is_row_file(file: Path) -> bool:
+    """Whether :func:`read_rows` reads files of this name."""
+    return file.name.lower().endswith(SUFFIXES)
+
+
+def read_rows(file: Path) -> Iterator[Record]:
+    """The rows of ``file``, in their order.
+
+    Raises:
+        RowFileError: no file of this kind is read, or this one is damaged.
+        ImportError: it is a Parquet file, and pyarrow is missing.
+    """
+    suffix = Path(file.name.lower().removesuffix(_GZIP)).suffix
+    if not is_row_file(file):
+        raise RowFileError(
+            f"{file}: cannot read {file.suffix or 'a file without suffix'}; known: {', '.join(SUFFIXES)} (pandas "
+            "writes a table as one: to_json(path, orient='records', lines=True))"
+        )
+    try:
+        if suffix == ".parquet":
+            rows = _parquet(file)
+        elif suffix == ".json":
+            rows = _json(file)
+        else:
+            rows = _table(file, _TABLES[suffix]) if suffix in _TABLES else _lines(file)
+        for number, record in enumerate(rows):
+            if number == MAX_ROWS:
+                raise RowFileError(f"{file}: the file has more than {MAX_ROWS:,} rows: take a part of them")
+            yield record
+    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise RowFileError(f"{file}: no whole gzip file: {error}") from error
+
+
+def _opened(file: Path) -> BinaryIO:
+    return cast(BinaryIO, gzip.open(file, "rb")) if file.name.lower().endswith(_GZIP) else file.open("rb")
+
+
+def _lines(file: Path) -> Iterator[Record]:
+    with _opened(file) as lines:
+        for number in itertools.count(1):
+            line = lines.readline(MAX_ROW_BYTES + 1)
+            if not line:
+                return
+            if len(line) > MAX_ROW_BYTES:
+                while line and not line.endswith(b"\n"):
+                    line = lines.readline(MAX_ROW_BYTES)
+                yield Record(f"{file}:{number}", None, f"the row has over {MAX_ROW_BYTES >> 20} MiB")
+            elif line.strip():
+                yield _parsed(line, f"{file}:{number}")
+
+
+def _parsed(line: bytes, place: str) -> Record:
+    try:
+        return _checked(parse_json(line.rstrip()), place)  # an error at the line's end then counts its columns
+    except ValueError as error:
+        return Record(place, None, _no_json(error))
+
+
+def _no_json(error: Exception) -> str:
+    """Why a text could not be read: broken JSON, other bytes than UTF-8, numbers or nesting beyond any use."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"no valid JSON: {error.msg} at column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"no valid JSON: {error}"
+    return f"no usable JSON: {str(error).partition(';')[0]}"  # behind it Python says how to raise its limit of digits
+
+
+def _json(file: Path) -> Iterator[Record]:
+    with _opened(file) as opened:
+        text = opened.read(MAX_JSON_BYTES + 1)
+    if len(text) > MAX_JSON_BYTES:
+        raise RowFileError(
+            f"{file} has more than {MAX_JSON_BYTES >> 20:,} MiB, which is the most that is read of .json: write one "
+            "row on each line of a .jsonl file"
+        )
+    try:
+        content = parse_json(text)
+    except ValueError as error:
+        # Some datasets put JSON lines into a .json file; each line is then judged by itself.
+        if _parsed(text.partition(b"\n")[0], "").row is None:
+            raise RowFileError(f"{file}:{_line(text, error)}: {_no_json(error)}") from error
+        yield from _lines(file)
+        return
+    if isinstance(content, Mapping):
+        lists = [value for value in content.values() if isinstance(value, list)]
+        # {"data": [...]} is a common wrapping; a lone object is a dataset of one row.
+        content = lists[0] if len(lists) == 1 and len(content) == 1 else [content]
+    if not isinstance(content, list):
+        found = "null" if content is None else type(content).__name__
+        raise RowFileError(
+            f"{file}: a dataset must be a list of objects, or one object per line; the file holds {found}"
+        )
+    for index, row in enumerate(content):
+        yield _checked(_numbered(row), f"{file}[{index}]")
+
+
+def _numbered(row: Any) -> Any:
+    """A row that is a list of messages as an object by number, as the ``datasets`` library reads it."""
+    if isinstance(row, list) and row and all(isinstance(message, Mapping) for message in row):
+        return {str(number): message for number, message in enumerate(row)}
+    return row
+
+
+def _line(text: bytes, error: Exception) -> int:
+    """The line in which reading ``text`` failed; the first one where the error does not say."""
+    if isinstance(error, json.JSONDecodeError):
+        return error.lineno
+    return 1 + text.count(b"\n", 0, error.start) if isinstance(error, UnicodeDecodeError) else 1
+
+
+def _table(file: Path, delimiter: str) -> Iterator[Record]:
+    """Rows of a table whose first line names the columns; every cell is text, and an empty one is null."""
+    with _opened(file) as opened:
+        # Decoded line by line, so that a row of other bytes is named by its number.
+        lines = iter(functools.partial(opened.readline, MAX_ROW_BYTES + 1), b"")
+        decoded = (line.decode("utf-8-sig" if number == 0 else "utf-8") for number, line in enumerate(lines))
+        csv.field_size_limit(MAX_ROW_BYTES)
+        reader = csv.reader(decoded, delimiter=delimiter, strict=True)
+        names: list[str] | None = None
+        try:
+            for cells in reader:
+                place = f"{file}:{reader.line_num}"
+                if names is None:
+                    names = _header(cells, file, delimiter)
+                elif cells and len(cells) != len(names):
+                    yield Record(place, None, f"the row has {len(cells)} cells, and the first line has {len(names)}")
+                elif cells:
+                    yield Record(place, {name: cell or None for name, cell in zip(names, cells, strict=True)})
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise RowFileError(f"{file}:{reader.line_num + 1}: no readable table in UTF-8: {error}") from error
+
+
+def _header(cells: list[str], file: Path, delimiter: str) -> list[str]:
+    names = [cell.strip() for cell in cells]
+    if len(set(names)) < len(names) or not all(names):
+        raise RowFileError(f"{file}:1: the first line must name each column, once; it has {', '.join(names)}")
+    other = next((mark for mark in (";", "\t", ",") if mark != delimiter and mark in cells[0]), None)
+    if len(names) == 1 and other is not None:
+        raise RowFileError(f"{file}:1: cells are separated by {other!r}: write {delimiter!r} between them")
+    return names
+
+
+def _parquet(file: Path) -> Iterator[Record]:
+    try:
+        for number, row in enumerate(parquet_rows(file)):
+            place = f"{file} row {number}"
+            yield Record(place, None, row) if isinstance(row, str) else Record(place, row)
+    except ImportError as error:
+        raise ImportError(f"{file}: reading Parquet needs pyarrow: {install_command('datasets')}") from error
+    except ParquetError as error:
+        raise RowFileError(str(error)) from error
+
+
+def _checked(row: Any, place: str) -> Record:
+    if not isinstance(row, Mapping):
+        listed = _IN_JSON if isinstance(row, list) else ""
+        return Record(place, None, f"a row must be an object, got {type(row).__name__}{listed}")
+    return Record(place, row)

@@ -1,0 +1,212 @@
+"""Signals that ask the program to end: Ctrl-C, SIGTERM (schedulers), SIGHUP (a terminal that closes), and those by
+which batch systems announce an end: SIGUSR1, SIGUSR2, SIGXCPU.
+
+While :func:`stop_signals` lasts, each of them raises :class:`Stopped` in the main thread, at once or at the end of a
+section that :func:`defer_signals` protects, so that the state can be saved then. A second SIGINT, SIGTERM or SIGHUP is
+not held back, and ends the process where the main thread does not come to it (:class:`_Listener`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_URGENT = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)  # Windows has no SIGHUP
+_ANNOUNCED = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2", "SIGXCPU") if hasattr(signal, name))
+"""A checkpoint is still wanted after another one of these: SIGXCPU comes again every second."""
+_SIGNALS = (*_URGENT, *_ANNOUNCED)
+_SAME_S = 0.2
+"""A signal that follows within this time is the same one: `timeout` sends its own to the process and to its group."""
+_SILENCE_S = 1.0
+"""How long a signal may seem to have no effect."""
+_AT_ONCE_S = 2.0
+"""How long after the second signal the main thread may take to end by itself."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked the program to end. ``str`` gives one sentence for the person who sent it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+        self.outlook = ""
+        """What becomes of the work, where there is something to say: the end of the sentence."""
+
+    @property
+    def exit_code(self) -> int:
+        """As shells have it: 130 for SIGINT, 143 for SIGTERM, 129 for SIGHUP, 138 for SIGUSR1."""
+        return 128 + self.number
+
+    def __str__(self) -> str:
+        head = "Interrupted" if self.number == signal.SIGINT else f"Stopped by {signal.Signals(self.number).name}"
+        return f"{head}; {self.outlook}." if self.outlook else f"{head}."
+
+
+class _State:
+    """The state of this process's signal handlers."""
+
+    def __init__(self) -> None:
+        self.holds = 0
+        self.waiting: int | None = None
+        """The signal that came inside a held section."""
+        self.announced = False
+        self.first = False
+        """One has come that the next urgent one does not wait for."""
+        self.last = -math.inf
+        """When the newest came."""
+
+    def again(self) -> bool:
+        """Whether a signal that comes now is the one that has just come."""
+        now = time.monotonic()
+        same, self.last = now - self.last < _SAME_S, now
+        return same
+
+
+_state = _State()
+
+
+@contextmanager
+def stop_signals() -> Iterator[None]:
+    """Turns the stop signals into :class:`Stopped`. Nothing in a thread other than the main one.
+
+    A signal that the caller ignores (``nohup``, jobs in the background of a script) stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    global _state
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    outer, _state = _state, _State()
+    _state.holds = outer.holds
+    listener = _Listener()
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        listener.close()
+        _state = _State()
+
+
+class _Listener:
+    """A thread that hears of signals while the main thread is in a long call into native code (a matrix product, Ray).
+
+    Python runs its handlers in the main thread, between two of its own operations. The kernel's part of a handler
+    writes the signal's number to a pipe at once, and this thread reads it, unless native code holds the interpreter's
+    lock: then only SIGKILL helps.
+    """
+
+    def __init__(self) -> None:
+        self._ours, theirs = os.pipe()
+        os.set_blocking(theirs, False)
+        self._theirs = theirs
+        self._before = signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+        self._closed = threading.Event()
+        threading.Thread(target=self._listen, name="stop-signals", daemon=True).start()
+
+    def close(self) -> None:
+        """Hears no more; an end that was due does not come."""
+        signal.set_wakeup_fd(self._before)
+        self._closed.set()
+        os.close(self._theirs)
+
+    def _listen(self) -> None:
+        first, last = False, -math.inf
+        while came := os.read(self._ours, 64):
+            for number in came:
+                now = time.monotonic()
+                same = now - last < _SAME_S
+                if number in _SIGNALS and not same:
+                    if not first:
+                        threading.Timer(_SILENCE_S, self._say, [number]).start()
+                    if first and number in _URGENT and not self._closed.wait(_AT_ONCE_S):
+                        self._end(number)
+                    first = True
+                last = now if number in _SIGNALS else last
+        os.close(self._ours)
+
+    def _say(self, number: int) -> None:
+        if not self._closed.is_set():
+            _announce(number)
+
+    def _end(self, number: int) -> None:
+        name = signal.Signals(number).name
+        os.write(2, f"{name}: ended at once; the same command continues from the last checkpoint.\n".encode())
+        os._exit(128 + number)
+
+
+def _announce(number: int) -> None:
+    """Says, once, what becomes of a signal that takes no effect at once."""
+    if not _state.announced:
+        _state.announced = True
+        name = signal.Signals(number).name
+        # Not print: the main thread may be inside one.
+        os.write(2, f"{name}: stopping as soon as the state can be saved; once more to stop at once.\n".encode())
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    if _state.again() or (_state.first and number in _ANNOUNCED):
+        return
+    _state.first = True
+    if _state.holds and _state.waiting is None:
+        _state.waiting = number
+        _announce(number)
+        return
+    _state.waiting = None
+    raise Stopped(number)
+
+
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Holds the first stop signal back until the end of the section, which changes what a checkpoint consists of.
+
+    An error of the section itself comes first.
+    """
+    _state.holds += 1
+    try:
+        yield
+    finally:
+        _state.holds -= 1
+    if _state.holds == 0 and _state.waiting is not None:
+        number, _state.waiting = _state.waiting, None
+        raise Stopped(number)
+
+
+@contextmanager
+def as_interrupts(outlook: str) -> Iterator[Callable[[], int]]:
+    """Turns the other stop signals into Ctrl-C, for libraries that know no other way to be stopped.
+
+    Gives a function that returns the exit code for the signal that came. An interrupt that nobody catches becomes
+    :class:`Stopped` with ``outlook``.
+    """
+    came = [int(signal.SIGINT)]
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        came[0] = number
+        signal.raise_signal(signal.SIGINT)
+
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in _SIGNALS if main and number != signal.SIGINT}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    try:
+        yield lambda: 128 + came[0]
+    except KeyboardInterrupt:
+        stopped = Stopped(came[0])
+        stopped.outlook = outlook
+        raise stopped from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,165 @@
+"""Functions and classes of a user's own: found by ``module:name``, and held against the call that is made of them."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+import os
+import pkgutil
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any, TypeVar
+
+from rlinf.base.errors import RunFailed
+from rlinf.base.packages import missing_package
+
+T = TypeVar("T")
+
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+MODULE_PLACE = "The module must be on PYTHONPATH, or lie where the run is started."
+"""What to do about a module that is not found."""
+
+
+@functools.cache
+def imported(name: str) -> Any:
+    """The object that ``module:name`` names; a ValueError if there is none, with the nearest name that there is.
+
+    >>> imported("math:sqrt")(4.0)
+    2.0
+    >>> imported("math:sqr")
+    Traceback (most recent call last):
+    ValueError: math:sqr cannot be imported: AttributeError: module 'math' has no attribute 'sqr' (did you mean sqrt?)
+    """
+    module, _, path = name.partition(":")
+    try:
+        return functools.reduce(getattr, path.split("."), importlib.import_module(module))
+    except Exception as error:  # the module may be a user's, and raise what it likes
+        raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}{nearest_name(error)}") from error
+
+
+def nearest_name(error: Exception) -> str:
+    """The name that was probably meant (attribute or local module), or how to install an optional package."""
+    if isinstance(error, AttributeError) and error.obj is not None:
+        return did_you_mean(error.name or "", dir(error.obj))
+    missing = missing_package(error)
+    if missing:
+        return f" ({missing})"
+    if isinstance(error, ModuleNotFoundError):
+        return nearest_module(error.name or "")
+    return ""
+
+
+def nearest_module(name: str) -> str:
+    """The module in the folder of the command that was most likely meant."""
+    return did_you_mean(name, (module.name for module in pkgutil.iter_modules([os.getcwd()])))
+
+
+def did_you_mean(name: str, known: Iterable[str], *, before: str = "") -> str:
+    """``before`` is what the whole name begins with.
+
+    >>> did_you_mean("promt", ["prompt", "response"]), did_you_mean("x", ["prompt"])
+    (' (did you mean prompt?)', '')
+    """
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {before}{close[0]}?)" if close else ""
+
+
+def own_parameters(found: object, *, behind: int) -> list[Parameter]:
+    """The parameters of a function or class that are given by name, ``behind`` the positional ones; none of what cannot
+    be called, or does not say what it takes."""
+    try:
+        parameters = list(inspect.signature(found).parameters.values()) if callable(found) else []
+    except ValueError:  # a function in C
+        parameters = []
+    placed = _positional(parameters)[:behind]
+    return [parameter for parameter in parameters if parameter not in placed and parameter.kind in _BY_NAME]
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments that a function or a class of somebody's own is called with."""
+
+    places: tuple[str, ...] = ()
+    """Positional ones, each in words: ``("an AdvantageInputs",)``."""
+    names: tuple[str, ...] = ()
+    """Those given by name."""
+    makes: bool = False
+    """Whether a class may be named, of which the call makes an object."""
+
+    def misfit(self, found: object, options: Collection[str] = ()) -> str:
+        """The reason why ``found`` cannot be called so, as the end of a sentence that begins with its name; "" if it
+        can. ``options``: what else may be given by name.
+
+        >>> Call(names=("prompt", "answer")).misfit(lambda *, promt, **rest: 1.0)
+        'requires promt (did you mean prompt?), and is called with prompt=, answer='
+        """
+        if inspect.isclass(found) and not self.makes:
+            return f"is a class, and what is called with {self} must be a function"
+        if not callable(found):
+            return f"is {kind_of(found)}, and must be a function that is called with {self}"
+        try:
+            parameters = list(inspect.signature(found).parameters.values())
+        except ValueError:  # a function in C may not say what it takes
+            return ""
+        faults = [*self._not_taken(parameters), *self._required(parameters, options)]
+        return f"{' and '.join(faults)}, and is called with {self}" if faults else ""
+
+    def __str__(self) -> str:
+        return ", ".join([*self.places, *(f"{name}=" for name in self.names)]) or "no argument"
+
+    def _not_taken(self, parameters: list[Parameter]) -> list[str]:
+        kinds = {parameter.kind for parameter in parameters}
+        faults = []
+        if len(_positional(parameters)) < len(self.places) and Parameter.VAR_POSITIONAL not in kinds:
+            count = len(_positional(parameters))
+            faults.append(f"takes {count or 'no'} positional argument{'' if count == 1 else 's'}")
+        named = {parameter.name for parameter in self._behind(parameters) if parameter.kind in _BY_NAME}
+        missing = [name for name in self.names if name not in named]
+        if missing and Parameter.VAR_KEYWORD not in kinds:
+            faults.append(f"has no parameter {_listed(missing)}")
+        return faults
+
+    def _required(self, parameters: list[Parameter], options: Collection[str]) -> list[str]:
+        given = (*self.names, *options)
+        required = [
+            f"{parameter.name}{did_you_mean(parameter.name, given)}"
+            for parameter in self._behind(parameters)
+            if parameter.default is Parameter.empty
+            and parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+            and (parameter.kind not in _BY_NAME or parameter.name not in given)
+        ]
+        return [f"requires {_listed(required)}"] if required else []
+
+    def _behind(self, parameters: list[Parameter]) -> list[Parameter]:
+        """The parameters that no positional argument goes to."""
+        taken = _positional(parameters)[: len(self.places)]
+        return [parameter for parameter in parameters if parameter not in taken]
+
+
+def _positional(parameters: list[Parameter]) -> list[Parameter]:
+    return [parameter for parameter in parameters if parameter.kind in _POSITIONAL]
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
+
+
+def returned(value: object, kind: type[T], called: str) -> T:
+    """``value``, what ``called`` gave back; RunFailed where it is of another kind, which its user has to change."""
+    if not isinstance(value, kind):
+        raise RunFailed(f"{called} returned {kind_of(value)}, and must return {kind.__name__}")
+    return value
+
+
+def kind_of(found: object) -> str:
+    """
+    >>> kind_of(1), kind_of(kind_of), kind_of(None)
+    ('an int', 'a function', 'None')
+    """
+    name = type(found).__name__
+    return "None" if found is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,316 @@
+"""Derives what follows from a configuration: a function for each fact, and :class:`Facts`, all of a run's at once.
+
+Checks and the plan call the functions, since a configuration that is being checked may be wrong. Of one that passed
+them all facts are derived at once, when they are first asked for, and kept: ``config.facts``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Literal
+
+from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
+from rlinf.config.machine import gpu_count
+from rlinf.config.placeholders import expand
+from rlinf.schema import (
+    AlgorithmConfig,
+    EnvConfig,
+    Sections,
+)
+from rlinf.schema.derived import (
+    DerivedConfig,
+    RolloutSections,
+    RunKind,
+    TextEnv,
+    activation_dtype,
+    is_agent,
+)
+from rlinf.schema.env import TaskConfig
+from rlinf.schema.rollout import WeightTransportName
+
+RUN_DIR_PLACEHOLDERS = ("name", "seed")
+_EXACT_GAP, _ROUNDED_GAP = 0.02, 0.1
+"""Nats: far above what rounding makes of the same log-probability in float32 (1e-6 to 1e-4) and in bfloat16 (0.01)."""
+
+
+def run_directory(config: Sections) -> str:
+    """``run.dir`` with its placeholders filled in; raises PlaceholderError for one that does not exist."""
+    return expand(config.run.dir, {"name": config.run.name, "seed": config.run.seed})
+
+
+def is_text(config: Sections) -> bool:
+    """Whether the policy is a language model on tasks (else it acts in a simulator)."""
+    return config.policy.name == "causal_lm"
+
+
+def is_vla(config: Sections) -> bool:
+    """Whether the policy has towers for vision and language, with action tokens or with a flow behind them."""
+    return config.policy.name in ("vla", "flow")
+
+
+def uses_pi0(config: Sections) -> bool:
+    """Whether a flow is that of a PI0 model."""
+    pi0 = config.policy.flow.pi0
+    return config.policy.name == "flow" and (pi0.path is not None or bool(pi0.architecture))
+
+
+def is_pretrained(config: Sections) -> bool:
+    """Whether training begins from a pretrained language model, alone or inside of a `vla` policy."""
+    policy = config.policy
+    if is_vla(config):
+        paths = (policy.path, policy.vla.language.path, policy.flow.pi0.path)
+        return any(path is not None for path in paths)
+    return is_text(config) and policy.path is not None
+
+
+def is_off_policy(config: Sections) -> bool:
+    """Whether the learner keeps transitions in a replay buffer and takes batches without advantages."""
+    return config.algorithm.loss_type in OFF_POLICY
+
+
+def collects_episodes(config: Sections) -> bool:
+    """Whether an iteration of a simulator run is a number of whole episodes (else of decisions of every env)."""
+    return "values" not in columns_of(config.algorithm.adv_type) and not is_off_policy(config)
+
+
+def holds_fragments(config: Sections) -> bool:
+    """Whether a row of a batch is a stretch of steps in a simulator, and no whole episode or conversation."""
+    return not is_text(config) and not collects_episodes(config)
+
+
+def text_envs(config: Sections) -> tuple[TextEnv, ...]:
+    """The environments of a text run: those of `env.tasks`, or the one of `env.id`."""
+    env, for_all = config.env, config.evaluation.env_kwargs or {}
+    if not env.tasks:
+        splits = {"train": env.kwargs, "eval": {**env.kwargs, **for_all}}
+        return (TextEnv("", env.id, splits, env.max_turns),)
+    return tuple(
+        TextEnv(
+            text_env_name(config, task),
+            task.id or env.id,
+            {
+                "train": {**env.kwargs, **task.kwargs},
+                "eval": {**env.kwargs, **task.kwargs, **for_all, **task.evaluation_kwargs},
+            },
+            env.max_turns if task.max_turns is None else task.max_turns,
+            task.weight,
+            task.evaluation_size,
+        )
+        for task in env.tasks
+    )
+
+
+def text_env_name(config: Sections, task: TaskConfig) -> str:
+    """The name of a mixture's environment in metrics: its own, else the last part of its id, without the version.
+
+    >>> tasks = TaskConfig(id="rlinf_envs:rlinf/Math-v0"), TaskConfig("sums")
+    >>> tuple(text_env_name(Sections(), task) for task in tasks)
+    ('Math', 'sums')
+    """
+    said = task.name or (task.id or config.env.id).rpartition(":")[2].rpartition("/")[2].partition("-v")[0]
+    return said.replace(" ", "_").replace("/", "_")
+
+
+def max_turns(config: Sections) -> int:
+    """The most responses of the policy in one conversation, of all environments."""
+    return max(env.max_turns for env in text_envs(config))
+
+
+def compares_groups(config: Sections) -> bool:
+    """Whether the advantage estimator compares the members of a group with one another."""
+    try:
+        compares = estimator(config.algorithm.adv_type).compares_groups
+    except ValueError:  # a name that the configuration's check has yet to refuse
+        return False
+    return compares and not is_off_policy(config)
+
+
+def needs_values(config: Sections) -> bool:
+    """Whether the critic has to be asked before advantages are made."""
+    algorithm = config.algorithm
+    if is_off_policy(config):
+        return False
+    return "values" in estimator(algorithm.adv_type).needs or "values" in loss(algorithm.loss_type).needs
+
+
+def needs_reference(config: Sections) -> bool:
+    """Whether a KL term asks for the reference policy."""
+    algorithm = config.algorithm
+    in_reward = estimator(algorithm.adv_type).penalises_tokens(algorithm)
+    return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
+
+
+def keeps_reference(config: Sections) -> bool:
+    """Whether the learner keeps a copy of its weights for reinforcement learning: for a KL term, or as a teacher."""
+    return needs_reference(config) or config.teacher.past_policy != "none"
+
+
+def teacher_name(config: Sections) -> str | None:
+    """Who teaches, in words; None where nobody does."""
+    teacher = config.teacher
+    past = {"none": None, "start": "the policy of the first step", "average": "the average of the policy's weights"}
+    return teacher.path or teacher.base_url or past[teacher.past_policy]
+
+
+def recomputes_logprobs(config: Sections) -> bool:
+    """Whether the learner evaluates a batch again though log-probabilities came with its actions."""
+    asked = config.learner.recompute_logprobs
+    return not is_vla(config) or (gpu_count() > 0 if asked is None else asked)
+
+
+def prior_transitions(algorithm: AlgorithmConfig) -> int:
+    """Transitions of `algorithm.prior_data` in each off-policy update."""
+    return round(algorithm.replay_batch_size * algorithm.prior_share) if algorithm.prior_data is not None else 0
+
+
+def rows_per_iteration(config: Sections) -> int:
+    """Responses, or whole episodes, of one training iteration."""
+    return config.rollout.batch_size * config.algorithm.group_size
+
+
+def decisions_per_iteration(config: Sections) -> int:
+    """Decisions of one training iteration where rows are fragments."""
+    return config.env.num_envs * config.rollout.num_steps
+
+
+def optimizer_steps_per_iteration(config: Sections) -> int:
+    """Optimiser steps of one training iteration."""
+    return config.algorithm.update_epochs * config.algorithm.num_minibatches
+
+
+def conversation_tokens(config: Sections) -> int:
+    """The most tokens after the first prompt: one response, or all turns with what the environment says in between.
+
+    Unless `rollout.max_conversation_tokens` says otherwise there is room for a whole response in every turn, and for an
+    answer of the environment between two of them that is as long as a prompt may be.
+    """
+    limit, turns = config.rollout.max_conversation_tokens, max_turns(config)
+    room = turns * config.rollout.max_new_tokens + (turns - 1) * config.data.max_prompt_length
+    return room if limit is None else limit
+
+
+def row_tokens(config: Sections) -> int:
+    """The most tokens of a row of text: its prompt and its conversation."""
+    return config.data.max_prompt_length + conversation_tokens(config)
+
+
+def training_env(config: Sections) -> EnvConfig:
+    """The environment of training."""
+    return replace(config.env, start_timeout_s=config.cluster.start_timeout_s)
+
+
+def evaluation_env(config: Sections) -> EnvConfig:
+    """The environment of evaluations: that of training, with other arguments, on other start states."""
+    return replace(
+        training_env(config),
+        kwargs={**config.env.kwargs, **(config.evaluation.env_kwargs or {})},
+        reset_state_ids=config.evaluation.reset_state_ids,
+    )
+
+
+def acts_in(config: Sections) -> Literal["worker", "sampler"]:
+    """Where the policy acts: with `rollout.act_in: auto`, a checkpoint is too large for every env worker."""
+    rollout = config.rollout
+    if rollout.act_in != "auto":
+        return rollout.act_in
+    large = is_vla(config) and (config.policy.vla.language.path or config.policy.flow.pi0.path) is not None
+    return "sampler" if large or rollout.pipeline_stages > 1 or rollout.num_samplers > 1 else "worker"
+
+
+def overlaps(config: Sections) -> bool:
+    """Whether samplers work while the learner does."""
+    return config.rollout.staleness > 0
+
+
+def continues_responses(config: Sections) -> bool:
+    """Whether what is unfinished when new weights come goes on under them; otherwise whole batches are collected ahead.
+
+    A server can't be interrupted, nor can an agent's episode; greedy responses and a reward model's own samples belong
+    to one batch and its weights.
+    """
+    if not (config.rollout.staleness > 0 and is_text(config)):
+        return False
+    alone = config.reward_model.supervision == "none" and "greedy_rewards" not in columns_of(config.algorithm.adv_type)
+    return alone and config.rollout.sampler != "server" and not is_agent(config.env.id)
+
+
+def weight_transport(config: Sections) -> WeightTransportName:
+    """`rollout.weight_transport`; within one process weights are handed over as they are."""
+    return "object_store" if config.cluster.backend == "local" else config.rollout.weight_transport
+
+
+def shares_gpus(config: Sections) -> bool:
+    """Whether samplers are put on the learner's GPUs, where there are any."""
+    return config.cluster.placement != "separate"
+
+
+def gap_limit(config: Sections, *, on_gpu: bool) -> float | None:
+    """`rollout.gap_limit`, or for null what rounding alone stays below; None where more than rounding is expected.
+
+    Caches of older weights and dropout in the learner change log-probabilities by as much as they like.
+    """
+    rollout, policy = config.rollout, config.policy
+    if rollout.gap_limit is not None:
+        return rollout.gap_limit
+    if rollout.keep_cache or (policy.lora.rank and policy.lora.dropout):
+        return None
+    sampled = rollout.vllm.dtype if rollout.sampler == "vllm" and rollout.vllm.dtype != "auto" else policy.dtype
+    kinds = {activation_dtype(dtype, on_gpu=on_gpu) for dtype in (policy.dtype, sampled)}
+    # A server computes in a precision of its own.
+    return _EXACT_GAP if kinds == {"float32"} and rollout.sampler != "server" else _ROUNDED_GAP
+
+
+def has_warm_start(config: Sections) -> bool:
+    """Whether supervised training comes first, however its length is given."""
+    return config.sft.steps > 0 or config.sft.epochs is not None
+
+
+def trains_on_files_alone(config: Sections) -> bool:
+    """Whether a run is supervised training on `sft.data` and nothing else, so that it needs no environment."""
+    return has_files_alone(config) and config.run.max_steps == 0
+
+
+def has_files_alone(config: Sections) -> bool:
+    """Whether `sft.data` is all that a language model has to train on."""
+    return is_text(config) and not config.env.id and not config.env.tasks and config.sft.data is not None
+
+
+def run_kind(config: Sections) -> RunKind:
+    """Which builder makes the run."""
+    return "supervised" if trains_on_files_alone(config) else "text" if is_text(config) else "simulator"
+
+
+def derive(config: Sections) -> DerivedConfig:
+    """Derive all facts of a configuration that passed its checks."""
+    return DerivedConfig(
+        run_kind=run_kind(config),
+        run_dir=run_directory(config),
+        vla=is_vla(config),
+        pi0=uses_pi0(config),
+        off_policy=is_off_policy(config),
+        collects_episodes=collects_episodes(config),
+        holds_fragments=holds_fragments(config),
+        needs_values=needs_values(config),
+        needs_reference=needs_reference(config),
+        keeps_reference=keeps_reference(config),
+        teacher=teacher_name(config),
+        text_envs=text_envs(config),
+        max_turns=max_turns(config),
+        recomputes_logprobs=recomputes_logprobs(config),
+        conversation_tokens=conversation_tokens(config),
+        row_tokens=row_tokens(config),
+        training_env=training_env(config),
+        evaluation_env=evaluation_env(config),
+        acts_in=acts_in(config),
+        overlaps=overlaps(config),
+        weight_transport=weight_transport(config),
+        shares_gpus=shares_gpus(config),
+        continues_responses=continues_responses(config),
+        gap_limits={on_gpu: gap_limit(config, on_gpu=on_gpu) for on_gpu in (False, True)},
+    )
+
+
+def rollout_sections(config: Sections) -> RolloutSections:
+    """Collect the part of a configuration that rollouts read."""
+    sections = {item.name: getattr(config, item.name) for item in fields(RolloutSections) if item.name != "facts"}
+    return RolloutSections(**sections, facts=derive(config))

@@ -1,0 +1,115 @@
+"""Gymnasium observations as flat mappings of arrays, under the names that `Batch.inputs` uses.
+
+A plain space has one leaf called ``observation``; a Dict or Tuple space has one leaf per entry, ``observation.<key>``,
+nested names joined by dots. Everything downstream sees leaves only, so no other module asks what kind of space it has.
+Text is a leaf of UTF-8 bytes, uint8 [max_length], zeros after the end: what they mean is the policy's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from rlinf.base.errors import UserError
+
+ROOT = "observation"
+Arrays = dict[str, np.ndarray]
+
+
+class SpaceError(UserError, TypeError, ValueError):
+    """Spaces of an environment that the chosen policy does not fit; the message says what would."""
+
+
+def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, spaces.Space]:
+    """Name and space of every leaf. One without a fixed size (Graph, Sequence) is a SpaceError with advice."""
+    if isinstance(space, spaces.Dict):
+        return {
+            n: s for key, part in space.spaces.items() for n, s in observation_leaves(part, f"{name}.{key}").items()
+        }
+    if isinstance(space, spaces.Tuple):
+        return {
+            n: s for key, part in enumerate(space.spaces) for n, s in observation_leaves(part, f"{name}.{key}").items()
+        }
+    if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Text)):
+        return {name: space}
+    raise SpaceError(
+        f"{name}: observations of type {type(space).__name__} have no fixed shape; turn them into a Box first, "
+        "by a wrapper (env.wrappers)"
+    )
+
+
+def write_observation(target: Arrays, row: int, observation: object) -> None:
+    """Copies one env's observation into row ``row`` of the stacked leaves ``target`` ([N, ...] each).
+
+    Other entries or shapes than those of ``target`` are a ValueError: numpy would stretch a wrong shape to the right
+    one, and what is missing would stay as it was.
+    """
+    given = dict(_entries(observation, ROOT))
+    if given.keys() != target.keys():
+        lacks, more = sorted(target.keys() - given.keys()), sorted(given.keys() - target.keys())
+        words = [f"{verb} {', '.join(names)}" for verb, names in (("lacks", lacks), ("has", more)) if names]
+        raise ValueError(f"an observation {' and '.join(words)}: the observation space says otherwise")
+    for name, entry in given.items():
+        leaf = target[name]
+        if isinstance(entry, str):
+            leaf[row] = text_bytes(entry, leaf.shape[1], name)
+        elif np.shape(entry) != leaf.shape[1:]:
+            raise ValueError(f"{name} has shape {np.shape(entry)}: the observation space says {leaf.shape[1:]}")
+        else:
+            leaf[row] = entry
+
+
+def _entries(observation: object, name: str) -> Iterator[tuple[str, Any]]:
+    """Name and value of every leaf."""
+    if isinstance(observation, Mapping):
+        for key, part in observation.items():
+            yield from _entries(part, f"{name}.{key}")
+    elif isinstance(observation, tuple):
+        for index, part in enumerate(observation):
+            yield from _entries(part, f"{name}.{index}")
+    else:
+        yield name, observation
+
+
+def text_bytes(text: str, length: int, name: str = ROOT) -> np.ndarray:
+    """uint8 [length]. A text that is longer than its space allows is a ValueError."""
+    encoded = text.encode()
+    if len(encoded) > length:
+        raise ValueError(f"{name}: {text!r} has {len(encoded)} bytes, more than the {length} of its Text space")
+    return np.frombuffer(encoded.ljust(length, b"\0"), dtype=np.uint8)
+
+
+def stacked_leaves(observation: object, name: str = ROOT) -> Arrays:
+    """The leaves of an observation that is stacked already ([N, ...], as a gymnasium vector env returns it)."""
+    if isinstance(observation, Mapping):
+        return {n: a for key, part in observation.items() for n, a in stacked_leaves(part, f"{name}.{key}").items()}
+    if isinstance(observation, tuple):
+        return {n: a for key, part in enumerate(observation) for n, a in stacked_leaves(part, f"{name}.{key}").items()}
+    return {name: np.asarray(observation)}
+
+
+def empty_leaves(space: spaces.Space, lead: Sequence[int]) -> Arrays:
+    """Zeroed arrays [*lead, ...] for every leaf."""
+    arrays: Arrays = {}
+    for name, part in observation_leaves(space).items():
+        if isinstance(part, spaces.Text):
+            arrays[name] = np.zeros((*lead, part.max_length), dtype=np.uint8)
+        else:
+            arrays[name] = np.zeros((*lead, *(part.shape or ())), dtype=part.dtype)
+    return arrays
+
+
+def share_of_bounds(numbers: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Position of each number between its bounds, 0 at ``low`` and 1 at ``high``; all arrays [..., A].
+
+    An entry with equal bounds, such as a locked joint, has one value: its position is the middle.
+
+    >>> share_of_bounds(np.array([3.0, 7.0]), np.array([2.0, 7.0]), np.array([4.0, 7.0])).tolist()
+    [0.5, 0.5]
+    """
+    width = high - low
+    middle = np.full(np.broadcast(numbers, width).shape, 0.5)
+    return np.divide(numbers - low, width, out=middle, where=np.broadcast_to(width != 0, middle.shape))

@@ -1,0 +1,1 @@
+"""Recorded data that supervised training reads: conversations, and episodes of robots."""

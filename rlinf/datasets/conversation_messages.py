@@ -1,0 +1,138 @@
+"""Messages of conversations as files have them: OpenAI's, ShareGPT's and LLaMA-Factory's fields and roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlinf.base.errors import UserError
+from rlinf.base.json_text import parse_json
+from rlinf.base.user_code import did_you_mean, kind_of
+
+_ASSISTANT = "assistant"
+# ShareGPT's words, and LLaMA-Factory's, for the roles that chat templates have.
+_ROLES = {"human": "user", "gpt": _ASSISTANT, "bot": _ASSISTANT, "observation": "tool", "function": "tool"}
+_CALL_ROLE = "function_call"
+_ROLE, _CONTENT = ("role", "from"), ("content", "value")
+_COUNTS = ("weight", "train", "loss")
+_CALLS = ("tool_calls", "function_call")
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_TEMPLATE = ("name", "tool_call_id")
+_READ = frozenset({*_ROLE, *_CONTENT, *_COUNTS, *_CALLS, *_THOUGHTS, *_TEMPLATE})
+
+
+class ConversationError(UserError):
+    """A row that is no conversation; the message has its file and place."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message of one speaker."""
+
+    role: str
+    content: str
+    imitated: bool
+    """Whether the loss counts it: an answer of the assistant, unless its ``weight`` is 0."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """What the chat template gets besides: ``tool_calls``, ``reasoning_content``, ``name``, ``tool_call_id``."""
+
+    @property
+    def calls(self) -> Sequence[Mapping[str, Any]]:
+        """The calls of tools in it."""
+        return self.fields.get("tool_calls", ())
+
+    @property
+    def thoughts(self) -> str:
+        """Its ``reasoning_content``."""
+        return str(self.fields.get(_THOUGHTS[0], ""))
+
+    def for_template(self) -> dict[str, Any]:
+        """The message as a chat template takes it."""
+        return {"role": self.role, "content": self.content, **self.fields}
+
+
+def text_message(place: str, role: str, content: object, *, imitated: bool = True) -> Message:
+    """A message of words alone. Raises ConversationError where ``content`` is no text, or an empty answer."""
+    if not isinstance(content, str) or (role == _ASSISTANT and not content.strip()):
+        got = "" if isinstance(content, str) else f", not {kind_of(content)}"
+        raise ConversationError(f"{place}: what the {role} says must be text that is not empty{got}")
+    return Message(role, content, imitated and role == _ASSISTANT)
+
+
+def messages_of(place: str, listed: object, *, imitated: bool = True) -> list[Message]:
+    """The messages of a list. Raises ConversationError where one has no role, or content that cannot be read."""
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
+        raise ConversationError(f"{place}: messages must be a list that is not empty")
+    return [_message(place, number, message, imitated) for number, message in enumerate(listed, start=1)]
+
+
+def own_fields(listed: object) -> list[str]:
+    """Fields of messages that hold something and are not read."""
+    messages = listed if isinstance(listed, list) else []
+    names = (
+        name for message in messages if isinstance(message, Mapping) for name, value in message.items() if value
+    )  # fmt: skip
+    return [str(name) for name in dict.fromkeys(names) if name not in _READ]
+
+
+def _message(place: str, number: int, message: object, imitated: bool) -> Message:
+    if not isinstance(message, Mapping):
+        raise ConversationError(f"{place}: a message must be an object with role and content")
+    role = next((message[name] for name in _ROLE if message.get(name) is not None), None)
+    if not isinstance(role, str):
+        has = ", ".join(f"{name}{did_you_mean(str(name), ('role', 'content'))}" for name in message)
+        raise ConversationError(f"{place}: message {number} has no role: it has {has or 'nothing'}")
+    content = next((message[name] for name in _CONTENT if message.get(name) is not None), None)
+    counts = imitated and all(bool(message.get(name, True)) or message[name] is None for name in _COUNTS)
+    if role == _CALL_ROLE:
+        calls = _calls(f"{place}: message {number}", _parsed(content))
+        return Message(_ASSISTANT, "", counts, {"tool_calls": calls})
+    fields: dict[str, Any] = {name: message[name] for name in _TEMPLATE if message.get(name) is not None}
+    called = next((message[name] for name in _CALLS if message.get(name)), None)
+    if called is not None:
+        fields["tool_calls"] = _calls(f"{place}: message {number}", _parsed(called))
+    thoughts = next((message[name] for name in _THOUGHTS if message.get(name)), None)
+    if thoughts is not None:
+        fields[_THOUGHTS[0]] = text_message(place, "assistant's thoughts", thoughts).content
+    if isinstance(content, list):
+        content = _joined_parts(f"{place}: message {number}", content)
+    role = _ROLES.get(role, role)
+    if called is not None and (content is None or content == ""):
+        return Message(role, "", counts and role == _ASSISTANT, fields)
+    return Message(role, text_message(place, role, content).content, counts and role == _ASSISTANT, fields)
+
+
+def _joined_parts(place: str, parts: Sequence[Any]) -> str:
+    """The words of content that is a list of parts. Raises ConversationError for pictures and sound."""
+    kinds = [part.get("type", "text") if isinstance(part, Mapping) else type(part).__name__ for part in parts]
+    other = [kind for kind in kinds if kind != "text"]
+    if other:
+        raise ConversationError(f"{place} has content of the kind {other[0]}: only text is read")
+    texts = [part.get("text") for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise ConversationError(f"{place}: what it says must be text that is not empty, not a list without text")
+    return "".join(map(str, texts))
+
+
+def _parsed(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return parse_json(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _calls(place: str, value: Any) -> list[dict[str, Any]]:
+    """Calls as chat templates take them: arguments are objects, also where the file has them as JSON text."""
+    calls = []
+    for one in value if isinstance(value, list) else [value]:
+        own = one.get("function", one) if isinstance(one, Mapping) else None
+        if not isinstance(own, Mapping) or not isinstance(own.get("name"), str):
+            raise ConversationError(f"{place} has a call of a tool without a name")
+        arguments = _parsed(own.get("arguments", own.get("parameters", {})))
+        function = {"name": own["name"], "arguments": arguments}
+        kept = {"id": one["id"]} if one.get("id") is not None else {}
+        calls.append({**kept, "type": "function", "function": function})
+    return calls

@@ -1,0 +1,287 @@
+"""From rows of data files to conversations: column names, and what one row may not say twice or leave unread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlinf.base.json_text import parse_json
+from rlinf.base.user_code import did_you_mean
+from rlinf.datasets.conversation_messages import (
+    ConversationError,
+    Message,
+    messages_of,
+    own_fields,
+    text_message,
+)
+
+MESSAGES = ("messages", "conversations", "conversation")
+PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
+MATERIAL = ("input", "context", "query")
+"""Behind the prompt proper, on a line of its own: Alpaca's ``input``, Dolly's ``context``."""
+RESPONSES = ("response", "completion", "output", "answer", "solution")
+_BESIDE_MESSAGES = ("prompt", "instruction", "input", "context")
+"""Columns that must not ask for anything else where a row has whole messages; others are counted as unread."""
+SYSTEM = ("system", "system_prompt")
+HISTORY, TOOLS = "history", ("tools", "functions")
+CHOSEN, REJECTED = "chosen", "rejected"
+_ASSISTANT = "assistant"
+__all__ = ["Conversation", "ConversationError", "Message", "conversation_of", "pair_of"]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """One row of a file."""
+
+    place: str
+    """`train.jsonl:17`."""
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """What the assistant may call, as a chat template takes it."""
+    unread: tuple[str, ...] = ()
+    """Columns that hold something and are not read; fields of messages as ``messages[].id``."""
+
+
+@dataclass
+class _Columns:
+    """The columns of a row, and which of them were read."""
+
+    place: str
+    row: Mapping[Any, Any]
+    read: set[str] = field(default_factory=set)
+
+    def take(self, names: Sequence[str]) -> Any:
+        """The value of the first column of ``names`` that holds something; else a blank one, or None."""
+        for name in names:
+            if self.has(name):
+                self.read.add(name)
+                return self.row[name]
+        return next((self.row[name] for name in names if self.row.get(name) is not None), None)
+
+    def has(self, name: str) -> bool:
+        value = self.row.get(name)
+        return value is not None and value != [] and not (isinstance(value, str) and not value.strip())
+
+    def unread(self) -> list[str]:
+        return [str(name) for name in self.row if str(name) not in self.read and self.has(name)]
+
+    def repeated(self, names: Sequence[str], messages: Sequence[Message]) -> None:
+        """Counts as read those of ``names`` whose words the conversation has anyway."""
+        whole = _words("\n".join(message.content for message in messages))
+        for name in names:
+            value = self.row.get(name)
+            if _are_messages(value):
+                said = [message.content for message in messages_of(self.place, value, imitated=False)]
+            else:
+                said = [value] if isinstance(value, str) else []
+            if said and all(_words(text) in whole for text in said):
+                self.read.add(name)
+
+
+def conversation_of(place: str, row: object) -> Conversation:
+    """The conversation of a row. Raises ConversationError where there is none, or a part of it would be left out."""
+    columns = _columns(place, row)
+    listed = columns.take(MESSAGES)
+    if listed is None and columns.has("0"):
+        listed = _numbered(columns)
+    if listed is not None:
+        messages = messages_of(place, listed)
+        _nothing_else_asked(columns, messages, _BESIDE_MESSAGES)
+    else:
+        messages = _exchange(columns)
+    return _whole(columns, messages, listed if listed is not None else [])
+
+
+def pair_of(place: str, row: object) -> tuple[Conversation, Conversation]:
+    """The conversations that end in the chosen and in the rejected answer, which alone count.
+
+    Raises ConversationError where a row has no two answers to one prompt.
+    """
+    if not isinstance(row, Mapping) or row.get(CHOSEN) is None or row.get(REJECTED) is None:
+        known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
+        raise ConversationError(f"{place}: a pair has {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}")
+    chosen, rejected = (_preferred(_Columns(place, row), name) for name in (CHOSEN, REJECTED))
+    if chosen.messages[:-1] != rejected.messages[:-1]:
+        raise ConversationError(f"{place}: {CHOSEN} and {REJECTED} answer different prompts")
+    return chosen, rejected
+
+
+def _columns(place: str, row: object) -> _Columns:
+    if not isinstance(row, Mapping):
+        raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
+    return _Columns(place, row)
+
+
+def _numbered(columns: _Columns) -> list[Any]:
+    """Messages in columns 0, 1, ...: a row that is a list, as tables have it."""
+    names = [str(number) for number in range(len(columns.row)) if columns.has(str(number))]
+    columns.read |= set(names)
+    return [columns.row[name] for name in names]
+
+
+def _exchange(columns: _Columns) -> list[Message]:
+    """The messages of a row with a prompt and a response."""
+    asked = _asked(columns)
+    response = columns.take(RESPONSES)
+    if response is None:
+        raise _missing(columns, RESPONSES)
+    return _joined(columns, asked, response, "response", imitated=True)
+
+
+def _asked(columns: _Columns) -> list[Message]:
+    """Messages before the answer: system prompt, history, and the prompt with its material."""
+    place = columns.place
+    prompt = columns.take(PROMPTS)
+    if prompt is None:
+        raise _missing(columns, PROMPTS)
+    if isinstance(prompt, list):
+        asked = messages_of(place, prompt, imitated=False)
+    else:
+        parts = [text_message(place, "user", prompt).content]
+        for name in MATERIAL:
+            if columns.has(name) and name not in columns.read:
+                columns.read.add(name)
+                words = text_message(place, "user", columns.row[name]).content
+                if words.strip() not in parts[0]:
+                    parts.append(words)
+        asked = [Message("user", "\n".join(parts), False)]
+    _nothing_else_asked(columns, asked, (*PROMPTS, *MATERIAL))
+    return [*_history(columns), *asked]
+
+
+def _history(columns: _Columns) -> list[Message]:
+    """Earlier turns as context: LLaMA-Factory's ``history``, a list of [question, answer]."""
+    turns = columns.take((HISTORY,)) or []
+    pairs = isinstance(turns, list) and all(isinstance(turn, list) and len(turn) == 2 for turn in turns)
+    if isinstance(turns, list) and _are_messages(turns):
+        return messages_of(columns.place, turns, imitated=False)
+    if not pairs:
+        raise ConversationError(f"{columns.place}: {HISTORY} must be a list of [question, answer] or of messages")
+    return [
+        text_message(columns.place, role, text, imitated=False)
+        for turn in turns
+        for role, text in zip(("user", _ASSISTANT), turn, strict=True)
+    ]
+
+
+def _nothing_else_asked(columns: _Columns, messages: Sequence[Message], names: Sequence[str]) -> None:
+    """Raises ConversationError where a column of ``names`` asks for something that the messages do not have."""
+    columns.repeated([*PROMPTS, *MATERIAL], messages)
+    left = [name for name in names if columns.has(name) and name not in columns.read]
+    if left:
+        raise ConversationError(
+            f"{columns.place}: the row has {left[0]} too, whose words are not in its "
+            f"{' or '.join(sorted(columns.read)) or 'messages'}: join them, or take the column out"
+        )
+
+
+def _preferred(columns: _Columns, name: str) -> Conversation:
+    """The conversation that ends in the answer ``name``."""
+    place, answer = columns.place, columns.row[name]
+    columns.read |= {CHOSEN, REJECTED}
+    if not _is_whole(answer) and any(columns.has(listed) for listed in MESSAGES):
+        listed = columns.take(MESSAGES)
+        asked = messages_of(place, listed, imitated=False)  # LLaMA-Factory's pairs: all but the answer
+        asked = asked[:-1] if asked[-1].role == _ASSISTANT else asked
+    else:
+        asked = _asked(columns) if any(columns.has(prompt) for prompt in PROMPTS) else []
+    if not asked and not isinstance(answer, list):
+        raise ConversationError(
+            f"{place}: {name} is text, and the row has no prompt (one of {', '.join(PROMPTS)}): write the prompt into "
+            f"a column of its own, or {name} as a list of messages"
+        )
+    joined = _joined(columns, asked, answer, name, imitated=False)
+    if joined[-1].role != _ASSISTANT:
+        raise ConversationError(f"{place}: {name} ends with the {joined[-1].role}, not with an answer")
+    last = joined[-1]
+    messages = [*joined[:-1], Message(last.role, last.content, True, last.fields)]
+    return _whole(columns, messages, answer if isinstance(answer, list) else [])
+
+
+def _joined(columns: _Columns, asked: list[Message], answer: Any, name: str, *, imitated: bool) -> list[Message]:
+    """The prompt and the answer; where the answer is the whole conversation, the prompt must be the one in it."""
+    place = columns.place
+    if isinstance(answer, Mapping):
+        answer = [answer]
+    if not isinstance(answer, list):
+        return [*asked, text_message(place, _ASSISTANT, answer, imitated=imitated)]
+    answered = messages_of(place, answer, imitated=imitated)
+    if answered[0].role == _ASSISTANT:
+        return [*asked, *answered]
+    known = [(message.role, message.content.strip()) for message in answered]
+    if any((message.role, message.content.strip()) not in known for message in asked):
+        raise ConversationError(
+            f"{place}: {name} is a whole conversation, and its prompt is not the one in "
+            f"{' or '.join(sorted(columns.read - {CHOSEN, REJECTED})) or 'the row'}: take one of the two out"
+        )
+    return answered
+
+
+def _is_whole(answer: object) -> bool:
+    """Whether a list of messages begins before the assistant's answer."""
+    return _are_messages(answer) and messages_of("", answer, imitated=False)[0].role != _ASSISTANT
+
+
+def _words(text: str) -> str:
+    """``text`` with one blank for each run of white space."""
+    return " ".join(text.split())
+
+
+def _are_messages(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(message, Mapping) for message in value)
+
+
+def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversation:
+    """The conversation with the row's system prompt and tools. Raises ConversationError where nothing is imitated."""
+    place = columns.place
+    system = columns.take(SYSTEM)
+    if system:
+        written = text_message(place, "system", system)
+        if messages[0].role != "system":
+            messages = [written, *messages]
+        elif messages[0].content.strip() != written.content.strip():
+            raise ConversationError(
+                f"{place}: the row has a system prompt in a column and another one in its messages: take one out"
+            )
+    if not any(message.imitated for message in messages):
+        roles = [f"{role}{did_you_mean(role, (_ASSISTANT,))}" for role in dict.fromkeys(one.role for one in messages)]
+        raise ConversationError(
+            f"{place}: there is no answer of the assistant to imitate: the messages are of {', '.join(roles)}"
+        )
+    if messages[0].role == _ASSISTANT:
+        raise ConversationError(f"{place}: the assistant speaks first: there is no prompt to answer")
+    tools = _tools(place, columns.take(TOOLS))
+    columns.repeated([*RESPONSES, *MESSAGES], messages)
+    fields = [f"messages[].{name}" for name in own_fields(listed)]
+    return Conversation(place, tuple(messages), tools, (*columns.unread(), *fields))
+
+
+def _tools(place: str, value: Any) -> tuple[Mapping[str, Any], ...]:
+    """Descriptions of tools: a list of objects, or that list as JSON text; bare functions get their wrapping."""
+    if isinstance(value, str):
+        try:
+            value = parse_json(value)
+        except ValueError as error:
+            raise ConversationError(f"{place}: tools is no valid JSON: {error}") from error
+    if value is None or value == []:
+        return ()
+    listed = value if isinstance(value, list) else [value]
+    if not all(isinstance(tool, Mapping) for tool in listed):
+        raise ConversationError(f"{place}: tools must be a list of objects with a name each")
+    wrapped = [tool if isinstance(tool.get("function"), Mapping) else _function(tool) for tool in listed]
+    if not all(isinstance(tool["function"].get("name"), str) for tool in wrapped):
+        raise ConversationError(f"{place}: a description in tools has no name")
+    return tuple(wrapped)
+
+
+def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "function", "function": tool}
+
+
+def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
+    fields = [f"{name}{did_you_mean(str(name), (*MESSAGES, *names))}" for name in columns.row]
+    return ConversationError(
+        f"{columns.place}: neither {' nor '.join(MESSAGES[:2])}, and none of {', '.join(names)}; the row has "
+        f"{', '.join(fields) or 'no fields'}"
+    )

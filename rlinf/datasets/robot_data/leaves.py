@@ -1,0 +1,123 @@
+"""Between the columns of a dataset and the leaves of an environment's observations (:mod:`rlinf.data.spaces`).
+
+A column has the leaf's own name, or LeRobot's for it: pictures are ``observation.images.<name>``, the one array of a
+plain space is ``observation.state``, text is the instruction. `sft.rename` and `algorithm.prior_rename` name others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from gymnasium import spaces
+
+from rlinf.data.spaces import ROOT, Arrays, observation_leaves, text_bytes
+from rlinf.datasets.robot_data.dataset import ACTION, DatasetError, RobotDataset
+
+_STATE, _IMAGES = "observation.state", "observation.images"
+
+
+def column_of(leaf: str, space: spaces.Space) -> str | None:
+    """The column in which a leaf is recorded; None for text, which is the instruction."""
+    if isinstance(space, spaces.Text):
+        return None
+    last = leaf.removeprefix(ROOT).removeprefix(".")
+    if isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3:
+        return f"{_IMAGES}.{last or 'image'}"
+    return leaf if last else _STATE
+
+
+def observation_arrays(
+    dataset: RobotDataset, space: spaces.Space, rename: Mapping[str, str], *, finals: bool = False
+) -> Arrays:
+    """[N, ...] for each leaf of ``space``; with ``finals`` [E, ...] of the observations after the last actions.
+
+    ``rename`` names the column of a leaf. A leaf without a column, or with one of another shape, is a DatasetError.
+    """
+    leaves = observation_leaves(space)
+    unknown = sorted(rename.keys() - leaves.keys() - {ACTION})
+    if unknown:
+        raise DatasetError(f"rename: there is no {unknown[0]}; the environment observes {', '.join(leaves)}")
+    columns = dataset.finals if finals else dataset.columns
+    found: Arrays = {}
+    for leaf, part in leaves.items():
+        if isinstance(part, spaces.Text):
+            found[leaf] = _instructions(dataset, leaf, part, finals)
+            continue
+        name = _column_name(dataset, leaf, part, rename)
+        if name not in columns:
+            continue  # of the finals only
+        found[leaf] = _fitted(columns[name], leaf, name, part, dataset, finals=finals)
+    return found
+
+
+def environment_actions(dataset: RobotDataset, space: spaces.Space, rename: Mapping[str, str]) -> np.ndarray:
+    """[N, *shape] actions of the environment."""
+    name = rename.get(ACTION, ACTION)
+    return _fitted(dataset.column(name, "the action of the environment"), ACTION, name, space, dataset)
+
+
+def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: Mapping[str, str]) -> str:
+    asked = rename.get(leaf)
+    candidates = (asked,) if asked is not None else (leaf, column_of(leaf, space))
+    for name in candidates:
+        if name is not None and name in dataset.columns:
+            return name
+    for name in candidates:
+        if name is not None and name in dataset.unusable:
+            dataset.column(name, f"{leaf} of the environment")
+    observed = ", ".join(name for name in dataset.columns if name.startswith(ROOT))
+    raise DatasetError(
+        f"{dataset.path} has no column for {leaf} of the environment: it observes {observed}. Name one: "
+        f"rename: {{{leaf}: COLUMN}}"
+    )
+
+
+def _fitted(
+    values: np.ndarray, leaf: str, name: str, space: spaces.Space, dataset: RobotDataset, *, finals: bool = False
+) -> np.ndarray:
+    """A column in the shape and dtype of the environment; nothing is stretched, cut or rounded.
+
+    Raises DatasetError for another shape or type, and for a number that is not finite (with its episode and frame).
+    """
+    shape = tuple(space.shape or ())
+    given = values.shape[1:]
+    if given != shape and len(shape) == len(given) == 3 and (given[2], *given[:2]) == shape:
+        values = np.moveaxis(values, -1, 1)  # channels first
+    elif given != shape and int(np.prod(given)) == int(np.prod(shape)) == 1:
+        values = values.reshape(len(values), *shape)
+    if values.shape[1:] != shape:
+        size = " The environment's pictures can be made this large (env.kwargs)." if len(shape) == 3 else ""
+        raise DatasetError(
+            f"{dataset.path}: {name} is {list(given)} a frame, and the environment's {leaf} is {list(shape)}.{size}"
+        )
+    dtype = np.dtype(space.dtype)
+    if not np.can_cast(values.dtype, dtype, casting="same_kind"):
+        raise DatasetError(f"{dataset.path}: {name} is {values.dtype}, and the environment's {leaf} {dtype}")
+    require_finite(values, name, dataset, finals=finals)
+    return values.astype(dtype, copy=False)
+
+
+def require_finite(values: np.ndarray, name: str, dataset: RobotDataset, *, finals: bool = False) -> None:
+    """Raises DatasetError that names file, episode, frame and entry of the first NaN or infinite number."""
+    if not np.issubdtype(values.dtype, np.inexact) or np.isfinite(values).all():
+        return
+    row, *entry = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
+    place = (
+        f"{dataset.place(int(np.cumsum(dataset.lengths)[row]) - 1)}, after its action" if finals else dataset.place(row)
+    )
+    number = str(values[(row, *entry)]).replace("nan", "NaN")
+    raise DatasetError(
+        f"{place}: {name}{list(entry) if entry else ''} is {number}. Correct the number, or take the episode out of "
+        "the dataset"
+    )
+
+
+def _instructions(dataset: RobotDataset, leaf: str, space: spaces.Text, finals: bool) -> np.ndarray:
+    """The instruction of each frame, or of each episode, as bytes."""
+    try:
+        table = np.stack([text_bytes(text, space.max_length, leaf) for text in dataset.instructions])
+    except ValueError as error:
+        raise DatasetError(f"{dataset.path}: {error}") from error
+    rows = dataset.task_index
+    return table[rows[np.cumsum(dataset.lengths) - 1] if finals else rows]

@@ -1,0 +1,35 @@
+"""Single pictures as PNG (written without loss) or any format that Pillow reads. An import of Pillow's own."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+
+from rlinf.base.packages import install_command
+from rlinf.datasets.robot_data.dataset import DatasetError
+
+
+def encode_png(picture: np.ndarray) -> bytes:
+    """The PNG file of a picture [H, W, 3] uint8."""
+    file = io.BytesIO()
+    _pillow().fromarray(picture).save(file, format="PNG")
+    return file.getvalue()
+
+
+def decode_picture(file: bytes, place: str) -> np.ndarray:
+    """The pixels [H, W, 3] uint8 of a picture's file; ``place`` names it in the DatasetError of a damaged one."""
+    images = _pillow()
+    try:
+        return np.array(images.open(io.BytesIO(file)).convert("RGB"))
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{place}: a picture cannot be read: {error}") from error
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise DatasetError(f"pictures of a dataset need Pillow: {install_command('video')}") from error
+    return Image

@@ -1,0 +1,38 @@
+"""Remarks on a dataset that can be used, and that may not mean what the run takes it for."""
+
+from __future__ import annotations
+
+from rlinf.datasets.robot_data.dataset import DONE, SUCCESS, TERMINATED, TRUNCATED
+from rlinf.datasets.robot_data.decisions import deciding_column
+from rlinf.datasets.robot_data.reading import dataset_columns, frame_rate
+
+_SAME_RATE = 0.02
+"""Rates that differ by less are one rate, rounded."""
+
+
+def rate_remark(path: str, render_fps: float) -> str | None:
+    """Say what a dataset's frame rate means for an environment with another; 0: the environment declares none."""
+    fps = frame_rate(path)
+    if render_fps <= 0 or abs(fps - render_fps) <= _SAME_RATE * render_fps:
+        return None
+    return (
+        f"{path} has {fps:g} frames a second, and the environment declares {render_fps:g} (metadata['render_fps']): an "
+        f"action lasts {fps / render_fps:.3g} times as long there. If the environment steps at that rate, resample the "
+        "dataset or set its control frequency (env.kwargs)"
+    )
+
+
+def ends_remark(path: str) -> str | None:
+    """How the ends of episodes are taken where the dataset does not tell a terminal state from a time limit."""
+    deciding = deciding_column(dataset_columns(path))
+    if deciding == DONE:
+        return (
+            f"{path}: {DONE} counts as a terminal state, since no column tells a time limit from one. Add "
+            f"{TERMINATED}, {TRUNCATED} or {SUCCESS} so that time limits are bootstrapped"
+        )
+    if deciding is None:
+        return (
+            f"{path}: no column says how episodes end ({TERMINATED}, {TRUNCATED}, {SUCCESS}, {DONE}). Every end counts "
+            "as a time limit"
+        )
+    return None

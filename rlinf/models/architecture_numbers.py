@@ -1,0 +1,114 @@
+"""The numbers of a language model's architecture, read without loading it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlinf.models.gguf import cached_folder, is_gguf
+from rlinf.schema import PolicyConfig
+
+FAMILIES = ("qwen2", "qwen3", "qwen3_moe", "llama", "mistral")
+"""Decoders whose parameters this module can count."""
+
+
+def read_architecture(policy: PolicyConfig) -> Mapping[str, object]:
+    """The transformers configuration of a policy: as written, or ``config.json`` of its folder; empty if unknown."""
+    if policy.path is None:
+        return policy.architecture
+    folder = cached_folder(policy.path) if is_gguf(policy.path) else Path(policy.path).expanduser()
+    file = folder / "config.json"
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A decoder's shape. With ``experts`` each layer has that number of feed-forward blocks instead of one."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    intermediate: int
+    vocabulary: int
+    tied: bool
+    attention_bias: bool
+    head_norms: bool
+    experts: int = 0
+    experts_per_token: int = 0
+    expert_width: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """All weights, embeddings included, tied ones once."""
+        return self.shared_parameters + self.expert_parameters
+
+    @property
+    def active_parameters(self) -> int:
+        """Those that one token meets."""
+        return self.shared_parameters + self.expert_parameters * self.experts_per_token // max(1, self.experts)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Parameters of all experts of all layers."""
+        return self.layers * self.experts * 3 * self.hidden * self.expert_width
+
+    @property
+    def embedding_parameters(self) -> int:
+        return self.vocabulary * self.hidden * (1 if self.tied else 2)
+
+    @property
+    def shared_parameters(self) -> int:
+        """Parameters for every token: attention, norms, embeddings, routers, and a dense feed-forward blocks."""
+        query, key_value = self.heads * self.head_size, self.kv_heads * self.head_size
+        attention = 2 * self.hidden * query + 2 * self.hidden * key_value
+        if self.attention_bias:
+            attention += query + 2 * key_value
+        if self.head_norms:
+            attention += 2 * self.head_size
+        forward = self.experts * self.hidden if self.experts else 3 * self.hidden * self.intermediate
+        return self.layers * (attention + forward + 2 * self.hidden) + self.hidden + self.embedding_parameters
+
+    def kv_cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
+        """Bytes of the keys and values of ``tokens`` tokens."""
+        return 2 * self.layers * self.kv_heads * self.head_size * tokens * bytes_per_value
+
+
+def decoder_of(policy: PolicyConfig) -> Decoder | None:
+    """The shape of a policy, where its architecture is known and says enough."""
+    written = read_architecture(policy)
+    family = written.get("model_type")
+    needed = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+    if family not in FAMILIES or not all(_whole(written, name, 0) > 0 for name in needed):
+        return None
+    hidden, heads = _whole(written, "hidden_size", 0), _whole(written, "num_attention_heads", 1)
+    sparse = family == "qwen3_moe"
+    # Without a written size, the vocabulary is that of the tokenizer trained for the run.
+    return Decoder(
+        layers=_whole(written, "num_hidden_layers", 0),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=_whole(written, "num_key_value_heads", heads),
+        # transformers gives qwen3 heads of 128 whatever the width.
+        head_size=_whole(written, "head_dim", 128 if family == "qwen3" else hidden // heads),
+        intermediate=_whole(written, "intermediate_size", 0),
+        vocabulary=_whole(written, "vocab_size", policy.tokenizer.vocab_size),
+        tied=bool(written.get("tie_word_embeddings", False)),
+        attention_bias=family == "qwen2",
+        head_norms=family in ("qwen3", "qwen3_moe"),
+        experts=_whole(written, "num_experts", 128) if sparse else 0,
+        experts_per_token=_whole(written, "num_experts_per_tok", 8) if sparse else 0,
+        expert_width=_whole(written, "moe_intermediate_size", 768) if sparse else 0,
+    )
+
+
+def _whole(written: Mapping[str, object], name: str, default: int) -> int:
+    value = written.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default

@@ -1,0 +1,189 @@
+"""How much memory a rank and a sampler need, by part, from the architecture alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlinf.config.derived import keeps_reference, max_turns, row_tokens, rows_per_iteration
+from rlinf.config.experiment import Config
+from rlinf.models.architecture_numbers import Decoder
+from rlinf.planning.autograd import Pass, Passing, passing
+from rlinf.planning.parallel import Split
+from rlinf.planning.precision import policy_dtype
+from rlinf.schema.derived import KEPT_STATES_BYTES
+
+# Adam keeps two float32 moments for every trained weight.
+_MOMENT_BYTES = 8
+# torch and fsdp make logits in pieces of this many values, on a CPU and on a GPU (`models/token_scores.py`).
+_LOGITS_AT_ONCE = {False: 1 << 24, True: 1 << 27}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes per process."""
+
+    parameters: int
+    trained: int
+    weights: int
+    gradients: int
+    optimizer: int
+    reference: int
+    """Of a reference policy on the device."""
+    host: int
+    """What waits on the host: the reference policy of fsdp and megatron."""
+    activations: int
+    """Kept for the backward pass of the micro-batches under way, each as large as it may be."""
+    logits: int
+    """Logits of one micro-batch with what their gradient needs."""
+    sampler_weights: int
+    kv_cache: int
+    kept_states: int = 0
+    """Keys and values set aside: of conversations between two turns, and of responses between two weights."""
+    copies: int = 0
+    """Weights in 16 bits during a pass on a GPU: autocast's copies (torch), or those that were gathered (fsdp)."""
+
+    @property
+    def learner(self) -> int:
+        """Memory that stays between micro-batches."""
+        return self.weights + self.gradients + self.optimizer + self.reference
+
+    @property
+    def peak(self) -> int:
+        return self.learner + self.activations + self.logits + self.copies
+
+    @property
+    def sampler(self) -> int:
+        return self.sampler_weights + self.kv_cache + self.kept_states
+
+
+def bytes_per_value(config: Config, gpus: int) -> int:
+    """Bytes of an activation: 2 for bfloat16, 4 for float32; ``auto`` asks whether there is a GPU."""
+    return 2 if policy_dtype(config, on_gpu=gpus > 0) == "bfloat16" else 4
+
+
+def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
+    """Memory of one learner rank (of the first stage for activations, of the last for logits) and of one sampler."""
+    size, split, parameters = bytes_per_value(config, gpus), Split.of(config), decoder.parameters
+    megatron = config.learner.backend == "megatron"
+    # torch and fsdp keep float32 weights and compute in bfloat16; megatron keeps both, and adds up in float32.
+    weight_bytes, gradient_bytes = (size, 4) if megatron else (4, 4)
+    state_bytes = _MOMENT_BYTES + (4 if megatron and size == 2 else 0)
+    held = split.held(decoder.shared_parameters, decoder.expert_parameters)
+    trained, trained_here = parameters, held
+    updated = split.updated(decoder.shared_parameters, decoder.expert_parameters)
+    if config.policy.lora.rank:
+        trained = _adapter_parameters(config, decoder)
+        trained_here, updated = trained // split.weights, trained // (split.ranks if split.sharded_state else 1)
+    copies = (keeps_reference(config) or config.sft.loss == "dpo") and config.policy.lora.rank == 0
+    reference = held * weight_bytes if copies else 0
+    on_host = config.learner.backend != "torch"
+    parallel = config.rollout.vllm.tensor_parallel_size if config.rollout.sampler == "vllm" else 1
+    if gpus > 0 and not megatron:
+        moment = passing(decoder, _pass(config, split, size))
+    else:
+        layers = _activations(config, decoder, split, size)
+        moment = Passing(layers, _logits(config, decoder, split, size, on_gpu=gpus > 0), 0)
+    kv_cache = decoder.kv_cache_bytes(_tokens_at_once(config), size) // parallel
+    return Memory(
+        parameters=parameters,
+        trained=trained,
+        weights=held * weight_bytes,
+        gradients=trained_here * gradient_bytes,
+        optimizer=updated * state_bytes,
+        reference=0 if on_host else reference,
+        host=reference if on_host else 0,
+        activations=moment.activations,
+        logits=moment.logits,
+        copies=moment.copies,
+        sampler_weights=parameters * size // parallel,
+        kv_cache=kv_cache,
+        kept_states=min(kv_cache, KEPT_STATES_BYTES) * _reasons_to_keep(config, gpus),
+    )
+
+
+def _pass(config: Config, split: Split, size: int) -> Pass:
+    return Pass(
+        tokens=micro_batch_tokens(config),
+        row_tokens=row_tokens(config),
+        size=size,
+        sharded=split.sharded_weights,
+        recomputed=recomputes(config),
+        chunk=_LOGITS_AT_ONCE[True],
+    )
+
+
+def layer_values(decoder: Decoder) -> int:
+    """Values that one layer keeps of one token for its backward pass, without recomputation.
+
+    Two residual inputs and two norms' outputs; queries, the attention's result, keys and values (fused attention keeps
+    no scores); gate, up, their product and the activated gate. For a GPT block (feed-forward 4 H without gate) the same
+    count is 16 H values, 32 bytes of H in bfloat16, which with 2 of dropout masks are the 34 of arXiv:2205.05198.
+    """
+    query, key_value = decoder.heads * decoder.head_size, decoder.kv_heads * decoder.head_size
+    width = decoder.experts_per_token * decoder.expert_width if decoder.experts else decoder.intermediate
+    # Tokens travel to their experts as copies, and come back as such.
+    copies = 2 * decoder.experts_per_token * decoder.hidden
+    return 4 * decoder.hidden + 2 * query + 2 * key_value + 4 * width + copies
+
+
+def _activations(config: Config, decoder: Decoder, split: Split, size: int) -> int:
+    tokens = micro_batch_tokens(config) // split.context
+    layers = -(-decoder.layers // split.pipeline)
+    along = split.tensor if split.sequence else 1
+    layer = tokens * layer_values(decoder) * size // split.tensor
+    if recomputes(config):
+        # Each layer's input stays, and one layer at a time is computed again.
+        kept = layers * tokens * decoder.hidden * size // along
+        return kept * split.pipeline + layer
+    # The first pipeline stage has one micro-batch per stage in flight (1F1B, arXiv:2104.04473).
+    return layers * layer * split.pipeline
+
+
+def _logits(config: Config, decoder: Decoder, split: Split, size: int, *, on_gpu: bool) -> int:
+    """The logits, float32 scores that the backward pass reads, their gradient in both precisions."""
+    values = micro_batch_tokens(config) // split.context * decoder.vocabulary // split.tensor
+    if config.learner.backend != "megatron":
+        values = min(values, _LOGITS_AT_ONCE[on_gpu])
+    return values * (2 * size + 2 * 4)
+
+
+def recomputes(config: Config) -> bool:
+    """Whether every layer is computed again in the backward pass."""
+    full = config.learner.backend == "megatron" and config.learner.megatron.recompute == "full"
+    return full or config.policy.gradient_checkpointing
+
+
+def micro_batch_tokens(config: Config) -> int:
+    """Tokens of the largest micro-batch: the budget, or all rows where they are fewer; one row at least."""
+    row = row_tokens(config)
+    return max(row, min(config.learner.micro_batch_tokens, rows_per_iteration(config) * row))
+
+
+def _tokens_at_once(config: Config) -> int:
+    """Tokens whose keys and values one sampler keeps."""
+    at_once = min(-(-rows_per_iteration(config) // config.rollout.num_samplers), config.rollout.generation_batch_size)
+    if config.rollout.sampler == "vllm":
+        at_once = min(at_once, config.rollout.vllm.max_num_seqs)
+    return at_once * row_tokens(config)
+
+
+def _reasons_to_keep(config: Config, gpus: int) -> int:
+    """How many times the `hf` sampler sets keys and values aside: for later turns, and for later weights."""
+    if config.rollout.sampler in ("vllm", "server") or (config.rollout.sampler == "auto" and gpus > 0):
+        return 0
+    return int(max_turns(config) > 1) + int(config.rollout.keep_cache)
+
+
+def _adapter_parameters(config: Config, decoder: Decoder) -> int:
+    query, key_value = decoder.heads * decoder.head_size, decoder.kv_heads * decoder.head_size
+    shapes = {
+        "q_proj": (decoder.hidden, query),
+        "k_proj": (decoder.hidden, key_value),
+        "v_proj": (decoder.hidden, key_value),
+        "o_proj": (query, decoder.hidden),
+        "gate_proj": (decoder.hidden, decoder.intermediate),
+        "up_proj": (decoder.hidden, decoder.intermediate),
+        "down_proj": (decoder.intermediate, decoder.hidden),
+    }
+    widths = sum(sum(shapes.get(name, (0, 0))) for name in config.policy.lora.target_modules)
+    return decoder.layers * config.policy.lora.rank * widths

@@ -1,0 +1,1 @@
+"""Generation that goes on while the learner trains: bounded staleness and over-sampling."""

@@ -1,0 +1,103 @@
+"""The record of which weights made which tokens, by which an asynchronous run is repeated bit for bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rlinf.base.errors import UserError
+from rlinf.base.json_files import read_json_lines
+from rlinf.data.token_array import TokenArray
+
+FILE = "arrivals.jsonl"
+
+Spans = list[tuple[int, int]]
+"""(version of the weights, tokens that they made), in the order of the tokens of a response."""
+
+
+class TokenVersionLog:
+    """The spans of every response of a run, a line for each batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+
+    def truncate(self, step: int) -> None:
+        """Forgets the batches from ``step`` on, which a resumed run makes again."""
+        kept = [row for row in read_json_lines(self._path, number="step").rows if row["step"] < step]
+        self._path.write_text("".join(json.dumps(row) + "\n" for row in kept))
+
+    def add(
+        self, step: int, round: int, rows: Sequence[Sequence[TokenArray[int]]], groups: Sequence[tuple[int, int]] = ()
+    ) -> None:
+        """The versions of the tokens of each response of each row. ``groups``: where a batch takes what is complete
+        first, which groups it took, each by the step that it was begun in and its number there."""
+        spans = [[versions.runs() for versions in responses] for responses in rows]
+        line: dict[str, Any] = {"step": step, "round": round, "spans": spans}
+        if groups:
+            line["groups"] = list(groups)
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+class VersionsOfTokens:
+    """The log of a run that is repeated."""
+
+    def __init__(self, run: Path) -> None:
+        """Raises UserError where ``run`` has no log."""
+        lines = read_json_lines(run / FILE, number="step").rows
+        if not lines:
+            raise UserError(
+                f"rollout.replay_arrivals: {run} has no {FILE}: it was no run whose responses go on beside the learner "
+                "(rollout.staleness above 0)"
+            )
+        self._run = run
+        self._spans: dict[tuple[int, int], dict[int, list[Spans]]] = {}
+        """By step and round that a row was begun in, and its place there: the spans of each of its responses."""
+        self._sizes: dict[tuple[int, int], int] = {}
+        self._groups: dict[int, list[tuple[int, int]]] = {}
+        for line in lines:
+            step, round = int(line["step"]), int(line.get("round", 0))
+            rows = [_by_response(one) for one in line["spans"]]
+            self._sizes[step, round] = len(rows)
+            if "groups" not in line:
+                self._spans[step, round] = dict(enumerate(rows))
+                continue
+            groups = self._groups[step] = [(int(begun), int(number)) for begun, number in line["groups"]]
+            size = len(rows) // len(groups)
+            for place, row in enumerate(rows):
+                begun, number = groups[place // size]
+                self._spans.setdefault((begun, 0), {})[number * size + place % size] = row
+
+    def tokens(self, batch: tuple[int, int], place: int, turn: int, version: int) -> int | None:
+        """How long response ``turn`` of row ``place``, begun in this (step, round), was when weights ``version`` were
+        replaced.
+
+        None where it was finished by then. A row that the log does not have was never trained on: 0.
+        """
+        responses = self._spans.get(batch, {}).get(place, [])
+        if turn >= len(responses):
+            return 0
+        until = sum(count for made_by, count in responses[turn] if made_by <= version)
+        return None if until == sum(count for _, count in responses[turn]) else until
+
+    def groups(self, step: int) -> list[tuple[int, int]]:
+        """The groups that the batch of ``step`` took, where it took what was complete first."""
+        return self._groups.get(step, [])
+
+    def require(self, step: int, round: int, rows: int) -> None:
+        """Raises UserError where the log ends before the batch of ``step``, or is of batches of another size."""
+        found = self._sizes.get((step, round), 0)
+        if found != rows:
+            raise UserError(
+                f"rollout.replay_arrivals: {self._run / FILE} has {found} rows of step "
+                f"{step}, and {rows} are wanted: repeat it with the run's own config.yaml and run.max_steps"
+            )
+
+
+def _by_response(row: Sequence[Any]) -> list[Spans]:
+    """The spans of each response of a row; earlier versions wrote those of a row's only one."""
+    if row and isinstance(row[0][0], int):
+        row = [row]
+    return [[(int(version), int(count)) for version, count in spans] for spans in row]

@@ -1,0 +1,224 @@
+"""Any ``gymnasium.Env`` with text as a text environment: a copy for each conversation, so that each has its own state.
+
+A task is a seed: ``reset(seed=...)`` has to draw the start of an episode from ``self.np_random`` and nothing else.
+An environment that has ``num_tasks`` numbers its starts itself and gets ``reset(options={"task_id": n})`` too.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from rlinf.base.errors import UserError
+from rlinf.rollouts.deadline import DeadlineExceededError
+from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.text.demonstrated import Demonstration, Observation
+
+EVALUATION_SEEDS = 1 << 30
+"""First seed of evaluation: training counts up from 0."""
+_PROMPTS = 4096
+_MOST_RESPONSES = 1000
+"""Of a demonstration: an expert that never ends is a mistake."""
+
+
+class TextEnvFaultError(UserError):
+    """The code of a text environment raised, or did not keep gymnasium's contract; the message says where."""
+
+
+class SingleTextEnvs:
+    """Fits what a text environment has (docs/environments.md), over independent copies of one ``gymnasium.Env``."""
+
+    steps_in_part: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], gymnasium.Env],
+        *,
+        num_envs: int = 1,
+        num_tasks: int = 1,
+        first_seed: int = 0,
+        max_turns: int = 1,
+        success_key: str = "success",
+    ) -> None:
+        """
+        Args:
+            name: of the environment, for messages.
+            make: a further copy.
+            num_tasks: how many seeds there are, for an environment that does not say ``num_tasks`` itself.
+            first_seed: seed of task 0.
+            max_turns: responses of a conversation, after which it is truncated.
+            success_key: where an ``info`` says that the task is solved.
+        """
+        self._name, self._make, self._first_seed, self._success_key = name, make, first_seed, success_key
+        self._spare = make()
+        """Starts and demonstrations of tasks, so that running conversations are not disturbed."""
+        bare = self._spare.unwrapped
+        self._numbers_tasks = hasattr(bare, "num_tasks")
+        self.num_tasks = int(getattr(bare, "num_tasks", num_tasks))
+        self.max_turns = max_turns
+        self.system_prompt: str | None = getattr(bare, "system_prompt", None)
+        self.instructions: Mapping[str, str] = getattr(bare, "instructions", {})
+        self.response_marks: Sequence[str] = getattr(bare, "response_marks", ())
+        self.tool_schemas: Sequence[Mapping[str, Any]] = getattr(bare, "tool_schemas", ())
+        self.domain = str(getattr(bare, "domain", name.rpartition(":")[2]))
+        self._envs: list[gymnasium.Env] = []
+        self.prompt = functools.lru_cache(maxsize=_PROMPTS)(self._prompt)
+        self.resize(num_envs)
+
+    def resize(self, num_envs: int) -> None:
+        """Makes room for ``num_envs`` conversations; the next call must be :meth:`reset`."""
+        self.num_envs = num_envs
+        self._task_ids = np.zeros(num_envs, dtype=np.int64)
+        self._turns = np.zeros(num_envs, dtype=np.int64)
+        self._returns = np.zeros(num_envs)
+        self._terminated, self._truncated = np.ones(num_envs, dtype=np.bool_), np.zeros(num_envs, dtype=np.bool_)
+
+    def reset(self, *, options: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+        """Starts the conversations of ``options["task_ids"]`` [num_envs]."""
+        self._task_ids[:] = options["task_ids"]
+        while len(self._envs) < self.num_envs:
+            self._envs.append(self._make())
+        started = [self._start(self._envs[row], int(task)) for row, task in enumerate(self._task_ids)]
+        for (observation, _), task in zip(started, self._task_ids.tolist(), strict=True):
+            if observation != self.prompt(task):
+                raise self._fault(
+                    f"reset(seed={self._first_seed + task}) gave two different first observations: draw everything "
+                    "from self.np_random, which super().reset(seed=seed) seeds"
+                )
+        self._turns[:], self._returns[:] = 0, 0.0
+        self._terminated[:], self._truncated[:] = False, False
+        infos = {
+            "task_id": self._task_ids.copy(),
+            "domain": [str(info.get("domain", self.domain)) for _, info in started],
+            "answer": [str(info.get("answer", "")) for _, info in started],
+        }
+        return tuple(observation for observation, _ in started), infos
+
+    def step(
+        self, actions: Sequence[str | None]
+    ) -> tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        """One response per conversation; None leaves the conversation where it is."""
+        observations = [""] * self.num_envs
+        rewards = np.zeros(self.num_envs, dtype=np.float32)
+        quarantined = np.zeros(self.num_envs, dtype=np.bool_)
+        infos: list[Mapping[str, Any]] = [{}] * self.num_envs
+        for row, action in enumerate(actions):
+            if action is not None and not self._terminated[row] and not self._truncated[row]:
+                observations[row], rewards[row], quarantined[row], infos[row] = self._stepped(row, action)
+        reported = [self._facts(row, info) for row, info in enumerate(infos)]
+        terms = sorted({name for facts in reported for name in facts if name.startswith("reward/")})
+        columns: dict[str, Any] = {
+            name: [facts[name] for facts in reported] for name in reported[0] if not name.startswith("reward/")
+        }
+        columns.update({name: [facts.get(name, 0.0) for facts in reported] for name in terms})
+        columns["quarantined"] = quarantined
+        return tuple(observations), rewards, self._terminated.copy(), self._truncated.copy(), columns
+
+    def step_row(
+        self, row: int, response: str, *, cut: bool = False
+    ) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
+        """The step of one conversation, for a thread of its own: they share nothing. ``cut`` means nothing here."""
+        observation, reward, quarantined, info = self._stepped(row, response)
+        facts = {**self._facts(row, info), "quarantined": quarantined}
+        return observation, reward, bool(self._terminated[row]), bool(self._truncated[row]), facts
+
+    def _stepped(self, row: int, action: str) -> tuple[str, float, bool, Mapping[str, Any]]:
+        """(observation, reward, whether that was not finite, info)"""
+        observation, reward, terminated, truncated, info = self._answer(self._envs[row], action)
+        quarantined = not math.isfinite(reward)
+        reward = 0.0 if quarantined else reward
+        self._returns[row] += reward
+        self._turns[row] += 1
+        self._terminated[row] = terminated
+        self._truncated[row] = not terminated and (truncated or self._turns[row] >= self.max_turns)
+        return observation, reward, quarantined, info
+
+    def demonstrations(self, task_ids: Sequence[int]) -> list[Demonstration]:
+        """Conversations of the environment's own expert, ``demonstrate(observation) -> response``.
+
+        Raises:
+            ValueError: it has none.
+        """
+        return [self._demonstrated(int(task)) for task in task_ids]
+
+    def close(self) -> None:
+        for env in (self._spare, *self._envs):
+            env.close()
+
+    def _prompt(self, task_id: int) -> str:
+        return self._start(self._spare, task_id)[0]
+
+    def _demonstrated(self, task_id: int) -> Demonstration:
+        expert = getattr(self._spare.unwrapped, "demonstrate", None)
+        if expert is None:
+            raise ValueError("it has no method demonstrate(observation) that gives a correct response")
+        prompt = observation = self._start(self._spare, task_id)[0]
+        responses: list[str] = []
+        observations: list[Observation] = []
+        role, ended = "user", False
+        while not ended and len(responses) < min(self.max_turns, _MOST_RESPONSES):
+            if responses:
+                observations.append(Observation(observation, role))
+            responses.append(str(self._calling("demonstrate", functools.partial(expert, observation))))
+            observation, _, terminated, truncated, info = self._answer(self._spare, responses[-1])
+            role = str(info.get("role", "user"))
+            ended = terminated or truncated
+        return Demonstration(prompt, tuple(responses), tuple(observations))
+
+    def _start(self, env: gymnasium.Env, task_id: int) -> tuple[str, Mapping[str, Any]]:
+        options = {"task_id": task_id} if self._numbers_tasks else None
+        seed = self._first_seed + task_id
+        given = self._calling("reset", lambda: env.reset(seed=seed, options=options))
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise self._fault(f"reset returned {given!r:.80}; it must return (observation, info)")
+        return self._text(given[0], "reset"), given[1]
+
+    def _answer(self, env: gymnasium.Env, action: str) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
+        given = self._calling("step", lambda: env.step(action))
+        if not isinstance(given, tuple) or len(given) != 5:
+            raise self._fault(
+                f"step returned {given!r:.80}; it must return (observation, reward, terminated, truncated, info)"
+            )
+        observation, reward, terminated, truncated, info = given
+        try:
+            return self._text(observation, "step"), float(reward), bool(terminated), bool(truncated), info
+        except (TypeError, ValueError) as error:
+            raise self._fault(f"step returned {reward!r:.80} as reward, which is no number") from error
+
+    def _text(self, observation: Any, method: str) -> str:
+        if not isinstance(observation, str):
+            raise self._fault(f"{method} returned {observation!r:.80} as observation, which is no text")
+        return observation
+
+    def _calling(self, method: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except (DeadlineExceededError, UserError):
+            raise
+        except Exception as error:  # the environment is a user's program, and raises what it likes
+            raise self._fault(f"{method} raised {account_of(error)}") from error
+
+    def _fault(self, words: str) -> TextEnvFaultError:
+        return TextEnvFaultError(f"env.id {self._name}: {words}")
+
+    def _facts(self, row: int, info: Mapping[str, Any]) -> dict[str, Any]:
+        """The report on a conversation: verdict, role, and the reward terms that the environment names."""
+        ended = bool(self._terminated[row] or self._truncated[row])
+        solved = ended and bool(info.get(self._success_key, self._returns[row] > 0))
+        return {
+            "verdict": "" if not ended else "correct" if solved else "wrong",
+            "correct": solved,
+            "masked": bool(info.get("masked", False)),
+            "role": str(info.get("role", "user")),
+            "extracted": info.get("extracted"),
+            "task_id": int(self._task_ids[row]),
+            "turn": int(self._turns[row]),
+            **{name: float(value) for name, value in info.items() if name.startswith("reward/")},
+        }

@@ -1,0 +1,1 @@
+"""From words to tokens and back: prompts, chat templates, tool calls, decoding."""

@@ -1,0 +1,37 @@
+"""Chat templates as runs apply them: with the variables of `data.chat_template_kwargs`, and always on the same day."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlinf.base.time_limit import TimeLimitError, time_limit
+
+DEADLINE_S = 10.0
+"""Of one rendering: a template comes with a model, and a loop in it may have no end."""
+_DAY = datetime.date(2025, 1, 1)
+"""The day that templates which name it (gpt-oss, Llama 3.2) get: a run that goes on tomorrow keeps its prompts."""
+
+
+def rendered(
+    tokenizer: Any,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    prompt: bool,
+    variables: Mapping[str, Any],
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The conversation as the tokenizer's template writes it; with ``prompt`` up to where the policy speaks.
+
+    Raises whatever the template raises, which is a program of its author's, and TimeLimitError after
+    :data:`DEADLINE_S`.
+    """
+    given = {"strftime_now": _DAY.strftime, **variables, **({"tools": list(tools)} if tools else {})}
+    try:
+        with time_limit(DEADLINE_S):
+            return str(
+                tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=prompt, **given)
+            )
+    except TimeLimitError:
+        raise TimeLimitError(f"one rendering takes more than {DEADLINE_S:g} s") from None

@@ -1,0 +1,477 @@
+"""From what an environment says to tokens: chat templates where the tokenizer has one, plain text otherwise."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rlinf.base.errors import UserError
+from rlinf.base.time_limit import TimeLimitError
+from rlinf.data.messages import Completion
+from rlinf.rollouts.text.tokens.chat_template import rendered
+from rlinf.rollouts.text.tokens.decoding import ResponseText
+from rlinf.rollouts.text.tokens.thoughts import opened_thoughts
+from rlinf.rollouts.text.tokens.tool_forms import (
+    ANY_TOOL,
+    HERMES,
+    ToolForm,
+    call_message,
+    called_turns,
+    described,
+    first_call,
+    form_of,
+    said_turns,
+    tool_message,
+)
+
+_ANSWER, _OBSERVATION, _ROLE = "@@ANSWER@@", "@@OBSERVATION@@", "@@ROLE@@"
+_PROBE = "question"
+Message = dict[str, Any]
+_QUESTION: Message = {"role": "user", "content": _PROBE}
+
+
+class ChatTemplateError(UserError):
+    """A chat template that is missing or can't render what the run needs; the message says what to change."""
+
+
+class TemplateTooSlowError(UserError):
+    """A chat template that does not finish; the message says what to change."""
+
+
+class PromptRenderer:
+    """Turns observations into token ids, once per distinct text."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        chat_template: str = "auto",
+        system_prompt: str | None = None,
+        system_key: str = "data.system_prompt",
+        instruction: str = "never",
+        instructions: Mapping[str, str] | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        example: str = "",
+        template_kwargs: Mapping[str, Any] | None = None,
+        end_token_ids: Collection[int] = (),
+        stop: Sequence[str] = (),
+    ) -> None:
+        """
+        Args:
+            chat_template: auto, always or never.
+            system_key: the setting that ``system_prompt`` is from, for error messages.
+            instruction: auto (where a chat template is applied), always or never.
+            instructions: mark -> a sentence that closes first prompts in which the mark does not stand.
+            tools: what the policy may call; described in the first prompt by the chat template, or in words where that
+                has no place for them (as ``instruction`` says).
+            example: an observation that begins and ends as all of them do (see :attr:`opened_thoughts`).
+            template_kwargs: further variables of the chat template.
+            end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
+            stop: texts that end a response (see :meth:`until_stop`).
+
+        Raises:
+            ChatTemplateError: it is ``always`` and the tokenizer has none.
+        """
+        has_template = getattr(tokenizer, "chat_template", None) is not None
+        if chat_template == "always" and not has_template:
+            raise ChatTemplateError(
+                "data.chat_template is always, and the tokenizer has no chat template. Set it to auto, or take the "
+                "tokenizer of a chat model (policy.tokenizer.path)."
+            )
+        self.tokenizer = tokenizer
+        self.chat = has_template and chat_template != "never"
+        self.system_prompt, self._system_key = system_prompt, system_key
+        asks = instruction == "always" or (instruction == "auto" and self.chat)
+        self._instructions = dict(instructions or {}) if asks else {}
+        self._tools, self._asks, self._example = list(tools), asks, example
+        self._template_kwargs = dict(template_kwargs or {})
+        self._end_token_ids = frozenset(end_token_ids)
+        self._stop = tuple(stop)
+        self.decodes_responses = True
+        """Whether responses become text here; otherwise where they are graded."""
+        self._cache: dict[str, tuple[int, ...]] = {}
+
+    def prompt(self, observation: str) -> tuple[int, ...]:
+        """Token ids of a conversation's first prompt."""
+        if observation not in self._cache:
+            self._cache[observation] = self.begun(self.opening(observation))
+        return self._cache[observation]
+
+    def opening(self, observation: str) -> str:
+        """The text of a conversation's first prompt."""
+        observation = self._instructed(observation)
+        if not self.chat:
+            return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
+        system = [] if self.system_prompt is None else [_message("system", self.system_prompt)]
+        return self._apply([*system, _message("user", observation)], prompt=True, tools=self._tools)
+
+    def _instructed(self, observation: str) -> str:
+        """The first observation, followed by what nothing in it asks for yet."""
+        if self._tools and self._asks and not self._takes_tools:
+            observation = f"{observation}\n\n{described(self._tools)}"
+        said = f"{self.system_prompt or ''}\n{observation}"
+        missing = [sentence for mark, sentence in self._instructions.items() if mark not in said]
+        return f"{observation}\n{' '.join(missing)}" if missing else observation
+
+    def continuation(
+        self, observation: str, role: str = "user", *, after: int | None = None, said: str = ""
+    ) -> tuple[int, ...]:
+        """Token ids of what the environment says in between, up to where the policy speaks again.
+
+        ``role``: user, or tool where a tool answers a call in ``said``, the policy's turn as the environment read it.
+        ``after``: its last token; where that is an end mark, the template's own is left out.
+
+        Raises:
+            ChatTemplateError: the template can't render a second turn.
+        """
+        tool = role == "tool"
+        return self.continuation_of(
+            [tool_message(observation, first_call(said)) if tool else _message(role, observation)], after=after
+        )
+
+    def continuation_of(self, messages: Sequence[Mapping[str, Any]], *, after: int | None = None) -> tuple[int, ...]:
+        """The same for any messages that follow the policy's turn; those of tools name the tool."""
+        if not self.chat:
+            words = "\n".join(str(message["content"]) for message in messages)
+            tokens = self.encode(f"\n{words}\n")
+        else:
+            known = self.known_roles(messages)
+            role = "tool" if known[0]["role"] == "tool" else "user"
+            tokens = self._behind_call(self.encode(self._following(known)), role)
+            if after in self._end_marks(role):
+                return tokens[self._closing(role) :]
+        return tokens[1:] if tokens and tokens[0] == after else tokens
+
+    def conversation(
+        self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[int, ...]:
+        """Token ids of a whole conversation, up to where the policy speaks.
+
+        ``tools`` are described by the template, or in words before the first answer (as ``instruction`` says).
+
+        Raises:
+            ChatTemplateError: the template can't render these messages.
+        """
+        if tools and self._asks and not self._takes_tools:
+            place = next((at for at, one in enumerate(messages) if one["role"] == "assistant"), len(messages)) - 1
+            asked = {**messages[place], "content": f"{messages[place]['content']}\n\n{described(tools)}"}
+            messages = [*messages[:place], asked, *messages[place + 1 :]]
+        if not self.chat:
+            return self.begun("\n".join(str(message["content"]) for message in messages))
+        return self.begun(self._apply(self.known_roles(messages), prompt=True, tools=tools))
+
+    def require_turns(self) -> None:
+        """Raises ChatTemplateError where the template can't render a second turn."""
+        self.continuation(_OBSERVATION)
+
+    def role(self, speaker: str, role: str = "user") -> str | None:
+        """The chat role in which ``speaker`` (policy, or environment as ``role``) is rendered; None in plain text."""
+        if not self.chat:
+            return None
+        return "assistant" if speaker == "policy" else self._role_of(role)
+
+    def said(self, tokens: Sequence[int]) -> str:
+        """A response as the environment reads it: its calls of tools are put into the one form that it reads.
+
+        Thoughts that the chat template has opened begin with the mark that opens them.
+        """
+        return ResponseText(self.tokenizer, self._form_of_calls(), self.opened_thoughts).said(tokens)
+
+    def answered(self, tokens: Sequence[int], *, with_tools: bool = False) -> str:
+        """A response as an agent reads it: what a server returns, without any words of the prompt.
+
+        ``with_tools``: the policy had some that are not the environment's.
+        """
+        return ResponseText(self.tokenizer, self._form_of_calls(with_tools=with_tools)).said(tokens)
+
+    @functools.cached_property
+    def opened_thoughts(self) -> str:
+        """The end of the prompts that opens the policy's thoughts; empty where they open none.
+
+        Written by the chat template, or in plain text by the environment's own prompt (``<think>`` as its last word).
+        """
+        try:
+            return opened_thoughts(self.opening(self._example or _PROBE))
+        except ChatTemplateError:  # which is reported where the first prompt is made
+            return ""
+
+    def about_tools(self) -> str:
+        """How the policy hears of tools, in which form it calls them, and in which role they answer."""
+        if self._takes_tools:
+            described_by = "the chat template describes them"
+        elif self._asks:
+            described_by = "described in words at the end of the first prompt"
+        else:
+            described_by = "not described (data.instruction: always does so in words), so a warm start has to show them"
+        role = self.role("environment", "tool")
+        answers = "in plain text" if role is None else f"in the role {role}"
+        return f"{described_by}; calls in the form {self.tool_form.name}; answers {answers}"
+
+    @functools.cached_property
+    def tool_form(self) -> ToolForm:
+        """How the template's models write calls."""
+        if not self.chat:
+            return HERMES
+        for as_text in (False, True):
+            with contextlib.suppress(ChatTemplateError):
+                return form_of(self._apply([_QUESTION, call_message(_ANSWER, as_text=as_text)], prompt=False))
+        return HERMES
+
+    def response_text(self) -> ResponseText | None:
+        """What decodes responses as :meth:`said` does, for workers without transformers; None where nothing can."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        cleans_up = getattr(self.tokenizer, "clean_up_tokenization_spaces", False)
+        if backend is None or (cleans_up and type(backend.model).__name__ != "BPE"):
+            return None
+        return ResponseText(backend, self._form_of_calls(), self.opened_thoughts)
+
+    def _form_of_calls(self, *, with_tools: bool = False) -> ToolForm | None:
+        """The form of the policy's calls, where environments read another one."""
+        return None if not (self._tools or with_tools) or self.tool_form is HERMES else self.tool_form
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """A response's text, without special tokens."""
+        return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+
+    def until_stop(self, completion: Completion, stop: Sequence[str] = ()) -> Completion:
+        """A response up to the token that completes one of the stop texts, also ``stop``; as it is where none occurs.
+
+        What a sampler would have drawn had it stopped there: a token depends on those before it alone.
+        """
+        tokens, stops = completion.token_ids, (*self._stop, *stop)
+        if not self._stops(tokens, stops):
+            return completion
+        # Once a stop text is there it stays there, so the shortest prefix that has one is found by bisection.
+        kept = bisect.bisect_left(range(len(tokens)), True, key=lambda last: self._stops(tokens[: last + 1], stops)) + 1
+        return replace(
+            completion,
+            token_ids=tokens[:kept],
+            logprobs=completion.logprobs[:kept],
+            policy_version=completion.policy_version[:kept],
+            finish_reason="stop",
+        )
+
+    def _stops(self, tokens: Sequence[int], stops: Sequence[str]) -> bool:
+        if not stops:
+            return False
+        text = self.text(tokens)
+        return any(stop in text for stop in stops)
+
+    def known_roles(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The messages, each in a role that the template has."""
+        return [{**message, "role": self._role_of(message["role"])} for message in messages]
+
+    def _role_of(self, role: str) -> str:
+        """``role``, or user where the template has no such role."""
+        return role if role != "tool" or self._tool_turn is not None else "user"
+
+    @functools.cached_property
+    def _tool_turn(self) -> str | None:
+        """The turn before a tool's answer: "said" (any answer) or "called" (a call, which some templates insist on).
+
+        None where the template has no role for tools: it leaves their answers out, or writes them as it would write any
+        role at all and does not know of tools otherwise.
+        """
+        with contextlib.suppress(ChatTemplateError):
+            made_up = self._apply(said_turns(_ANSWER, [_message(_ROLE, _OBSERVATION)]), prompt=True)
+            tool = self._apply(said_turns(_ANSWER, [_message("tool", _OBSERVATION)]), prompt=True)
+            if not self._takes_tools and made_up.replace(_ROLE, "tool") == tool:
+                return None
+        for kind, turns in (("said", said_turns), ("called", called_turns)):
+            with contextlib.suppress(ChatTemplateError):
+                written = self._apply(turns(_ANSWER, [tool_message(_OBSERVATION)]), prompt=True)
+                if 0 <= written.find(_ANSWER) < written.rfind(_OBSERVATION):
+                    return kind
+        return None
+
+    @functools.cached_property
+    def _takes_tools(self) -> bool:
+        """Whether the chat template describes tools by itself."""
+        if not self.chat:
+            return False
+        asked = [_QUESTION]
+        try:
+            return self._apply(asked, prompt=True, tools=self._tools or [ANY_TOOL]) != self._apply(asked, prompt=True)
+        except ChatTemplateError:
+            return False
+
+    def _second_turn(self, role: str) -> str:
+        """What the template writes between the policy's answer and its next one, about some observation."""
+        return self._following([tool_message(_OBSERVATION) if role == "tool" else _message(role, _OBSERVATION)])
+
+    def _following(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """The text that a template writes between the policy's answer and its next one.
+
+        The whole conversation is rendered and the part before cut off: most templates insist on a user's message first.
+        The system prompt is left out, since some templates repeat it in the newest message.
+        """
+        called = messages[0]["role"] == "tool" and self._tool_turn == "called"
+        return self._after_answer((called_turns if called else said_turns)(_ANSWER, messages), prompt=True)
+
+    def _behind_call(self, tokens: tuple[int, ...], role: str) -> tuple[int, ...]:
+        """Without the end of a call that the template wrote and the policy has said: up to the mark that closes it.
+
+        That mark is the last one which the template writes also where nothing follows the call.
+        """
+        if role != "tool" or self._tool_turn != "called":
+            return tokens
+        last = 0
+        for place, (token, alone) in enumerate(zip(tokens, self._after_call, strict=False)):
+            if token != alone:
+                break
+            last = place if token in self.marks else last
+        return tokens[last:]
+
+    @functools.cached_property
+    def _after_call(self) -> tuple[int, ...]:
+        """The text that the template writes behind the argument of a call that is the conversation's last message."""
+        return self.encode(self._after_answer([_QUESTION, call_message(_ANSWER)], prompt=False))
+
+    def _after_answer(self, messages: Sequence[Mapping[str, Any]], *, prompt: bool) -> str:
+        _, found, rest = self._apply(messages, prompt=prompt).rpartition(_ANSWER)
+        if not found:
+            raise ChatTemplateError(
+                "data.chat_template: the tokenizer's template leaves the policy's earlier answers out "
+                f"({rest[-80:]!r}), so that a second turn can't be rendered. Set env.max_turns: 1, or "
+                "data.chat_template: never."
+            )
+        return rest
+
+    @functools.cache  # noqa: B019  (as long as the renderer lives)
+    def _closing(self, role: str) -> int:
+        """How many of a continuation's tokens close the policy's turn, up to and with the end mark.
+
+        What follows an answer that is the conversation's last message tells closing from what opens the next turn. The
+        mark itself may differ: gpt-oss writes <|return|> there and <|end|> in the middle of a conversation.
+        """
+        whole = self._behind_call(self.encode(self._second_turn(role)), role)
+        marks = [place for place, token in enumerate(whole) if token in self.marks]
+        if not marks:
+            return 0
+        if role == "tool" and self._tool_turn == "called":
+            return marks[0] + 1
+        if self._last_mark is None:
+            return 0
+        opened = self.encode(self._second_turn(role).partition(_OBSERVATION)[0])
+        own_and_header = marks[0] == 0 and sum(token in self.marks for token in opened) > 1
+        return marks[0] + 1 if opened[marks[0]] == self._last_mark or own_and_header else 0
+
+    @property
+    def turn_end(self) -> int:
+        """The token that a taught answer ends with: the chat template's mark, or the tokenizer's end of sequence.
+
+        Both are among :attr:`turn_ends`.
+        """
+        mark = self._mark_of_last_answer
+        return int(self.tokenizer.eos_token_id) if mark is None else mark
+
+    @functools.cached_property
+    def turn_ends(self) -> frozenset[int]:
+        """Tokens that end the policy's turn: what samplers stop at, and what an exported model declares.
+
+        A template that writes nothing behind the last answer tells its end by the mark that opens the next turn. Behind
+        a call of a tool some templates write a mark of their own.
+        """
+        last, found = self._mark_of_last_answer, {int(self.tokenizer.eos_token_id)}
+        if not self.chat:
+            return frozenset(found)
+        found |= {last} if last is not None else set()
+        with contextlib.suppress(ChatTemplateError):
+            if last is None:
+                found |= set(self._marks_in(self._after_answer(said_turns(_ANSWER, [_QUESTION]), prompt=True))[:1])
+        with contextlib.suppress(ChatTemplateError):
+            written = self.encode(self._after_answer([_QUESTION, call_message(_ANSWER)], prompt=False))
+            found |= set(written[self.end_of_call(written) - 1 : self.end_of_call(written)])
+        return frozenset(found)
+
+    def end_of_call(self, written: Sequence[int]) -> int:
+        """How many tokens of what the template writes for a message with calls belong to the policy's turn.
+
+        Up to the last special token; 0 where there is none. Marks of the calls themselves are no special tokens.
+        """
+        special = frozenset(self.tokenizer.all_special_ids)
+        return max((place + 1 for place, token in enumerate(written) if token in special), default=0)
+
+    @functools.cached_property
+    def _mark_of_last_answer(self) -> int | None:
+        """:attr:`_last_mark`; None also without a template, and where it can't render an answer."""
+        with contextlib.suppress(ChatTemplateError):
+            return self._last_mark if self.chat else None
+        return None
+
+    def _marks_in(self, text: str) -> list[int]:
+        return [token for token in self.encode(text) if token in self.marks]
+
+    @functools.cached_property
+    def _last_mark(self) -> int | None:
+        """The mark behind an answer that is the conversation's last message."""
+        rest = self._after_answer([_QUESTION, _message("assistant", _ANSWER)], prompt=False)
+        return next(iter(self._marks_in(rest)), None)
+
+    @functools.cache  # noqa: B019  (as long as the renderer lives)
+    def _end_marks(self, role: str) -> frozenset[int]:
+        """Tokens that end the policy's turn, sampled or written by the template."""
+        between = self._behind_call(self.encode(self._second_turn(role)), role)
+        closing = self._closing(role)
+        written = {self._last_mark, *between[max(0, closing - 1) : closing]}
+        return self._end_token_ids | {self.tokenizer.eos_token_id} | {mark for mark in written if mark is not None}
+
+    @functools.cached_property
+    def vocabulary(self) -> int:
+        """The number of tokens, whose ids count from 0."""
+        return len(self.tokenizer)
+
+    @functools.cached_property
+    def marks(self) -> frozenset[int]:
+        """Tokens that stand for themselves, outside the vocabulary of words."""
+        return frozenset({*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder})
+
+    def _apply(
+        self, messages: Sequence[Mapping[str, Any]], *, prompt: bool, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> str:
+        try:
+            return rendered(self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools)
+        except TimeLimitError as error:  # no one tries again, or another way: each attempt takes as long
+            raise TemplateTooSlowError(
+                f"data.chat_template: the tokenizer's template can't be rendered: {error}. Set data.chat_template: "
+                "never, or take a model with another template."
+            ) from error
+        except Exception as error:  # a template is a program of its author's, and raises what it likes
+            roles = ", ".join(message["role"] for message in messages)
+            turns = any(message["role"] == "assistant" for message in messages)
+            fix = "env.max_turns: 1" if turns else f"{self._system_key}: null"
+            if not turns and any(message["role"] == "system" for message in messages):
+                fix += ", and write its words before {question} in env.kwargs.prompt_template"
+            raise ChatTemplateError(
+                f"data.chat_template: the tokenizer's template can't render the messages {roles} ({error}). "
+                f"Set {fix}, or data.chat_template: never."
+            ) from error
+
+    def begun(self, text: str) -> tuple[int, ...]:
+        """Token ids of the text that a conversation begins with.
+
+        Without a chat template it gets what the tokenizer puts in front of every text, such as <bos>; a template writes
+        that itself.
+        """
+        tokens, first = self.encode(text), () if self.chat else text_start(self.tokenizer)
+        return tokens if tokens[: len(first)] == first else (*first, *tokens)
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids of a text; marks in it become their tokens."""
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
+
+
+def _message(role: str, content: str) -> Message:
+    return {"role": role, "content": content}
+
+
+def text_start(tokenizer: Any) -> tuple[int, ...]:
+    """Token ids that ``tokenizer`` puts in front of a text by itself (<bos>); none for many tokenizers."""
+    plain = tokenizer.encode(_PROBE, add_special_tokens=False)
+    whole = tokenizer.encode(_PROBE, add_special_tokens=True)
+    count = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
+    return tuple(whole[:count])

@@ -1,0 +1,197 @@
+"""Checks an environment, in gymnasium's words: its own checker, and what the checker leaves out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces, wrappers
+from gymnasium.utils.env_checker import check_env, data_equivalence
+
+from rlinf.base.user_code import kind_of
+from rlinf.rollouts.env_errors import account_of
+
+_SEEDS = (123, 124)
+"""Of the episodes with random actions."""
+_STEPS = 60
+"""Of each."""
+_SPACES = ("observation_space", "action_space")
+_MASK = "action_mask"
+"""The key of observations and infos by which environments name the actions that are possible now."""
+_NOT_FINITE, _UNEQUAL = "not finite", "are not equivalent for the same seed"
+
+
+@dataclass(frozen=True)
+class Remark:
+    """``fatal``: an assertion that failed; otherwise a warning."""
+
+    message: str
+    fatal: bool
+
+
+# What `gymnasium.make` puts around every environment. Wrappers of the environment's own stay: it is judged with them.
+_ADDED_BY_MAKE = (wrappers.PassiveEnvChecker, wrappers.OrderEnforcing, wrappers.TimeLimit)
+_ABOUT_WRAPPERS = "is different from the unwrapped version"
+
+
+def remarks_on(env: gymnasium.Env) -> list[Remark]:
+    """Everything that is found; closes ``env``."""
+    while isinstance(env, _ADDED_BY_MAKE):
+        env = env.env
+    lacks = [name for name in _SPACES if not isinstance(getattr(env, name, None), spaces.Space)]
+    if lacks:
+        env.close()
+        return [Remark(f"it has no {' and no '.join(lacks)}", True)]
+    found: list[Remark] = []
+    raised: list[Remark] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            check_env(env, skip_render_check=True, skip_close_check=True)
+        except AssertionError as error:
+            found.append(Remark(str(error) or type(error).__name__, True))
+        except Exception as error:
+            raised.append(Remark(f"a call of gymnasium's checker raised {account_of(error)}", True))
+    # The checker looks at a few resets and steps, and stops at what it finds first; training meets the rest.
+    walked = _walk(env)
+    if any(_NOT_FINITE in remark.message for remark in walked):
+        # NaN differs from itself: two equal episodes look as if they were not.
+        found = [remark for remark in found if _UNEQUAL not in remark.message]
+    found += walked or raised or _masks(env)
+    env.close()
+    said = [str(warning.message) for warning in caught]
+    found += [Remark(text, False) for text in said if "WARN:" in text and _ABOUT_WRAPPERS not in text]
+    # A Dict has the same remark for each of its parts.
+    return list(dict.fromkeys(found))
+
+
+def _masks(env: gymnasium.Env) -> list[Remark]:
+    """A remark on an environment that says which actions are possible (MaskablePPO calls ``action_masks()``)."""
+    leaves = env.observation_space.spaces if isinstance(env.observation_space, spaces.Dict) else {}
+    named = _MASK in leaves or _MASK in env.reset(seed=_SEEDS[0])[1]
+    if named or env.has_wrapper_attr("action_masks") or env.has_wrapper_attr(_MASK):
+        return [Remark("it masks invalid actions", False)]
+    return []
+
+
+def _walk(env: gymnasium.Env) -> list[Remark]:
+    """Random episodes, twice from the same seeds: observations in their space, numbers finite, and all of it equal."""
+    found: list[Remark] = []
+    trajectories = []
+    for _ in range(2):
+        env.action_space.seed(_SEEDS[0])
+        trajectory: list[Any] = []
+        try:
+            _random_trajectory(env, trajectory, found)
+        except _RaisedError as error:
+            return [*found, Remark(str(error), True)]
+        trajectories.append(trajectory)
+        if found:
+            return found
+    if env.spec is not None and env.spec.nondeterministic:
+        return found
+    for index, (first, second) in enumerate(zip(*trajectories, strict=False)):
+        if not data_equivalence(first, second, exact=True):
+            close = data_equivalence(first, second)
+            how = "are not equivalent" if not close else "are not equal although similar"
+            found.append(
+                Remark(f"two trajectories {how} for the same seed and the same actions at step {index}", not close)
+            )
+            break
+    return found
+
+
+def _random_trajectory(env: gymnasium.Env, trajectory: list[Any], found: list[Remark]) -> None:
+    """Appends (observation, reward, terminated, truncated) of every step, and remarks; stops at the first of these."""
+    for seed in _SEEDS:
+        with _naming(f"reset({seed=})"):
+            observation, _ = env.reset(seed=seed)
+        trajectory.append((_copied(observation), 0.0, False, False))
+        _check_observation(env, observation, f"reset({seed=})", found)
+        for step in range(1, _STEPS + 1):
+            if found:
+                return
+            when = f"step {step} after reset({seed=})"
+            with _naming(when):
+                observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+            number = _number(reward)
+            trajectory.append((_copied(observation), number, bool(terminated), bool(truncated)))
+            _check_observation(env, observation, when, found)
+            if number is None:
+                found.append(Remark(f"the reward of {when} is {kind_of(reward)}, and must be a number", True))
+            elif not np.isfinite(number):
+                found.append(Remark(f"the reward of {when} is {number}: {_NOT_FINITE}", True))
+            if terminated or truncated:
+                break
+
+
+class _RaisedError(Exception):
+    """A call of the environment raised; the message says which, what, and where in its own code."""
+
+
+@contextmanager
+def _naming(call: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _RaisedError(f"{call} with random actions raised {account_of(error)}") from error
+
+
+def _number(reward: Any) -> float | None:
+    """None for what is no number, a text that reads like one included."""
+    try:
+        return None if isinstance(reward, str | bytes) else float(reward)
+    except (TypeError, ValueError):
+        return None
+
+
+def _check_observation(env: gymnasium.Env, observation: Any, when: str, found: list[Remark]) -> None:
+    if observation not in env.observation_space:
+        where = outside(env.observation_space, observation)
+        found.append(Remark(f"the observation of {when} is not within the observation space: {where}", True))
+
+
+def outside(space: spaces.Space, value: Any, name: str = "observation") -> str:
+    """The exact reason why ``value`` is outside ``space``."""
+    if isinstance(space, spaces.Dict) and isinstance(value, dict):
+        missing, more = set(space.spaces) - set(value), set(value) - set(space.spaces)
+        if missing or more:
+            return f"{name} lacks {sorted(missing)} and has {sorted(more)} beside what the space names"
+        parts = [outside(part, value[key], f"{name}[{key!r}]") for key, part in space.spaces.items()]
+        return "; ".join(part for part in parts if part)
+    if value in space:
+        return ""
+    if isinstance(space, spaces.Box):
+        return f"{name}: {_outside_box(space, value)}"
+    return f"{name}: {value!r} is no member of {space}"
+
+
+def _outside_box(space: spaces.Box, value: Any) -> str:
+    if not isinstance(value, np.ndarray):
+        return f"a {type(value).__name__}, where the space wants an array of {space.dtype} {space.shape}"
+    if value.shape != space.shape:
+        return f"shape {value.shape}, the space says {space.shape}"
+    if not np.can_cast(value.dtype, space.dtype):
+        return f"dtype {value.dtype}, the space says {space.dtype}"
+    if not np.isfinite(value).all() and value.dtype.kind == "f":
+        return f"{int((~np.isfinite(value)).sum())} of {value.size} numbers are not finite"
+    bad = np.argwhere((value < space.low) | (value > space.high))
+    at = tuple(bad[0].tolist())
+    return (
+        f"{len(bad)} of {value.size} numbers are out of bounds, for example {value[at]} at {at}, "
+        f"where the space says {space.low[at]} to {space.high[at]}"
+    )
+
+
+def _copied(observation: Any) -> Any:
+    """Environments may write the next observation into the same array."""
+    if isinstance(observation, dict):
+        return {key: _copied(part) for key, part in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(_copied(part) for part in observation)
+    return np.array(observation) if isinstance(observation, np.ndarray) else observation

@@ -1,0 +1,306 @@
+"""One environment from its options: any gymnasium id, wrappers by name, limits, frame stacking."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import VectorEnv
+
+from rlinf.base.errors import UserError
+from rlinf.base.user_code import Call, did_you_mean, imported, nearest_name, own_parameters
+from rlinf.rollouts.deadline import DeadlineExceededError
+from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.vec_env.arrays import host_array, like_observations
+from rlinf.rollouts.vec_env.mixture import MixtureEnv, task_options
+from rlinf.rollouts.wrappers import IgnoreTerminations, ResetStateIds
+from rlinf.schema import EnvConfig
+
+MakeBatch = Callable[..., VectorEnv]
+
+Wrapper = str | Mapping[str, Mapping[str, Any]]
+"""A name, or a name with arguments: ``{"RescaleAction": {"min_action": -1, "max_action": 1}}``."""
+
+DRAWS = "draws_observations"
+"""An environment with this attribute leaves pictures out of its observations while it is false."""
+
+
+class EnvNotFoundError(UserError):
+    """An id, module or wrapper that does not exist; the message says which, and what would help."""
+
+
+class EnvConstructionError(UserError):
+    """An environment's constructor raised, or took too long."""
+
+
+_NO_ENVIRONMENT = (
+    "{what} is no gymnasium environment. Derive the class from gymnasium.Env (reset gives an observation and an info, "
+    "step five values), or name a function of num_envs that returns a gymnasium.vector.VectorEnv. Environments of gym "
+    "or PettingZoo need an adapter, such as those of shimmy or supersuit"
+)
+
+
+class EnvArgumentsError(UserError):
+    """An environment or a wrapper does not take the arguments that it is given."""
+
+
+def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium.Env:
+    """Builds one environment, or one that plays all of `env.tasks`. The order is: the env, its start states, its
+    wrappers, no terminations, frame stack."""
+    if options.tasks:
+        return MixtureEnv(
+            [
+                functools.partial(make_env, task_options(options, number), render_mode=render_mode)
+                for number in range(len(options.tasks))
+            ]
+        )
+    kwargs = dict(options.kwargs)
+    if render_mode is not None:
+        kwargs["render_mode"] = render_mode
+    _import_module_of(options.id)
+    batch = batch_function(options.id)
+    try:
+        if batch is not None:
+            env: gymnasium.Env = SingleOfBatch(batch, kwargs)
+            if options.max_episode_steps is not None:
+                env = gymnasium.wrappers.TimeLimit(env, options.max_episode_steps)
+        else:
+            env = gymnasium.make(
+                _registered(options.id), max_episode_steps=options.max_episode_steps, disable_env_checker=True, **kwargs
+            )
+    except (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound, gymnasium.error.VersionNotFound) as error:
+        raise EnvNotFoundError(
+            f"env.id {options.id!r} is not registered{_meant(options.id)}: {error} If a package registers it, name the "
+            "package: 'package:Id'; simulators of this project are 'rlinf_envs:rlinf/...'"
+        ) from error
+    except ModuleNotFoundError as error:
+        raise _not_installed(options.id, error) from error
+    except TypeError as error:
+        # Gymnasium says so of every TypeError in a constructor; only a call that did not fit is the configuration's.
+        if "argument" not in str(error):
+            raise _not_constructed(options, error) from error
+        if batch is not None and not _takes_num_envs(batch):
+            # A class of another library, or a function that makes one: env.kwargs are not what is wrong.
+            what = _NO_ENVIRONMENT.format(what=f"env.id {options.id!r} takes no num_envs, and")
+            raise EnvNotFoundError(what) from error
+        words = _refused_argument(options.id, str(error))
+        raise EnvArgumentsError(f"env.kwargs do not fit the constructor of env.id {options.id!r}: {words}") from error
+    except (UserError, DeadlineExceededError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise _not_constructed(options, error) from error
+    if options.reset_state_ids:
+        env = ResetStateIds(env, options.reset_state_ids)
+    for wrapper in options.wrappers:
+        env = _wrapped(env, wrapper)
+    if options.ignore_terminations:
+        env = IgnoreTerminations(env)
+    if options.frame_stack > 1:
+        env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack)
+    return env
+
+
+def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructionError:
+    return EnvConstructionError(f"env.id {options.id!r} could not be constructed: {account_of(error)}")
+
+
+def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
+    name, arguments = (wrapper, {}) if isinstance(wrapper, str) else next(iter(wrapper.items()))
+    make = wrapper_class(name)
+    problem = Call(("the environment",), tuple(arguments), makes=True).misfit(make)
+    if not problem:
+        try:
+            wrapped: gymnasium.Env = make(env, **arguments)
+            return wrapped
+        except TypeError as error:
+            problem = str(error)
+    example = f"{{{name}: {{ARGUMENT: VALUE}}}}"
+    raise EnvArgumentsError(f"env.wrappers: {name} {problem}. Arguments are given so: {example}")
+
+
+def wrapper_class(name: str) -> Any:
+    """A wrapper of gymnasium by its name (`FlattenObservation`), or any by `module:Class`."""
+    try:
+        return imported(name if ":" in name else f"gymnasium.wrappers:{name}")
+    except ValueError as error:
+        raise EnvNotFoundError(
+            f"env.wrappers: {name!r} is neither a wrapper in gymnasium.wrappers nor a 'module:Class': {error}"
+        ) from error
+
+
+def native_entry_point(env_id: str) -> str | None:
+    """The vector implementation of the id ("module:Class"), if there is one: that it is registered with, or itself.
+
+    Of a `functools.partial` it is the function that is called in the end.
+    """
+    _import_module_of(env_id)
+    if batch_function(env_id) is not None:
+        return env_id
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2])
+    entry: Any = None if spec is None else spec.vector_entry_point
+    while isinstance(entry, functools.partial):
+        entry = entry.func
+    if entry is None or isinstance(entry, str):
+        return entry
+    named = entry if hasattr(entry, "__qualname__") else type(entry)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def _import_module_of(env_id: str) -> None:
+    """The module of ``module:Id``, which registers it."""
+    module = env_id.rpartition(":")[0]
+    if not module:
+        return
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise _not_installed(env_id, error) from error
+
+
+def _not_installed(env_id: str, error: ModuleNotFoundError) -> EnvNotFoundError:
+    meant = nearest_name(error)
+    return EnvNotFoundError(f"env.id {env_id!r} needs the module {error.name!r}, which is not installed{meant}")
+
+
+def _meant(env_id: str) -> str:
+    """The registered id, or the class of the module, that looks most like ``env_id``."""
+    module, colon, name = env_id.rpartition(":")
+    if not colon and Path(f"{env_id.partition('.')[0]}.py").exists():
+        module, _, name = env_id.partition(".")  # a class as Python writes it, or a module alone
+    if not module:
+        return did_you_mean(name, gymnasium.registry)
+    classes = [own for own, found in vars(importlib.import_module(module)).items() if _is_single(found)]
+    known = [*classes, *gymnasium.registry] if colon else classes
+    return did_you_mean(name or next(iter(classes), ""), known, before=f"{module}:")
+
+
+def _refused_argument(env_id: str, error: str) -> str:
+    """Python's words of an argument that a constructor does not take, or ours with the nearest that it takes."""
+    refused = re.search(r"unexpected keyword argument '(\w+)'", error)
+    spec = gymnasium.registry.get(env_id.rpartition(":")[2])
+    made = spec.entry_point if spec is not None else _own(env_id)
+    if refused is None or made is None:
+        return error
+    known = [one.name for one in own_parameters(imported(made) if isinstance(made, str) else made, behind=0)]
+    return f"it takes no {refused[1]}{did_you_mean(refused[1], known)}; it takes {', '.join(known) or 'none'}"
+
+
+def make_native_env(options: EnvConfig, num_envs: int) -> Any:
+    """The environment's own vector implementation. What only single environments can have is a ValueError."""
+    if native_entry_point(options.id) is None:
+        raise EnvNotFoundError(f"env.vectorization native: {options.id!r} has no vector env of its own; use 'auto'")
+    if not takes_env_as_it_is(options):
+        raise ValueError(
+            "env.vectorization native takes the environment as it is: tasks, wrappers, reset_state_ids, "
+            "ignore_terminations, frame_stack and num_action_chunks need 'sync' or 'async'"
+        )
+    limit: dict[str, Any] = (
+        {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
+    )
+    arguments: dict[str, Any] = {**limit, **options.kwargs}
+    batch = batch_function(options.id)
+    if batch is not None:
+        made = batch(num_envs=num_envs, **arguments)
+        require_vector_env(made, batch)
+        return made
+    return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **arguments)
+
+
+def may_skip_pictures(env: gymnasium.Env, options: EnvConfig) -> bool:
+    """Whether observations may lack their pictures where nobody reads them. A wrapper may keep observations, of which
+    none may be missing then."""
+    return options.frame_stack == 1 and not options.wrappers and env.has_wrapper_attr(DRAWS)
+
+
+def takes_env_as_it_is(options: EnvConfig) -> bool:
+    """Whether nothing is wrapped around the environment."""
+    wrapped = options.tasks or options.wrappers or options.reset_state_ids or options.ignore_terminations
+    return not (wrapped or options.frame_stack > 1 or options.num_action_chunks > 1)
+
+
+def batch_function(env_id: str) -> MakeBatch | None:
+    """The function that `module:function` names; None where the id is that of a registered environment, or of none."""
+    found = _own(env_id)
+    foreign = isinstance(found, type) and not issubclass(found, gymnasium.Env | VectorEnv)
+    if foreign and "num_envs" not in {one.name for one in own_parameters(found, behind=0)}:
+        raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {env_id}"))
+    return found if callable(found) and not _is_single(found) else None
+
+
+def require_vector_env(made: object, make: MakeBatch) -> None:
+    """Raises EnvNotFoundError for what a function gave in the place of a vector environment."""
+    if not hasattr(made, "single_observation_space") or not hasattr(made, "single_action_space"):
+        name = getattr(make, "__qualname__", repr(make))
+        raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {name} gives a {type(made).__name__}, which"))
+
+
+def _takes_num_envs(make: MakeBatch) -> bool:
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):
+        return True  # of compiled code: unknown
+    return any(one.name == "num_envs" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+def _own(env_id: str) -> Any:
+    """The object that `module:name` names; None where that is a registered environment, or nothing."""
+    module, colon, name = env_id.rpartition(":")
+    if not colon or name in gymnasium.registry or not name.isidentifier():
+        return None
+    return getattr(importlib.import_module(module), name, None)
+
+
+def _is_single(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, gymnasium.Env)
+
+
+def _registered(env_id: str) -> str | EnvSpec:
+    """The id, or what ``module:Class`` would be registered with where the class is that of a single environment."""
+    return EnvSpec(env_id.rpartition(":")[2], entry_point=env_id) if _is_single(_own(env_id)) else env_id
+
+
+class SingleOfBatch(gymnasium.Env):
+    """A batch environment of one sub-environment as a plain environment, which is reset by whoever steps it."""
+
+    def __init__(self, make: MakeBatch, kwargs: Mapping[str, Any]) -> None:
+        self._env = make(num_envs=1, **kwargs)
+        require_vector_env(self._env, make)
+        self.observation_space = self._env.single_observation_space
+        self.action_space = self._env.single_action_space
+        self.metadata = dict(self._env.metadata)
+        self._seen: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._seen, _ = self._env.reset(seed=seed, options=options)
+        return _first(self._seen), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        actions = like_observations(np.asarray(action)[None], self._seen)
+        self._seen, reward, terminated, truncated, info = self._env.step(actions)
+        ends = bool(host_array(terminated)[0]), bool(host_array(truncated)[0])
+        final = info.get("final_obs", info.get("final_observation")) if any(ends) else None
+        said = info.get("final_info", info) if any(ends) else info
+        facts = {name: _first(value) for name, value in said.items() if np.ndim(value) and not name.startswith("final")}
+        return _first(self._seen if final is None else final), float(host_array(reward)[0]), *ends, facts
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def _first(values: Any) -> Any:
+    """The values of the one sub-environment, as a copy: the batch may write over it."""
+    if isinstance(values, Mapping):
+        return {name: _first(part) for name, part in values.items()}
+    if isinstance(values, tuple):
+        return tuple(_first(part) for part in values)
+    row = host_array(values)[0]
+    return row.copy() if isinstance(row, np.ndarray) else row

@@ -1,0 +1,178 @@
+"""Environments that bring a vector implementation of their own: one call steps them all.
+
+Such environments reset their sub-environments from one stream of their own. So their episodes have no seeds: groups of
+equal starts, evaluation on fixed starts and exact resuming need the other kinds of vector envs (`seeded_native.py` for
+the vector implementations that it knows, `seeded_batch.py` for those that say so themselves).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+from rlinf.base.errors import UserError
+from rlinf.data.spaces import Arrays
+from rlinf.rollouts.vec_env.arrays import host_array, host_leaves, like_observations
+from rlinf.rollouts.vec_env.make_env import make_native_env
+from rlinf.rollouts.vec_env.vec_env import StepResult, mark_not_a_number
+from rlinf.schema import EnvConfig
+
+
+class AutoresetError(UserError):
+    """A vector env that does not say how it resets, or does not give what its way of resetting needs."""
+
+
+class NativeVecEnv:
+    """Fits `VecEnv` for fragments: all sub-environments step together. Every autoreset mode of gymnasium is read:
+
+    * NEXT_STEP: a reset takes a step of its own, which is marked ``idle``.
+    * SAME_STEP: the step that ends an episode returns the next one's first observation, and the last one of the ended
+      episode in ``info["final_obs"]`` (in older ones ``final_observation``). The latter is shown until :meth:`reset` is
+      called, as everywhere else.
+    * DISABLED: :meth:`reset` resets those that are named (``options={"reset_mask": ...}``).
+
+    Observations and what comes with them may be numpy arrays, torch tensors or other DLPack arrays; of the host's
+    memory nothing is copied. Actions are tensors where observations are.
+    """
+
+    def __init__(self, options: EnvConfig, num_envs: int) -> None:
+        self._options = options
+        self._env = make_native_env(options, num_envs)
+        self._mode = _autoreset_mode(options.id, self._env.metadata)
+        self.num_envs = num_envs
+        self.last_failure = ""
+        self.observation_space = self._env.single_observation_space
+        self.action_space = self._env.single_action_space
+        self.observations = host_leaves(self._env.observation_space.sample())
+        self._newest: Any = None
+        self._over = np.zeros(num_envs, dtype=bool)
+        self._begun: Arrays = {}
+        """SAME_STEP: the newest observations with the first ones of new episodes."""
+        self._started = False
+
+    def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        """The first call seeds the environment's stream with the first seed; later episodes follow from that."""
+        if not self._started:
+            observations, _ = self._env.reset(seed=int(seeds[0]) % 2**31)
+            self._take(observations)
+            self._started = True
+            if not all(leaf.flags.writeable for leaf in self.observations.values()):
+                # JAX's arrays are not; policies only read them.
+                warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        elif self._mode is AutoresetMode.DISABLED and len(env_indices):
+            mask = np.zeros(self.num_envs, dtype=bool)
+            mask[list(env_indices)] = True
+            observations, _ = self._env.reset(options={"reset_mask": mask})
+            self._take(observations, mask)
+        elif self._mode is AutoresetMode.SAME_STEP:
+            for name, leaf in self._begun.items():
+                self.observations[name][list(env_indices)] = leaf[list(env_indices)]
+        return {}
+
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+        """All sub-environments at once; ``idle`` where the environment spent the step on a reset."""
+        result = self._advance(actions)
+        wrong = mark_not_a_number(result.failed, env_indices, self.observations, result.rewards)
+        if wrong:
+            raise UserError(
+                f"env.id {self._options.id!r}: {wrong}, and a native vector env cannot restart one sub-environment"
+            )
+        return result
+
+    def _advance(self, actions: np.ndarray) -> StepResult:
+        """The same, whatever numbers come."""
+        given = like_observations(actions, self._newest)
+        observations, *columns, info = self._env.step(given)
+        self._take(observations)
+        rewards, terminated, truncated = map(host_array, columns)
+        over = terminated | truncated
+        success, has_success = success_of_info(info, self._options.success_key, self.num_envs)
+        if self._mode is AutoresetMode.SAME_STEP and over.any():
+            self._show_final(info, over)
+            at_end = success_of_info(info.get("final_info", {}), self._options.success_key, self.num_envs)
+            success, has_success = np.where(over, at_end[0], success), np.where(over, at_end[1], has_success)
+        idle = self._over if self._mode is AutoresetMode.NEXT_STEP else None
+        self._over = over
+        return StepResult(rewards.astype(np.float64), terminated, truncated, success, has_success, failed={}, idle=idle)
+
+    def restart(self, env_index: int) -> None:
+        raise RuntimeError(f"{self._options.id}: a native vector env cannot restart one of its sub-environments")
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _take(self, observations: Any, mask: np.ndarray | None = None) -> None:
+        """Enters new observations, of the sub-environments under ``mask`` (None: all).
+
+        Where they lie in the host's memory they stay there: whoever steps has read them before the environment writes
+        the next ones.
+        """
+        self._newest = observations
+        for name, leaf in host_leaves(observations).items():
+            if mask is None:
+                self.observations[name] = leaf
+            else:
+                self.observations[name] = np.where(_beside(mask, leaf), leaf, self.observations[name])
+
+    def _show_final(self, info: Mapping[str, Any], over: np.ndarray) -> None:
+        """Puts the last observations of ended episodes in place, and keeps the first ones of the next for the reset."""
+        finals = info.get("final_obs", info.get("final_observation"))
+        if finals is None:
+            raise AutoresetError(
+                f"env.id {self._options.id!r} resets in the same step and does not give the last observation of an "
+                'episode in info["final_obs"], from which truncated episodes are valued: use env.vectorization: sync'
+            )
+        self._begun = dict(self.observations)
+        # What the environment returned stays as it is: it may be its own state.
+        self.observations = {name: leaf.copy() for name, leaf in self._begun.items()}
+        stacked = host_leaves(finals)
+        if all(name in stacked and stacked[name].shape == leaf.shape for name, leaf in self.observations.items()):
+            for name, leaf in self.observations.items():
+                leaf[over] = stacked[name][over]
+            return
+        for env_index in np.nonzero(over)[0].tolist():
+            final = host_leaves(_at(finals, env_index))
+            for name, leaf in self.observations.items():
+                leaf[env_index] = final[name]
+
+
+def _beside(mask: np.ndarray, leaf: np.ndarray) -> np.ndarray:
+    """``mask`` [N] in a shape that selects rows of ``leaf`` [N, ...]."""
+    return mask.reshape(-1, *(1,) * (leaf.ndim - 1))
+
+
+def _at(finals: Any, env_index: int) -> Any:
+    """One sub-environment's observation in ``final_obs``: an array of objects, or a batch like any observation."""
+    if isinstance(finals, Mapping):
+        return {name: _at(leaf, env_index) for name, leaf in finals.items()}
+    return tuple(_at(leaf, env_index) for leaf in finals) if isinstance(finals, tuple) else finals[env_index]
+
+
+def _autoreset_mode(env_id: str, metadata: Mapping[str, Any]) -> AutoresetMode:
+    """How the environment resets, as it says in its metadata."""
+    modes = ", ".join(mode.name for mode in AutoresetMode)
+    said = metadata.get("autoreset_mode")
+    try:
+        return AutoresetMode(said)
+    except ValueError as error:
+        what = "does not say" if said is None else f"says {said!r} of"
+        raise AutoresetError(
+            f"env.id {env_id!r}: its vector env {what} how it resets (metadata['autoreset_mode'], one of {modes} of "
+            "gymnasium.vector.AutoresetMode), and a wrong guess would train on wrong transitions. Add it to the class, "
+            "or use env.vectorization: sync"
+        ) from error
+
+
+def success_of_info(info: Mapping[str, Any], key: str, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
+    """(success, whether the sub-environment reported it), bool [N] each, of a vector env's info.
+
+    Beside what its sub-environments say under ``key``, gymnasium keeps under ``_key`` which of them said anything.
+    """
+    if key not in info:
+        return np.zeros(num_envs, dtype=bool), np.zeros(num_envs, dtype=bool)
+    has_success = host_array(info.get(f"_{key}", np.ones(num_envs, dtype=bool))).astype(bool)
+    return host_array(info[key]).astype(bool) & has_success, has_success

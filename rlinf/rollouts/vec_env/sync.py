@@ -1,0 +1,170 @@
+"""Environments that are stepped one after the other in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from rlinf.data.spaces import Arrays, empty_leaves, write_observation
+from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
+from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.vec_env.make_env import DRAWS, EnvConstructionError, make_env, may_skip_pictures
+from rlinf.rollouts.vec_env.vec_env import StepResult, close_quietly, mark_not_a_number, require_alike
+from rlinf.schema import EnvConfig
+
+# A viewer that is closed calls sys.exit in some simulators; in here that must not end more than an episode.
+_RAISED = (Exception, SystemExit)
+_STEP = "observation, reward, terminated, truncated, info"
+
+
+class EnvContractError(TypeError):
+    """An environment returned something that gymnasium's interface does not allow."""
+
+
+class SyncVecEnv:
+    """Environments stepped one after the other in this process: the fastest where a step costs little.
+
+    Hangs are interrupted by a timer, which works in the main thread of a process (:func:`deadline`). Elsewhere, and
+    against C code that never returns to the interpreter, the environments need a process of their own
+    (:class:`IsolatedVecEnv`, whose processes hold environments of this kind).
+    """
+
+    def __init__(
+        self, options: EnvConfig, num_envs: int, make: Callable[[EnvConfig], gymnasium.Env] = make_env
+    ) -> None:
+        if options.step_timeout_s and not can_interrupt():
+            raise RuntimeError("env.step_timeout_s works in a process's main thread: use IsolatedVecEnv here")
+        self._options, self._make = options, make
+        self._success_key = options.success_key
+        self._timeout_s = options.step_timeout_s
+        self.last_failure = ""
+        self._envs = [self._build() for _ in range(num_envs)]
+        self.num_envs = num_envs
+        self.observation_space = self._envs[0].observation_space
+        self.action_space = self._envs[0].action_space
+        for env_index, env in enumerate(self._envs):
+            spaces = env.observation_space, env.action_space
+            require_alike((self.observation_space, self.action_space), spaces, f"environment {env_index}")
+        self.metadata = self._envs[0].metadata
+        self.observations = empty_leaves(self.observation_space, (num_envs,))
+        # The plain case, one array per observation, is worth a shortcut: it is most of the cost of cheap envs.
+        self._single = self.observations["observation"] if list(self.observations) == ["observation"] else None
+        self._may_skip = may_skip_pictures(self._envs[0], options)
+
+    def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        failed: dict[int, str] = {}
+        for position, (env_index, seed) in enumerate(zip(env_indices, seeds, strict=True)):
+            try:
+                with deadline(self._timeout_s):
+                    returned = self._envs[env_index].reset(seed=int(seed) % 2**31)
+                observation, _ = _parts(returned, "reset", "observation, info")
+                self._keep(env_index, observation)
+            except _RAISED as error:
+                failed[position] = self._account(error)
+        self.last_failure = mark_not_a_number(failed, env_indices, self.observations) or self.last_failure
+        return failed
+
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+        count = len(env_indices)
+        if self._may_skip:
+            for env_index in env_indices:
+                self._envs[env_index].set_wrapper_attr(DRAWS, look)
+        rewards, flags, failed = np.zeros(count), np.zeros((4, count), dtype=bool), {}
+        key = self._success_key
+        position = 0
+        while position < count:
+            try:
+                with deadline(self._timeout_s):
+                    # One timer for all sub-environments of a step: it is re-armed only after a failure.
+                    while position < count:
+                        env_index = env_indices[position]
+                        returned = self._envs[env_index].step(actions[position])
+                        observation, reward, terminated, truncated, info = _parts(returned, "step", _STEP)
+                        if self._single is not None:
+                            self._single[env_index] = observation
+                        else:
+                            self._keep(env_index, observation)
+                        rewards[position] = reward if isinstance(reward, float) else _number(reward)
+                        flags[0, position] = terminated
+                        flags[1, position] = truncated
+                        if info and key in info:
+                            flags[2:, position] = bool(np.any(info[key])), True
+                        position += 1
+            except _RAISED as error:
+                failed[position] = self._account(error)
+                position += 1
+        result = StepResult(rewards, *flags, failed=failed)
+        self.last_failure = mark_not_a_number(failed, env_indices, self.observations, rewards) or self.last_failure
+        return result
+
+    def render(self, env_index: int) -> Any:
+        """The environment's own picture, in the render mode that it was built with."""
+        with deadline(self._timeout_s):
+            return self._envs[env_index].render()
+
+    def expert_action(self, env_index: int) -> np.ndarray:
+        """The action of the environment's own demonstrator now (where it ``demonstrates``)."""
+        with deadline(self._timeout_s):
+            return np.asarray(self._envs[env_index].get_wrapper_attr("expert_action")())
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether the environment has a demonstrator whose actions are those of its action space."""
+        env = self._envs[0]
+        return env.has_wrapper_attr("expert_action") and env.action_space == env.unwrapped.action_space
+
+    def restart(self, env_index: int) -> None:
+        close_quietly(self._envs[env_index])
+        self._envs[env_index] = self._build()
+
+    def write_into(self, observations: Arrays) -> None:
+        """Keeps the observations [N, ...] in these arrays from now on."""
+        for name, leaf in self.observations.items():
+            observations[name][:] = leaf
+        self.observations = observations
+        self._single = observations["observation"] if list(observations) == ["observation"] else None
+
+    def _build(self) -> gymnasium.Env:
+        limit = self._options.start_timeout_s if can_interrupt() else 0.0
+        try:
+            with deadline(limit):
+                return self._make(self._options)
+        except DeadlineExceededError as error:
+            words = f"no environment within {limit:g} s (cluster.start_timeout_s)"
+            raise EnvConstructionError(f"env.id {self._options.id!r}: {account_of(error, words)}") from error
+
+    def close(self) -> None:
+        for env in self._envs:
+            close_quietly(env)
+
+    def _account(self, error: BaseException) -> str:
+        """The kind of a failure; what was raised, and where (the place where it hung, for a hang), is kept."""
+        if isinstance(error, DeadlineExceededError):
+            words = f"no answer within {self._timeout_s:g} s (env.step_timeout_s)"
+            self.last_failure = account_of(error, words)
+            return "timeouts"
+        self.last_failure = account_of(error)
+        return "failures"
+
+    def _keep(self, env_index: int, observation: object) -> None:
+        write_observation(self.observations, env_index, observation)
+
+
+def _parts(returned: Any, method: str, names: str) -> Any:
+    """The result of ``method``, if it has as many parts as gymnasium asks for."""
+    count = names.count(",") + 1
+    if not isinstance(returned, tuple) or len(returned) != count:
+        given = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
+        raise EnvContractError(f"{method}() returned {given} instead of the {count} of gymnasium's interface ({names})")
+    return returned
+
+
+def _number(reward: Any) -> float:
+    """A reward that is not a float already; arrays of one element are numbers."""
+    try:
+        return float(reward.item() if isinstance(reward, np.ndarray) else reward)
+    except (TypeError, ValueError) as error:
+        raise EnvContractError(f"step() returned the reward {reward!r}, which is not a number") from error

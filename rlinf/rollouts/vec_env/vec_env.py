@@ -1,0 +1,162 @@
+"""Environments side by side. A sub-environment is one environment with its running number; sub-environments never reset
+by themselves.
+
+Explicit resets are what makes a rollout a function of the seed: the caller names the seed of every episode, so an
+episode depends on its seed and its actions alone, whatever steps beside it. They make restarts and resuming simple:
+reset with the episode's seed and repeat its actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Protocol
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from rlinf.base.errors import UserError
+from rlinf.data.spaces import Arrays, observation_leaves
+
+FAILURE_KINDS = ("failures", "timeouts", "nan")
+"""What can go wrong with an episode: the env raised, hung past its deadline, or returned a non-finite value."""
+
+
+@dataclass
+class StepResult:
+    """The result of one step of some sub-environments; n is the number of sub-environments stepped, in the order asked
+    for."""
+
+    rewards: np.ndarray
+    """[n] float64."""
+    terminated: np.ndarray
+    """[n] bool."""
+    truncated: np.ndarray
+    """[n] bool."""
+    success: np.ndarray
+    """[n] bool, what the env's info says under the success key (false where it says nothing)."""
+    has_success: np.ndarray
+    """[n] bool, whether it says anything there: many environments know no success."""
+    _: KW_ONLY
+    failed: dict[int, str]
+    """Position within the sub-environments stepped -> kind of failure. The other columns mean nothing there."""
+    idle: np.ndarray | None = None
+    """[n] bool, where the step was spent on a reset and the action ignored; None: nowhere."""
+
+    def of(self, env_indices: Sequence[int]) -> StepResult:
+        """The result of some sub-environments, where this is that of all, none of which was idle."""
+        index = np.asarray(env_indices, dtype=np.int64)
+        columns = (self.rewards, self.terminated, self.truncated, self.success, self.has_success)
+        failed = {place: self.failed[one] for place, one in enumerate(env_indices) if one in self.failed}
+        return StepResult(*(column[index] for column in columns), failed=failed)
+
+
+class VecEnv(Protocol):
+    """N environments; ``observations`` holds the newest observation of every sub-environment ([N, ...] per leaf)."""
+
+    num_envs: int
+    observation_space: spaces.Space
+    action_space: spaces.Space
+    observations: Arrays
+
+    @property
+    def last_failure(self) -> str:
+        """The newest failure, in words; empty before the first."""
+
+    def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
+        """Starts an episode in each of ``env_indices``; returns position -> kind for those that failed to."""
+
+    def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
+        """One step of each of ``env_indices`` with actions [n, ...].
+
+        Without ``look`` nobody will read the observations of this step: environments whose pictures cost much (they
+        have an attribute ``draws_observations``) leave them out.
+        """
+
+    def restart(self, env_index: int) -> None:
+        """Throws the environment of a sub-environment away and makes a new one. It must be reset next."""
+
+    def close(self) -> None: ...
+
+
+class SpacesDifferError(UserError):
+    """Environments of one run whose observations or actions are of different kinds: no policy fits all of them."""
+
+
+def require_alike(first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.Space, spaces.Space], who: str) -> None:
+    """Raises :class:`SpacesDifferError` where ``other`` (observation and action space) needs another policy.
+
+    Bounds of observations may differ; ``who`` says in the message whose spaces the others are.
+    """
+    for leaf, (one, two) in unlike_leaves(first, other).items():
+        raise SpacesDifferError(
+            f"the {leaf} space of {who} is {two}, and that of the first environment is {one}. All environments of "
+            "a run need the same: pad what varies to its largest size, and let env.kwargs choose no other space"
+        )
+
+
+def unlike_leaves(
+    first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.Space, spaces.Space]
+) -> dict[str, tuple[spaces.Space | None, spaces.Space | None]]:
+    """The leaves of two observation spaces, and "action", for which ``other`` needs another policy than ``first``.
+
+    None stands for a leaf that is not there.
+    """
+    ones, others = ({**observation_leaves(seen), "action": action} for seen, action in (first, other))
+    both = {name: (ones.get(name), others.get(name)) for name in {**ones, **others}}
+    return {
+        name: (one, two)
+        for name, (one, two) in both.items()
+        if not (one == two if name == "action" else _layout(one) == _layout(two))
+    }
+
+
+def _layout(leaf: spaces.Space | None) -> object:
+    """The layout that a policy's input layers depend on: neither bounds nor which characters a text may have."""
+    if isinstance(leaf, spaces.Text):
+        return leaf.max_length
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, spaces.Box) else leaf
+
+
+def mark_not_a_number(
+    failed: dict[int, str], env_indices: Sequence[int], observations: Arrays, rewards: np.ndarray | None = None
+) -> str:
+    """Enters a failure for every sub-environment whose newest reward or observation is not finite; says what the first
+    one gave.
+
+    ``rewards`` [n] are those of ``env_indices``; None after a reset.
+    """
+    bad = np.zeros(len(env_indices), dtype=bool) if rewards is None else ~np.isfinite(rewards)
+    for leaf in observations.values():
+        if leaf.dtype.kind == "f":
+            # One sum is finite exactly when all its terms are (short of overflow, which is no observation either).
+            total = leaf.reshape(len(leaf), -1).sum(axis=1)
+            if not np.isfinite(total).all():
+                bad |= ~np.isfinite(total)[list(env_indices)]
+    news = [position for position in np.nonzero(bad)[0].tolist() if position not in failed]
+    failed.update(dict.fromkeys(news, "nan"))
+    if not news:
+        return ""
+    return _not_finite(env_indices[news[0]], observations, 0.0 if rewards is None else float(rewards[news[0]]))
+
+
+def _not_finite(env_index: int, observations: Arrays, reward: float) -> str:
+    """Which number of a sub-environment is none, in words."""
+    if not np.isfinite(reward):
+        return f"the environment returned the reward {reward}"
+    for name, leaf in observations.items():
+        bad = np.argwhere(~np.isfinite(leaf[env_index]))
+        if len(bad):
+            place = tuple(bad[0].tolist())
+            where = f"{name}[{', '.join(map(str, place))}]" if place else name
+            return f"the environment returned an observation with {where} = {leaf[(env_index, *place)]}"
+    return "the environment returned an observation whose sum overflows"
+
+
+def close_quietly(env: gymnasium.Env) -> None:
+    """Closes an environment that may be broken already; what it raises then is of no interest."""
+    try:
+        env.close()
+    except Exception:
+        return

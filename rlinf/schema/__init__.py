@@ -1,0 +1,94 @@
+"""The typed schema: frozen dataclasses, one per section; the string under a field is its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+from rlinf.schema.algorithm import (
+    AlgorithmConfig,
+    OverlongPenaltyConfig,
+    RewardNormConfig,
+    RolloutCorrectionConfig,
+)
+from rlinf.schema.cluster import ClusterConfig
+from rlinf.schema.env import DataConfig, EnvConfig, PoolConfig, TaskConfig
+from rlinf.schema.learner import LearnerConfig, MegatronConfig, OffloadConfig, OptimizerConfig, SftConfig
+from rlinf.schema.policy import (
+    FlowConfig,
+    LoraConfig,
+    PolicyConfig,
+    TokenizerConfig,
+    TowerConfig,
+    VisionTowerConfig,
+    VlaConfig,
+)
+from rlinf.schema.reward_model import RewardModelConfig
+from rlinf.schema.rollout import RolloutConfig, ServerConfig, VllmConfig
+from rlinf.schema.run import CheckpointConfig, EvaluationConfig, LoggingConfig, RunConfig
+from rlinf.schema.teacher import TeacherConfig
+
+__all__ = [
+    "AlgorithmConfig",
+    "CheckpointConfig",
+    "ClusterConfig",
+    "DataConfig",
+    "EnvConfig",
+    "EvaluationConfig",
+    "FlowConfig",
+    "LearnerConfig",
+    "LoggingConfig",
+    "LoraConfig",
+    "MegatronConfig",
+    "OffloadConfig",
+    "OptimizerConfig",
+    "OverlongPenaltyConfig",
+    "PolicyConfig",
+    "PoolConfig",
+    "RewardModelConfig",
+    "RewardNormConfig",
+    "RolloutConfig",
+    "RolloutCorrectionConfig",
+    "RunConfig",
+    "Sections",
+    "ServerConfig",
+    "SftConfig",
+    "TaskConfig",
+    "TeacherConfig",
+    "TokenizerConfig",
+    "TowerConfig",
+    "VisionTowerConfig",
+    "VlaConfig",
+    "VllmConfig",
+    "keys",
+]
+
+
+@dataclass(frozen=True)
+class Sections:
+    """All sections of an experiment file, by their names."""
+
+    run: RunConfig = field(default_factory=RunConfig)
+    env: EnvConfig = field(default_factory=EnvConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    policy: PolicyConfig = field(default_factory=PolicyConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    sft: SftConfig = field(default_factory=SftConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    logging: LoggingConfig = field(default_factory=LoggingConfig)
+    expressions: Mapping[tuple[str, ...], tuple[str, object]] = field(
+        default_factory=dict, compare=False, repr=False, metadata={"key": False}
+    )
+    # No key of the file: path -> (the ``${oc.env:...}`` written there, its value), for copies that must not hold it.
+
+
+def keys(section: Any) -> list[Field[Any]]:
+    """The fields of a section, or of its class, that a file can set."""
+    return [item for item in fields(section) if item.metadata.get("key", True)]

@@ -1,0 +1,71 @@
+"""The conversations of a text run: its environments, how their prompts are written, and which rollout makes them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from rlinf.config import Config
+from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker, text_env_worker
+from rlinf.rollouts.text.members import MixtureEnv, members_of
+from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.samplers.spec import SamplerSpec, sampler_spec
+from rlinf.schema.derived import is_agent
+from rlinf.train.assemble.setup import ResolvedRun
+
+
+def conversation_rollout(config: Config, address: str) -> Callable[..., TextRollout]:
+    """For environments that the policy talks to, or for agents, who call the policy at ``address``."""
+    if is_agent(config.env.id):
+        from rlinf.rollouts.agents.rollout import AgentRollout
+
+        return functools.partial(AgentRollout, address=address)
+    return TextRollout
+
+
+def conversation_envs(config: Config) -> TextEnvWorker:
+    """The environments, as each of their workers makes them."""
+    watched = config.cluster.backend != "local"
+    facts, evaluates = config.facts, config.evaluation.size > 0
+    return text_env_worker(facts.training_env, facts.text_envs, watched=watched, evaluates=evaluates)
+
+
+def conversation_members(
+    config: Config, tokenizer: Any, facts: EnvFacts, *, end_token_ids: Collection[int] = ()
+) -> list[MixtureEnv]:
+    """The environments as the rollout knows them."""
+    environments, stop = config.facts.text_envs, config.rollout.stop
+    return members_of(environments, facts, tokenizer, config.data, stop=stop, end_token_ids=end_token_ids)
+
+
+def conversation_spec(setup: ResolvedRun, tokenizer: Any, folder: Path) -> SamplerSpec:
+    """The facts for every sampler."""
+    config = setup.config
+    return sampler_spec(
+        config.policy,
+        tokenizer,
+        folder,
+        seed=config.run.seed,
+        max_model_len=config.facts.row_tokens,
+        device=setup.devices.sampler_device,
+        turn_ends=turn_ends(config, tokenizer),
+    )
+
+
+def response_ends(config: Config, tokenizer: Any) -> frozenset[int]:
+    """Tokens that an exported policy declares as ends: those it is taught, and those of the checkpoint it began as."""
+    from rlinf.models.gguf import model_folder
+    from rlinf.models.response_ends import declared_ends
+
+    path = config.policy.path
+    return turn_ends(config, tokenizer) | (set() if path is None else declared_ends(model_folder(path)))
+
+
+def turn_ends(config: Config, tokenizer: Any) -> frozenset[int]:
+    """Tokens that end the policy's turn, as it is taught them."""
+    data = config.data
+    renderer = PromptRenderer(tokenizer, chat_template=data.chat_template, template_kwargs=data.chat_template_kwargs)
+    return renderer.turn_ends

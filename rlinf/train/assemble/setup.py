@@ -1,0 +1,106 @@
+"""The common start of every builder: the configuration as this machine settles it, and the GPUs of its processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rlinf.cluster import Resources
+from rlinf.config.experiment import Config
+from rlinf.planning.suited import fit_to_machine
+from rlinf.samplers.build import environment
+from rlinf.schema import ClusterConfig
+from rlinf.schema.derived import gpus_per_learner
+
+
+@dataclass(frozen=True)
+class ResolvedRun:
+    """Made once, before anything is started."""
+
+    config: Config
+    devices: Devices
+    notes: Mapping[str, str]
+    """Where they are not what the configuration alone would say."""
+
+    @classmethod
+    def of(cls, config: Config) -> ResolvedRun:
+        """``config`` with its facts and what this machine decides."""
+        devices = Devices.of(config)
+        if config.facts.run_kind == "simulator":
+            return cls(config, devices, {})
+        on_gpu = devices.learner > 0 or devices.sampler > 0
+        config, notes = fit_to_machine(config, on_gpu=on_gpu, learner_on_gpu=devices.learner > 0)
+        return cls(config, devices, notes)
+
+    @property
+    def cluster(self) -> ClusterConfig:
+        """The cluster section, with the environment variables that the sampler's engine needs before its import."""
+        cluster = self.config.cluster
+        if self.config.facts.run_kind == "simulator":
+            return cluster
+        needed = environment(self.config.rollout.sampler, device=self.devices.sampler_device)
+        return replace(cluster, env={**needed, **cluster.env})
+
+
+@dataclass(frozen=True)
+class Devices:
+    """GPUs of each learner rank and each sampler; colocated ones share them, separate ones have their own."""
+
+    learner: float
+    sampler: float
+    shared: bool
+    cpus: float
+    """CPUs of any worker."""
+
+    @classmethod
+    def of(cls, config: Config) -> Devices:
+        """Those that the configuration asks for, or that come of what this process sees."""
+        import torch
+
+        available, shared = torch.cuda.is_available(), config.facts.shares_gpus
+        learner = gpus_per_learner(config.cluster, on_gpus=available)
+        sampler = config.cluster.gpus_per_sampler
+        if config.rollout.sampler == "server":
+            sampler = 0.0
+        elif sampler is None:
+            wide = _engine_gpus(config, "cuda" if available else "cpu") if config.facts.run_kind == "text" else 1
+            if shared and learner:
+                learner, sampler = learner / 2, learner / 2 if wide == 1 else float(wide)
+            else:
+                sampler = float(available) * wide
+        return cls(learner, sampler, shared, config.cluster.cpus_per_worker)
+
+    @property
+    def all_on_gpus(self) -> bool:
+        """Whether learner and samplers both have GPUs."""
+        return self.learner > 0 and self.sampler > 0
+
+    @property
+    def sampler_device(self) -> str:
+        """The device that a sampler computes on, in torch's words."""
+        return "cuda" if self.sampler > 0 else "cpu"
+
+    @property
+    def learner_device(self) -> str:
+        """The device that a learner rank computes on, in torch's words."""
+        return "cuda" if self.learner > 0 else "cpu"
+
+    def resources(self, gpus: float) -> Resources:
+        """``gpus`` in the bundle that colocated groups share: it is as wide as the widest rank of them."""
+        widest = max(1, math.ceil(self.learner), math.ceil(self.sampler))
+        bundle = "policy" if self.shared else None
+        return Resources(cpus=self.cpus, gpus=gpus, bundle=bundle, bundle_gpus=widest)
+
+    def samplers_sleep(self, config: Config) -> bool:
+        """Whether text samplers free their memory for the learner."""
+        in_turns = self.all_on_gpus and self.shared and not config.facts.overlaps
+        return config.rollout.sleep == "always" or (config.rollout.sleep == "auto" and in_turns)
+
+
+def _engine_gpus(config: Config, device: str) -> int:
+    """GPUs that one sampler computes on together: those of a tensor-parallel engine."""
+    from rlinf.samplers.build import resolve_name
+
+    vllm = resolve_name(config.rollout.sampler, device=device) == "vllm"
+    return config.rollout.vllm.tensor_parallel_size if vllm else 1

@@ -1,0 +1,245 @@
+"""The processes of a simulator run: env workers step and act, learner ranks train."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlinf.algorithms.prepare import OnPolicy, Preparation
+from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.cluster.weights.proof import WeightProof
+from rlinf.cluster.weights.transport import choose
+from rlinf.config import Config
+from rlinf.config.derived import prior_transitions
+from rlinf.datasets.robot_data.decisions import chunk_frames, transitions_batch
+from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
+from rlinf.datasets.robot_data.reading import dataset_instructions, dataset_statistics, read_dataset
+from rlinf.datasets.robot_data.remarks import ends_remark, rate_remark
+from rlinf.datasets.robot_data.statistics import write_statistics
+from rlinf.interfaces import Learner
+from rlinf.models.decision_rule import DecisionRule
+from rlinf.models.own import is_own, keep_class
+from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
+from rlinf.schema import OffloadConfig
+from rlinf.schema.derived import prompted
+from rlinf.train.assemble.learner import all_ranks, torch_learner, towers_fsdp_learner
+from rlinf.train.assemble.setup import ResolvedRun
+from rlinf.train.assemble.simulator_policy import make_off_policy, make_policy, make_trained_policy
+from rlinf.train.assemble.stages import stages_of
+from rlinf.train.assemble.tokenizer import kept_tokenizer
+from rlinf.train.evaluation.simulator import VectorEvaluator
+from rlinf.train.graph import Graph
+from rlinf.train.init_from import carried_tokenizer
+from rlinf.train.simulator_sft import Imitation
+from rlinf.train.workers.env_pool import EnvPool
+from rlinf.train.workers.learner_pool import LearnerPool
+from rlinf.train.workers.learner_worker import LearnerWorker
+from rlinf.train.workers.row_plan import DecisionPlan
+from rlinf.train.workers.served_env_pool import ServedEnvPool
+from rlinf.train.workers.simulator_workers import PolicyServerWorker, SimulatorWorker
+
+if TYPE_CHECKING:
+    import torch
+
+    from rlinf.data.batch import Batch
+    from rlinf.datasets.robot_data.dataset import RobotDataset
+    from rlinf.learners.off_policy.prior import PriorTransitions
+    from rlinf.learners.torch import TorchLearner
+
+# How many starts are asked for their instruction: enough to meet every word of a task.
+_TOKENIZER_STARTS = 500
+
+
+def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
+    """Starts all workers and puts them together."""
+    config, devices, facts = setup.config, setup.devices, setup.config.facts
+    envs = EnvPool(
+        cluster.spawn(
+            "env",
+            functools.partial(_build_env, config, folder),
+            n=config.env.num_workers,
+            resources=Resources(cpus=devices.cpus, spread=True),
+        )
+    )
+    pictures = envs.require_filming() if config.evaluation.video_every else ""
+    if facts.vla and config.policy.path is None:
+        _keep_tokenizer(config, envs, folder)
+    if facts.acts_in == "sampler":
+        envs = _with_samplers(setup, envs, cluster, folder)
+    rollout = VectorRollout(envs, config.collection)
+    warm_start = Imitation(
+        rollout, config.sft, seed=config.run.seed, folder=folder, send_weights=envs.acting.send_weights
+    )
+    learners = cluster.spawn(
+        "learner",
+        functools.partial(_build_learner, config, devices.learner_device, envs.spaces(), folder),
+        n=config.learner.num_workers,
+        resources=Resources(cpus=devices.cpus, gpus=devices.learner),
+        rendezvous=config.learner.num_workers > 1,
+    )
+    on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
+    envs.acting.connect(
+        choose(facts.weight_transport, learners, envs.acting.group, cuda=on_gpus, keep=facts.overlaps),
+        WeightProof(learners, envs.acting.group.name) if config.rollout.verify_weights else None,
+    )
+    plan = _row_plan(config, learners.call_one(0, "decision_rule"))
+    learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
+    dataset = config.sft.dataset or config.algorithm.prior_data
+    if dataset is not None:
+        write_statistics(folder, dataset_statistics(dataset))
+    evaluator = VectorEvaluator(rollout, config.evaluation, folder)
+    algorithm, staleness = config.algorithm, config.rollout.staleness
+    return Graph(
+        rollout=rollout,
+        learner=learner,
+        preparation=Preparation() if facts.off_policy else OnPolicy(algorithm, facts, learner, staleness=staleness),
+        send_weights=envs.acting.send_weights,
+        unproved=lambda: envs.acting.unproved,
+        evaluate=evaluator.evaluate if config.evaluation.size else None,
+        film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
+        overlaps=facts.overlaps,
+        warm_start_batch=None if facts.off_policy else warm_start.batch,
+        write_beside=functools.partial(keep_class, config.policy.name, envs.spaces())
+        if is_own(config.policy.name)
+        else None,
+        restarts=envs.numbers,
+        notes={
+            "env.vectorization": envs.vectorization(),
+            **({"evaluation.video_every": pictures} if pictures else {}),
+            **_dataset_notes(config, envs),
+        },
+    )
+
+
+def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:
+    """Remarks on recorded episodes that do not fit the run in every respect, by the key that names them."""
+    notes: dict[str, str] = {}
+    for key, path in (("sft.dataset", config.sft.dataset), ("algorithm.prior_data", config.algorithm.prior_data)):
+        if path is None:
+            continue
+        remarks = [rate_remark(path, envs.render_fps())]
+        if key == "algorithm.prior_data":
+            remarks.append(ends_remark(path))
+        if found := [remark for remark in remarks if remark is not None]:
+            notes[key] = ". ".join(found)
+    return notes
+
+
+def _with_samplers(setup: ResolvedRun, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:
+    """The same env workers, with a policy that acts in sampler actors."""
+    devices = setup.devices
+    samplers = cluster.spawn(
+        "sampler",
+        functools.partial(_build_sampler, setup.config, devices.sampler_device, envs.spaces(), folder),
+        n=setup.config.rollout.num_samplers,
+        resources=Resources(cpus=devices.cpus, gpus=devices.sampler),
+    )
+    return ServedEnvPool(envs.group, samplers, cluster, merge=setup.config.rollout.merge_requests)
+
+
+def _build_env(config: Config, folder: Path, info: RankInfo) -> SimulatorWorker:
+    env_indices = env_ranges(config.env.num_envs, info.size)[info.rank]
+    build = functools.partial(make_policy, config, tokenizer=folder / "tokenizer")
+    return SimulatorWorker(config.collection, env_indices, build, cores=config.cluster.threads_per_worker)
+
+
+def _build_sampler(
+    config: Config, device: str, spaces: tuple[Any, Any], folder: Path, _info: RankInfo
+) -> PolicyServerWorker:
+    import torch
+
+    return PolicyServerWorker(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), torch.device(device))
+
+
+def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
+    """In the run directory before any policy is made: the language tower's, or one trained on instructions."""
+    wanted, language = config.policy.tokenizer, config.policy.vla.language
+
+    def make() -> Any:
+        from rlinf.models.loading import load_tokenizer
+        from rlinf.models.tokenizer import train_tokenizer
+
+        path = carried_tokenizer(config) or wanted.path or config.policy.flow.pi0.path or language.path
+        if path is not None:
+            return load_tokenizer(str(path))
+        texts = envs.instructions(_TOKENIZER_STARTS)
+        if config.sft.dataset is not None:
+            texts += [text for text in dataset_instructions(config.sft.dataset) if text not in texts]
+        texts = [prompted(config.policy.vla.prompt, text) for text in texts or [config.policy.vla.task or ""]]
+        return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits, split_words=True)
+
+    kept_tokenizer(folder / "tokenizer", make)
+
+
+def _build_learner(config: Config, device: str, spaces: tuple[Any, Any], folder: Path, info: RankInfo) -> LearnerWorker:
+    import torch
+
+    bucket_bytes = config.learner.weight_bucket_mb << 20
+    if config.facts.off_policy:
+        off_policy = _off_policy_learner(config, torch.device(device), spaces, folder, info)
+        return LearnerWorker(off_policy, rank=info.rank, bucket_bytes=bucket_bytes)
+    learner = _actor_critic_learner(config, torch.device(device), spaces, folder, info)
+    # Of a user's own policy nothing is known.
+    rule = getattr(learner.policy, "decision_rule", None)
+    return LearnerWorker(learner, rank=info.rank, bucket_bytes=bucket_bytes, rule=rule)
+
+
+def _row_plan(config: Config, rule: DecisionRule | None) -> DecisionPlan | None:
+    """How rows are divided among the learner's ranks, where its policy has a rule for that."""
+    return None if rule is None else DecisionPlan(stages_of(config), seed=config.run.seed, rule=rule)
+
+
+def _actor_critic_learner(
+    config: Config, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
+) -> TorchLearner:
+    policy = functools.partial(make_trained_policy, config, *spaces, tokenizer=folder / "tokenizer")
+    return (towers_fsdp_learner if config.learner.backend == "fsdp" else torch_learner)(config, device, info, policy)
+
+
+def _off_policy_learner(
+    config: Config, device: torch.device, spaces: tuple[Any, Any], folder: Path, info: RankInfo
+) -> Learner:
+    from rlinf.learners.off_policy.learner import OffPolicyLearner
+    from rlinf.learners.off_policy.objective import Placement
+
+    ranks = all_ranks(device, info, timeout_s=config.cluster.call_timeout_s)
+    policy = make_off_policy(config, *spaces)
+    return OffPolicyLearner(
+        policy,
+        config.algorithm,
+        config.learner.optimizer,
+        seed=config.run.seed,
+        replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
+        place=Placement(device, info.rank, info.size, ranks),
+        prior=_make_prior(config, policy, spaces),
+    )
+
+
+def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTransitions | None:
+    """All transitions of the dataset; None without one. The policy's running statistics begin with theirs.
+
+    Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
+    """
+    from rlinf.learners.off_policy.prior import PriorTransitions
+
+    algorithm = config.algorithm
+    if algorithm.prior_data is None:
+        return None
+    batch = prior_batch(read_dataset(algorithm.prior_data), config, policy, spaces)
+    policy.observe(batch.inputs, batch.mask)
+    return PriorTransitions(batch, algorithm, prior_transitions(algorithm))
+
+
+def prior_batch(found: RobotDataset, config: Config, policy: Any, spaces: tuple[Any, Any]) -> Batch:
+    """The transitions of a dataset as the policy's own decisions.
+
+    Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
+    """
+    algorithm, chunk = config.algorithm, config.env.num_action_chunks
+    chunks = environment_actions(found, spaces[1], algorithm.prior_rename)[chunk_frames(found, chunk)]
+    observations, finals = (
+        observation_arrays(found, spaces[0], algorithm.prior_rename, finals=after) for after in (False, True)
+    )
+    actions = policy.own_actions(chunks if chunk > 1 else chunks[:, 0])
+    return transitions_batch(found, observations, finals, actions, chunk)

@@ -1,0 +1,219 @@
+"""The processes of a text run: env workers verify, samplers generate, learner ranks train."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlinf.algorithms.prepare import OnPolicy
+from rlinf.cluster import Cluster, Resources, Starting
+from rlinf.cluster.weights.proof import WeightProof
+from rlinf.cluster.weights.transport import StoredWeights, choose
+from rlinf.config import Config
+from rlinf.data.batch import Batch
+from rlinf.data.messages import Metrics
+from rlinf.models.tokenizer_export import save_beside
+from rlinf.rollouts.text.continuous.over_sampling import OverSamplingRollout
+from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
+from rlinf.rollouts.text.demonstrations import TextDemonstrations
+from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.samplers.build import build_sampler
+from rlinf.samplers.spec import SamplerSpec
+from rlinf.schema.derived import is_agent
+from rlinf.train.assemble.conversations import (
+    conversation_envs,
+    conversation_members,
+    conversation_rollout,
+    conversation_spec,
+)
+from rlinf.train.assemble.reward_model import learned_reward
+from rlinf.train.assemble.setup import ResolvedRun
+from rlinf.train.assemble.text_learner import begin_learner, language_model, learner_pool
+from rlinf.train.assemble.tokenizer import import_tokenizers, kept_tokenizer, policy_tokenizer
+from rlinf.train.assemble.tokenizer_texts import tokenizer_texts
+from rlinf.train.evaluation.text import TextEvaluator
+from rlinf.train.graph import Graph, imitated, nothing
+from rlinf.train.teacher import connect_teacher
+from rlinf.train.workers.sampler_pool import SamplerPool
+from rlinf.train.workers.sampler_session import SLICE_S
+from rlinf.train.workers.sampler_worker import SamplerWorker
+from rlinf.train.workers.text_env_pool import TextEnvPool
+
+
+def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
+    """Starts all workers and puts them together."""
+    config, devices, facts = setup.config, setup.devices, setup.config.facts
+    starting = _begin_environments(config, cluster)
+    import_tokenizers()
+    envs = TextEnvPool(starting.ready(), config.env)
+    train, held_out = envs.facts("train"), envs.facts("eval")
+    tokenizer = _tokenizer(config, envs, train.num_tasks, folder)
+    path = str(folder / "tokenizer")
+    spec = conversation_spec(setup, tokenizer, folder)
+    members = conversation_members(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
+    _decode_where_graded(config, members, envs)
+    # Both read the tokenizer and make their models: side by side, for the libraries alone take seconds to import.
+    coming, following = begin_learner(setup, cluster, path), _begin_samplers(setup, cluster, spec)
+    learner, samplers = learner_pool(config, cluster, coming.ready()), following.ready()
+    sampler = SamplerPool(samplers, cluster)
+    on_gpus, keep = devices.all_on_gpus, facts.overlaps
+    sampler.connect(
+        choose(facts.weight_transport, learner.group, samplers, cuda=on_gpus, keep=keep),
+        WeightProof(learner.group, samplers.name) if config.rollout.verify_weights else None,
+    )
+    if facts.continues_responses:
+        rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
+    else:
+        make = _rollout(config, cluster)
+        # Scale: in one process a batch has all of its columns; on a cluster tokens stay with samplers (record 0025).
+        if make is TextRollout and cluster.concurrent and _rows_can_stay(config, members):
+            make = functools.partial(TextRollout, stream=sampler.stream_remote)
+        rollout = make(sampler, envs, members, config.collection)
+    rollout.require_fitting_prompt()
+    tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
+    evaluator = TextEvaluator(rollout, config.evaluation, tasks)
+    demonstrations = TextDemonstrations(envs, members, config.sft, seed=config.run.seed, curriculum=rollout.curriculum)
+    evaluate = evaluator.evaluate if evaluator.task_ids else None
+    make_batch, notes = demonstrations.batch, demonstrations.notes()
+    prepare: Callable[[Batch], tuple[Batch, Metrics]] = imitated
+    if config.sft.steps and config.sft.data is not None:
+        from rlinf.train.assemble.supervised import supervised_data, warm_start_preparation, with_held_out_rows
+
+        supervised = supervised_data(config, tokenizer)
+        make_batch, notes = supervised.train.batch, supervised.notes
+        evaluate = with_held_out_rows(evaluate, learner, supervised.held_out, config.sft)
+        prepare = warm_start_preparation(learner, config.sft)
+    teacher, about_teacher = connect_teacher(config, learner, tokenizer)
+    sleeps = devices.samplers_sleep(config)
+    return Graph(
+        rollout=rollout,
+        learner=learner,
+        preparation=OnPolicy(config.algorithm, facts, learner, teacher, ranks=learner, staleness=_oldest(config)),
+        send_weights=sampler.send_weights,
+        unproved=lambda: sampler.unproved,
+        gap_limit=facts.gap_limits[devices.learner > 0 or devices.sampler > 0],
+        evaluate=evaluate,
+        warm_start_batch=make_batch,
+        warm_start_preparation=prepare,
+        reward_models=learned_reward(config, cluster, functools.partial(language_model, config, path)),
+        write_beside=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
+        overlaps=facts.overlaps,
+        rendered=rollout.rendered,
+        continuous=rollout if isinstance(rollout, ContinuousRollout) else None,
+        sleep=sampler.sleep if sleeps else nothing,
+        wake=sampler.wake if sleeps else nothing,
+        restarts=lambda: {
+            "failures/samplers": sampler.restarts,
+            "failures/responses_redone": sampler.redone,
+            "failures/env_workers": envs.restarts,
+            "env/timeouts": envs.timeouts,
+            "env/failures": envs.errors,
+        },
+        notes={**train.notes, **setup.notes, **notes, **about_teacher, **_own_sampling(config)},
+    )
+
+
+def _oldest(config: Config) -> int | None:
+    """Bound the age of tokens, in updates; None: over-sampling continues a response for as long as it takes."""
+    endless = config.rollout.over_sampling > 0 and not config.rollout.staleness
+    return None if endless else config.rollout.staleness
+
+
+def _own_sampling(config: Config) -> dict[str, str]:
+    """A note on what plain ``generate`` would do otherwise with the exported policy than this run's samplers do."""
+    from rlinf.models.gguf import model_folder
+    from rlinf.models.response_ends import own_sampling
+
+    found = "" if config.policy.path is None else own_sampling(model_folder(config.policy.path))
+    return {"generation_config.json, which samplers and evaluations here do not apply": found} if found else {}
+
+
+def build_text_evaluator(setup: ResolvedRun, cluster: Cluster, folder: Path) -> TextEvaluator:
+    """Environments and samplers alone, which have the weights of the model at `policy.path`: nothing is trained."""
+    from rlinf.models.loading import load_tokenizer
+
+    config = setup.config
+    envs = TextEnvPool(_begin_environments(config, cluster).ready(), config.env)
+    held_out = envs.facts("eval")
+    tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
+    spec = conversation_spec(setup, tokenizer, folder)
+    members = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
+    _decode_where_graded(config, members, envs)
+    sampler = SamplerPool(_begin_samplers(setup, cluster, spec).ready(), cluster)
+    sampler.connect(StoredWeights())
+    rollout = _rollout(config, cluster)(sampler, envs, members, config.collection)
+    return TextEvaluator(rollout, config.evaluation, members)
+
+
+def _begin_environments(config: Config, cluster: Cluster) -> Starting:
+    resources = Resources(cpus=config.cluster.cpus_per_worker, spread=True)
+    return cluster.begin("env", lambda _info: conversation_envs(config), n=config.env.num_workers, resources=resources)
+
+
+def _decode_where_graded(config: Config, members: Sequence[MixtureEnv], envs: TextEnvPool) -> None:
+    """Texts of responses are made by the workers that grade them. Of an agent's calls only the gateway knows."""
+    if is_agent(config.env.id):
+        return
+    texts = [member.renderer.response_text() for member in members]
+    decoders = [text for text in texts if text is not None]
+    if len(decoders) == len(members):  # they have one tokenizer: all or none
+        envs.read_tokens(decoders)
+        for member in members:
+            member.renderer.decodes_responses = False
+
+
+def _rows_can_stay(config: Config, members: Sequence[MixtureEnv]) -> bool:
+    """Whether nobody needs the tokens of a response on their way from samplers to environments and the learner.
+
+    What is said next follows on what was said before; texts that end a response are looked for in it; a learned reward
+    judges it.
+    """
+    decoded_here = any(member.renderer.decodes_responses for member in members)
+    judged = config.reward_model.supervision != "none"
+    return config.facts.max_turns == 1 and not (config.rollout.stop or judged or decoded_here)
+
+
+def _begin_samplers(setup: ResolvedRun, cluster: Cluster, spec: SamplerSpec) -> Starting:
+    config, devices = setup.config, setup.devices
+    return cluster.begin(
+        "sampler",
+        lambda _info: SamplerWorker(build_sampler(config.rollout, spec)),
+        n=config.rollout.num_samplers,
+        resources=devices.resources(devices.sampler),
+    )
+
+
+def _continuous(
+    config: Config,
+    cluster: Cluster,
+    sampler: SamplerPool,
+    envs: TextEnvPool,
+    members: Sequence[MixtureEnv],
+    folder: Path,
+) -> ContinuousRollout:
+    # In one process a slice ends when a response does: how much is generated must not depend on the clock.
+    open_session = functools.partial(sampler.session, slice_s=SLICE_S if cluster.concurrent else math.inf)
+    return ContinuousRollout(
+        sampler,
+        envs,
+        members,
+        config.collection,
+        open_session=open_session,
+        folder=folder,
+        concurrent=cluster.concurrent,
+    )
+
+
+def _rollout(config: Config, cluster: Cluster) -> Callable[..., TextRollout]:
+    """Of training; evaluation uses it too."""
+    return OverSamplingRollout if config.rollout.over_sampling > 0 else conversation_rollout(config, cluster.address)
+
+
+def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
+    """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
+    texts = functools.partial(tokenizer_texts, config, envs, num_tasks)
+    return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))

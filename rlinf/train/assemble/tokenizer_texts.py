@@ -1,0 +1,33 @@
+"""Texts to train a tokenizer on, where the policy brings none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rlinf.config import Config
+from rlinf.datasets.conversation_files import read_answers
+from rlinf.models.tokenizer import MAX_TOKEN_BYTES
+from rlinf.rollouts.text.demonstrated import texts_of
+from rlinf.rollouts.text.env_worker import Demonstrations
+
+_ENOUGH = 2000
+"""Conversations, or tasks: enough to meet every word of a template."""
+
+
+def file_texts(config: Config) -> Iterator[str]:
+    """Messages of the first conversations of ``sft.data``."""
+    for row in read_answers(str(config.sft.data), pairs=config.sft.loss == "dpo")[:_ENOUGH]:
+        yield from (message.content for conversation in row for message in conversation.messages)
+
+
+def tokenizer_texts(config: Config, envs: Demonstrations, num_tasks: int) -> Iterator[str]:
+    """Messages of ``sft.data``, or else prompts and responses of the environment's first tasks.
+
+    Prompts that no tokenizer makes ``data.max_prompt_length`` tokens of are left out, as training leaves them out.
+    """
+    if config.sft.data is not None:
+        yield from file_texts(config)
+        return
+    for one in envs.demonstrations("train", range(min(_ENOUGH, num_tasks))):
+        if len(one.prompt.encode()) <= config.data.max_prompt_length * MAX_TOKEN_BYTES:
+            yield from texts_of([one])

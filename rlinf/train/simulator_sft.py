@@ -1,0 +1,109 @@
+"""The warm start of simulator policies: imitation of a demonstrator, or of recorded episodes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlinf.base.durable import replace_whole
+from rlinf.base.random_streams import numpy_generator
+from rlinf.data.batch import Batch
+from rlinf.rollouts.simulator.demonstrations import Demonstrations, imitation_batch
+from rlinf.rollouts.simulator.experts import NoDemonstrationsError
+from rlinf.rollouts.simulator.image_augmentation import ImageAugmentation
+from rlinf.rollouts.simulator.rollout import VectorRollout
+from rlinf.schema import SftConfig
+
+_LEAF = "leaf/"
+
+
+class Imitation:
+    """Demonstrations are recorded once, when the first batch is asked for; each batch draws decisions from them.
+
+    With DAgger more are recorded on the way, with the policy of that step. They are kept in the run's ``folder``: a run
+    that goes on after such a step can't play them again.
+    """
+
+    def __init__(
+        self,
+        rollout: VectorRollout,
+        options: SftConfig,
+        *,
+        seed: int,
+        folder: Path,
+        send_weights: Callable[[int], object],
+    ) -> None:
+        """``send_weights(version)``: the learner's weights to whoever acts."""
+        self._rollout, self._options, self._seed = rollout, options, seed
+        self._augmentation = ImageAugmentation(options.image_shift, options.color_jitter)
+        self._folder, self._send_weights = folder / "dagger", send_weights
+        self._pools: list[Demonstrations] = []
+        """What batches draw from in each round, everything before it included."""
+
+    def pool(self, step: int) -> Demonstrations:
+        """All decisions that warm-start step ``step`` may draw.
+
+        Those of the demonstrator alone are of the episodes that succeeded; NoDemonstrationsError where none did.
+        """
+        rounds = self._options.dagger_rounds + 1
+        wanted = min(step * rounds // max(1, self._options.steps), rounds - 1)
+        while len(self._pools) <= wanted:
+            number = len(self._pools)
+            if number == 0:
+                self._pools.append(self._alone())
+            else:
+                self._pools.append(_joined([self._pools[-1], self._with_policy(number, step)]))
+        return self._pools[wanted]
+
+    def _alone(self) -> Demonstrations:
+        parts = self._rollout.demonstrations(self._options.demonstrations, self._options.perturbation)
+        solved, tried = sum(part.solved for part in parts), sum(part.tried for part in parts)
+        if not solved:
+            raise NoDemonstrationsError(f"the demonstrator succeeded in none of {tried} episodes: look at env.kwargs")
+        return _joined([part for part in parts if part.solved])
+
+    def _with_policy(self, number: int, step: int) -> Demonstrations:
+        """Those of a round with the policy of ``step``, as they were kept if the run has been there before."""
+        file = self._folder / f"{number}.npz"
+        if not file.exists():
+            self._send_weights(step - self._options.steps)
+            played = _joined(self._rollout.demonstrations(self._options.demonstrations, 0.0, number))
+            self._folder.mkdir(exist_ok=True)
+            replace_whole(file, lambda to: _write(to, played))
+        with np.load(file) as kept:
+            leaves = {name.removeprefix(_LEAF): kept[name] for name in kept if name.startswith(_LEAF)}
+            return replace(self._pools[0], observations=leaves, actions=kept["actions"], executed=kept["executed"])
+
+    def batch(self, step: int) -> Batch:
+        """The supervised batch of warm-start step ``step``: a function of the seed, the step and the pool."""
+        generator, count = numpy_generator(self._seed, "sft", step), self._options.batch_size
+        pool = self.pool(step)
+        drawn = generator.integers(len(pool.actions), size=count)
+        noise = generator.standard_normal((count, pool.imitation_noise))
+        return imitation_batch(pool, drawn, noise, functools.partial(self._augmentation, generator=generator))
+
+
+def _joined(parts: Sequence[Demonstrations]) -> Demonstrations:
+    """Several as one, in their order."""
+    parts = [part for part in parts if len(part.actions)]
+    return replace(
+        parts[0],
+        observations={
+            name: np.concatenate([part.observations[name] for part in parts]) for name in parts[0].observations
+        },
+        actions=np.concatenate([part.actions for part in parts]),
+        executed=np.concatenate([part.executed for part in parts]),
+        solved=sum(part.solved for part in parts),
+        tried=sum(part.tried for part in parts),
+    )
+
+
+def _write(to: Path, played: Demonstrations) -> None:
+    arrays: dict[str, Any] = {f"{_LEAF}{name}": leaf for name, leaf in played.observations.items()}
+    with to.open("wb") as file:
+        np.savez(file, actions=played.actions, executed=played.executed, **arrays)

@@ -1,0 +1,77 @@
+"""Files of rows: every kind gives the same rows with their places, and damage is named."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from rlinf.base.row_files import RowFileError, read_rows
+
+ROWS = [{"question": "1, 2 or\n3?", "answer": "007"}, {"question": 'say "x"', "answer": "ä"}]
+
+
+def table(delimiter: str) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ROWS[0], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows(ROWS)
+    return text.getvalue().encode()
+
+
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+WHOLE = json.dumps(ROWS).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.jsonl", LINES),
+        ("a.ndjson", LINES),
+        ("a.json", WHOLE),
+        ("a.json", json.dumps({"data": ROWS}).encode()),
+        ("a.csv", table(",")),
+        ("a.csv", b"\xef\xbb\xbf" + table(",")),
+        ("a.tsv", table("\t")),
+        ("a.jsonl.gz", gzip.compress(LINES, mtime=0)),
+        ("a.csv.gz", gzip.compress(table(","), mtime=0)),
+    ],
+)
+def test_every_kind_of_file_gives_the_same_rows(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert [record.row for record in read_rows(tmp_path / name)] == ROWS
+
+
+def test_an_empty_cell_is_null_and_a_short_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("question,answer\n1?,\n2?\n3?,4\n")
+    first, second, third = read_rows(tmp_path / "a.csv")
+    assert first.row == {"question": "1?", "answer": None}
+    assert (second.row, second.place) == (None, f"{tmp_path}/a.csv:3")
+    assert second.problem == "the row has 1 cells, and the first line has 2"
+    assert third.row == {"question": "3?", "answer": "4"}
+
+
+def test_a_row_that_is_a_list_of_messages_is_numbered(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([[{"from": "human", "value": "1?"}, {"from": "gpt", "value": "2"}]]))
+    (only,) = read_rows(tmp_path / "a.json")
+    assert only.row == {"0": {"from": "human", "value": "1?"}, "1": {"from": "gpt", "value": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.csv", b"question;answer\n1?;2\n", r"a\.csv:1: cells are separated by ';'"),
+        ("a.csv", b"question,question\n1,2\n", r"a\.csv:1: the first line must name each column, once"),
+        ("a.csv", b"question,answer\n1,\xff\n", r"a\.csv:2: no readable table in UTF-8"),
+        ("a.jsonl.gz", gzip.compress(LINES, mtime=0)[:-9], r"a\.jsonl\.gz: no whole gzip file"),
+        ("a.xlsx", b"", r"cannot read \.xlsx"),
+    ],
+)
+def test_damage_is_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RowFileError, match=words):
+        list(read_rows(tmp_path / name))

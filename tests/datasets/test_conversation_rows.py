@@ -1,0 +1,163 @@
+"""Rows of published layouts as conversations: a column is used, refused or counted, and never left out in silence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rlinf.datasets.conversation_files import unread_columns
+from rlinf.datasets.conversation_rows import ConversationError, conversation_of, pair_of
+
+ASKED = [{"role": "user", "content": "3 + 4?"}]
+TALK = [*ASKED, {"role": "assistant", "content": "7"}]
+TOOL = {"name": "look_up", "description": "A word's meaning", "parameters": {"type": "object", "properties": {}}}
+
+
+def turns(row: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(message.role, message.content) for message in conversation_of("rows:1", row).messages]
+
+
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        ({"instruction": "Name it.", "input": "H2O", "output": "water"}, [("user", "Name it.\nH2O")]),
+        ({"instruction": "Name it.", "input": "", "output": "water"}, [("user", "Name it.")]),
+        ({"instruction": "Where?", "context": "A cat on a mat.", "response": "water"}, None),
+        (
+            {
+                "system": "Be kind.",
+                "instruction": "And?",
+                "input": "",
+                "output": "water",
+                "history": [["Hi", "Hello"]],
+            },
+            [("system", "Be kind."), ("user", "Hi"), ("assistant", "Hello"), ("user", "And?")],
+        ),
+        ({"system_prompt": "Be kind.", "question": "And?", "response": "water"}, None),
+        ({"query": "And?", "response": "water", "type": "x"}, [("user", "And?")]),
+        ({"prompt": ASKED, "completion": [*ASKED, {"role": "assistant", "content": "water"}]}, [("user", "3 + 4?")]),
+        ({"messages": [*ASKED, {"role": "assistant", "content": "water"}], "prompt": "3 +  4?"}, [("user", "3 + 4?")]),
+        ({"0": {"from": "human", "value": "And?"}, "1": {"from": "gpt", "value": "water"}}, [("user", "And?")]),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "And?"}]}, *TALK[1:]]},
+            [("user", "And?")],
+        ),
+    ],
+)
+def test_every_column_that_the_answer_depends_on_is_read(
+    row: dict[str, Any], wanted: list[tuple[str, str]] | None
+) -> None:
+    found = turns(row)
+    assert found[-1] in [("assistant", "water"), ("assistant", "7")]
+    if wanted is None:
+        texts = " ".join(text for _, text in found)
+        assert all(str(text) in texts for text in row.values())
+    else:
+        assert found[:-1] == wanted
+
+
+def test_tools_and_calls_of_sharegpt_and_openai_are_the_same() -> None:
+    share = {
+        "conversations": [
+            {"from": "human", "value": "What is a gnu?"},
+            {"from": "function_call", "value": '{"name": "look_up", "arguments": {"word": "gnu"}}'},
+            {"from": "observation", "value": "An antelope"},
+            {"from": "gpt", "value": "An antelope."},
+        ],
+        "tools": json.dumps([TOOL]),
+    }
+    call = {"type": "function", "function": {"name": "look_up", "arguments": '{"word": "gnu"}'}}
+    openai = {
+        "messages": [
+            {"role": "user", "content": "What is a gnu?"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "content": "An antelope"},
+            {"role": "assistant", "content": "An antelope."},
+        ],
+        "tools": [{"type": "function", "function": TOOL}],
+    }
+    one, other = conversation_of("rows:1", share), conversation_of("rows:1", openai)
+    assert (one.messages, one.tools, one.unread) == (other.messages, other.tools, ())
+    assert one.messages[1].calls[0]["function"] == {"name": "look_up", "arguments": {"word": "gnu"}}
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"messages": TALK, "prompt": "5 + 6?"}, "the row has prompt too, whose words are not in its messages"),
+        ({"messages": TALK, "input": "5 + 6?"}, "the row has input too"),
+        (
+            {"prompt": "3?", "question": "4?", "response": "x"},
+            "the row has question too, whose words are not",
+        ),
+        ({"messages": [{"role": "system", "content": "A"}, *TALK], "system": "B"}, "a system prompt in a column and"),
+        ({"prompt": "3?", "response": "x", "history": ["a"]}, r"history must be a list of \[question, answer\]"),
+        ({"messages": TALK, "tools": "{"}, "tools is no valid JSON"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}, *TALK[1:]]}, "content of the kind image"),
+        ({"prompt": ASKED, "completion": [{"role": "user", "content": "5?"}, *TALK[1:]]}, "its prompt is not the one"),
+    ],
+)
+def test_a_column_that_contradicts_is_refused_by_name(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConversationError, match=words) as caught:
+        conversation_of("rows.jsonl:5", row)
+    assert str(caught.value).startswith("rows.jsonl:5: ")
+
+
+def test_columns_that_are_not_read_are_counted() -> None:
+    rows = [
+        {"messages": [{**TALK[0], "id": 4}, TALK[1]], "source": "web", "score": None},
+        {"messages": TALK, "source": ""},
+    ]
+    assert unread_columns([(conversation_of("rows:1", row),) for row in rows]) == {"source": 1, "messages[].id": 1}
+
+
+def pair(row: dict[str, Any]) -> tuple[list[tuple[str, str]], str]:
+    chosen, rejected = pair_of("rows:1", row)
+    assert chosen.messages[:-1] == rejected.messages[:-1]
+    assert [message.imitated for message in chosen.messages] == [False] * (len(chosen.messages) - 1) + [True]
+    return [(message.role, message.content) for message in chosen.messages], rejected.messages[-1].content
+
+
+def said(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "3 + 4?", "chosen": [*ASKED, *said("7")], "rejected": [*ASKED, *said("8")], "messages": TALK},
+        {"prompt": ASKED, "chosen": [*ASKED, *said("7")], "rejected": [*ASKED, *said("8")]},
+        {"question": "3 + 4?", "chosen": "7", "rejected": "8"},
+        {"instruction": "3 + 4?", "input": "", "chosen": "7", "rejected": "8"},
+        {
+            "conversations": [{"from": "human", "value": "3 + 4?"}],
+            "chosen": {"from": "gpt", "value": "7"},
+            "rejected": {"from": "gpt", "value": "8"},
+        },
+    ],
+    ids=["prompt and conversations", "prompt as messages", "texts", "alpaca", "sharegpt"],
+)
+def test_the_prompt_of_a_pair_stands_once(row: dict[str, Any]) -> None:
+    assert pair(row) == ([("user", "3 + 4?"), ("assistant", "7")], "8")
+
+
+def test_a_pair_has_the_systems_words_and_the_input() -> None:
+    row = {"system": "Be kind.", "instruction": "Name it.", "input": "H2O", "chosen": "water", "rejected": "ice"}
+    assert pair(row)[0] == [("system", "Be kind."), ("user", "Name it.\nH2O"), ("assistant", "water")]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (
+            {"prompt": "5?", "chosen": [*ASKED, *said("7")], "rejected": [*ASKED, *said("8")]},
+            "is not the one in prompt",
+        ),
+        ({"chosen": "Human: 3? Assistant: 7", "rejected": "x"}, "chosen is text, and the row has no prompt"),
+    ],
+)
+def test_a_pair_whose_prompt_is_another_one_is_refused(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConversationError, match=words):
+        pair_of("rows:1", row)

@@ -1,0 +1,311 @@
+"""`rlinf import`: files in the published forms of other frameworks (`peers/README.md` says which)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from rlinf_import.page import mapping, page, problems
+from rlinf_import.reading import PEERS, imported
+from rlinf_import.settle import about_files
+from rlinf_import.sheet import Options, Sheet
+from rlinf_import.shell import words_of
+
+from rlinf.base.errors import UserError
+from rlinf.cli import main
+from rlinf.config import load_mapping
+from rlinf.config.names import leaves
+
+FILES = Path(__file__).parent / "peers"
+CASES = {
+    "verl_grpo.sh": ("verl", Options(rows=7500)),
+    "roll_grpo.yaml": ("roll", Options()),
+    "rlinf_math.yaml": ("rlinf", Options(rows=106_000)),
+    "rlinf_embodied.yaml": ("rlinf", Options()),
+    "trl_script.py": ("trl", Options()),
+    "trl_command.sh": ("trl", Options(processes=2)),
+    "trl_config.yaml": ("trl", Options(rows=53_000)),
+    "zoo_ppo.yml": ("sb3", Options(environment="CartPole-v1")),
+    "zoo_sac.yml": ("sb3", Options()),
+    "sb3_script.py": ("sb3", Options()),
+}
+
+
+def sheet_of(name: str, options: Options | None = None, *words: str) -> Sheet:
+    peer, usual = CASES[name]
+    return imported(peer, FILES / name, words, options or usual)
+
+
+def values(sheet: Sheet) -> dict[str, object]:
+    return {key: setting.value for key, setting in sheet.settings.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_written_is_a_file_of_ours(name: str) -> None:
+    """Only data and models that are not on this machine are left for `rlinf check` to complain about."""
+    sheet = sheet_of(name)
+    assert [str(found) for found in problems(sheet) if not about_files(found)] == []
+    assert yaml.safe_load(page(sheet)) == mapping(sheet)
+    assert [key for key in sheet.settings if key not in leaves() and not key.startswith("env.kwargs.")] == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_setting_is_accounted_for(name: str) -> None:
+    """Read by a rule, ignored with a reason, or left to decide: nothing is passed over in silence."""
+    sheet = sheet_of(name)
+    account = "\n".join([*sheet.ignored, *sheet.decide, *sheet.differs])
+    for key, located in sheet.source.leaves():
+        parts = key.split(".")
+        sections = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        empty = located.plain() in (None, "", {}, [])
+        assert (
+            empty
+            or any(section in sheet.used or f"{section}:" in account for section in sections)
+            or any(key in setting.cause for setting in sheet.settings.values())
+        ), key
+
+
+def test_verl() -> None:
+    sheet = sheet_of("verl_grpo.sh")
+    ours = values(sheet)
+    assert (ours["rollout.batch_size"], ours["algorithm.group_size"], ours["algorithm.num_minibatches"]) == (512, 6, 4)
+    assert (ours["rollout.max_new_tokens"], ours["rollout.vllm.tensor_parallel_size"]) == (2048, 2)
+    assert (ours["learner.num_workers"], ours["rollout.num_samplers"]) == (8, 4)
+    assert (ours["algorithm.kl_beta"], ours["algorithm.clip_ratio_high"]) == (0.002, 0.28)
+    assert (ours["algorithm.clip_ratio_c"], ours["learner.optimizer.weight_decay"]) == (3.0, 0.01)
+    assert (ours["run.max_steps"], ours["run.name"], ours["checkpoint.every"]) == (43, "math_vllm", 0)
+    assert ours["logging.wandb_project"] == "our_project"
+    assert any("trainer.made_up: 1: nothing here is known of this key" in line for line in sheet.decide)
+    assert not any("npu" in str(value) or value == 16 for value in ours.values())
+
+
+def test_verl_with_the_words_of_its_command() -> None:
+    sheet = sheet_of("verl_grpo.sh", Options(), "DEVICE=npu", "algorithm.adv_estimator=gae", "critic.optim.lr=1e-5")
+    ours = values(sheet)
+    assert (ours["rollout.batch_size"], ours["rollout.vllm.tensor_parallel_size"]) == (16, 4)
+    assert (ours["algorithm.adv_type"], ours["algorithm.loss_type"]) == ("gae", "actor_critic")
+    assert (ours["algorithm.gae_lambda"], ours["learner.optimizer.critic_lr"]) == (1.0, 1e-5)
+    assert any("run.max_steps" in line and "--rows" in line for line in sheet.decide)
+
+
+def test_roll() -> None:
+    sheet = sheet_of("roll_grpo.yaml")
+    ours = values(sheet)
+    assert (ours["algorithm.adv_type"], ours["algorithm.kl_beta"], ours["algorithm.clip_ratio_c"]) == (
+        "grpo",
+        0.001,
+        1.4,
+    )
+    assert ours["algorithm.clip_after_norm"] is True
+    assert ours["learner.optimizer.schedule"] == "linear"  # ROLL's default, not ours
+    assert (ours["learner.backend"], ours["learner.num_workers"], ours["rollout.num_samplers"]) == ("megatron", 16, 12)
+    assert ours["learner.megatron.tensor_parallel"] == 2
+    assert ours["policy.gradient_checkpointing"] is True
+    assert any("rewards.ifeval" in line for line in sheet.decide)
+    assert any("reference.device_mapping" in line for line in sheet.ignored)
+    # 1 x 32 rows on each of 8 data-parallel ranks are all 32 x 8 of an iteration.
+    assert any("256 rows an optimiser step hold all 256" in line for line in sheet.ignored)
+
+
+def test_rlinf_mathematics() -> None:
+    sheet = sheet_of("rlinf_math.yaml")
+    ours = values(sheet)
+    assert (ours["rollout.max_new_tokens"], ours["rollout.top_k"]) == (17408, 0)
+    assert (ours["algorithm.num_minibatches"], ours["rollout.batch_size"]) == (4, 512)
+    assert ours["learner.optimizer.betas"] == [0.9, 0.95]
+    assert ours["run.max_steps"] == 1035
+    assert ours["learner.micro_batch_tokens"] == 18432
+    assert any("hybrid_engines/fsdp" in line for line in sheet.source.remarks)
+
+
+def test_rlinf_simulators_with_the_files_beside_them() -> None:
+    ours = values(sheet_of("rlinf_embodied.yaml"))
+    assert (ours["env.id"], ours["env.kwargs.task"]) == ("rlinf_envs:rlinf/ManiSkill-v0", "PickCube-v1")
+    assert (ours["env.num_envs"], ours["rollout.num_steps"], ours["algorithm.num_minibatches"]) == (64, 50, 8)
+    assert (ours["algorithm.update_epochs"], ours["algorithm.huber_delta"], ours["algorithm.gamma"]) == (8, 10.0, 0.8)
+    assert ours["policy.hidden_sizes"] == [256, 256, 256]
+
+
+def test_trl_s_script() -> None:
+    sheet = sheet_of("trl_script.py")
+    ours = values(sheet)
+    assert ours["env.kwargs.reward"] == {"correctness": 1.0}
+    assert any("brief (weight 0.1): it gets lists" in line for line in sheet.decide)
+    assert (ours["rollout.batch_size"], ours["algorithm.group_size"], ours["algorithm.update_epochs"]) == (8, 8, 2)
+    assert ours["run.max_steps"] == 500  # 1000 optimiser steps, two of them an iteration
+    assert (ours["algorithm.adv_type"], ours["algorithm.reward_norm"]) == ("raw", {"mean": "group", "std": "batch"})
+    assert (ours["algorithm.rollout_correction.level"], ours["algorithm.rollout_correction.mode"]) == (
+        "sequence",
+        "mask",
+    )
+    assert (ours["policy.lora.rank"], ours["learner.optimizer.schedule"]) == (8, "linear")
+
+
+def test_trl_s_command() -> None:
+    ours = values(sheet_of("trl_command.sh"))
+    assert ours["algorithm.loss_agg_func"] == "seq-mean-token-sum-norm"
+    assert ours["algorithm.normalize_by_std"] is False
+    assert ours["policy.lora.target_modules"] == ["q_proj", "v_proj"]
+    assert set(dict(ours["env.kwargs.reward"])) == {"correctness", "format"}  # type: ignore[call-overload]
+    assert (ours["rollout.batch_size"], ours["learner.num_workers"]) == (1, 2)
+
+
+def test_trl_s_file() -> None:
+    sheet = sheet_of("trl_config.yaml")
+    ours = values(sheet)
+    assert (ours["algorithm.loss_type"], ours["algorithm.clip_ratio_low"], ours["algorithm.clip_ratio_high"]) == (
+        "cispo",
+        1.0,
+        4.0,
+    )
+    assert "custom" not in dict(ours["env.kwargs.reward"])  # type: ignore[call-overload]
+    assert any("my_lib.rewards.brief" in line for line in sheet.decide)
+    assert ours["run.max_steps"] == 53_000 // 4
+
+
+def test_zoo() -> None:
+    ours = values(sheet_of("zoo_ppo.yml"))
+    assert (ours["run.max_steps"], ours["rollout.num_steps"], ours["algorithm.num_minibatches"]) == (391, 32, 1)
+    assert (ours["learner.optimizer.lr"], ours["learner.optimizer.schedule"]) == (0.001, "linear")
+    sheet = sheet_of("zoo_ppo.yml", Options(environment="Acrobot-v1"))
+    ours = values(sheet)
+    assert (ours["env.num_envs"], ours["algorithm.num_minibatches"], ours["algorithm.gamma"]) == (16, 2, 0.98)
+    assert (ours["policy.hidden_sizes"], ours["policy.activation"]) == ([256, 128], "relu")
+    assert (ours["env.normalize_observations"], ours["env.normalize_rewards"]) == (True, False)
+    assert ours["env.wrappers"] == ["gymnasium.wrappers:FlattenObservation"]
+    assert any("use_sde" in line for line in sheet.differs)
+    assert any("clip_range" in line for line in sheet.differs)
+
+
+def test_zoo_s_sac() -> None:
+    ours = values(sheet_of("zoo_sac.yml"))
+    assert (ours["algorithm.loss_type"], ours["algorithm.replay_ratio"], ours["algorithm.replay_start"]) == (
+        "sac",
+        0.5,
+        100,
+    )
+    assert ours["policy.hidden_sizes"] == [64, 64]
+
+
+def test_a_script_of_stable_baselines3() -> None:
+    ours = values(sheet_of("sb3_script.py"))
+    assert (ours["env.id"], ours["env.num_envs"], ours["run.max_steps"]) == ("Pendulum-v1", 4, 25)
+    assert (ours["algorithm.gamma"], ours["algorithm.gae_lambda"]) == (0.9, 0.95)
+    assert ours["env.normalize_rewards"] is False
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_tables_name_keys_that_exist(peer: str) -> None:
+    known = {*leaves(), "env.kwargs"}
+    for name, meaning in PEERS[peer].names.items():
+        assert all(key in known or key.startswith("env.kwargs.") for key in meaning.keys), name
+
+
+def test_an_imported_cartpole_loads() -> None:
+    config = load_mapping(mapping(sheet_of("zoo_ppo.yml")))
+    assert (config.env.id, config.algorithm.loss_type) == ("CartPole-v1", "actor_critic")
+
+
+def test_a_value_that_only_the_script_knows_is_asked_for(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from trl import GRPOConfig, GRPOTrainer\n"
+        "import os\n"
+        "GRPOTrainer(model=os.environ['MODEL'], reward_funcs=f, args=GRPOConfig(max_steps=2 * 50))\n"
+    )
+    sheet = imported("trl", script)
+    assert values(sheet)["run.max_steps"] == 100
+    assert any("os.environ['MODEL']" in line for line in sheet.decide)
+
+
+def test_words_of_a_script(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "N=${N:-4}\nM=$((N * 2 + 1))\nNAME='a b'\n"
+        "case $KIND in\n  big|large) N=64 ;;\n  *)\n    N=8\n    ;;\nesac\n"
+        "for i in 1 2; do\n  run x.y=never\ndone\n"
+        'FOO=1 run x.n=$N x.m=${M} \\\n  x.name="$NAME" x.now=$(date) # x.z=1\n'
+    )
+    remarks: list[str] = []
+    words = {word.text for word in words_of(script, {}, remarks) if "." in word.text}
+    assert words == {"x.n=8", "x.m=9", "x.name=a b", "x.now=..."}
+    assert len(remarks) == 1
+
+
+def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "cartpole.yaml"
+    arguments = ["import", "sb3", str(FILES / "zoo_ppo.yml"), "--env", "CartPole-v1", "-o", str(out)]
+    assert main(arguments) == 0
+    assert "Differs in meaning" in capsys.readouterr().out
+    assert main(["check", "--no-build", str(out)]) == 0
+    assert main(arguments) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("peer", "name", "text", "message"),
+    [
+        ("sb3", "ppo.yml", "CartPole-v1: {n_envs: 8}\nAcrobot-v1: {n_envs: 8}\n", "say which with --env"),
+        (
+            "sb3",
+            "tqc.yml",
+            "CartPole-v1: {n_envs: 8}\n",
+            "the algorithm TQC (tqc.yml); the nearest here is loss_type: sac",
+        ),
+        ("sb3", "mine.yml", "CartPole-v1: {n_envs: 8}\n", "mine is not offered here"),
+        ("verl", "run.sh", "python3 -m verl.trainer.main_eval data.path=x\n", "it is an evaluation"),
+        ("rlinf", "env.yaml", "env_type: libero\n", "a fragment that other files include"),
+        ("trl", "dpo.py", "from trl import DPOTrainer\nDPOTrainer(model='m')\n", "files of preference training"),
+        ("sb3", "train.py", "print(1)\n", "builds no PPO"),
+        ("trl", "train.py", "def (\n", "this is not Python"),
+        ("trl", "run.sh", "echo hello\n", "holds no word of the form --flag value"),
+        ("verl", "run.py", "", "settings are read from a .sh or .yaml file"),
+        ("roll", "run.yaml", "a: [1\n", "run.yaml:"),
+    ],
+)
+def test_what_can_not_be_read_is_said_in_one_line(
+    tmp_path: Path, peer: str, name: str, text: str, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UserError, match=r".") as error:
+        imported(peer, path)
+    assert message in str(error.value)
+
+
+def test_a_script_is_neither_run_nor_named(tmp_path: Path) -> None:
+    """Its functions, system message, files and arithmetic are read; importing it would write a file."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        f"open({str(tmp_path / 'ran')!r}, 'w')\n"
+        "from datasets import load_dataset\nfrom trl import GRPOConfig, GRPOTrainer\n"
+        "RULES = 'Answer briefly.'\n"
+        "rows = load_dataset('json', data_files='rows.jsonl').map(\n"
+        "    lambda row: {'prompt': [{'role': 'system', 'content': RULES}, {'role': 'user', 'content': row['q']}]})\n"
+        "def score(completions, **rest): return [1.0 for _ in completions]\n"
+        "GRPOTrainer(model='m', reward_funcs=score, train_dataset=rows,\n"
+        "            args=GRPOConfig(max_steps=int(1e2), warmup_ratio=0.1))\n"
+    )
+    sheet = imported("trl", script)
+    ours = values(sheet)
+    assert (ours["env.kwargs.path"], ours["data.system_prompt"]) == ("rows.jsonl", "Answer briefly.")
+    assert (ours["run.max_steps"], ours["learner.optimizer.warmup_steps"]) == (100, 10)
+    assert "env.kwargs.reward" not in ours
+    assert any("train.score (weight 1)" in line for line in sheet.decide)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_ranks_of_one_copy_of_a_model_share_rows(tmp_path: Path) -> None:
+    """A megatron layout takes more ranks than a minibatch has rows."""
+    script = tmp_path / "run.sh"
+    actor = "actor_rollout_ref.actor"
+    script.write_text(
+        f"python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=4 "
+        f"{actor}.strategy=megatron {actor}.ppo_mini_batch_size=4 "
+        f"{actor}.megatron.pipeline_model_parallel_size=16 trainer.nnodes=4 "
+        "actor_rollout_ref.rollout.n=2\n"
+    )
+    ours = values(imported("verl", script))
+    assert (ours["learner.num_workers"], ours["learner.megatron.pipeline_parallel"]) == (32, 16)
+    assert ours["algorithm.group_size"] == 2

@@ -1,0 +1,166 @@
+"""Calls and answers of tools in the chat templates of several model families, held by golden files.
+
+A round trip: the call that the template writes is what the policy says; with the answer that the rollout adds, the row
+is the conversation as the template renders it at once, token by token.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlinf.models.tokenizer import train_tokenizer
+from rlinf.rollouts.agents.episodes import Episode
+from rlinf.rollouts.agents.messages import answer_of, context_of, names_of, remember
+from rlinf.rollouts.text.tokens import chat_template
+from rlinf.rollouts.text.tokens.prompts import ChatTemplateError, PromptRenderer
+
+trl = pytest.importorskip("trl")
+
+TEMPLATES = Path(str(trl.__file__)).parent / "chat_templates"
+GOLDEN = Path(__file__).with_name("golden")
+FAMILIES = {
+    "qwen2_5": "hermes",
+    "qwen3_6": "xml",
+    "glm4moe": "glm",
+    "gptoss": "harmony",
+    "llama3_1": "llama",
+    "lfm2_v2": "pythonic",
+    "gemma4": "gemma",
+}
+SCHEMA = {
+    "type": "function",
+    "function": {
+        "name": "add",
+        "description": "Adds two numbers.",
+        "parameters": {
+            "type": "object",
+            "properties": {"a": {"type": "integer", "description": "one"}, "note": {"type": "string"}},
+            "required": ["a"],
+        },
+    },
+}
+ARGUMENTS = {"a": 3, "note": "x, y"}
+CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "000000000", "type": "function", "function": {"name": "add", "arguments": ARGUMENTS}}],
+}
+ANSWER = {"role": "tool", "name": "add", "tool_call_id": "000000000", "content": "seven"}
+_MARK = re.compile(r"<\|[^|>\s]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<\|\w+>|<\w+\|>")
+
+
+@cache
+def tokenizer(name: str) -> Any:
+    template = (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
+    made = train_tokenizer(["hello world"], vocab_size=280)
+    marks = sorted({*_MARK.findall(template), '<|"|>'})
+    made.add_special_tokens({"additional_special_tokens": marks, "bos_token": "<BOS>", "eos_token": "<EOS>"})
+    made.chat_template = template
+    return made
+
+
+@pytest.mark.slow
+def test_every_template_has_a_second_turn_or_is_refused_with_the_reason() -> None:
+    """The forms for conversations that trl ships: 41, of more than 25 families."""
+    names = sorted(file.stem for file in TEMPLATES.glob("*.jinja") if not file.stem.endswith("_training"))
+    assert len(names) > 40
+    question, answer, further = (
+        {"role": role, "content": text} for role, text in (("user", "1 + 1?"), ("assistant", "3"), ("user", "Wrong."))
+    )
+    refused = {}
+    for name in names:
+        tokens = tokenizer(name)
+        renderer = PromptRenderer(tokens)
+        try:
+            renderer.require_turns()
+        except ChatTemplateError as error:
+            refused[name] = str(error)
+            continue
+        whole = chat_template.rendered(tokens, [question, answer, further], prompt=True, variables={})
+        # Before it stand the tokens of the policy, which some templates would write without their thoughts.
+        assert whole.endswith(tokens.decode(renderer.continuation("Wrong."))), name
+    # They want images in the messages.
+    assert sorted(refused) == ["idefics3", "llava_next", "smolvlm"]
+    assert all("Set env.max_turns: 1" in reason for reason in refused.values())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_call_and_its_answer_are_what_the_template_writes(name: str) -> None:
+    tokens = tokenizer(name)
+    renderer = PromptRenderer(tokens, tools=[SCHEMA])
+    assert renderer.tool_form.name == FAMILIES[name]
+
+    def rendered(*messages: dict[str, Any], prompt: bool = False) -> str:
+        return chat_template.rendered(tokens, messages, prompt=prompt, variables={}, tools=[SCHEMA])
+
+    question = {"role": "user", "content": "How much?"}
+    opening, called = renderer.opening("How much?"), rendered(question, CALL)
+    assert called.startswith(opening)
+    said = renderer.encode(called[len(opening) :])
+    # Not every template closes a call with a mark (GLM's does not).
+    marks = [place for place, token in enumerate(said) if token in renderer.marks]
+    said = said[: marks[-1] + 1] if marks else said
+    added = renderer.continuation("seven", "tool", after=said[-1], said=renderer.said(said))
+    whole = rendered(question, CALL, ANSWER, prompt=True)
+    # Some templates write the answer as JSON holds it: what a tool says is a text there too.
+    assert tokens.decode([*renderer.encode(opening), *said, *added]) == whole
+    assert json.loads(renderer.said(said).removeprefix("<tool_call>").removesuffix("</tool_call>")) == {
+        "name": "add",
+        "arguments": ARGUMENTS,
+    }
+    held = {
+        "opening": opening,
+        "said": tokens.decode(said),
+        "read": renderer.said(said),
+        "added": tokens.decode(list(added)),
+    }
+    assert held == json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ["gemma", "cohere", "phi3", "llama3"])
+def test_templates_without_tools_hear_of_them_in_words(name: str) -> None:
+    renderer = PromptRenderer(tokenizer(name), tools=[SCHEMA], instruction="auto")
+    assert "- add: Adds two numbers. Arguments:" in renderer.opening("How much?")
+    assert renderer.role("environment", "tool") == "user"
+    assert renderer.continuation("seven", "tool") == renderer.continuation("seven", "user")
+    assert renderer.said(renderer.encode("plain")) == "plain"
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(name: str) -> None:
+    """It sends messages and gets calls with ids; the tokens are those of the template, the sampled ones kept."""
+    tokens = tokenizer(name)
+    renderer, golden = PromptRenderer(tokens), json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    episode, asked = Episode((0,), sample=0, place=0, group=0), [{"role": "user", "content": "How much?"}]
+    names = names_of(asked, [SCHEMA])
+    context = context_of(episode, asked, names, [SCHEMA], renderer)
+    assert tokens.decode(context) == golden["opening"]
+    said = renderer.encode(golden["said"])
+    answer = answer_of(renderer.answered(said, with_tools=True), with_tools=True, name="x")
+    assert answer["tool_calls"] == [
+        {"id": "call-x-0", "type": "function", "function": {"name": "add", "arguments": json.dumps(ARGUMENTS)}}
+    ]
+    remember(episode, names, answer, (*context, *said))
+    answered = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
+    whole = [*asked, answer, answered]
+    further = context_of(episode, whole, names_of(whole, [SCHEMA]), [SCHEMA], renderer)
+    assert further[: len(context) + len(said)] == (*context, *said)
+    assert tokens.decode(further[len(context) + len(said) :]) == golden["added"]
+
+
+def test_a_client_of_the_endpoint_has_its_tools_described_in_words_where_the_template_has_no_place_for_them() -> None:
+    renderer = PromptRenderer(tokenizer("phi3"), instruction="auto")
+    asked = [{"role": "user", "content": "How much?"}]
+    answered = {"role": "tool", "tool_call_id": "call-x-0", "content": "seven"}
+    text = renderer.tokenizer.decode(
+        renderer.conversation([*asked, {"role": "assistant", "content": "?"}, answered], tools=[SCHEMA])
+    )
+    assert text.count("- add: Adds two numbers. Arguments:") == 1
+    assert text.index("How much?") < text.index("- add:") < text.index("seven")
+    assert renderer.continuation_of([answered]) == renderer.continuation("seven", "user")
