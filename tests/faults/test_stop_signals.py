@@ -167,7 +167,7 @@ def test_a_second_signal_ends_a_process_that_is_in_native_code(section: str) -> 
         assert process.stdout is not None
         process.stdout.readline()
         for number in (signal.SIGTERM, signal.SIGXCPU, signal.SIGINT):
-            time.sleep(0.3)
+            time.sleep(1.0)  # signals within 0.2 s count as one, also when a busy machine delivers them late
             assert process.poll() is None
             process.send_signal(number)
         said = process.communicate(timeout=20)[1]
