@@ -6,6 +6,7 @@ The second half is one pure call, :func:`prepare_batch`: filters, rewards, token
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -299,7 +300,7 @@ class _Shaped:
     """With the ``kl_coef`` of this training iteration."""
     metrics: Metrics
 
-    @property
+    @functools.cached_property
     def learned(self) -> Batch | RemoteRows:
         """The rows after filters."""
         return self.whole if bool(self.kept.all()) else self.whole.keeping(self.kept)

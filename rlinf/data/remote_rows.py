@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlinf.data.batch import Batch, concatenate
-from rlinf.data.inputs import ROW_BITS, BatchError, TextInputs, numbered_among
+from rlinf.data.inputs import ROW_BITS, BatchError, TextInputs, fit, numbered_among
 from rlinf.data.ragged import LazyText, RowStore
 
 
@@ -210,7 +210,7 @@ def join_rows(parts: Sequence[Batch | RemoteRows]) -> Batch | RemoteRows:
     for name in first.tensors():
         tensors = [getattr(part, name) for part in remote]
         if name in wide:
-            tensors = [_widened(tensor, positions, wide[name]) for tensor in tensors]
+            tensors = [fit(tensor, positions, wide[name]) for tensor in tensors]
         columns[name] = torch.cat(tensors)
     return first.replace(
         **columns,
@@ -224,8 +224,3 @@ def join_rows(parts: Sequence[Batch | RemoteRows]) -> Batch | RemoteRows:
 
 def _settled(value: Any) -> Any:
     return str(value) if isinstance(value, LazyText) else value
-
-
-def _widened(tensor: Tensor, positions: int, fill: float) -> Tensor:
-    pad = tensor.new_full((len(tensor), positions - tensor.shape[1]), fill)
-    return torch.cat([tensor, pad], dim=1)

@@ -109,14 +109,14 @@ class SharedCameras:
         self._users: Counter[Hashable] = Counter()
 
     def take(self, key: Hashable, make: Callable[[], Camera]) -> Camera:
-        """The camera of ``key``, made if nobody has it; :meth:`release_to_os` when done."""
+        """Take the camera of ``key``, made if it is the first; :meth:`release` it afterwards."""
         if key not in self._cameras:
             self._cameras[key] = make()
         self._users[key] += 1
         return self._cameras[key]
 
-    def release_to_os(self, key: Hashable) -> None:
-        """Closes the camera where nobody else has it."""
+    def release(self, key: Hashable) -> None:
+        """Close the camera of ``key`` after its last user."""
         self._users[key] -= 1
         if not self._users[key]:
             self._cameras.pop(key).close()

@@ -97,7 +97,7 @@ class LiberoScene:
         return self._camera.frame(self._engine.sim.data._data, CAMERAS[0], model=self._model)
 
     def close(self) -> None:
-        _SHARED.release_to_os(self._key)
+        _SHARED.release(self._key)
         self._control.close()
 
     @property
