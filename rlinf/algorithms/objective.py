@@ -107,8 +107,8 @@ class Objective:
     """The loss that a configuration names, with the options that it reads bound to it once.
 
     ``kl_beta`` > 0 adds ``kl_beta agg(kl(logp, ref))``, ``entropy_bonus`` adds ``-entropy_bonus agg(H)``;
-    ``calculate_entropy`` reports H even where the bonus is 0. ``rollout_correction`` is ``{level: token|sequence,
-    mode: truncate|mask, cap: 2.0}``.
+    ``calculate_entropy`` reports H even where the bonus is 0. ``rollout_correction`` has the keys of
+    `RolloutCorrectionConfig`.
     """
 
     def __init__(self, algorithm: AlgorithmConfig, *, max_response_length: int | None = None) -> None:
@@ -156,7 +156,8 @@ class Objective:
     @property
     def per_token(self) -> bool:
         """Whether the loss is the same when every valid position is a row of its own (no ratio or mean over a row)."""
-        of_tokens = self.rollout_correction is None or self.rollout_correction.level == "token"
+        correction = self.rollout_correction
+        of_tokens = correction is None or (correction.level in ("none", "token") and correction.reject_above is None)
         return self.algorithm.loss_agg_func == "token-mean" and not self.entry.sequence_level and of_tokens
 
     @property
@@ -248,7 +249,8 @@ class Objective:
         """The terms of the loss, position by position."""
         algorithm, policy = self.algorithm, positions.policy
         if self.rollout_correction is not None:
-            policy = policy * correction_weight(x.old_logprobs, x.rollout_logprobs, self.rollout_correction)
+            weight = correction_weight(x.old_logprobs, x.rollout_logprobs, x.mask, self.rollout_correction)
+            policy = policy * weight
         terms = {"policy_loss": policy}
         if positions.value is not None:
             terms["value_loss"] = positions.value
@@ -269,7 +271,9 @@ class Objective:
         if x.rollout_logprobs is not None:
             facts["rollout_mismatch_k1"] = x.rollout_logprobs - x.old_logprobs
         if self.rollout_correction is not None:
-            facts["rollout_weight"] = correction_weight(x.old_logprobs, x.rollout_logprobs, self.rollout_correction)
+            weight = correction_weight(x.old_logprobs, x.rollout_logprobs, x.mask, self.rollout_correction)
+            facts["rollout_weight"] = weight
+            facts["rollout_kept_fraction"] = (weight > 0).to(weight.dtype)
         return facts
 
 

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 
 from rlinf.algorithms.catalog import TABLES, Entry
+from rlinf.algorithms.catalog_corrections import CORRECTIONS, Correction
 from rlinf.config.plugins import GROUPS, plugins
 from rlinf.config.recipes import recipes, sweep_recipes
 
@@ -41,7 +42,19 @@ REWARDS: Mapping[str, str] = {
     "language": "responses in a language",
     "module:name": "a function of your own (env.kwargs.reward.custom)",
 }
-CHOICES = (*TABLES, "rewards", "envs", "policies", "samplers", "sinks", "learners", "metrics", "recipes", "plugins")
+CHOICES = (
+    *TABLES,
+    "corrections",
+    "rewards",
+    "envs",
+    "policies",
+    "samplers",
+    "sinks",
+    "learners",
+    "metrics",
+    "recipes",
+    "plugins",
+)
 
 
 def listing(what: str) -> str:
@@ -63,6 +76,8 @@ def _plugins(groups: Iterable[str]) -> str:
 def _own(what: str) -> str:
     if what in TABLES:
         return "\n".join(_entry(name, entry) for name, entry in TABLES[what].items())
+    if what == "corrections":
+        return "\n".join(_correction(name, correction) for name, correction in CORRECTIONS.items())
     if what == "recipes":
         return _recipes()
     if what == "metrics":
@@ -79,6 +94,11 @@ def _entry(name: str, entry: Entry) -> str:
     if entry.reads:
         lines.append(f"    options: {', '.join(entry.reads)}")
     return "\n".join(lines)
+
+
+def _correction(name: str, correction: Correction) -> str:
+    values = ", ".join(f"{key}: {value}" for key, value in correction.values.items())
+    return "\n".join([name, f"    {correction.line}", f"    {values}", f"    {correction.source}"])
 
 
 def _metrics() -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from rlinf.algorithms.catalog_corrections import CORRECTIONS
 from rlinf.config.derived import (
     compares_groups,
     has_files_alone,
@@ -51,6 +52,17 @@ def _of_loss(loss_type: str, key: str, value: object) -> ConditionalDefault:
     )
 
 
+def _of_correction(preset: str, name: str, value: object) -> ConditionalDefault:
+    """A preset's value of a key of ``algorithm.rollout_correction``."""
+    section = "algorithm.rollout_correction"
+    return ConditionalDefault(
+        f"{section}.{name}",
+        value,
+        f"preset: {preset}",
+        lambda config: config.algorithm.rollout_correction.preset == preset,
+    )
+
+
 CONDITIONAL: tuple[ConditionalDefault, ...] = (
     ConditionalDefault(
         "learner.optimizer.lr", 3e-4, "simulators, unless the language model is pretrained", _untrained_simulator_policy
@@ -74,6 +86,11 @@ CONDITIONAL: tuple[ConditionalDefault, ...] = (
     ConditionalDefault("sft.lr", 1e-5, "pretrained language models", _tunes_pretrained),
     ConditionalDefault(
         "algorithm.group_size", 1, "estimators that do not compare groups", lambda config: not compares_groups(config)
+    ),
+    *(
+        _of_correction(preset, name, value)
+        for preset, correction in CORRECTIONS.items()
+        for name, value in correction.values.items()
     ),
 )
 """At most one condition of a key may hold for a run."""

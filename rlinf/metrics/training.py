@@ -212,6 +212,13 @@ TRAIN: Mapping[str, Metric] = {
         "0.9 to 1.1",
         "see sampler_logprob_gap",
     ),
+    "train/rollout_kept_fraction": Metric(
+        "rollout_correction: positions that the bounds and reject_above leave in",
+        "positions of weight above 0 / valid positions",
+        SHARE,
+        "above 0.9",
+        "wider bounds; see sampler_logprob_gap",
+    ),
     "train/actor_loss": Metric(
         "off-policy: the actor's loss", "mean(alpha logp - Q), td3: mean(-Q1)", REWARD, "falls while returns rise"
     ),

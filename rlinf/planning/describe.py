@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from rlinf.algorithms import catalog
 from rlinf.config.defaults import conditional, value_of
 from rlinf.config.derived import (
     collects_episodes,
@@ -78,7 +79,7 @@ def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) ->
     ]
     if trains_on_files_alone(config):
         sections = [("Run", _run(config)), ("Supervised training", _supervised(config)), ("Memory", memory[:2])]
-    warnings += [*memory_warnings, *_not_suited(config, gpus)]
+    warnings += [*memory_warnings, *_not_suited(config, gpus), *_correction_advice(config)]
     return Plan(tuple((title, rows) for title, rows in sections if rows), tuple(warnings))
 
 
@@ -100,6 +101,28 @@ def _not_suited(config: Config, gpus: int) -> list[str]:
             "cluster.gpu_memory_gb=80 plans for GPUs of 80 GB"
         )
     return found
+
+
+def _correction_advice(config: Config) -> list[str]:
+    """Recommend a rollout correction to runs whose samplers are likely to differ from the learner."""
+    correction, loss = config.algorithm.rollout_correction, config.algorithm.loss_type
+    if not is_text(config) or is_off_policy(config) or correction.level != "none" or correction.reject_above:
+        return []
+    if "rollout_logprobs" in catalog.loss(loss).needs:
+        return []
+    decoder = decoder_of(config.policy)
+    if decoder is not None and decoder.experts and config.rollout.sampler in ("vllm", "server"):
+        return [
+            "an inference engine may route a token to other experts than the learner does: "
+            "algorithm.rollout_correction.preset=icepop leaves such tokens out"
+        ]
+    if config.rollout.staleness:
+        return [
+            f"loss_type: {loss} clips ratios to policies that are up to {config.rollout.staleness} updates old "
+            "(rollout.staleness): loss_type: decoupled, or algorithm.rollout_correction.preset=tis, clips to the "
+            "policy before the update and weighs the age"
+        ]
+    return []
 
 
 def _run(config: Config) -> Rows:

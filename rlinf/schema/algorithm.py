@@ -28,12 +28,21 @@ class OverlongPenaltyConfig:
 
 @dataclass(frozen=True)
 class RolloutCorrectionConfig:
-    level: Literal["none", "token", "sequence"] = "none"
-    """Weight positions by exp(old - sampler log-prob), per token or per sequence."""
+    preset: Literal["none", "tis", "seq_tis", "mis", "icepop", "geo_mis"] = "none"
+    """Values of the keys below by a name of the field; keys that are set win (`rlinf list corrections`)."""
+    level: Literal["none", "token", "sequence", "geometric"] = "none"
+    """Weight positions by exp(old - sampler log-prob): of the token, the product of the sequence, or its geometric
+    mean."""
     mode: Literal["truncate", "mask"] = "truncate"
-    """Weights above `cap` are cut to it, or their positions are masked out."""
+    """Weights outside `floor` to `cap` are cut to these bounds, or their positions are masked out."""
     cap: float = 2.0
     """The largest weight."""
+    floor: float = 0.0
+    """The smallest weight; 0 is no bound (IcePop masks below 0.5)."""
+    reject_above: float | None = None
+    """Leave out responses whose KL divergence of the learner from the sampler, per token, is above this (nats)."""
+    reject_by: Literal["k1", "k3"] = "k3"
+    """The estimate of that divergence: k1 is |mean(d)|, k3 mean(exp(d) - 1 - d), with d = old - sampler log-prob."""
 
 
 @dataclass(frozen=True)

@@ -165,11 +165,69 @@ def test_rollout_correction_of_a_sequence_is_the_product_over_its_positions():
 
 @pytest.mark.parametrize(
     ("option", "error"),
-    [({"level": "row"}, ValueError), ({"mode": "drop"}, ValueError), ({"clip": 1.0}, TypeError)],
+    [
+        ({"level": "row"}, ValueError),
+        ({"mode": "drop"}, ValueError),
+        ({"preset": "pop"}, ValueError),
+        ({"reject_by": "k2"}, ValueError),
+        ({"clip": 1.0}, TypeError),
+    ],
 )
 def test_rollout_correction_refuses_what_it_does_not_know(option, error):
     with pytest.raises(error, match="rollout_correction"):
         Objective.of("actor", rollout_correction=option)
+
+
+def corrected(**correction):
+    """Weights and metrics of two rows: old - sampler = (ln 4, ln 1/4) and (ln 3, ln 3, ln 1/2)."""
+    old = torch.tensor([[4.0, 0.25, 1.0], [3.0, 3.0, 0.5]]).log()
+    logprobs = old.clone().requires_grad_()
+    loss, metrics = policy_loss(
+        "actor",
+        logprobs=logprobs,
+        old_logprobs=old,
+        advantages=torch.ones(2, 3),
+        mask=torch.tensor([[True, True, False], [True, True, True]]),
+        rollout_logprobs=torch.zeros(2, 3),
+        rollout_correction=correction,
+    )
+    (gradient,) = torch.autograd.grad(loss, logprobs)
+    return -5 * gradient, metrics  # each of five tokens has 1/5 of the loss, and the ratio's gradient is 1
+
+
+@pytest.mark.parametrize(
+    ("correction", "weights"),
+    [
+        # the product of the first row is 1, of the second 4.5
+        ({"level": "sequence", "cap": 4.0}, [[1.0, 1.0, 0.0], [4.0, 4.0, 4.0]]),
+        ({"level": "sequence", "mode": "mask", "cap": 4.0}, [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]),
+        # geometric means: 1 and the cube root of 4.5
+        ({"level": "geometric"}, [[1.0, 1.0, 0.0], [1.650964, 1.650964, 1.650964]]),
+        ({"level": "geometric", "mode": "mask", "cap": 1.6}, [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]),
+        ({"level": "token", "floor": 0.4, "cap": 3.5}, [[3.5, 0.4, 0.0], [3.0, 3.0, 0.5]]),
+        ({"level": "token", "mode": "mask", "floor": 0.4, "cap": 3.5}, [[0.0, 0.0, 0.0], [3.0, 3.0, 0.5]]),
+        ({"preset": "icepop"}, [[4.0, 0.0, 0.0], [3.0, 3.0, 0.5]]),
+        ({"preset": "icepop", "floor": 0.2}, [[4.0, 0.25, 0.0], [3.0, 3.0, 0.5]]),
+        # |mean d| is 0 and ln(4.5) / 3 = 0.5014
+        ({"reject_above": 0.5, "reject_by": "k1"}, [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]),
+        ({"reject_above": 0.51, "reject_by": "k1"}, [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]),
+        # mean of exp(d) - 1 - d: (4.25 - 2) / 2 = 1.125 and (6.5 - 3 - ln 4.5) / 3 = 0.6653
+        ({"reject_above": 0.67}, [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]),
+        ({"reject_above": 0.66, "level": "token"}, [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),
+    ],
+)
+def test_rollout_correction_weighs_and_rejects(correction, weights):
+    gradient, metrics = corrected(**correction)
+    close(gradient, torch.tensor(weights))
+    kept = sum(weight > 0 for row in weights for weight in row)
+    assert metrics["rollout_kept_fraction"] == pytest.approx(kept / 5)
+    assert metrics["rollout_weight"] == pytest.approx(sum(map(sum, weights)) / 5, rel=1e-5)
+
+
+@pytest.mark.parametrize("correction", [{"level": "geometric"}, {"reject_above": 0.1}, {"level": "sequence"}])
+def test_a_correction_by_rows_is_not_a_loss_of_single_tokens(correction):
+    assert not Objective.of("actor", rollout_correction=correction).per_token
+    assert Objective.of("actor", rollout_correction={"preset": "icepop"}).per_token
 
 
 def test_decoupled_has_its_own_correction():

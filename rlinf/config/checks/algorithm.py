@@ -50,6 +50,7 @@ def check_algorithm(context: Context) -> None:
     _check_own_options(context)
     if not is_off_policy(context.config):
         _check_conditions(context)
+        _check_correction(context)
         _check_token_scale(context)
 
 
@@ -170,6 +171,23 @@ def _check_token_scale(context: Context) -> None:
         message += f" and loss_agg_func: {algorithm.loss_agg_func} divides otherwise."
         fix = "Set loss_agg_func: token-mean, or leave use_valid_token_scale out."
         context.error("algorithm.token_scale", message, fix, reads=("algorithm.loss_agg_func",))
+
+
+def _check_correction(context: Context) -> None:
+    """Keys of the correction that its level, mode and limit do not use, and bounds that leave nothing."""
+    section = "algorithm.rollout_correction"
+    correction = context.config.algorithm.rollout_correction
+    if correction.level == "none":
+        for name in ("mode", "cap", "floor"):
+            fix = f"Set {section}.level: token, or a preset."
+            context.unread(f"{section}.{name}", "is not read without a level.", fix, reads=(f"{section}.level",))
+    if correction.reject_above is None:
+        fix = f"Set {section}.reject_above: 0.05, say."
+        context.unread(f"{section}.reject_by", "is not read without reject_above.", fix)
+    if correction.level != "none" and correction.floor >= correction.cap:
+        message = f"{section}.floor {correction.floor:g} is not below cap {correction.cap:g}: no weight fits."
+        fix = "Weights are near 1: floor: 0.5 with cap: 5 is what IcePop takes."
+        context.error(f"{section}.floor", message, fix, reads=(f"{section}.cap",))
 
 
 def _readers(name: str) -> list[str]:

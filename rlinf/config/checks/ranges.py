@@ -56,6 +56,7 @@ AT_LEAST: Mapping[str, float] = {
     "algorithm.kl_horizon": 1,
     "algorithm.ref_update_every": 0,
     "algorithm.ratio_clip_eps": 0,
+    "algorithm.rollout_correction.floor": 0,
     "algorithm.clip_ratio_low": 0,
     "algorithm.clip_ratio_high": 0,
     "algorithm.value_coef": 0,
@@ -158,6 +159,7 @@ ABOVE: Mapping[str, float] = {
     "algorithm.clip_ratio_c": 1,
     "algorithm.early_stop_imp_ratio": 1,
     "algorithm.rollout_correction.cap": 0,
+    "algorithm.rollout_correction.reject_above": 0,
     "algorithm.tis_cap": 0,
     "learner.optimizer.eps": 0,
 }
