@@ -28,7 +28,7 @@ RECIPES = ROOT / "config" / "math"
 RESULTS = ROOT / "benchmarks" / "results" / "recipes.md"
 ALL = (
     *("grpo", "grpo_process", "dr_grpo", "dapo", "gspo", "cispo"),
-    *("rloo", "reinforce_pp", "reinforce_pp_baseline", "ppo"),
+    *("rloo", "maxrl", "reinforce_pp", "reinforce_pp_baseline", "ppo"),
 )
 FIRST_STEPS = 4
 """Steps after which the tokens of a step are known well enough to plan the rest."""

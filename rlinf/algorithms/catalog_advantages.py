@@ -90,6 +90,14 @@ ADVANTAGES: dict[str, Estimator] = {
         ("singleton_group",),
         of_outcomes=True,
     ),
+    "maxrl": Estimator(
+        "rlinf.algorithms.advantages.maxrl:maxrl",
+        "maximum likelihood: the lead over the group's mean, in units of that mean; rarely solved prompts weigh more",
+        "A = (R - mean_g) / mean_g, 0 if mean_g <= 0",
+        "Maximum Likelihood Reinforcement Learning, arXiv:2602.02710",
+        ("singleton_group",),
+        of_outcomes=True,
+    ),
     "remax": Estimator(
         "rlinf.algorithms.advantages.remax:remax",
         "the reward minus that of the greedy response to the same prompt",

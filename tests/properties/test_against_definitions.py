@@ -33,6 +33,11 @@ def rloo(row, members, rewards, lengths):
     return rewards[row] - statistics.fmean(rewards[i] for i in members if i != row)
 
 
+def maxrl(row, members, rewards, lengths):
+    mean = statistics.fmean(rewards[i] for i in members)
+    return rewards[row] / mean - 1 if mean > 0 else 0.0
+
+
 def opo(row, members, rewards, lengths):
     total = sum(lengths[i] for i in members)
     plain = statistics.fmean(rewards[i] for i in members)
@@ -47,7 +52,7 @@ def grpo_passk(row, members, rewards, lengths):
     return lead / (deviation(ordered) + 1e-6) if rewards[row] == ordered[0] else 0.0
 
 
-@pytest.mark.parametrize("rule", [grpo, rloo, opo, grpo_passk])
+@pytest.mark.parametrize("rule", [grpo, rloo, maxrl, opo, grpo_passk])
 @few
 @given(seed=seeds)
 def test_one_number_for_a_row(rule, seed):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
+import statistics
 
 import pytest
 import torch
@@ -136,6 +139,23 @@ def test_reinforce_pp_baseline_is_the_mean_of_the_task_reward_not_of_the_kl():
     expect(found.returns, [[0.3], [-0.5]])
 
 
+def test_maxrl_divides_by_the_mean_and_gives_nothing_to_groups_without_success():
+    rewards, groups = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, -1.0, 0.0], [0, 0, 0, 0, 1, 1, 2, 2, 3, 3]
+    expect(per_row("maxrl", rewards, groups), [3.0, -1.0, -1.0, -1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+
+
+def test_maxrl_follows_the_gradient_of_the_truncated_log_likelihood():
+    """Expect over all outcomes of four responses, each right with p = 0.3."""
+    p, expected = 0.3, 0.0
+    for outcome in itertools.product([0.0, 1.0], repeat=4):
+        chance = math.prod(p if right else 1 - p for right in outcome)
+        advantages = per_row("maxrl", list(outcome), [0] * 4).flatten().tolist()
+        # the score of a Bernoulli response with respect to its logit is R - p
+        expected += chance * statistics.fmean(a * (r - p) for a, r in zip(advantages, outcome, strict=True))
+    # d/dlogit of -sum_k (1-p)^k / k over k = 1..3 is p (1-p) sum_k (1-p)^(k-1)
+    assert expected == pytest.approx(p * (1 - p) * sum((1 - p) ** k for k in range(3)), rel=1e-6)
+
+
 def test_rloo():
     expect(per_row("rloo", [3.0, 0.0, 0.0, 1.0, 2.0], [0, 0, 0, 1, 1]), [3.0, -1.5, -1.5, -1.0, 1.0])
 
@@ -195,7 +215,7 @@ def test_raw():
     expect(estimate("raw", [2.0, -1.0], mask=[[1, 1], [1, 0]]).advantages, [[2.0, 2.0], [-1.0, 0.0]])
 
 
-GROUPED = ["grpo", "grpo_process", "reinforce_pp_baseline", "rloo", "opo", "grpo_passk", "gigpo", "grpo_turn"]
+GROUPED = ["grpo", "grpo_process", "reinforce_pp_baseline", "rloo", "maxrl", "opo", "grpo_passk", "gigpo", "grpo_turn"]
 EXTRA = {
     "gae": {"values": torch.zeros(6, 4)},
     "grpo_process": {"step_rewards": torch.full((6, 4), NAN)},

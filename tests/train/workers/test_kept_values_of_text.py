@@ -268,6 +268,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"adv_type": "reinforce_pp", "kl_coef": 0.1},
     {"adv_type": "reinforce_pp_baseline", "gamma": 0.9, "keep_zero_groups": True},
     {"adv_type": "rloo"},
+    {"adv_type": "maxrl"},
     {"adv_type": "opo"},
     {"adv_type": "raw", "whiten_rewards": True},
 ]
