@@ -51,6 +51,8 @@ DELEGATED = {
     "sweep": ("rlinf.sweep.cli", "many runs from one file"),
     "report": ("rlinf.report.cli", "a page about a run or a sweep"),
     "watch": ("rlinf.report.watch", "see what a run's newest policy does: window, video or text"),
+    "verify": ("rlinf.commands.verify", "train a step of a run again from its checkpoint, and compare every bit"),
+    "backends": ("rlinf.commands.backends", "train on kept batches with several learner backends, and compare"),
     "replay": ("rlinf.report.replay", "generate a recorded group of a run again, and compare"),
     "eval": ("rlinf.commands.evaluate", "evaluate a run's checkpoint again, or any model on any data"),
     "compare": ("rlinf.commands.compare", "two saved evaluations, task by task"),
@@ -64,7 +66,7 @@ DELEGATED = {
     "convert": ("rlinf.commands.convert", "a run's checkpoint to a folder that others load; megatron layouts"),
 }
 """Commands that their packages parse by themselves: each module has ``main(arguments) -> int``."""
-_TRAINING = ("train", "sft", "eval", "sweep")
+_TRAINING = ("train", "sft", "eval", "sweep", "verify", "backends")
 """Commands that go on when nobody reads their output any more."""
 
 
@@ -184,6 +186,12 @@ def build_parser() -> argparse.ArgumentParser:
     train = _add_config_command(commands, "train", _train, "train what a YAML file describes; the same command resumes")
     train.add_argument("--multirun", action="store_true", help="every combination of key=value1,value2")
     train.add_argument("--ui", action="store_true", help="show the run in the browser while it trains (rlinf ui)")
+    train.add_argument(
+        "--save-batches", type=int, default=0, metavar="N", help="keep the first N batches in RUN/batches"
+    )
+    train.add_argument(
+        "--from-batches", type=Path, metavar="DIR", help="train on kept batches, without samplers or environments"
+    )
     check = _add_config_command(commands, "check", _check, "report every mistake, print the plan, start nothing")
     check.add_argument(
         "--no-build", action="store_true", help="look at the file alone: make no environment, open no data"
@@ -245,7 +253,10 @@ def _train(options: argparse.Namespace) -> int:
         return _code(_function("rlinf.sweep.multirun", "multirun")(options.file, _overrides(options)))
     config = _load(options)
     with _shown(config) if options.ui else nullcontext():
-        return _finished(_function("rlinf.train", "run")(config))
+        kept = {"save_batches": options.save_batches, "from_batches": options.from_batches}
+        return _finished(
+            _function("rlinf.train", "run")(config, **{name: value for name, value in kept.items() if value})
+        )
 
 
 def _shown(config: Config) -> AbstractContextManager[None]:

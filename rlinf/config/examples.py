@@ -102,6 +102,8 @@ EXAMPLES: Mapping[str, object] = {
     "rollout.server.api_key_env": "VLLM_API_KEY",
     "rollout.server.model": "Qwen/Qwen2.5-1.5B-Instruct",
     "algorithm.adv_type": "rloo",
+    "algorithm.rollout_correction.floor": 0.5,
+    "algorithm.rollout_correction.reject_above": 0.05,
     "algorithm.loss_type": "gspo",
     "algorithm.options": {"lambda_": 0.5},
     "algorithm.loss_agg_func": "seq-mean-token-mean",

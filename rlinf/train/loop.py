@@ -24,6 +24,7 @@ from rlinf.train.progress import Progress
 from rlinf.train.quarantine import quarantine, require_finite
 from rlinf.train.run_dir import RunDirectory
 from rlinf.train.run_state import RunState
+from rlinf.train.saved_batches import BatchRecorder
 from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.samples import write_samples
@@ -44,23 +45,29 @@ class Trainer:
         after_step: Callable[[int], None] | None = None,
         callbacks: Sequence[Callback] = (),
         source: Source | None = None,
+        *,
+        batches: BatchSource | None = None,
+        recorder: BatchRecorder | None = None,
     ) -> None:
-        """``source``: what a run without checkpoints begins with, instead of an untrained policy."""
+        """``source``: what a run without checkpoints begins with, instead of an untrained policy. ``batches``: saved
+        ones, instead of those that the graph collects. ``recorder`` keeps the first batches."""
+        self.recorder = recorder
         self.config, self.graph, self.display, self.after_step = config, graph, display, after_step
         self.callbacks = callbacks
         self.stopped: str | None = None
-        in_parallel = config.cluster.backend != "local"
-        self.batches = BatchSource()
-        if graph.continuous is not None:
-            self.batches = ContinuousBatches(graph.continuous, concurrent=in_parallel)
-        elif config.rollout.staleness:
-            last = config.run.max_steps - 1
-            self.batches = BatchPrefetcher(
-                self.collect, staleness=config.rollout.staleness, last=last, concurrent=in_parallel
-            )
+        self.batches = batches or self._batch_source()
         self.run = RunState(config, graph, self.batches, folder, display, source)
         self.evaluation = TrainingEvaluation(self.run)
         self.alarm = GapAlarm(graph.gap_limit, config.rollout.gap_steps, display.warn)
+
+    def _batch_source(self) -> BatchSource:
+        config, in_parallel = self.config, self.config.cluster.backend != "local"
+        if self.graph.continuous is not None:
+            return ContinuousBatches(self.graph.continuous, concurrent=in_parallel)
+        if config.rollout.staleness:
+            last = config.run.max_steps - 1
+            return BatchPrefetcher(self.collect, staleness=config.rollout.staleness, last=last, concurrent=in_parallel)
+        return BatchSource()
 
     def train(self) -> Progress:
         """From wherever the run stands to its last iteration; a stop signal leaves a checkpoint.
@@ -97,6 +104,8 @@ class Trainer:
                 log.write(0, metrics)
                 state.initial = initial
                 run.mark()
+        if self.recorder is not None:
+            self.recorder.begin(run, config)
         while state.step < config.run.max_steps or state.unfinished is not None:
             if state.unfinished is None:
                 self.advance()
@@ -159,6 +168,8 @@ class Trainer:
         """One training iteration, up to new weights in the samplers. Until its update begins it can be interrupted."""
         graph, state, began = self.graph, self.run.progress, time.perf_counter()
         rows, metrics = self.batches.ready(state.step) or self.collect(state.step)
+        if self.recorder is not None:
+            self.recorder.add(state.step, rows, metrics)
         if state.step + 1 < self.config.run.max_steps:
             self.batches.begin(state.step + 1)
         with graph.learning():
@@ -166,6 +177,8 @@ class Trainer:
             with defer_signals():
                 metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
                 state.step += 1
+                if self.recorder is not None:
+                    self.recorder.updated(graph, state.step)
                 metrics |= graph.hand_over(state.step)
                 for model in graph.reward_models:
                     metrics |= model.refresh(state.step, graph.rollout)

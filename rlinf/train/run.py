@@ -23,6 +23,7 @@ from rlinf.config.derived import has_warm_start
 from rlinf.config.stored import load_stored
 from rlinf.data.messages import Metrics
 from rlinf.datasets.robot_data.statistics import keep_statistics
+from rlinf.train.assemble.learner_only import build_learner_graph
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.callbacks import Callback, require_callbacks
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
@@ -31,6 +32,7 @@ from rlinf.train.init_from import source_of
 from rlinf.train.loop import Trainer
 from rlinf.train.progress import Progress
 from rlinf.train.run_dir import RunDirectory
+from rlinf.train.saved_batches import BatchFolder, BatchRecorder, ReplayedBatches, StopAfterBatches
 from rlinf.train.stored_run import stored_run
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.summary import contents, fingerprint, show
@@ -80,20 +82,28 @@ def run(
     report: bool = True,
     after_step: Callable[[int], None] | None = None,
     callbacks: Sequence[Callback] = (),
+    save_batches: int = 0,
+    from_batches: Path | None = None,
 ) -> RunResult:
     """Trains, or continues what is in the run directory. A finished run says so and is left alone.
 
     ``report``: write `report.html` at the end, where the plotting library is installed. ``after_step`` is called with
     each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
-    ``callbacks`` are called with what was measured, and may change what comes next.
+    ``callbacks`` are called with what was measured, and may change what comes next. ``save_batches``: how many batches
+    are kept in the run directory; ``from_batches``: such a folder, whose batches are trained on without samplers or
+    environments.
 
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
     require_callbacks(callbacks)
     require_extras(config)
-    config = counted(config)
+    saved = None if from_batches is None else BatchFolder.open(from_batches)
+    config = counted(config) if saved is None else saved.adapted(config)
     with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):
-        return _run(config, folder, report=report, after_step=after_step, callbacks=callbacks)
+        recorder = BatchRecorder(folder.path, save_batches) if save_batches else None
+        return _run(
+            config, folder, report=report, after_step=after_step, callbacks=callbacks, recorder=recorder, saved=saved
+        )
 
 
 def _run(
@@ -103,6 +113,8 @@ def _run(
     report: bool,
     after_step: Callable[[int], None] | None,
     callbacks: Sequence[Callback],
+    recorder: BatchRecorder | None,
+    saved: BatchFolder | None,
 ) -> RunResult:
     began = time.perf_counter()
     with progress_display(config) as display:
@@ -111,19 +123,33 @@ def _run(
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
             return RunResult(done["metrics"], folder.path, findings=diagnosis(folder, display))
         setup = ResolvedRun.of(config)
+        if saved is not None:
+            saved.begin(config, folder.path)
+            callbacks = [*callbacks, StopAfterBatches(saved)]
         source = source_of(config, folder.path) if not folder.steps() else None
         display.say(f"{config.run.name}: starting workers ({config.cluster.backend})")
         with _resumable(folder), connect(setup.cluster) as cluster:
-            graph = build_graph(setup, cluster, folder.path)
-            trainer = Trainer(config, graph, folder, display, after_step, callbacks, source)
+            if saved is None:
+                graph, batches = build_graph(setup, cluster, folder.path), None
+            else:
+                graph, batches = build_learner_graph(saved, setup, cluster, folder.path), ReplayedBatches(saved)
+            trainer = Trainer(
+                config, graph, folder, display, after_step, callbacks, source, batches=batches, recorder=recorder
+            )
+            if saved is not None:
+                trainer.run.progress.step = saved.steps[0]
             state = trainer.train()
             finish(config, graph, folder, state, wall_s=trainer.run.wall_s)
         display.say("")
     wall = time.perf_counter() - began
-    # A warm start that an earlier version began was not evaluated before: nothing to set the result beside.
-    columns = {"before": state.before, "after": state.evaluation} if state.before else {"result": state.evaluation}
-    show(display.console, columns, trainer.evaluation.samples)
+    if saved is None:
+        # A warm start that an earlier version began was not evaluated before: nothing to set the result beside.
+        columns = {"before": state.before, "after": state.evaluation} if state.before else {"result": state.evaluation}
+        show(display.console, columns, trainer.evaluation.samples)
     display.console.print(Text(f"\n{wall:.0f} s in all. Everything is in {contents(folder.path)}"), soft_wrap=True)
+    if saved is not None:
+        digest = (folder.summary() or {}).get("params_sha256", "")
+        display.console.print(Text(saved.verdict(state.step, digest)), soft_wrap=True)
     findings = diagnosis(folder, display)
     if report:
         with _complete(folder):

@@ -11,7 +11,7 @@ from typing import Any
 from rlinf.base.errors import UserError
 from rlinf.base.signals import Stopped
 from rlinf.config import Config
-from rlinf.train.checkpoints import Checkpoint
+from rlinf.train.checkpoints import Checkpoint, Checkpoints
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import Source
 from rlinf.train.plain_state import load_plain, save_plain
@@ -98,9 +98,14 @@ class RunState:
         state = self.progress
         state.wall_s, self._began = self.wall_s, time.perf_counter()
         _log.debug("step %d: checkpoint", self.order)
-        self.folder.checkpoints.write(self.order, {**vars(state), "stage_step": state.step}, self._fill)
+        self.save_into(self.folder.checkpoints)
         self.folder.checkpoints.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
         self._saved = self._marked
+
+    def save_into(self, checkpoints: Checkpoints) -> None:
+        """Write a checkpoint of what was marked last into another folder of checkpoints."""
+        state = self.progress
+        checkpoints.write(self.order, {**vars(state), "stage_step": state.step}, self._fill)
 
     def save_stopped(self, stop: Stopped) -> None:
         """Saves what was marked last, where it is not saved yet; at a second signal the checkpoint before has to do."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlinf.algorithms.prepare import OnPolicy, Preparation
-from rlinf.cluster import Cluster, RankInfo, Resources
+from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
 from rlinf.cluster.weights.proof import WeightProof
 from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
@@ -71,20 +71,13 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
     warm_start = Imitation(
         rollout, config.sft, seed=config.run.seed, folder=folder, send_weights=envs.acting.send_weights
     )
-    learners = cluster.spawn(
-        "learner",
-        functools.partial(_build_learner, config, devices.learner_device, envs.spaces(), folder),
-        n=config.learner.num_workers,
-        resources=Resources(cpus=devices.cpus, gpus=devices.learner),
-        rendezvous=config.learner.num_workers > 1,
-    )
+    learners = _spawn_learners(setup, cluster, envs.spaces(), folder)
     on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
     envs.acting.connect(
         choose(facts.weight_transport, learners, envs.acting.group, cuda=on_gpus, keep=facts.overlaps),
         WeightProof(learners, envs.acting.group.name) if config.rollout.verify_weights else None,
     )
-    plan = _row_plan(config, learners.call_one(0, "decision_rule"))
-    learner = LearnerPool(learners, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
+    learner = _learner_pool(config, cluster, learners)
     dataset = config.sft.dataset or config.algorithm.prior_data
     if dataset is not None:
         write_statistics(folder, dataset_statistics(dataset))
@@ -110,6 +103,27 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
             **_dataset_notes(config, envs),
         },
     )
+
+
+def start_learner(setup: ResolvedRun, cluster: Cluster, spaces: tuple[Any, Any], folder: Path) -> LearnerPool:
+    """Start the ranks of the learner alone, for observation and action ``spaces``."""
+    return _learner_pool(setup.config, cluster, _spawn_learners(setup, cluster, spaces, folder))
+
+
+def _spawn_learners(setup: ResolvedRun, cluster: Cluster, spaces: tuple[Any, Any], folder: Path) -> WorkerGroup:
+    config, devices = setup.config, setup.devices
+    return cluster.spawn(
+        "learner",
+        functools.partial(_build_learner, config, devices.learner_device, spaces, folder),
+        n=config.learner.num_workers,
+        resources=Resources(cpus=devices.cpus, gpus=devices.learner),
+        rendezvous=config.learner.num_workers > 1,
+    )
+
+
+def _learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> LearnerPool:
+    plan = _row_plan(config, ranks.call_one(0, "decision_rule"))
+    return LearnerPool(ranks, cluster, offload=config.learner.offload != OffloadConfig(), plan=plan)
 
 
 def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:

@@ -92,7 +92,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=OnPolicy(config.algorithm, facts, learner, teacher, ranks=learner, staleness=_oldest(config)),
+        preparation=OnPolicy(config.algorithm, facts, learner, teacher, ranks=learner, staleness=oldest_tokens(config)),
         send_weights=sampler.send_weights,
         unproved=lambda: sampler.unproved,
         gap_limit=facts.gap_limits[devices.learner > 0 or devices.sampler > 0],
@@ -117,7 +117,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     )
 
 
-def _oldest(config: Config) -> int | None:
+def oldest_tokens(config: Config) -> int | None:
     """Bound the age of tokens, in updates; None: over-sampling continues a response for as long as it takes."""
     endless = config.rollout.over_sampling > 0 and not config.rollout.staleness
     return None if endless else config.rollout.staleness
