@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("--edits", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=float("inf"))
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     end = time.monotonic() + 60 * options.minutes
     log = options.log.absolute()
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
