@@ -379,6 +379,7 @@ MACHINE: Mapping[str, Metric] = {
     "weights/offload_bytes": Metric("what moved to the host while samplers answered", "sum", "bytes"),
     "weights/offload_s": Metric("how long that took", "sum", SECONDS, "small beside time/step_s", "learner.offload"),
     "time/step_s": Metric("the whole training iteration", "wall time", SECONDS, remedy="the largest of the others"),
+    "time/sft_step_s": Metric("a step of the warm start", "wall time", SECONDS, remedy="sft.batch_size"),
     "time/rollout_s": Metric("collecting the batch", "wall time", SECONDS, remedy="more samplers or env workers"),
     "time/generation_s": Metric(
         "generating responses", "wall time", SECONDS, remedy="rollout.sampler: vllm, more samplers"
