@@ -199,6 +199,7 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--rehearse", action="store_true", help="run the learner's code at full size on fake tensors: memory, mistakes"
     )
+    check.add_argument("--time", action="store_true", help="run a few steps, and estimate how long the whole run takes")
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
     listed = commands.add_parser("list", help="what there is to choose from")
     listed.add_argument("what", nargs="?", metavar="WHAT", help="advantages, losses, ...; without it: all there is")
@@ -253,10 +254,9 @@ def _train(options: argparse.Namespace) -> int:
         return _code(_function("rlinf.sweep.multirun", "multirun")(options.file, _overrides(options)))
     config = _load(options)
     with _shown(config) if options.ui else nullcontext():
-        kept = {"save_batches": options.save_batches, "from_batches": options.from_batches}
-        return _finished(
-            _function("rlinf.train", "run")(config, **{name: value for name, value in kept.items() if value})
-        )
+        given = {"save_batches": options.save_batches, "from_batches": options.from_batches}
+        batches = {name: value for name, value in given.items() if value}
+        return _finished(_function("rlinf.train", "run")(config, **batches))
 
 
 def _shown(config: Config) -> AbstractContextManager[None]:
@@ -292,6 +292,8 @@ def _check(options: argparse.Namespace) -> int:
     failing = bool(options.rehearse and _function("rlinf.commands.rehearse", "rehearse")(config))
     if not options.no_build:
         failing = bool(_function("rlinf.commands.check", "examine")(config)) or failing
+    if options.time and not failing:
+        _function("rlinf.commands.timing", "time_run")(config)
     return WRONG_CONFIG if failing else 0
 
 

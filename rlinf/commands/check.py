@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rlinf.base.errors import UserError
@@ -9,6 +10,7 @@ from rlinf.base.redaction import redacted
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.derived import is_text
+from rlinf.config.places import placed
 
 
 def examine(config: Config) -> bool:
@@ -39,7 +41,7 @@ def examine(config: Config) -> bool:
     if lines:
         print(redacted("\n" + "\n".join(lines)))
     for finding in findings:
-        print(redacted(str(finding)))
+        print(redacted(str(replace(finding, message=placed(config, finding.message)))))
     # The plan names the extras that are missing.
     return _failing(findings) or any(not extra.installed for extra in config.extras)
 

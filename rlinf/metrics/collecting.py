@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rlinf.metrics.entry import COUNT, REWARD, SECONDS, SHARE, TOKENS, Metric
+from rlinf.metrics.entry import COUNT, NATS, REWARD, SECONDS, SHARE, TOKENS, Metric
 
 _EPISODES = "of the episodes that ended in this step"
 _LONGER = "a larger rollout.max_new_tokens, or algorithm.overlong_penalty"
@@ -361,9 +361,25 @@ MACHINE: Mapping[str, Metric] = {
         "a sampler that can read its weights back (rollout.verify_weights)",
     ),
     "weights/proof_s": Metric("how long that took", "wall time", SECONDS, "small beside time/step_s"),
+    "weights/answer_gap": Metric(
+        "samplers whose weights cannot be read: how far they and the learner are apart on fixed prompts",
+        "mean |logp_learner - logp_sampler|, of several samplers the largest",
+        NATS,
+        "below rollout.gap_limit",
+        "a run whose sampler is further off ends (rollout.verify_weights)",
+    ),
+    "weights/answer_change": Metric(
+        "how much of what an update changed in the learner's log-probabilities changed in theirs too",
+        "regression of one change on the other, of several samplers the smallest",
+        SHARE,
+        "1; 0: the sampler holds the weights of before, and the run ends",
+        "a sampler that takes every update",
+    ),
+    "weights/probe_s": Metric("how long that took", "wall time", SECONDS, "small beside time/step_s"),
     "weights/offload_bytes": Metric("what moved to the host while samplers answered", "sum", "bytes"),
     "weights/offload_s": Metric("how long that took", "sum", SECONDS, "small beside time/step_s", "learner.offload"),
     "time/step_s": Metric("the whole training iteration", "wall time", SECONDS, remedy="the largest of the others"),
+    "time/sft_step_s": Metric("a step of the warm start", "wall time", SECONDS, remedy="sft.batch_size"),
     "time/rollout_s": Metric("collecting the batch", "wall time", SECONDS, remedy="more samplers or env workers"),
     "time/generation_s": Metric(
         "generating responses", "wall time", SECONDS, remedy="rollout.sampler: vllm, more samplers"

@@ -101,7 +101,7 @@ def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attenti
 
 
 @torch.no_grad()
-def require_runs(config: Any, attention: str) -> None:
+def require_runs(config: Any, attention: str | None = None) -> None:
     """Raises PolicyError where a model of this configuration does not predict tokens as a policy must.
 
     A small one is made and run on a few tokens; of a large one nothing is tried.

@@ -14,7 +14,7 @@ import torch
 
 from rlinf.base.packages import install_command
 from rlinf.models.architecture import PolicyError as PolicyError
-from rlinf.models.architecture import architecture_config, in_one_line, named_config, random_causal_lm
+from rlinf.models.architecture import architecture_config, in_one_line, named_config, random_causal_lm, require_runs
 from rlinf.models.checkpoint_files import without_weights
 from rlinf.models.gguf import model_folder
 from rlinf.models.progress_bars import without_progress_bars
@@ -65,9 +65,13 @@ def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, tex
 
 
 def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: int) -> Any:
-    """Random float32 weights for a transformers configuration; vocabulary and special tokens are the tokenizer's."""
+    """Random float32 weights for a transformers configuration; vocabulary and special tokens are the tokenizer's.
+
+    PolicyError where no policy can be made of it (`require_runs`).
+    """
     config = architecture_config(architecture, tokenizer)
     with torch.random.fork_rng(devices=[]):
+        require_runs(config)
         torch.manual_seed(seed)
         model = random_causal_lm(config)
     model.generation_config.pad_token_id = tokenizer.pad_token_id

@@ -57,7 +57,8 @@ class RolloutConfig:
     `auto`: shared memory where all of them are on one node, otherwise a broadcast."""
     verify_weights: bool = True
     """Every update is proved: whatever acts with the policy reads its weights back, and they are compared with those
-    that were sent. A sampler that holds others ends the run. One that cannot read them back is named at the start."""
+    that were sent. A sampler that holds others ends the run. One that cannot read them back is named at the start, and
+    its answers to fixed prompts are compared with the learner's log-probabilities."""
     gap_limit: float | None = None
     """Text: above this mean distance between the log-probabilities of sampler and learner for the same tokens, in nats,
     the run warns. null: 0.02 where both compute in float32, 0.1 in bfloat16.

@@ -7,6 +7,7 @@ from typing import Any
 
 from ray.tune import Callback
 
+from rlinf.base.redaction import redacted
 from rlinf.sweep.live import LiveView
 from rlinf.sweep.records import TrialRecord
 from rlinf.sweep.settings import plan_of
@@ -49,7 +50,7 @@ class Events(Callback):
         record = self._record(trial)
         if record is not None and record.status == "failed" and record.error:
             return record.error
-        said = str(trial.get_error() or "it could not be started")
+        said = redacted(str(trial.get_error() or "it could not be started"))
         if record is not None:
             record.status, record.error = "failed", f"the trial's actor died: {said}"
             record.failures += 1

@@ -11,6 +11,7 @@ from typing import IO, Any
 from rlinf.base.child_process import ChildProcess
 from rlinf.base.durable import write_atomically
 from rlinf.base.json_files import read_json_lines
+from rlinf.base.redaction import redacted
 from rlinf.config import Config
 from rlinf.config.record import stored_yaml, written
 
@@ -71,7 +72,8 @@ class RunProcess:
             file.seek(self._start)
             lines = file.read().splitlines()
         starts = [place for place, line in enumerate(lines) if line.startswith("Traceback")]
-        return "\n".join(lines[starts[-1] :] if starts else lines[-40:])[-8000:]
+        # What libraries and native code printed themselves may hold secrets too.
+        return redacted("\n".join(lines[starts[-1] :] if starts else lines[-40:]))[-8000:]
 
 
 class MetricTail:

@@ -11,7 +11,9 @@ import json
 import os
 import sys
 import threading
+import traceback
 
+from rlinf.base.redaction import redact_warnings, redacted
 from rlinf.config import load_mapping
 
 ORPHANED = 3
@@ -36,13 +38,22 @@ class Leash:
         os._exit(ORPHANED)
 
 
-def main(trial: str, hold_every: int = 0) -> None:
-    """Trains what the first line says; a finished or half-finished run directory is continued."""
-    config = load_mapping(json.loads(_first_line()), source=trial)
-    leash = Leash(hold_every)
-    from rlinf.train import run
+def main(trial: str, hold_every: int = 0) -> int:
+    """Train what the first line says; a finished or half-finished run directory is continued. The exit code.
 
-    run(config, report=False, after_step=leash.after_step)
+    What goes wrong is printed here and not by Python, which knows of no secrets.
+    """
+    redact_warnings()
+    try:
+        config = load_mapping(json.loads(_first_line()), source=trial)
+        leash = Leash(hold_every)
+        from rlinf.train import run
+
+        run(config, report=False, after_step=leash.after_step)
+    except Exception:
+        print(redacted(traceback.format_exc()), file=sys.stderr, flush=True)
+        return 1
+    return 0
 
 
 def _first_line() -> bytes:
@@ -54,4 +65,4 @@ def _first_line() -> bytes:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *(int(word) for word in sys.argv[2:]))
+    raise SystemExit(main(sys.argv[1], *(int(word) for word in sys.argv[2:])))

@@ -140,8 +140,7 @@ class Trainer:
         self.graph.send_weights(self.run.progress.step)
         if (reason := self.graph.unproved()) is not None:
             self.display.warn(
-                f"It cannot be shown by value that samplers hold the weights that they are sent: {reason}. Their "
-                "versions and train/sampler_logprob_gap are watched instead."
+                f"It cannot be shown by value that samplers hold the weights that they are sent: {reason}."
             )
 
     def begin_callbacks(self) -> None:

@@ -20,6 +20,7 @@ from rlinf.base.signals import Stopped, stop_signals
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.derived import has_warm_start
+from rlinf.config.places import naming_places
 from rlinf.config.stored import load_stored
 from rlinf.data.messages import Metrics
 from rlinf.datasets.robot_data.statistics import keep_statistics
@@ -269,7 +270,8 @@ def build_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
             from rlinf.train.assemble.text import build_text_graph as build
         case "simulator":
             from rlinf.train.assemble.simulator import build_simulator_graph as build
-    return build(setup, cluster, folder)
+    with naming_places(setup.config):
+        return build(setup, cluster, folder)
 
 
 def counted(config: Config) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from rlinf.base.signals import defer_signals
 from rlinf.data.messages import Metrics
@@ -35,6 +36,7 @@ def warm_start(run: RunState, log: MetricLog) -> None:
     run.mark()
     made = make_batch(state.step) if state.step < steps else None
     while made is not None:
+        began = time.perf_counter()
         if state.step and config.sft.evaluate_every and state.step % config.sft.evaluate_every == 0:
             metrics = _evaluate_now(run)
         batch, prepared = graph.warm_start_preparation(made)
@@ -44,7 +46,8 @@ def warm_start(run: RunState, log: MetricLog) -> None:
             # A batch is a function of the seed and the step: environments make the next one while the learner computes.
             made = make_batch(state.step + 1) if state.step + 1 < steps else None
             numbers = updated()
-            log.write(run.order, metrics | {f"sft/{name}": value for name, value in numbers.items()} | prepared)
+            metrics |= {f"sft/{name}": value for name, value in numbers.items()} | prepared
+            log.write(run.order, {**metrics, "time/sft_step_s": time.perf_counter() - began})
             metrics = {}
             state.step += 1
             display.warm(state.step, numbers)

@@ -187,6 +187,58 @@ def test_the_records_of_a_sweep_hold_no_secret(tmp_path: Path) -> None:
     assert leaks(sweep.folder, FROM_ENVIRONMENT, LITERAL, AS_OPTION, "7321987") == []
 
 
+def test_the_record_of_a_failed_trial_holds_no_secret(tmp_path: Path) -> None:
+    from rlinf.sweep.process import RunProcess, TrialFailed
+    from rlinf.sweep.records import TrialRecord
+    from rlinf.sweep.validate import trial_config
+
+    base = experiment(tmp_path / "unused")
+    file = tmp_path / "sweep.yaml"
+    content = {
+        "base": base.name,
+        "dir": str(tmp_path / "sweep"),
+        "metric": "eval/accuracy",
+        "set": {"env.kwargs.task": "${oc.env:MY_SECRET}"},
+        "space": {"learner.optimizer.lr": {"grid": [1e-3]}},
+    }
+    file.write_text(yaml.safe_dump(content))
+    sweep, problems = read_sweep_file(file)
+    assert problems == []
+    open_sweep(sweep)
+    trial = sweep.folder / "trials" / "0"
+    trial.mkdir(parents=True)
+    config = trial_config(sweep, {"learner.optimizer.lr": 1e-3}, seed=0, run_dir=trial / "run")
+    process = RunProcess(trial, config, threads=1)
+    try:
+        process._process.wait(120)
+        with pytest.raises(TrialFailed, match=r"\$\{oc\.env:MY_SECRET\}") as failed:
+            process.ended()
+    finally:
+        process.stop()
+    assert FROM_ENVIRONMENT not in str(failed.value)
+    assert "${oc.env:MY_SECRET}" in (trial / "log.txt").read_text()
+    assert FROM_ENVIRONMENT not in (trial / "log.txt").read_text()
+    TrialRecord(0, {"learner.optimizer.lr": 1e-3}, 0, "failed", 1, str(failed.value), folder=trial).write()
+    assert leaks(sweep.folder, FROM_ENVIRONMENT, LITERAL, "7321987") == []
+
+
+def test_what_native_code_wrote_into_the_log_of_a_trial_is_hidden_in_its_record(tmp_path: Path) -> None:
+    from rlinf.sweep.process import RunProcess, TrialFailed
+
+    hide("MY_SECRET")
+    config = load(experiment(tmp_path / "run"), ["run.dir=/dev/null/no_folder"])
+    process = RunProcess(tmp_path, config, threads=1)
+    try:
+        process._process.wait(120)
+        with process.log.open("a") as log:
+            log.write(f"Traceback of a library\nno access with {FROM_ENVIRONMENT}\n")
+        with pytest.raises(TrialFailed, match="no access with") as failed:
+            process.ended()
+    finally:
+        process.stop()
+    assert FROM_ENVIRONMENT not in str(failed.value)
+
+
 def test_a_page_about_an_old_run_shows_no_values_of_cluster_env(tmp_path: Path) -> None:
     from rlinf.report.runs import read_run
 

@@ -15,7 +15,6 @@ from support import agreement
 
 from rlinf.config.recipes import recipes
 
-ROOT = Path(__file__).parents[2]
 EDITS = int(os.environ.get("RLINF_EDITS", "60"))
 SEED = int(os.environ.get("RLINF_EDITS_SEED", "0"))
 QUICK = {"math/quickstart": 2, "sim/cartpole_ppo": 3, "sim/pendulum_sac": 2}
@@ -25,19 +24,12 @@ BY_HAND = [
     ("math/quickstart", ("env.kwargs.params.min_terms=few",)),
     ("sim/cartpole_ppo", ("policy.encoder=cnn",)),
 ]
-_FOLDERS = ("models/smollm2", "runs/distillation_teacher/policy")
-"""Models that recipes name; a tiny one stands there."""
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what recipes name: the examples, and small models."""
-    folder = tmp_path_factory.mktemp("recipes")
-    for name in ("examples", "config"):
-        (folder / name).symlink_to(ROOT / name)
-    for name in _FOLDERS:
-        agreement.save_small_model(folder / name)
-    return folder
+    """A folder with what recipes name."""
+    return agreement.furnish(tmp_path_factory.mktemp("recipes"))
 
 
 def _require_agreement(place: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, edits: list[tuple[str, ...]]) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from tiny_runs import GRADED_BY_LENGTH, config, logged, mapping, run
+from torch import Tensor
 
 from rlinf.base.errors import OtherPolicy
 from rlinf.cli import main
@@ -104,7 +107,7 @@ def test_old_versions_end_a_run_whose_sampler_cannot_be_read(
 def test_a_version_that_advances_without_weights_ends_the_run_by_the_gap(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert command(tmp_path, rollout={"sampler": f"{__name__}:opaque"}) == 1
+    assert command(tmp_path, rollout={"sampler": f"{__name__}:opaque", "verify_weights": False}) == 1
     said = capsys.readouterr()
     assert said.out.count("WARNING: step 4: sampler and learner differ by") == 1
     assert "step 6: sampler and learner differ by" in said.err
@@ -117,10 +120,66 @@ def test_a_version_that_advances_without_weights_ends_the_run_by_the_gap(
 
 
 def test_a_run_may_go_on_above_the_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = {"sampler": f"{__name__}:opaque", "gap_steps": None}
+    options = {"sampler": f"{__name__}:opaque", "gap_steps": None, "verify_weights": False}
     assert command(tmp_path, rollout=options, run={"max_steps": 6}) == 0
     assert capsys.readouterr().out.count("WARNING: step") == 1
     assert checkpoints(tmp_path)[-1] == "step_000006"
+
+
+def test_answers_to_fixed_prompts_end_a_run_whose_sampler_cannot_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(tmp_path, rollout={"sampler": f"{__name__}:opaque"}) == 1
+    said = capsys.readouterr()
+    assert "answers to 16 fixed prompts" in said.out
+    assert "weights 3 were sent, and answers to fixed prompts are not those of these weights" in said.err
+    assert "the sampler's show 0% of that" in said.err
+    assert checkpoints(tmp_path)[-1] == f"step_{LAST_GOOD:06d}"
+
+
+def test_small_updates_that_never_arrive_are_found_below_the_limit_of_the_gap(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The two policies stay closer than rounding may be: what one update after the other changes tells them apart."""
+    sections = {"learner": {"optimizer": {"lr": 3e-4}}, "rollout": {"sampler": f"{__name__}:opaque", "gap_steps": None}}
+    assert command(tmp_path, **sections) == 1
+    assert "the sampler's show 0% of that" in capsys.readouterr().err
+    lines = [line for line in logged(tmp_path / "run") if line["step"] > LAST_GOOD]
+    assert all(line["train/sampler_logprob_gap"] < 0.02 for line in lines)
+
+
+class RoundedModel(Opaque):
+    """An opaque sampler that computes with numbers of 8 bits."""
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        if self._faulty and update.version > LAST_GOOD:
+            self._inner._version = update.version
+            return {}
+        rounded = {name: _in_8_bits(tensor) for name, tensor in update.tensors.items()}
+        figures: Metrics = self._inner.load(replace(update, tensors=rounded))
+        return figures
+
+
+def _in_8_bits(tensor: Tensor) -> Tensor:
+    step = tensor.detach().abs().amax().clamp(min=1e-6) / 127
+    return torch.round(tensor.detach() / step) * step
+
+
+def rounded(config: Any, spec: Any, *, faulty: bool) -> Any:
+    return RoundedModel(config, spec, names_versions=True, faulty=faulty)
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_a_sampler_of_lower_precision_is_probed_by_what_updates_change(
+    faulty: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"sampler": f"{__name__}:rounded", "sampler_options": {"faulty": faulty}}
+    slower = {"optimizer": {"lr": 3e-3}}
+    assert command(tmp_path, rollout=options, learner=slower) == int(faulty)
+    assert ("the sampler's show" in capsys.readouterr().err) == faulty
+    shares = [line["weights/answer_change"] for line in logged(tmp_path / "run") if "weights/answer_change" in line]
+    assert shares
+    assert min(shares) > 0.8
 
 
 HEALTHY: dict[str, dict[str, Any]] = {

@@ -11,6 +11,7 @@ import random
 import resource
 import signal
 import string
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +33,11 @@ _TEMPLATE = (
     "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
+_ROOT = Path(__file__).parents[2]
+_MODELS = ("models/smollm2", "runs/distillation_teacher/policy", "runs/smollm2_word_problems/policy")
+"""Models that recipes name; a tiny one stands there."""
+_TASKS = (("build/word_pairs", "--pairs", "40"), ("build/mixed_problems", "--operations", "add", "subtract"))
+"""Task files that recipes name, and the options of the script that writes them."""
 _RAW = "Traceback (most recent call last)"
 _FIXED = (
     "run.dir",
@@ -106,7 +112,7 @@ def smallest(recipe: str) -> list[str]:
     config = load(recipe)
     small = ["run.max_steps=1", "cluster.backend=local", "logging.progress=none", "logging.tensorboard=false"]
     small += ["evaluation.every=0", "checkpoint.every=0", "evaluation.video_every=0", "checkpoint.export=false"]
-    small += ["env.num_workers=1", "rollout.num_samplers=1"]
+    small += ["env.num_workers=1", "rollout.num_samplers=1", "run.init_from=null"]
     if config.learner.backend == "torch":
         small += ["learner.num_workers=1"]
     if config.learner.optimizer.warmup_steps:
@@ -127,6 +133,9 @@ def smallest(recipe: str) -> list[str]:
             widths = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
             widths["num_key_value_heads"] = 2
             small += [f"policy.architecture.{name}={value}" for name, value in widths.items()]
+        if config.policy.path or config.policy.tokenizer.path:
+            # The small model in the place of this one has a token for each character.
+            small += [f"data.max_prompt_length={8 * config.data.max_prompt_length}"]
         return small
     small += ["env.num_envs=2", "evaluation.size=1", "evaluation.num_envs=1"]
     if config.sft.steps:
@@ -255,7 +264,20 @@ def is_read(recipe: str, edits: Sequence[str]) -> bool:
     return True
 
 
-def save_small_model(folder: Path) -> None:
+def furnish(folder: Path) -> Path:
+    """Give ``folder`` what recipes name: examples, simulators' virtual environments, small models, task files."""
+    for name in ("examples", "config", "venvs"):
+        if (_ROOT / name).exists():
+            (folder / name).symlink_to(_ROOT / name)
+    for name in _MODELS:
+        _save_small_model(folder / name)
+    for name, *options in _TASKS:
+        script = str(_ROOT / "examples/word_problems/make_tasks.py")
+        subprocess.run([sys.executable, script, *options, "--out", str(folder / name)], check=True, capture_output=True)
+    return folder
+
+
+def _save_small_model(folder: Path) -> None:
     """A chat model with random weights in the place of one that a recipe names."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

@@ -306,6 +306,12 @@ class TextRollout:
             rows[place].append_response(completion, self.renderer_of(rows[place].task_id))
             yield rows[place].response(place)
 
+    def fixed_prompts(self, count: int) -> list[tuple[int, ...]]:
+        """The prompts of the run's first ``count`` draws as token ids, however far the run is."""
+        task_ids, _ = self.draws.draw(0, count, self._fits, keep=False)
+        prompts = self.envs.prompts("train", task_ids)
+        return [self.renderer_of(task).prompt(prompt) for task, prompt in zip(task_ids, prompts, strict=True)]
+
     def require_fitting_prompt(self) -> None:
         """Raises UserError where an environment has no prompt that fits, or can't say how hard its tasks are."""
         for member in range(len(self.members)):

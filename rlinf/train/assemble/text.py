@@ -24,6 +24,7 @@ from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec
 from rlinf.schema.derived import is_agent
+from rlinf.train.answer_probe import AnswerProbe
 from rlinf.train.assemble.conversations import (
     conversation_envs,
     conversation_members,
@@ -89,13 +90,23 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
         prepare = warm_start_preparation(learner, config.sft)
     teacher, about_teacher = connect_teacher(config, learner, tokenizer)
     sleeps = devices.samplers_sleep(config)
+    gap_limit = facts.gap_limits[devices.learner > 0 or devices.sampler > 0]
+    probe = AnswerProbe(
+        sampler,
+        learner,
+        rollout.fixed_prompts,
+        rollout.params,
+        limit=gap_limit,
+        gap_accepted=config.rollout.gap_steps is None,
+        seed=config.run.seed,
+    )
     return Graph(
         rollout=rollout,
         learner=learner,
         preparation=OnPolicy(config.algorithm, facts, learner, teacher, ranks=learner, staleness=oldest_tokens(config)),
-        send_weights=sampler.send_weights,
-        unproved=lambda: sampler.unproved,
-        gap_limit=facts.gap_limits[devices.learner > 0 or devices.sampler > 0],
+        send_weights=probe.send,
+        unproved=lambda: probe.unproved,
+        gap_limit=gap_limit,
         evaluate=evaluate,
         warm_start_batch=make_batch,
         warm_start_preparation=prepare,

@@ -83,6 +83,10 @@ class LearnerPool:
         )
         return call.outputs()
 
+    def score(self, batch: Batch) -> PolicyOutput:
+        """As :meth:`evaluate`, beside samplers that have the device: what the weights alone can say."""
+        return self._calls.submit(LearnerWorker.score, batch, evaluation_plan, columns=EVALUATED).outputs()
+
     def evaluate_remote(
         self, rows: RemoteRows, names: Sequence[str], *, reference: bool = False
     ) -> tuple[RemoteRows, Tensor]:

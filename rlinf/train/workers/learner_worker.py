@@ -105,6 +105,12 @@ class LearnerWorker(WeightSender):
         rows, logprobs = self._scorer.score(batch)
         return rows, PolicyOutput(logprobs)
 
+    def score(self, batch: Batch | RankBatch) -> tuple[Tensor, PolicyOutput]:
+        """As `evaluate`, and of a learner that sleeps the weights alone are woken."""
+        if self._asleep:
+            self._learner.wake(weights_only=True)
+        return self._learner.evaluate(batch)
+
     def keep(
         self, batch: Batch | RankBatch, *, names: Sequence[str], reference: bool = False
     ) -> tuple[tuple[Tensor, Tensor], RaggedRows]:

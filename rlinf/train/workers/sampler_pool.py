@@ -123,7 +123,7 @@ class SamplerPool(PolicyPool):
                             del running[rank]
                             continue
                         for given in completions_of(portion, kept[rank]) if rank in kept else portion:
-                            self._require_current(rank, given)
+                            self.require_current(rank, given)
                             completion = replace(given, request_id=running[rank][1][given.request_id])
                             parts[rank].done.add((completion.request_id, completion.sample_index))
                             yield completion
@@ -135,7 +135,7 @@ class SamplerPool(PolicyPool):
             for stream, _ in running.values():
                 stream.close()
 
-    def _require_current(self, rank: int, completion: Completion) -> None:
+    def require_current(self, rank: int, completion: Completion) -> None:
         """Raises OtherPolicy where tokens name other weights than those that were sent last: none came since."""
         for version, tokens in completion.policy_version.runs():
             if version != self.version:

@@ -124,6 +124,10 @@ class SamplerWorker(WeightReceiver):
                 yield from self._sampler.abort(ids)
                 needed = -1
 
+    def answer(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """All completions in the order of ``requests``; none while a session is open, which a sampler has one of."""
+        return [] if self._session is not None else self._sampler.sample(requests)
+
     def load(self, update: WeightUpdate) -> Metrics:
         return self._sampler.load(update)
 

@@ -1,0 +1,157 @@
+"""`rlinf check --time`: how long a run takes on this machine, from a few steps of it at its own sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rlinf.base.json_files import read_json_lines
+from rlinf.config import Config
+from rlinf.config.derived import has_warm_start
+from rlinf.schema import LoggingConfig
+
+_STEPS, _WARM_STEPS = 4, 10
+"""What is measured; the first of each also pays for caches and compilation, and is left out."""
+_WARM_S = 30.0
+"""A warm start that is estimated to take no longer is made whole: responses after it are as long as they will be."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of work of a run."""
+
+    name: str
+    count: int
+    each_s: float
+    most_s: float | None = None
+    """With responses of the greatest length, where those measured were shorter."""
+
+    @property
+    def whole_s(self) -> float:
+        return self.count * self.each_s
+
+    @property
+    def longest_s(self) -> float:
+        return self.count * (self.each_s if self.most_s is None else self.most_s)
+
+
+def time_run(config: Config) -> None:
+    """Print what a run of ``config`` takes, by its parts, and what that assumes."""
+    began = time.perf_counter()
+    warm_steps, parts, assumed = 0, [], []
+    if has_warm_start(config):
+        warm_steps = min(_WARM_STEPS, config.sft.steps)
+        lines, _ = _measured(config, steps=0, warm_steps=warm_steps)
+        each = _typical(lines, "time/sft_step_s")
+        parts.append(Part("warm start", config.sft.steps, each))
+        if config.run.max_steps and parts[0].whole_s <= _WARM_S:
+            warm_steps = config.sft.steps
+    start_s = 0.0
+    if config.run.max_steps:
+        lines, start_s = _measured(config, steps=_steps(config), warm_steps=warm_steps)
+        parts += _of_training(config, lines, assumed)
+        if 0 < warm_steps < config.sft.steps:
+            assumed.append(f"Responses were measured after {warm_steps} of {config.sft.steps} steps of the warm start.")
+    print("\n" + "\n".join(_told(parts, start_s, assumed, time.perf_counter() - began)))
+
+
+def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]) -> list[Part]:
+    steps = [line for line in lines if "time/step_s" in line]
+    each = _typical(steps, "time/step_s")
+    most, measured = None, _mean(steps, "rollout/response_length")
+    if measured and config.facts.run_kind == "text":
+        longest = float(config.rollout.max_new_tokens if config.facts.max_turns == 1 else config.facts.row_tokens)
+        # What grows with the tokens of a response; the rest of a step does not.
+        grows = sum(_typical(steps, name) for name in ("time/generation_s", "time/prepare_s", "time/update_s"))
+        most = each + grows * max(0.0, longest / measured - 1)
+        assumed.append(f"Responses stay as long as measured: {measured:.0f} tokens of at most {longest:.0f}.")
+    found = [Part("steps", config.run.max_steps, each, most)]
+    if evaluations := _evaluations(config):
+        found.append(Part("evaluations", evaluations, _typical(lines, "time/evaluation_s", skip=0)))
+        if config.facts.run_kind == "simulator":
+            assumed.append("Episodes of evaluations stay as long as measured.")
+    return found
+
+
+def _evaluations(config: Config) -> int:
+    """How often all tasks are evaluated: before training, every so many steps, and at the end."""
+    if not config.evaluation.size:
+        return 0
+    every, steps = config.evaluation.every, config.run.max_steps
+    return 1 + (math.ceil(steps / every) if every else 1)
+
+
+def _steps(config: Config) -> int:
+    """The steps to measure; off-policy learners only collect in the first ones."""
+    first = 1
+    if config.facts.off_policy:
+        first += math.ceil(config.algorithm.replay_start / max(1, config.env.num_envs * config.rollout.num_steps))
+    return min(config.run.max_steps, first + _STEPS - 1)
+
+
+def _measured(config: Config, *, steps: int, warm_steps: int) -> tuple[list[dict[str, Any]], float]:
+    """(lines of metrics of a run with so many steps, seconds of it that none of them counts)."""
+    from rlinf.train.run import run
+
+    with tempfile.TemporaryDirectory(prefix="rlinf_time_") as folder:
+        trial = replace(
+            config,
+            run=replace(config.run, dir=f"{folder}/run", max_steps=steps, resume="auto"),
+            sft=replace(config.sft, steps=warm_steps, epochs=None, cache=None),
+            evaluation=replace(config.evaluation, every=0, size=config.evaluation.size if steps else 0),
+            checkpoint=replace(config.checkpoint, every=0, best_metric=None, export=False),
+            logging=LoggingConfig(progress="none", tensorboard=False, samples_every=0),
+        )
+        began = time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()):
+            run(trial, report=False)
+        wall = time.perf_counter() - began
+        lines = list(read_json_lines(Path(folder) / "run" / "metrics.jsonl", number="step").rows)
+    counted = ("time/step_s", "time/evaluation_s", "time/sft_step_s")
+    return lines, max(0.0, wall - sum(line.get(name, 0.0) for line in lines for name in counted))
+
+
+def _typical(lines: Iterable[Mapping[str, Any]], name: str, *, skip: int = 1) -> float:
+    """The median, without the first ones where there are more; 0 where none has it."""
+    found = [float(line[name]) for line in lines if name in line]
+    return statistics.median(found[skip:] or found) if found else 0.0
+
+
+def _mean(lines: Iterable[Mapping[str, Any]], name: str) -> float:
+    found = [float(line[name]) for line in lines if name in line]
+    return statistics.fmean(found) if found else 0.0
+
+
+def _told(parts: list[Part], start_s: float, assumed: list[str], took_s: float) -> list[str]:
+    whole = start_s + sum(part.whole_s for part in parts)
+    longest = start_s + sum(part.longest_s for part in parts)
+    lines = [f"Time on this machine, as it is now (measured in {_span(took_s)})"]
+    lines += [f"  {'start and end':<14}{'':>20}{_span(start_s):>12}"]
+    lines += [
+        f"  {part.name:<14}{f'{part.count} x {_span(part.each_s)}':>20}{_span(part.whole_s):>12}" for part in parts
+    ]
+    lines += [f"  {'in all':<14}{'':>20}{_span(whole):>12}"]
+    lines += [f"  {line}" for line in assumed]
+    if longest > 1.1 * whole:
+        lines.append(f"  With the longest responses that are allowed: {_span(longest)}.")
+    lines.append("  Not counted: checkpoints, the export of the policy, and the report.")
+    return lines
+
+
+def _span(seconds: float) -> str:
+    """
+    >>> _span(0.0123), _span(75), _span(7300)
+    ('0.012 s', '1 min 15 s', '2 h 2 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
