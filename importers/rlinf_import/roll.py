@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlinf.config.tree import get
+from rlinf_import import roll_sft
 from rlinf_import.batches import token_kl
 from rlinf_import.fitting import MODEL
 from rlinf_import.names.meaning import Meaning, each, means, nothing
@@ -204,6 +205,10 @@ def recognise(source: Source) -> None:
 
 def translate(sheet: Sheet) -> None:
     """Put what the file says, and what ROLL does by default, into our keys."""
+    if "sft_train" in sheet.source.tree or "chosen_key" in sheet.source.tree:
+        supervised = "sft_train" in sheet.source.tree
+        roll_sft.pipeline(sheet, roll_sft.SUPERVISED if supervised else roll_sft.PREFERENCES)
+        return
     _distillation(sheet)
     if _other_pipelines(sheet):
         return
@@ -220,13 +225,9 @@ def translate(sheet: Sheet) -> None:
 
 def _other_pipelines(sheet: Sheet) -> bool:
     """Refuse what is no reinforcement learning; whether it is none."""
-    if sheet.written("sft_train") is not None:
-        sheet.refuse("files of supervised training", "`rlinf sft` with sft.data (docs/sft.md)", "sft_train")
-    elif sheet.written("kd_objective") is not None or sheet.written("student_pretrain") is not None:
+    if sheet.written("kd_objective") is not None or sheet.written("student_pretrain") is not None:
         key = "kd_objective" if sheet.written("kd_objective") is not None else "student_pretrain"
         sheet.refuse("distillation on fixed responses", "adv_type: opd, on the student's own responses", key)
-    elif sheet.written("chosen_key") is not None:
-        sheet.refuse("files of preference training", "`rlinf sft` with sft.loss: dpo (docs/sft.md)", "chosen_key")
     return bool(sheet.missing)
 
 
