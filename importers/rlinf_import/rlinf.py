@@ -19,7 +19,8 @@ from rlinf_import.sheet import Sheet
 from rlinf_import.vocabulary import adopt_vocabulary
 from rlinf_import.written import Source
 
-DEFAULTS: Mapping[str, object] = {}
+DEFAULTS: Mapping[str, object] = {"actor.optim.weight_decay": 0.01}
+"""What RLinf's learners do if nobody writes anything and we do something else."""
 
 _SIMULATED = nothing("simulators are configured by env.kwargs")
 _CARDS = nothing("offloading is learner.offload, where learner and samplers share GPUs")
@@ -170,9 +171,24 @@ def translate(sheet: Sheet) -> None:
     sheet.ignore("runner.task_type", "policy.name says which kind of run it is")
     _optimiser(sheet)
     if sheet.value("policy.name") is None:
-        precision(sheet, "actor.model.precision")
+        _precision(sheet)
     else:
         sheet.ignore("actor.model.precision", "simulator policies are trained in policy.dtype: auto")
+
+
+def _precision(sheet: Sheet) -> None:
+    """Set the precision of activations: that of autocast, else what FSDP casts weights to, else the model's own."""
+    fsdp = "actor.fsdp_config."
+    keys = ["actor.model.precision"]
+    if sheet.take("actor.training_backend") == "fsdp":
+        keys.insert(0, f"{fsdp}mixed_precision.param_dtype")
+        if sheet.take(f"{fsdp}amp_autocast.enabled") is True:
+            keys.insert(0, f"{fsdp}amp_autocast.precision")
+    chosen = next((key for key in keys if sheet.text(key)), None)
+    if chosen is not None:
+        sheet.settings.pop("policy.dtype", None)
+        precision(sheet, chosen)
+    sheet.ignore("actor.model.precision", f"{chosen} decides: policy.dtype is that of activations")
 
 
 def _other_tasks(sheet: Sheet) -> bool:

@@ -1,4 +1,4 @@
-"""Files of supervised and preference training as files for `rlinf sft`: what those of several frameworks have in common."""
+"""Supervised and preference training as files for `rlinf sft`: what several frameworks have in common."""
 
 from __future__ import annotations
 
@@ -126,4 +126,3 @@ def evaluate(sheet: Sheet, key: str) -> None:
         sheet.put("sft.evaluate_every", number, key)
     else:
         sheet.ignore(key, "without sft.eval_data nothing is measured")
-
