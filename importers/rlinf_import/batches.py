@@ -7,6 +7,8 @@ from typing import Literal
 
 from rlinf_import.sheet import Sheet
 
+MEASURED_KL = "the controller's KL is the mean over all tokens here, and there the mean over rows of each row's mean"
+"""Of adaptive coefficients, in verl and ROLL."""
 Unit = Literal["iterations", "updates"]
 """What a number of steps counts: training iterations, or optimiser steps."""
 

@@ -15,7 +15,10 @@ _PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 def fit(sheet: Sheet) -> None:
     """Adjust numbers that do not go together, each with a line that says why."""
-    if sheet.value("policy.name") in (None, "causal_lm"):
+    if "sft.data" in sheet.settings:
+        _paths(sheet)
+        _supervised(sheet)
+    elif sheet.value("policy.name") in (None, "causal_lm"):
         _paths(sheet)
         _rows_fit(sheet)
         _text_batches(sheet)
@@ -53,6 +56,17 @@ def _rows_fit(sheet: Sheet) -> None:
     if isinstance(longest, int | float) and longest < row:
         why = f"prompts of {prompt} and {conversation} tokens after them need it"
         sheet.adjust("rollout.vllm.max_model_len", row, why)
+
+
+def _supervised(sheet: Sheet) -> None:
+    """A micro-batch holds the longest conversation, and every rank has one."""
+    longest = number_of(sheet, "sft.max_tokens")
+    if number_of(sheet, "learner.micro_batch_tokens") < longest:
+        sheet.adjust("learner.micro_batch_tokens", longest, "it holds the longest conversation")
+    _ranks(sheet, number_of(sheet, "sft.batch_size"))
+    steps, warmup = sheet.value("sft.steps"), number_of(sheet, "sft.warmup_steps")
+    if isinstance(steps, int) and warmup > steps:
+        sheet.adjust("sft.warmup_steps", steps, "the run is no longer than that")
 
 
 def _text_batches(sheet: Sheet) -> None:

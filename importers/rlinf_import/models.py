@@ -98,13 +98,13 @@ def _targets(sheet: Sheet, key: str) -> None:
         sheet.differ(key, "all linear layers of a Llama or Qwen decoder: other models name theirs otherwise")
 
 
-def schedule(sheet: Sheet, key: str) -> None:
-    """Set ``learner.optimizer.schedule``."""
+def schedule(sheet: Sheet, key: str, ours: str = "learner.optimizer.schedule") -> None:
+    """Set a schedule: that of the learner, or ``sft.schedule``."""
     given = sheet.text(key).lower()
     if not given:
         return
     chosen = _SCHEDULES.get(given)
-    sheet.put("learner.optimizer.schedule", chosen or "cosine", key)
+    sheet.put(ours, chosen or "cosine", key)
     if chosen is None:
         sheet.differ(key, "schedules are constant, linear and cosine: cosine is set")
 

@@ -30,9 +30,13 @@ from rlinf_import.written import Code, Source, override, resolve, scalar
 
 _HYDRA = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _PROGRAM = re.compile(
-    r"(?:[a-z_]\w*\.)*(?:main|\w*main_\w+|\w*_main|\w*main|\w*sft_trainer|model_merger|launch_server|\w*data_process|\w*proxy)"
+    r"(?:[a-z_]\w*\.)*(?:main|\w*main_\w+|\w*_main|\w*main|\w*sft_trainer(?:_ray)?|model_merger|launch_server|\w*data_process|\w*proxy)"
 )
 """Modules and programs that a script starts."""
+_CHOICE = re.compile(r"(engine|optim|ulysses_sequence_parallel_size|use_remove_padding)=([\w.-]+)")
+"""Words of verl's commands without a section: groups of Hydra, and settings of its supervised training."""
+_GROUPS = ("engine", "optim")
+_LAUNCHED = re.compile(r"--(nnodes|nproc[_-]per[_-]node)=(\d+)")
 _FLAG = re.compile(r"--([A-Za-z_][\w-]*)(?:=(.*))?", re.DOTALL)
 
 
@@ -142,8 +146,15 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
         origin = Origin(str(path), word.line)
         hydra = _HYDRA.fullmatch(word.text) if peer == "verl" else None
         flag = _FLAG.fullmatch(word.text) if peer == "trl" else None
+        choice = _CHOICE.fullmatch(word.text) if peer == "verl" else None
+        launched = _LAUNCHED.fullmatch(word.text) if peer == "verl" else None
         if hydra:
             put(tree, hydra.group(1), _value(hydra.group(2), word.known, origin))
+        elif choice:
+            name = f"hydra_choice.{choice.group(1)}" if choice.group(1) in _GROUPS else choice.group(1)
+            put(tree, name, _value(choice.group(2), word.known, origin))
+        elif launched:
+            put(tree, f"torchrun.{launched.group(1).replace('-', '_')}", scalar(launched.group(2), origin))
         elif flag:
             name = flag.group(1).replace("-", "_")
             waiting = None if flag.group(2) is not None else (name, origin)

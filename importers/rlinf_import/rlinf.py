@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from rlinf.config.tree import get
 from rlinf_import.batches import Unit, every, share_of_run, warmup
-from rlinf_import.models import precision, schedule
+from rlinf_import.models import SEEING, precision, schedule
 from rlinf_import.names.meaning import Meaning, each, means, nothing
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.rlinf_embodied import embodied
@@ -19,7 +19,8 @@ from rlinf_import.sheet import Sheet
 from rlinf_import.vocabulary import adopt_vocabulary
 from rlinf_import.written import Source
 
-DEFAULTS: Mapping[str, object] = {}
+DEFAULTS: Mapping[str, object] = {"actor.optim.weight_decay": 0.01}
+"""What RLinf's learners do if nobody writes anything and we do something else."""
 
 _SIMULATED = nothing("simulators are configured by env.kwargs")
 _CARDS = nothing("offloading is learner.offload, where learner and samplers share GPUs")
@@ -170,17 +171,31 @@ def translate(sheet: Sheet) -> None:
     sheet.ignore("runner.task_type", "policy.name says which kind of run it is")
     _optimiser(sheet)
     if sheet.value("policy.name") is None:
-        precision(sheet, "actor.model.precision")
+        _precision(sheet)
     else:
         sheet.ignore("actor.model.precision", "simulator policies are trained in policy.dtype: auto")
+
+
+def _precision(sheet: Sheet) -> None:
+    """Set the precision of activations: that of autocast, else what FSDP casts weights to, else the model's own."""
+    fsdp = "actor.fsdp_config."
+    keys = ["actor.model.precision"]
+    if sheet.take("actor.training_backend") == "fsdp":
+        keys.insert(0, f"{fsdp}mixed_precision.param_dtype")
+        if sheet.take(f"{fsdp}amp_autocast.enabled") is True:
+            keys.insert(0, f"{fsdp}amp_autocast.precision")
+    chosen = next((key for key in keys if sheet.text(key)), None)
+    if chosen is not None:
+        sheet.settings.pop("policy.dtype", None)
+        precision(sheet, chosen)
+    sheet.ignore("actor.model.precision", f"{chosen} decides: policy.dtype is that of activations")
 
 
 def _other_tasks(sheet: Sheet) -> bool:
     """Refuse what is no reinforcement learning of text or in simulators; whether it is none."""
     task = sheet.text("runner.task_type")
     if task in _SUPERVISED:
-        nearest = "`rlinf sft` with sft.data or sft.dataset (docs/sft.md)"
-        sheet.refuse("files of supervised training", nearest, "runner.task_type")
+        _refuse_imitation(sheet)
     elif task == "offline":
         nearest = "algorithm.prior_data, recorded transitions beside those of the run"
         sheet.refuse("offline reinforcement learning", nearest, "runner.task_type")
@@ -189,6 +204,23 @@ def _other_tasks(sheet: Sheet) -> bool:
     elif task not in ("embodied", "reasoning"):
         sheet.refuse(f"the task {task}", "text environments and simulators", "runner.task_type")
     return bool(sheet.missing)
+
+
+def _refuse_imitation(sheet: Sheet) -> None:
+    """RLinf imitates with policies and models that do not exist here: name which."""
+    key = "actor.model.model_type"
+    kind = sheet.text(key)
+    robots = "`rlinf sft` with policy.name: vla or flow and sft.dataset, a LeRobotDataset v3 folder (docs/vla.md)"
+    if SEEING.search(kind):
+        text = "`rlinf sft` of text (docs/sft.md)"
+        sheet.refuse("supervised training on images and text", text, key)
+    elif kind == "resnet" or "value_model" in kind:
+        sheet.refuse("training of a reward or value model of images alone", "the simulator's own reward", key)
+    elif kind in ("openpi", "openpi_rlinf") and "pi05" not in sheet.text("actor.model.openpi.config_name"):
+        sheet.refuse("imitation by PI0 of data in openpi's form", robots, key)
+    else:
+        named = "PI0.5" if kind in ("openpi", "openpi_rlinf", "pi05") else kind or "of a file that is not here"
+        sheet.refuse(f"the policy {named}", robots, key)
 
 
 def _run(sheet: Sheet) -> None:

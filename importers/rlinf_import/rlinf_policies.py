@@ -21,7 +21,7 @@ _LOSSES = {
     "rlt_td3": ("the loss rlt_td3", "loss_type: td3"),
     "opd": ("on-policy distillation in a simulator", "adv_type: opd of language models, or sft.dagger_rounds"),
 }
-_PROMPT = "In: What action should the robot take to {instruction}?\nOut:"
+_PROMPT = "In: What action should the robot take to {instruction}?\nOut: "
 
 
 def refuse_losses(sheet: Sheet) -> None:
@@ -89,6 +89,9 @@ def _openvla(sheet: Sheet, kind: str) -> None:
     heat = sheet.number("rollout.sampling_params.temperature_train")
     if heat:
         sheet.put("rollout.temperature", heat, "rollout.sampling_params.temperature_train")
+    measured = sheet.number("rollout.sampling_params.temperature_eval")
+    if measured is not None and measured > 0:
+        sheet.put("evaluation.temperature", measured, "rollout.sampling_params.temperature_eval")
 
 
 def _pi0(sheet: Sheet, key: str) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlinf.config.tree import get
-from rlinf_import.batches import token_kl
+from rlinf_import import roll_sft
+from rlinf_import.batches import MEASURED_KL, token_kl
 from rlinf_import.fitting import MODEL
 from rlinf_import.names.meaning import Meaning, each, means, nothing
 from rlinf_import.refusal import NotTrainingError
@@ -204,6 +205,10 @@ def recognise(source: Source) -> None:
 
 def translate(sheet: Sheet) -> None:
     """Put what the file says, and what ROLL does by default, into our keys."""
+    if "sft_train" in sheet.source.tree or "chosen_key" in sheet.source.tree:
+        supervised = "sft_train" in sheet.source.tree
+        roll_sft.pipeline(sheet, roll_sft.SUPERVISED if supervised else roll_sft.PREFERENCES)
+        return
     _distillation(sheet)
     if _other_pipelines(sheet):
         return
@@ -220,13 +225,9 @@ def translate(sheet: Sheet) -> None:
 
 def _other_pipelines(sheet: Sheet) -> bool:
     """Refuse what is no reinforcement learning; whether it is none."""
-    if sheet.written("sft_train") is not None:
-        sheet.refuse("files of supervised training", "`rlinf sft` with sft.data (docs/sft.md)", "sft_train")
-    elif sheet.written("kd_objective") is not None or sheet.written("student_pretrain") is not None:
+    if sheet.written("kd_objective") is not None or sheet.written("student_pretrain") is not None:
         key = "kd_objective" if sheet.written("kd_objective") is not None else "student_pretrain"
         sheet.refuse("distillation on fixed responses", "adv_type: opd, on the student's own responses", key)
-    elif sheet.written("chosen_key") is not None:
-        sheet.refuse("files of preference training", "`rlinf sft` with sft.loss: dpo (docs/sft.md)", "chosen_key")
     return bool(sheet.missing)
 
 
@@ -284,6 +285,7 @@ def _algorithm(sheet: Sheet) -> None:
     loss = str(sheet.value("algorithm.loss_type") or "actor")
     if sheet.value("policy.value_head") and loss != "actor_critic":
         sheet.refuse(f"a critic beside the loss {loss}", f"adv_type: grpo with loss_type: {loss}", "adv_estimator")
+    _domains(sheet)
     _kl(sheet)
     if sheet.value("algorithm.loss_agg_func") == "seq-mean-token-sum-norm":
         sheet.put("algorithm.sum_norm_divide_by_batch", False, "loss_agg_mode")
@@ -322,6 +324,17 @@ def _loss(sheet: Sheet) -> None:
         sheet.refuse(f"the loss {variant}", "`rlinf list losses`: tis, cispo, topr", f"{_TRAIN}pg_variant")
 
 
+def _domains(sheet: Sheet) -> None:
+    """Whitening of a mixture: ROLL's is within each domain."""
+    rewards = sheet.take("rewards")
+    several = isinstance(rewards, dict) and len(rewards) > 1
+    if several and sheet.value("algorithm.normalize_advantages") is True:
+        key = next((name for name in ("whiten_advantages", "algorithm.whiten_advantages") if sheet.written(name)), "")
+        line = "advantages are whitened over the whole batch here, and within each domain in ROLL"
+        if key:
+            sheet.differ(key, line)
+
+
 def _kl(sheet: Sheet) -> None:
     """ROLL's KL in the reward is one estimate and that in the loss another; here one key serves both."""
     if sheet.value("algorithm.add_token_level_kl") is True:
@@ -339,6 +352,7 @@ def _kl(sheet: Sheet) -> None:
         sheet.ignore("kl_penalty", "without add_token_level_kl nothing reads it")
     if sheet.number("target_kl") is not None:
         sheet.put("algorithm.kl_controller", "adaptive", "target_kl")
+        sheet.differ("target_kl", MEASURED_KL)
 
 
 def _validation(sheet: Sheet) -> None:

@@ -1,7 +1,8 @@
 """Words of a shell script, as far as they can be known without running it.
 
 Variables that the script sets are filled in, with their ``${NAME:-default}``; of a ``case`` the branch that its word
-selects is read, the first one where the word is unknown; bodies of ``if``, ``for`` and ``while`` are not read.
+selects is read, the first one where the word is unknown; of an ``if`` that compares known words the body that runs.
+Bodies of other ``if``, of ``for`` and of ``while`` are not read.
 """
 
 from __future__ import annotations
@@ -50,11 +51,19 @@ class _Case:
 
 
 @dataclass
+class _If:
+    """An ``if`` whose condition is known: ``active`` is the body that runs, ``matched`` that one was found."""
+
+    active: bool
+    matched: bool
+
+
+@dataclass
 class _Script:
     path: Path
     variables: dict[str, str]
     remarks: list[str]
-    blocks: list[_Case | None] = field(default_factory=list)
+    blocks: list[_Case | _If | None] = field(default_factory=list)
     """Open blocks, the innermost last; None is one whose body is not read."""
 
     @property
@@ -108,9 +117,16 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
         return
     body = _ARRAY.sub("", stripped, count=1)
     for text in shlex.split(body.removesuffix(")") if body != stripped else body, comments=True):
-        expanded = _expanded(script, text)
-        if expanded not in ("", ")", "(", "\\"):
-            yield Word(expanded.replace(_UNKNOWN, "..."), number, _UNKNOWN not in expanded)
+        for expanded in _words(body, text, _expanded(script, text)):
+            if expanded not in ("", ")", "(", "\\"):
+                yield Word(expanded.replace(_UNKNOWN, "..."), number, _UNKNOWN not in expanded)
+
+
+def _words(line: str, written: str, expanded: str) -> list[str]:
+    """The words of one that was written: a variable by itself and without quotation marks holds several."""
+    if _VARIABLE.fullmatch(written) and f'"{written}"' not in line:
+        return [word.replace("'", "").replace('"', "") for word in expanded.split()]
+    return [expanded]
 
 
 def _block(script: _Script, number: int, line: str) -> bool:
@@ -121,6 +137,8 @@ def _block(script: _Script, number: int, line: str) -> bool:
         if _UNKNOWN in subject:
             script.remarks.append(f"{script.path}:{number}: the first branch of `{line}` is read")
         script.blocks.append(_Case(subject))
+        return True
+    if _conditional(script, line):
         return True
     if re.match(r"(if|for|while|until)\b", line):
         if not re.search(r"\b(fi|done)\s*$", line):
@@ -137,10 +155,50 @@ def _block(script: _Script, number: int, line: str) -> bool:
     return bool(script.blocks) and _branch(script, line)
 
 
+def _conditional(script: _Script, line: str) -> bool:
+    """Open an ``if`` of known words, or go on to another body of it; whether the line did so."""
+    opened = re.fullmatch(r"(if|elif)\s+\[\[?\s+(.+?)\s+\]\]?\s*;?\s*(then)?", line)
+    block = script.blocks[-1] if script.blocks else None
+    if opened and opened.group(1) == "if":
+        truth = _condition(script, opened.group(2))
+        if truth is None:
+            return False
+        script.blocks.append(_If(truth, truth))
+        return True
+    if not isinstance(block, _If) or not re.match(r"(elif|else)\b", line):
+        return False
+    truth = True if opened is None else bool(_condition(script, opened.group(2)))
+    block.active = truth and not block.matched
+    block.matched = block.matched or truth
+    return True
+
+
+def _condition(script: _Script, text: str) -> bool | None:
+    """The truth of a comparison of words, or of whether one is empty; None where a word is not known."""
+    try:
+        words = [_expanded(script, word) for word in shlex.split(text)]
+    except ValueError:
+        return None
+    if any(_UNKNOWN in word or re.search(r"\$[@#*?\d]", word) for word in words):
+        return None
+    match words:
+        case [left, "=" | "==" | "-eq", right]:
+            return left == right
+        case [left, "!=" | "-ne", right]:
+            return left != right
+        case ["-z", word]:
+            return not word
+        case ["-n", word]:
+            return bool(word)
+    return None
+
+
 def _branch(script: _Script, line: str) -> bool:
     block = script.blocks[-1]
     if block is None:
         return True
+    if isinstance(block, _If):
+        return False
     if line == ";;":
         block.active = False
         return True

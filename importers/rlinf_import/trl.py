@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from rlinf_import import trl_sft
 from rlinf_import.batches import epochs, minibatches, share_of_run, warmup
 from rlinf_import.models import schedule
 from rlinf_import.names.meaning import Meaning, means, nothing
@@ -289,6 +290,10 @@ _OF_GRPO = (
 
 def translate(sheet: Sheet) -> None:
     """Put what the arguments say, and what TRL does by default, into our keys."""
+    other = _supervised(sheet)
+    if other is not None:
+        trl_sft.training(sheet, other)
+        return
     _other_trainers(sheet)
     if sheet.missing:
         return
@@ -310,17 +315,22 @@ def translate(sheet: Sheet) -> None:
     sheet.ignore("trainer", "adv_type says which algorithm trains")
 
 
+def _supervised(sheet: Sheet) -> str | None:
+    """SFTTrainer or DPOTrainer where that is what trains: by its name, its command, or arguments without GRPO's."""
+    name = sheet.text("trainer")
+    for program in sheet.source.programs:
+        name = name or {"sft": "SFTTrainer", "dpo": "DPOTrainer", "grpo": "GRPOTrainer"}.get(program, "")
+    if not name and not sheet.source.programs and not any(sheet.written(key) for key in _OF_GRPO):
+        name = "SFTTrainer"
+    return name if name in trl_sft.DEFAULTS else None
+
+
 def _other_trainers(sheet: Sheet) -> None:
     """Refuse trainers that are no GRPO, and what else TRL's commands train."""
     name = sheet.text("trainer")
     other = other_trainer(name) if name else None
-    for program in sheet.source.programs:
-        other = other or other_trainer({"sft": "SFTTrainer", "dpo": "DPOTrainer"}.get(program, "GRPOTrainer"))
     if other is not None:
         sheet.refuse(*other, "trainer")
-    elif not name and not sheet.source.programs and not any(sheet.written(key) for key in _OF_GRPO):
-        key = next((key for key in ("packing", "max_length", "dataset_name") if sheet.written(key)), "dataset_name")
-        sheet.refuse("files of supervised training", "`rlinf sft` with sft.data (docs/sft.md)", key)
 
 
 def recognise(source: Source) -> None:

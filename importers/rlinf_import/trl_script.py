@@ -14,8 +14,6 @@ from rlinf_import.written import Code, Source
 
 TRAINERS = ("GRPOTrainer", "RLOOTrainer")
 OTHERS: Mapping[str, tuple[str, str]] = {
-    "SFTTrainer": ("files of supervised training", "`rlinf sft` with sft.data (docs/sft.md)"),
-    "DPOTrainer": ("files of preference training", "`rlinf sft` with sft.loss: dpo (docs/sft.md)"),
     "RewardTrainer": ("training of a reward model alone", "reward_model.fit_batches, on the policy's own responses"),
     "PRMTrainer": ("training of a reward model alone", "reward_model.supervision: process"),
     "PPOTrainer": ("PPO with a reward model of its own", "adv_type: gae with loss_type: actor_critic and reward_model"),
@@ -27,7 +25,15 @@ OTHERS: Mapping[str, tuple[str, str]] = {
 }
 _PREFERENCES = "`rlinf sft` with sft.loss: dpo (docs/sft.md)"
 _LORA = {"r": "lora_r", "target_modules": "lora_target_modules"}
-_POSITIONS = ("model", "reward_funcs", "args", "train_dataset", "eval_dataset", "processing_class")
+_POSITIONS: Mapping[str, tuple[str, ...]] = {
+    "GRPOTrainer": ("model", "reward_funcs", "args", "train_dataset", "eval_dataset", "processing_class"),
+    "SFTTrainer": ("model", "args", "data_collator", "train_dataset", "eval_dataset", "processing_class"),
+    "DPOTrainer": ("model", "ref_model", "args", "data_collator", "train_dataset", "eval_dataset", "processing_class"),
+}
+_CONFIGS: Mapping[str, tuple[str, ...]] = {
+    "SFTTrainer": ("SFTConfig", "TrainingArguments"),
+    "DPOTrainer": ("DPOConfig", "TrainingArguments"),
+}
 _SEEING = ("AutoProcessor", "AutoModelForImageTextToText", "Idefics3ForConditionalGeneration")
 
 
@@ -43,12 +49,13 @@ def read(path: Path) -> Source:
     def take(values: Mapping[str, object], line: int) -> None:
         tree.update({name: locate(_plain(value), Origin(str(path), line)) for name, value in values.items()})
 
-    for call in script.calls("GRPOConfig", "RLOOConfig"):
+    for call in script.calls(*_CONFIGS.get(trainer.name, ("GRPOConfig", "RLOOConfig"))):
         take(({"output_dir": call.positional[0]} if call.positional else {}) | call.named, call.line)
     for call in script.calls("LoraConfig"):
         take({"use_peft": True} | {_LORA.get(name, name): value for name, value in call.named.items()}, call.line)
     _data(script, take)
-    given = {**dict(zip(_POSITIONS, trainer.positional, strict=False)), **trainer.named}
+    positions = _POSITIONS.get(trainer.name, _POSITIONS["GRPOTrainer"])
+    given = {**dict(zip(positions, trainer.positional, strict=False)), **trainer.named}
     given.pop("args", None)
     take({"trainer": trainer.name} | given, trainer.line)
     _assigned(script, take)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlinf.config.tree import get
-from rlinf_import import verl_algorithm, verl_data, verl_workers
+from rlinf_import import verl_algorithm, verl_data, verl_sft, verl_workers
 from rlinf_import.batches import epochs, every
 from rlinf_import.names.meaning import Meaning, each, means, nothing
 from rlinf_import.refusal import NotTrainingError
@@ -164,6 +164,7 @@ NAMES: Mapping[str, Meaning] = {
     "rollout": nothing("samplers are counted by rollout.num_samplers"),
     "skip": nothing("rollouts of a run are repeated by its log (rollout.replay_arrivals)"),
     "hydra": nothing("files are read without Hydra"),
+    "hydra_choice": nothing("files are read without Hydra"),
 }
 """Beside :data:`rlinf_import.names.verl.VERL`."""
 
@@ -177,9 +178,8 @@ _PROGRAMS = {
     "main_flowrl": ("the loss flowrl", "adv_type: grpo with loss_type: actor"),
     "main_rep_exp": ("exploration bonuses of representations", "algorithm.entropy_bonus"),
     "main_atropos": ("data of a class or service of verl's own", "an environment of yours (docs/environments.md)"),
-    "sft_trainer": ("files of supervised training", "`rlinf sft` with sft.data (docs/sft.md)"),
-    "fsdp_sft_trainer": ("files of supervised training", "`rlinf sft` with sft.data (docs/sft.md)"),
 }
+_SUPERVISED = ("sft_trainer", "sft_trainer_ray", "fsdp_sft_trainer")
 _OTHER_PROGRAMS = {
     "generation": "a generation of responses without training",
     "main_eval": "an evaluation",
@@ -192,8 +192,8 @@ _OTHER_PROGRAMS = {
 
 def recognise(source: Source) -> None:
     """Raise NotTrainingError for fragments, servers and evaluations."""
-    names = [program.rpartition(".")[2].removesuffix(".py") for program in source.programs]
-    trains = any(name in _PROGRAMS or name.startswith("main_ppo") for name in names)
+    names = _program_names(source)
+    trains = any(name in (*_PROGRAMS, *_SUPERVISED) or name.startswith("main_ppo") for name in names)
     for name in () if trains else names:
         kind = next((words for part, words in _OTHER_PROGRAMS.items() if part in name), None)
         if kind is not None:
@@ -210,8 +210,24 @@ def recognise(source: Source) -> None:
         raise NotTrainingError(source.path, "a fragment that other files include", "Import the script of a training.")
 
 
+def _program_names(source: Source) -> list[str]:
+    return [Path(program).name.removesuffix(".py").rpartition(".")[2] for program in source.programs]
+
+
+def _is_supervised(source: Source) -> bool:
+    """Whether a file of settings is one of supervised training, whose model stands by itself."""
+    return "model" in source.tree and "optim" in source.tree and "actor_rollout_ref" not in source.tree
+
+
 def translate(sheet: Sheet) -> None:
     """Put what the file says, and what verl does by default, into our keys."""
+    supervised = [name for name in _SUPERVISED if name in _program_names(sheet.source)]
+    if supervised or _is_supervised(sheet.source):
+        sheet.names = {**sheet.names, **verl_sft.NAMES}
+        older = "fsdp_sft_trainer" in supervised or sheet.written("model.partial_pretrain") is not None
+        verl_sft.supervised_training(sheet, older)
+        _run(sheet)
+        return
     for program in sheet.source.programs:
         name = program.rpartition(".")[2].removesuffix(".py")
         if name in _PROGRAMS:
@@ -239,16 +255,11 @@ def _run(sheet: Sheet) -> None:
     chosen = Path(text.split("...")[0].strip("_-/ ") or "run").name
     if name is not None:
         sheet.put("run.name", chosen, "trainer.experiment_name")
-    steps = sheet.count("trainer.total_training_steps")
-    if steps and steps > 0:
-        sheet.put("run.max_steps", steps, "trainer.total_training_steps")
-        sheet.ignore("trainer.total_epochs", "trainer.total_training_steps decides")
-    elif "run.max_steps" not in sheet.settings:
-        epochs(sheet, "trainer.total_epochs", sheet.count("data.train_batch_size"))
-    sheet.ignore("trainer.total_epochs", "the number of steps decides")
+    if "sft.data" not in sheet.settings:
+        _length(sheet)
+        every(sheet, "trainer.test_freq", "evaluation.every")
+        every(sheet, "rollout.test_freq", "evaluation.every")
     every(sheet, "trainer.save_freq", "checkpoint.every")
-    every(sheet, "trainer.test_freq", "evaluation.every")
-    every(sheet, "rollout.test_freq", "evaluation.every")
     loggers = sheet.take("trainer.logger")
     if loggers is not None and "wandb" in (loggers if isinstance(loggers, list) else [loggers]):
         sheet.copy("trainer.project_name")
@@ -259,3 +270,13 @@ def _run(sheet: Sheet) -> None:
     mode = {"auto": "auto", "disable": "never", "resume_path": "must"}.get(sheet.text("trainer.resume_mode"))
     if mode is not None:
         sheet.put("run.resume", mode, "trainer.resume_mode")
+
+
+def _length(sheet: Sheet) -> None:
+    steps = sheet.count("trainer.total_training_steps")
+    if steps and steps > 0:
+        sheet.put("run.max_steps", steps, "trainer.total_training_steps")
+        sheet.ignore("trainer.total_epochs", "trainer.total_training_steps decides")
+    elif "run.max_steps" not in sheet.settings:
+        epochs(sheet, "trainer.total_epochs", sheet.count("data.train_batch_size"))
+    sheet.ignore("trainer.total_epochs", "the number of steps decides")

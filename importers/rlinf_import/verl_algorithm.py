@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf_import.batches import minibatches, token_kl
+from rlinf_import.batches import MEASURED_KL, minibatches, token_kl
 from rlinf_import.sheet import Sheet
 
 _ACTOR = "actor_rollout_ref.actor."
@@ -162,6 +162,7 @@ def _kl(sheet: Sheet) -> None:
         sheet.copy("algorithm.kl_ctrl.kl_coef", "algorithm.kl_ctrl.type")
         if sheet.take("algorithm.kl_ctrl.type") == "adaptive":
             sheet.copy("algorithm.kl_ctrl.horizon", "algorithm.kl_ctrl.target_kl")
+            sheet.differ("algorithm.kl_ctrl.type", MEASURED_KL)
         if sheet.value("algorithm.kl_beta") is None:
             token_kl(sheet, sheet.text("algorithm.kl_penalty"), "algorithm.kl_penalty")
         else:

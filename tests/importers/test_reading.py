@@ -256,7 +256,7 @@ def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFi
         ("sb3", "mine.yml", "CartPole-v1: {n_envs: 8}\n", "mine is not offered here"),
         ("verl", "run.sh", "python3 -m verl.trainer.main_eval data.path=x\n", "it is an evaluation"),
         ("rlinf", "env.yaml", "env_type: libero\n", "a fragment that other files include"),
-        ("trl", "dpo.py", "from trl import DPOTrainer\nDPOTrainer(model='m')\n", "files of preference training"),
+        ("trl", "kto.py", "from trl import KTOTrainer\nKTOTrainer(model='m')\n", "the trainer KTOTrainer"),
         ("sb3", "train.py", "print(1)\n", "builds no PPO"),
         ("trl", "train.py", "def (\n", "this is not Python"),
         ("trl", "run.sh", "echo hello\n", "holds no word of the form --flag value"),

@@ -27,7 +27,8 @@ class MetaWorldEnv(gymnasium.Env):
     """One task. Observations are the state [39], or with ``camera`` a Dict of image, robot state [4] and instruction.
 
     ``info["success"]`` is the benchmark's own criterion. An episode is cut after ``max_steps``; success ends it only
-    where ``end_on_success`` is set. It demonstrates with the package's own scripted policies.
+    if ``end_on_success`` is set. With ``reward_mode`` sparse the first success earns 1, and all other steps 0.
+    It demonstrates with the package's own scripted policies.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 80}  # noqa: RUF012
@@ -43,6 +44,7 @@ class MetaWorldEnv(gymnasium.Env):
         shadows: bool = False,
         reward_scale: float = 1.0,
         end_on_success: bool = False,
+        reward_mode: Literal["dense", "sparse"] = "dense",
         render_mode: str | None = None,
     ) -> None:
         if camera is not None or render_mode is not None:
@@ -61,6 +63,7 @@ class MetaWorldEnv(gymnasium.Env):
         self.instruction = task.removesuffix("-v3").replace("-", " ")
         self.max_steps, self.reward_scale, self.end_on_success = max_steps, reward_scale, end_on_success
         self.render_mode = render_mode
+        self._sparse, self._succeeded = reward_mode == "sparse", False
         self._camera_name, self._image_size, self._shadows = camera, image_size, shadows
         self._camera: Camera | None = None
         self._picture_camera: Camera | None = None
@@ -88,7 +91,7 @@ class MetaWorldEnv(gymnasium.Env):
         super().reset(seed=seed)
         self._env.set_task(self._starts[start_number(len(self._starts), options, self.np_random)])
         self._state, _ = self._env.reset()
-        self._steps = 0
+        self._steps, self._succeeded = 0, False
         return self._observation(self._state), {}
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -96,9 +99,11 @@ class MetaWorldEnv(gymnasium.Env):
         self._state = state
         self._steps += 1
         success = bool(info["success"])
+        earned = float(success and not self._succeeded) if self._sparse else float(reward)
+        self._succeeded = self._succeeded or success
         terminated = self.end_on_success and success
         truncated = self._steps >= self.max_steps and not terminated
-        return self._observation(state), float(reward) * self.reward_scale, terminated, truncated, {"success": success}
+        return self._observation(state), earned * self.reward_scale, terminated, truncated, {"success": success}
 
     def expert_action(self) -> np.ndarray:
         """The action of the package's scripted policy for the task now: float32 [4] in [-1, 1]."""
