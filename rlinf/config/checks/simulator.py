@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from rlinf.algorithms import catalog
-from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.checks.recurrent import check_memory
 from rlinf.config.context import Context, neighbours
 from rlinf.config.derived import (
@@ -18,6 +17,8 @@ from rlinf.config.derived import (
     prior_transitions,
 )
 from rlinf.config.extras import OWN_ENVIRONMENT
+from rlinf.config.names import facts_of, leaves
+from rlinf.schema.key import ACTOR_CRITIC
 
 _SAMPLER_KEYS = (
     "rollout.merge_requests",
@@ -32,7 +33,7 @@ _SHAPE = (
     "policy.value_head",
     "policy.vla",
     "policy.flow",
-    *ACTOR_CRITIC,
+    *(key for key in leaves() if facts_of(key).read_by is ACTOR_CRITIC),
     "env.normalize_observations",
 )
 _NATIVE = (
