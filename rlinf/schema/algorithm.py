@@ -78,7 +78,7 @@ class AlgorithmConfig:
     """Clamp advantages to [-c, c]; null is off."""
     use_valid_token_scale: bool = False
     """Scale the loss by valid tokens, as `token_scale` says."""
-    token_scale: Literal["row", "global"] = "row"
+    token_scale: Literal["row", "global"] = key("row", needs="use_valid_token_scale: true")
     """use_valid_token_scale: `row` divides each advantage by the valid tokens of its row (RLinf's documentation),
     `global` divides the sum of all losses by the valid tokens of the optimiser step (RLinf's code), which is what
     `loss_agg_func: token-mean` does."""
@@ -110,9 +110,9 @@ class AlgorithmConfig:
     """The KL estimate of `add_token_level_kl` (`rlinf list kl`), or `module:function`; null: `kl_penalty_type`."""
     kl_controller: Literal["fixed", "adaptive"] = "fixed"
     """`adaptive` changes `kl_coef` so that the KL divergence stays near `target_kl`."""
-    target_kl: float = key(0.1, above=0)
+    target_kl: float = key(0.1, above=0, needs="kl_controller: adaptive")
     """`adaptive`: the KL that the coefficient steers toward."""
-    kl_horizon: int = key(10_000, at_least=1)
+    kl_horizon: int = key(10_000, at_least=1, needs="kl_controller: adaptive")
     """`adaptive`: samples over which it steers."""
     kl_beta: float = key(0.0, at_least=0, example=0.001)
     """Weight of the KL term in the loss; above 0 a reference policy is kept."""
@@ -164,22 +164,22 @@ class AlgorithmConfig:
     """seq-mean-token-sum-norm: divide by the number of sequences as well."""
     dynamic_sampling: bool = False
     """Discard groups of constant reward and sample others in their place."""
-    max_resample: int = key(4, at_least=0)
+    max_resample: int = key(4, at_least=0, needs="dynamic_sampling: true")
     """dynamic_sampling: how many further rollouts may be made for one batch."""
     filter_rewards: bool = False
     """Drop groups whose mean reward lies outside the bounds."""
-    rewards_lower_bound: float | None = key(None, example=0.1)
+    rewards_lower_bound: float | None = key(None, example=0.1, needs="filter_rewards: true")
     """filter_rewards: groups with a smaller mean reward are dropped; null is no bound."""
-    rewards_upper_bound: float | None = key(None, example=0.9)
+    rewards_upper_bound: float | None = key(None, example=0.9, needs="filter_rewards: true")
     """filter_rewards: groups with a larger mean reward are dropped; null is no bound."""
     max_len_mask: bool = key(False, read_by=TEXT)
     """Responses cut by the length limit get no loss."""
     overlong_penalty: OverlongPenaltyConfig = section(OverlongPenaltyConfig, read_by=TEXT)
     difficulty_mask: bool = False
     """Rows of tasks that are too easy or too hard get no loss: always or never solved, unless the bounds say more."""
-    difficulty_low_threshold: float = key(0.0, at_least=0, example=0.1)
+    difficulty_low_threshold: float = key(0.0, at_least=0, example=0.1, needs="difficulty_mask: true")
     """difficulty_mask: the share of a group's positive rewards must be above this."""
-    difficulty_high_threshold: float = key(1.0, at_most=1, example=0.9)
+    difficulty_high_threshold: float = key(1.0, at_most=1, example=0.9, needs="difficulty_mask: true")
     """difficulty_mask: and below this."""
     reward_type: Literal["action_level", "chunk_level"] = key("chunk_level", read_by=SIMULATOR)
     """Simulators: what one reward, value and advantage is of: a decision, or each of its env.num_action_chunks

@@ -51,6 +51,8 @@ class KeyFacts:
     """Other defaults, by the kind of run that has them; `config/defaults.py` decides which kind a run is."""
     read_by: Readers | None = None
     """None: every run may read it."""
+    needs: str = ""
+    """The key of the same section, with its value, without which nothing reads this one: `dynamic_sampling: true`."""
 
     def bound_broken_by(self, number: float) -> tuple[str, str] | None:
         """Return the first bound that ``number`` breaks, and what to write instead; None if there is none."""
@@ -73,9 +75,10 @@ def key(
     example: object = None,
     for_runs: Mapping[str, object] | None = None,
     read_by: Readers | None = None,
+    needs: str = "",
 ) -> T:
     """Declare a key with its default and facts; the string under it is its text."""
-    facts = {"facts": KeyFacts(at_least, above, at_most, why, example, {}, for_runs or {}, read_by)}
+    facts = {"facts": KeyFacts(at_least, above, at_most, why, example, {}, for_runs or {}, read_by, needs)}
     if isinstance(default, list | dict):
         # Dataclasses refuse a mutable default: each section gets its own copy.
         return field(default_factory=lambda: copy.copy(default), metadata=facts)

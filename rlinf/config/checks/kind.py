@@ -23,7 +23,7 @@ def check_kind(context: Context) -> None:
         if context.config.sft.data is not None:
             fix += " Supervised training alone needs none: rlinf sft, or run.max_steps: 0."
         context.error("env.id", "env.id is missing: there is nothing to train on.", fix)
-    _check_module(context)
+    context.run(_check_module)
     name = OWN if ":" in context.config.policy.name else context.config.policy.name
     for readers in READERS:
         if name in readers.policies:
@@ -32,7 +32,7 @@ def check_kind(context: Context) -> None:
         why = f"is read only {readers.words}, and this policy is {context.config.policy.name}."
         for key in leaves():
             if facts_of(key).read_by is readers:
-                context.unread(key, why, fix, reads=("policy.name",))
+                context.unread(key, why, fix)
 
 
 def _check_module(context: Context) -> None:
@@ -41,9 +41,7 @@ def _check_module(context: Context) -> None:
     for name, simulator in OWN_ENVIRONMENT.items():
         if env.id.startswith(simulator.begins) and env.isolation == "none" and not installed(simulator.module):
             message = f"env.id: {name} is not installed here; its pins clash with ours."
-            context.error(
-                "env.id", message, f"Give it an environment of its own: {simulator.fix}.", reads=("env.isolation",)
-            )
+            context.error("env.id", message, f"Give it an environment of its own: {simulator.fix}.")
     module, colon, _ = env.id.removeprefix(AGENT).partition(":")
     top = module.partition(".")[0]
     foreign = env.isolation == "process" or env.id.startswith(VERIFIERS)
@@ -55,4 +53,4 @@ def _check_module(context: Context) -> None:
         fix = "Install what brings it, or write rlinf_envs:rlinf/ReasoningGym-v0 for an environment of ours."
         if extra is not None:
             fix = f"Install it: {extra.fix}."
-        context.error("env.id", message, fix, reads=("env.isolation",))
+        context.error("env.id", message, fix)

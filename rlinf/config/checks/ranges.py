@@ -10,7 +10,7 @@ from rlinf.config.names import facts_of, leaves
 def check_ranges(context: Context) -> None:
     """Report each number outside its bounds, and keep the other checks from reading it."""
     for key in leaves():
-        number, facts = value_of(context.config, key), facts_of(key)
+        number, facts = value_of(context.whole, key), facts_of(key)
         broken = facts.bound_broken_by(number) if isinstance(number, int | float) else None
         if broken is None:
             continue
@@ -19,4 +19,4 @@ def check_ranges(context: Context) -> None:
         context.error(key, f"{key} must be {bounds}, not {number}{why}.", fix)
         context.broken.add(key)
         # The other checks may divide by it; the default lets them judge the rest.
-        context.config = with_value(context.config, key, default_of(context.config, key))
+        context.whole = with_value(context.whole, key, default_of(context.whole, key))
