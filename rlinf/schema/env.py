@@ -99,7 +99,7 @@ class EnvConfig:
     """Where the environment's `info` says that the task is solved (`is_success` in gymnasium-robotics).
 
     Text: of an ordinary `gymnasium.Env`; where the `info` says nothing, a positive return is a success."""
-    step_timeout_s: float = key(60.0, at_least=0, above=0)
+    step_timeout_s: float = key(60.0, at_least=0)
     """A step or reset that takes longer is a hang: the env is restarted and its episode, or conversation, is dropped.
 
     0 sets no limit; on Ray, simulators then step in the env worker's own process, which spares cheap ones a message."""

@@ -302,3 +302,7 @@ def test_the_command_line_switches_off_the_warm_start_of_a_file(write: Write) ->
     assert load(file, ["sft.steps=0"]).sft.steps == 0
     with pytest.raises(ConfigErrors, match=r"sft\.evaluate_every is not read without a warm start"):
         load(file, ["sft.steps=0", "sft.evaluate_every=5"])
+
+
+def test_a_step_may_have_no_limit(minimal: Path) -> None:
+    assert load(minimal, ["env.step_timeout_s=0"]).env.step_timeout_s == 0
