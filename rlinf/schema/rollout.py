@@ -7,7 +7,7 @@ from typing import Literal
 
 from rlinf.schema.key import LANGUAGE, SIMULATOR, TEXT, key, section
 
-WeightTransportName = Literal["auto", "shared_memory", "collective", "object_store"]
+WeightTransportName = Literal["auto", "shared_memory", "collective"]
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,10 @@ class RolloutConfig:
     num_samplers: int = key(1, at_least=1)
     """Sampler processes; prompts (simulators: requests of env workers) are split over them."""
     weight_transport: WeightTransportName = "auto"
-    """How new weights get to samplers and env workers: memory shared on one node, a broadcast, or Ray's object store.
+    """How new weights get to samplers and env workers: memory shared on one node, or a broadcast.
 
-    `auto`: shared memory where all of them are on one node, otherwise a broadcast."""
+    `auto`: shared memory if all of them are on one node, otherwise a broadcast; Ray's object store if no group for a
+    broadcast can be formed."""
     verify_weights: bool = True
     """Every update is proved: whatever acts with the policy reads its weights back, and they are compared with those
     that were sent. A sampler that holds others ends the run. One that cannot read them back is named at the start."""
