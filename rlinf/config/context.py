@@ -4,13 +4,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeVarTuple, cast
+from dataclasses import dataclass, field, is_dataclass
+from types import FunctionType, MethodType
+from typing import Any, TypeVarTuple, cast
 
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.experiment import Config
+from rlinf.config.names import leaves
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
-from rlinf.config.recorded import Recorded
+
+
+# A view of a configuration that records which keys are read through it.
+class Recorded:
+    """Read a section as if it were the section itself; ``record`` is called with the dotted key of each value read.
+
+    Example:
+        >>> from rlinf.schema import Sections
+        >>> read = []
+        >>> Recorded(Sections(), read.append).learner.optimizer.lr, read
+        (1e-06, ['learner.optimizer.lr'])
+    """
+
+    def __init__(self, section: Any, record: Callable[[str], None], prefix: str = "") -> None:
+        self._section, self._record, self._prefix = section, record, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        declared = getattr(type(self._section), name, None)
+        # Properties and methods of a section read its keys as well: they run on the view.
+        if isinstance(declared, property) and declared.fget is not None:
+            return declared.fget(self)
+        if isinstance(declared, FunctionType):
+            return MethodType(declared, self)
+        value, key = getattr(self._section, name), f"{self._prefix}{name}"
+        if key in leaves():
+            self._record(key)
+            return value
+        return Recorded(value, self._record, f"{key}.") if is_dataclass(value) else value
+
 
 Arguments = TypeVarTuple("Arguments")
 
