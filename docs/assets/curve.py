@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from rlinf.base.json_files import read_json_lines
-from rlinf.report.svg import curve
+from rlinf.report.card import curve
 
 if __name__ == "__main__":
     run, metric, out = sys.argv[1:]

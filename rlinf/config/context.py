@@ -3,19 +3,57 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, is_dataclass
+from types import FunctionType, MethodType
+from typing import Any, TypeVarTuple, cast
 
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.experiment import Config
+from rlinf.config.names import leaves
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
+
+
+# A view of a configuration that records which keys are read through it.
+class Recorded:
+    """Read a section as if it were the section itself; ``record`` is called with the dotted key of each value read.
+
+    Example:
+        >>> from rlinf.schema import Sections
+        >>> read = []
+        >>> Recorded(Sections(), read.append).learner.optimizer.lr, read
+        (1e-06, ['learner.optimizer.lr'])
+    """
+
+    def __init__(self, section: Any, record: Callable[[str], None], prefix: str = "") -> None:
+        self._section, self._record, self._prefix = section, record, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        declared = getattr(type(self._section), name, None)
+        # Properties and methods of a section read its keys as well: they run on the view.
+        if isinstance(declared, property) and declared.fget is not None:
+            return declared.fget(self)
+        if isinstance(declared, FunctionType):
+            return MethodType(declared, self)
+        value, key = getattr(self._section, name), f"{self._prefix}{name}"
+        if key in leaves():
+            self._record(key)
+            return value
+        return Recorded(value, self._record, f"{key}.") if is_dataclass(value) else value
+
+
+Arguments = TypeVarTuple("Arguments")
 
 
 @dataclass
 class Context:
-    """Checks read ``config`` and call :meth:`error` or :meth:`unread`."""
+    """Checks read ``config`` and call :meth:`error` or :meth:`unread`; what they read is recorded.
 
-    config: Config
+    A problem whose key is itself broken, or whose check read a broken key, is not reported.
+    """
+
+    whole: Config
+    """The configuration itself; reading it is not recorded."""
     places: Mapping[str, Origin]
     """The dotted keys that were written, with their places."""
     source: Origin
@@ -24,26 +62,42 @@ class Context:
     """Keys that already have a problem: nothing that reads them is judged."""
     problems: list[ConfigProblem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    _read: dict[str, None] = field(default_factory=dict)
+    """The keys that the current check has read, in that order."""
 
-    def error(self, key: str, message: str, fix: str, *, reads: tuple[str, ...] = ()) -> None:
-        """Report ``key``, unless it or another key that the check ``reads`` is broken itself."""
-        if not self.is_broken(key, *reads):
-            self.problems.append(problem(self.place(key, *reads), key, message, fix))
+    @property
+    def config(self) -> Config:
+        """Return a view of the configuration that records what the current check reads."""
+        return cast(Config, Recorded(self.whole, lambda key: self._read.setdefault(key)))
+
+    def run(self, check: Callable[[Context, *Arguments], None], *arguments: *Arguments) -> None:
+        """Run a check, or a part of one, with a record of its own."""
+        before, self._read = self._read, {}
+        check(self, *arguments)
+        self._read = before
+
+    def error(self, key: str, message: str, fix: str, *, at: tuple[str, ...] = ()) -> None:
+        """Report ``key``, unless it or what the check read is broken.
+
+        If nobody wrote ``key``, the first written one of ``at`` is cited, or else of what the check read.
+        """
+        if not self.is_broken(key, *self._read):
+            self.problems.append(problem(self.place(key, *(at or self._read)), key, message, fix))
 
     def switched_off(self, key: str, switch: str) -> bool:
         """Whether ``switch`` is set by a later layer (the command line, an extending file) than ``key``."""
         return self.place(switch).layer > self.place(key).layer
 
-    def unread(self, key: str, why: str, fix: str, *, reads: tuple[str, ...] = ()) -> None:
+    def unread(self, key: str, why: str, fix: str) -> None:
         """Report a key that was set and that nothing would read: an error, or a warning with ``strict: false``.
 
         A key that says what the default says does no harm: resolved configurations name every key.
         """
-        if not self.changed(key) or self.is_broken(key, *reads):
+        if not self.changed(key) or self.is_broken(key, *self._read):
             return
         message = f"{key} {why}"
         fix += self._dropped(key)
-        if self.config.algorithm.strict:
+        if self.whole.algorithm.strict:
             fix = f"{fix} (Or set strict: false.)"
             self.problems.append(problem(self.place(key), key, message, fix, unread=True))
         else:
@@ -54,13 +108,13 @@ class Context:
         place = self.place(key)
         if place.line is None or place.file in (self.source.file, COMMAND_LINE):
             return ""
-        default = json.dumps(default_of(self.config, key), default=str)
+        default = json.dumps(default_of(self.whole, key), default=str)
         return f" It is inherited from {place.file}: `{key}={default}`, its default, drops it."
 
     def changed(self, key: str) -> bool:
         """Whether somebody set the key to something else than its default."""
         written = key in self.places or any(place.startswith(f"{key}.") for place in self.places)
-        return written and value_of(self.config, key) != default_of(self.config, key)
+        return written and value_of(self.whole, key) != default_of(self.whole, key)
 
     def place(self, *keys: str) -> Origin:
         """The line of the first of these keys that was written, else of the nearest section around the first."""

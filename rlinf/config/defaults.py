@@ -1,18 +1,19 @@
 """Default values: the schema's, or others for some kinds of run.
 
-The schema holds one default a key. Where the best one depends on the kind of run, :data:`CONDITIONAL` names the others;
-they are applied once, when a configuration is loaded, so that the typed configuration and `config.yaml` of a run hold
-the value. A condition never holds for a run that does not read the key: configurations that were stored by an earlier
-version stay equal to what their file says today.
+The schema holds one default a key, and others for kinds of run (`for_runs`). They are applied once, when a
+configuration is loaded, so that the typed configuration and `config.yaml` of a run hold the value. A condition never
+holds for a run that does not read the key: configurations that were stored by an earlier version stay equal to what
+their file says today.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from rlinf.algorithms.catalog import OFF_POLICY
 from rlinf.algorithms.catalog_corrections import CORRECTIONS
 from rlinf.config.derived import (
     compares_groups,
@@ -22,6 +23,7 @@ from rlinf.config.derived import (
     is_pretrained,
     is_text,
 )
+from rlinf.config.names import facts_of, leaves
 from rlinf.schema import Sections
 
 SomeConfig = TypeVar("SomeConfig", bound=Sections)
@@ -41,54 +43,39 @@ def _untrained_simulator_policy(config: Sections) -> bool:
     return not is_text(config) and not is_pretrained(config)
 
 
+def _has_loss(name: str, config: Sections) -> bool:
+    return config.algorithm.loss_type == name
+
+
 def _tunes_pretrained(config: Sections) -> bool:
     return has_warm_start(config) and is_pretrained(config)
 
 
-def _of_loss(loss_type: str, key: str, value: object) -> ConditionalDefault:
-    """The customary value with one off-policy algorithm."""
-    return ConditionalDefault(
-        key, value, f"loss_type: {loss_type}", lambda config: config.algorithm.loss_type == loss_type
-    )
+_RUNS: Mapping[str, Callable[[Sections], bool]] = {
+    "simulators, unless the language model is pretrained": _untrained_simulator_policy,
+    "simulators with adv_type: gae or an off-policy loss_type": holds_fragments,
+    "supervised training on sft.data without an environment": has_files_alone,
+    "pretrained language models": _tunes_pretrained,
+    "estimators that do not compare groups": lambda config: not compares_groups(config),
+    **{f"loss_type: {name}": functools.partial(_has_loss, name) for name in OFF_POLICY},
+}
+"""Decides whether a run is of a kind for which the schema has another default."""
 
 
-def _of_correction(preset: str, name: str, value: object) -> ConditionalDefault:
-    """A preset's value of a key of ``algorithm.rollout_correction``."""
-    section = "algorithm.rollout_correction"
-    return ConditionalDefault(
-        f"{section}.{name}",
-        value,
-        f"preset: {preset}",
-        lambda config: config.algorithm.rollout_correction.preset == preset,
-    )
+def _has_preset(name: str, config: Sections) -> bool:
+    return config.algorithm.rollout_correction.preset == name
 
 
-CONDITIONAL: tuple[ConditionalDefault, ...] = (
-    ConditionalDefault(
-        "learner.optimizer.lr", 3e-4, "simulators, unless the language model is pretrained", _untrained_simulator_policy
-    ),
-    ConditionalDefault(
-        "algorithm.gamma", 0.99, "simulators with adv_type: gae or an off-policy loss_type", holds_fragments
-    ),
-    ConditionalDefault(
-        "algorithm.policy_delay", 2, "loss_type: td3", lambda config: config.algorithm.loss_type == "td3"
-    ),
-    ConditionalDefault(
-        "algorithm.policy_delay", 3, "loss_type: crossq", lambda config: config.algorithm.loss_type == "crossq"
-    ),
-    ConditionalDefault(
-        "algorithm.target_tau", 1.0, "loss_type: dqn", lambda config: config.algorithm.loss_type == "dqn"
-    ),
-    ConditionalDefault(
-        "algorithm.target_update_every", 500, "loss_type: dqn", lambda config: config.algorithm.loss_type == "dqn"
-    ),
-    ConditionalDefault("run.max_steps", 0, "supervised training on sft.data without an environment", has_files_alone),
-    ConditionalDefault("sft.lr", 1e-5, "pretrained language models", _tunes_pretrained),
-    ConditionalDefault(
-        "algorithm.group_size", 1, "estimators that do not compare groups", lambda config: not compares_groups(config)
+CONDITIONAL = (
+    *(
+        ConditionalDefault(key, value, runs, _RUNS[runs])
+        for key in leaves()
+        for runs, value in facts_of(key).for_runs.items()
     ),
     *(
-        _of_correction(preset, name, value)
+        ConditionalDefault(
+            f"algorithm.rollout_correction.{name}", value, f"preset: {preset}", functools.partial(_has_preset, preset)
+        )
         for preset, correction in CORRECTIONS.items()
         for name, value in correction.values.items()
     ),

@@ -234,7 +234,7 @@ def continues_responses(config: Sections) -> bool:
     return alone and config.rollout.sampler != "server" and not is_agent(config.env.id)
 
 
-def weight_transport(config: Sections) -> WeightTransportName:
+def weight_transport(config: Sections) -> WeightTransportName | Literal["object_store"]:
     """`rollout.weight_transport`; within one process weights are handed over as they are."""
     return "object_store" if config.cluster.backend == "local" else config.rollout.weight_transport
 

@@ -1,4 +1,4 @@
-"""The names of all keys, and the nearest of them to what somebody typed."""
+"""The names of all keys with their facts, and the nearest of them to what somebody typed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import functools
 import itertools
 import typing
 from collections.abc import Iterable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
+from typing import Any
 
 from rlinf.schema import Sections, keys
+from rlinf.schema.key import KeyFacts
 
 
 @functools.cache
@@ -32,6 +34,18 @@ def type_of(key: str) -> object:
         assert isinstance(hint, type)
         hint = hints(hint)[name]
     return hint
+
+
+@functools.cache
+def facts_of(key: str) -> KeyFacts:
+    """Return what the schema declares of a dotted key, by itself or for a section around it."""
+    found = KeyFacts()
+    kind: Any = Sections
+    for name in key.split("."):
+        own: KeyFacts = kind.__dataclass_fields__[name].metadata.get("facts", KeyFacts())
+        found = replace(own, example=found.examples.get(name, own.example), read_by=own.read_by or found.read_by)
+        kind = hints(kind)[name]
+    return found
 
 
 def _walk(section: type, prefix: str) -> Iterator[str]:

@@ -15,9 +15,8 @@ import yaml
 
 from rlinf.config.compat.aliases import FLAT, UNDER_ALGORITHM
 from rlinf.config.defaults import CONDITIONAL, schema_default
-from rlinf.config.examples import example
 from rlinf.config.experiment import Config
-from rlinf.config.names import hints
+from rlinf.config.names import facts_of, hints, type_of
 
 _HEAD = """# Configuration reference
 
@@ -117,6 +116,22 @@ def _default(key: str) -> str:
     """The schema's default, and those that other kinds of run have instead."""
     others = [f"`{_show(other.value)}` for {other.runs}" for other in CONDITIONAL if other.key == key]
     return "; ".join([f"`{_show(schema_default(key))}`", *others])
+
+
+def example(key: str) -> object:
+    """Return a value worth writing that is not the default: the schema's example, or one of the type, if any."""
+    written = facts_of(key).example
+    if written is not None:
+        return written
+    default, hint = schema_default(key), type_of(key)
+    options = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+    if options:
+        return next(option for option in reversed(options) if option != default)
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, int):
+        return default * 2 if default else 10
+    return default * 2 if isinstance(default, float) and default else None
 
 
 def _example(key: str) -> str:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from rlinf.config.derived import keeps_reference, max_turns, row_tokens, rows_per_iteration
 from rlinf.config.experiment import Config
 from rlinf.models.architecture_numbers import Decoder
-from rlinf.planning.autograd import Pass, Passing, passing
 from rlinf.planning.parallel import Split
 from rlinf.planning.precision import policy_dtype
 from rlinf.schema.derived import KEPT_STATES_BYTES
 
 # Adam keeps two float32 moments for every trained weight.
 _MOMENT_BYTES = 8
+# Of one layer, the gradients and copies that its backward pass makes beside what the forward pass kept.
+_BACKWARD_SHARE = 0.4
 # torch and fsdp make logits in pieces of this many values, on a CPU and on a GPU (`models/token_scores.py`).
 _LOGITS_AT_ONCE = {False: 1 << 24, True: 1 << 27}
 
@@ -79,10 +80,10 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
     on_host = config.learner.backend != "torch"
     parallel = config.rollout.vllm.tensor_parallel_size if config.rollout.sampler == "vllm" else 1
     if gpus > 0 and not megatron:
-        moment = passing(decoder, _pass(config, split, size))
+        activations, logits, gathered = _fullest_moment(config, decoder, split, size)
     else:
-        layers = _activations(config, decoder, split, size)
-        moment = Passing(layers, _logits(config, decoder, split, size, on_gpu=gpus > 0), 0)
+        activations, gathered = _activations(config, decoder, split, size), 0
+        logits = _logits(config, decoder, split, size, on_gpu=gpus > 0)
     kv_cache = decoder.kv_cache_bytes(_tokens_at_once(config), size) // parallel
     return Memory(
         parameters=parameters,
@@ -92,24 +93,48 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
         optimizer=updated * state_bytes,
         reference=0 if on_host else reference,
         host=reference if on_host else 0,
-        activations=moment.activations,
-        logits=moment.logits,
-        copies=moment.copies,
+        activations=activations,
+        logits=logits,
+        copies=gathered,
         sampler_weights=parameters * size // parallel,
         kv_cache=kv_cache,
         kept_states=min(kv_cache, KEPT_STATES_BYTES) * _reasons_to_keep(config, gpus),
     )
 
 
-def _pass(config: Config, split: Split, size: int) -> Pass:
-    return Pass(
-        tokens=micro_batch_tokens(config),
-        row_tokens=row_tokens(config),
-        size=size,
-        sharded=split.sharded_weights,
-        recomputed=recomputes(config),
-        chunk=_LOGITS_AT_ONCE[True],
-    )
+def _fullest_moment(config: Config, decoder: Decoder, split: Split, size: int) -> tuple[int, int, int]:
+    """Return the bytes of activations, logits and copies of weights that torch or fsdp need on a GPU at once.
+
+    The larger of two moments: the head's backward pass, with all activations there, or the last layer's. The counts
+    are of a rehearsal's operations, and a test holds them to it.
+    """
+    tokens, hidden, layers = micro_batch_tokens(config), decoder.hidden, decoder.layers
+    sharded, recomputed = split.sharded_weights, recomputes(config)
+    query, key_value = decoder.heads * decoder.head_size, decoder.kv_heads * decoder.head_size
+    residual = 2 if sharded and size == 2 else 4
+    # Two norms with their float32 insides and the inputs of the projections, which autocast copies for each of them.
+    norms = (24 if size == 4 else 16 if sharded else 26) * hidden
+    # Queries, keys and values for all heads, the result and its copy, the mask as numbers.
+    attention = 5 * query * size + row_tokens(config) * size
+    if decoder.head_norms:
+        attention += (4 + size) * (query + key_value)
+    width = decoder.experts_per_token * decoder.expert_width if decoder.experts else decoder.intermediate
+    layer = tokens * (norms + attention + 4 * width * size + 2 * decoder.experts_per_token * hidden * size)
+    kept = layers * (tokens * hidden * residual if recomputed else layer) + 4 * tokens * hidden * residual
+    # A chunk of logits with scores and gradient, and the head's own gradient before it is added to the rest.
+    values = min(tokens * decoder.vocabulary, _LOGITS_AT_ONCE[True])
+    logits = values * (4 + 2 * size) + decoder.vocabulary * hidden * (8 if size == 2 else 4)
+    in_layers = decoder.parameters - decoder.embedding_parameters
+    if sharded:
+        # The embeddings stay whole for both passes; of the layers one is used and one comes, with whole gradients.
+        copies = size * (decoder.embedding_parameters + 2 * in_layers // layers)
+        reduced = in_layers // layers * (size + 8)
+    else:
+        copies, reduced = 2 * in_layers if size == 2 else 0, 0
+    # With recomputation autocast's copies go at the end of the forward pass; those of one layer come back.
+    of_layer = copies if sharded or not recomputed else copies // layers
+    passing = kept + (layer if recomputed else 0) + int(_BACKWARD_SHARE * layer)
+    return max((kept, logits, copies), (passing, 0, of_layer + reduced), key=sum)
 
 
 def layer_values(decoder: Decoder) -> int:

@@ -14,6 +14,7 @@ from rlinf.schema.algorithm import (
 )
 from rlinf.schema.cluster import ClusterConfig
 from rlinf.schema.env import DataConfig, EnvConfig, PoolConfig, TaskConfig
+from rlinf.schema.key import TEXT, section
 from rlinf.schema.learner import LearnerConfig, MegatronConfig, OffloadConfig, OptimizerConfig, SftConfig
 from rlinf.schema.policy import (
     FlowConfig,
@@ -69,20 +70,20 @@ __all__ = [
 class Sections:
     """All sections of an experiment file, by their names."""
 
-    run: RunConfig = field(default_factory=RunConfig)
-    env: EnvConfig = field(default_factory=EnvConfig)
-    data: DataConfig = field(default_factory=DataConfig)
-    policy: PolicyConfig = field(default_factory=PolicyConfig)
-    rollout: RolloutConfig = field(default_factory=RolloutConfig)
-    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
-    reward_model: RewardModelConfig = field(default_factory=RewardModelConfig)
-    teacher: TeacherConfig = field(default_factory=TeacherConfig)
-    learner: LearnerConfig = field(default_factory=LearnerConfig)
-    sft: SftConfig = field(default_factory=SftConfig)
-    cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
-    logging: LoggingConfig = field(default_factory=LoggingConfig)
+    run: RunConfig = section(RunConfig)
+    env: EnvConfig = section(EnvConfig)
+    data: DataConfig = section(DataConfig, read_by=TEXT)
+    policy: PolicyConfig = section(PolicyConfig)
+    rollout: RolloutConfig = section(RolloutConfig)
+    algorithm: AlgorithmConfig = section(AlgorithmConfig)
+    reward_model: RewardModelConfig = section(RewardModelConfig, read_by=TEXT)
+    teacher: TeacherConfig = section(TeacherConfig, read_by=TEXT)
+    learner: LearnerConfig = section(LearnerConfig)
+    sft: SftConfig = section(SftConfig)
+    cluster: ClusterConfig = section(ClusterConfig)
+    evaluation: EvaluationConfig = section(EvaluationConfig)
+    checkpoint: CheckpointConfig = section(CheckpointConfig)
+    logging: LoggingConfig = section(LoggingConfig)
     expressions: Mapping[tuple[str, ...], tuple[str, object]] = field(
         default_factory=dict, compare=False, repr=False, metadata={"key": False}
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+from rlinf.schema.key import SIMULATOR, TEXT, key, section
 
 Scope = Literal["group", "batch", "running"]
 
@@ -18,11 +20,11 @@ class RewardNormConfig:
 
 @dataclass(frozen=True)
 class OverlongPenaltyConfig:
-    safe_length: int = 0
+    safe_length: int = key(0, example=768)
     """Response tokens without penalty."""
-    max_length: int = 0
+    max_length: int = key(0, example=1024)
     """Where the penalty reaches `coef`."""
-    coef: float = 0.0
+    coef: float = key(0.0, at_least=0, example=1.0)
     """The penalty of a response of `max_length` tokens; 0 is off."""
 
 
@@ -35,11 +37,11 @@ class RolloutCorrectionConfig:
     mean."""
     mode: Literal["truncate", "mask"] = "truncate"
     """Weights outside `floor` to `cap` are cut to these bounds, or their positions are masked out."""
-    cap: float = 2.0
+    cap: float = key(2.0, above=0)
     """The largest weight."""
-    floor: float = 0.0
+    floor: float = key(0.0, at_least=0, example=0.5)
     """The smallest weight; 0 is no bound (IcePop masks below 0.5)."""
-    reject_above: float | None = None
+    reject_above: float | None = key(None, above=0, example=0.05)
     """Leave out responses whose KL divergence of the learner from the sampler, per token, is above this (nats)."""
     reject_by: Literal["k1", "k3"] = "k3"
     """The estimate of that divergence: k1 is |mean(d)|, k3 mean(exp(d) - 1 - d), with d = old - sampler log-prob."""
@@ -49,25 +51,27 @@ class RolloutCorrectionConfig:
 class AlgorithmConfig:
     """The options of the algorithm layer; `rlinf list` explains each name."""
 
-    adv_type: str = "grpo"
+    adv_type: str = key("grpo", example="rloo")
     """The advantage estimator (`rlinf list advantages`), or `module:function` of your own."""
-    loss_type: str = "actor"
+    loss_type: str = key("actor", example="gspo")
     """The policy loss (`rlinf list losses`), or `module:function` of your own."""
-    options: dict[str, object] = field(default_factory=dict)
+    options: dict[str, object] = key({}, example={"lambda_": 0.5})
     """Options of an estimator or loss of your own that are no key of this section, by name."""
-    loss_agg_func: str = "token-mean"
+    loss_agg_func: str = key("token-mean", example="seq-mean-token-mean")
     """How per-position losses become one number (`rlinf list aggregations`), or `module:function` of your own."""
-    group_size: int = 8
+    group_size: int = key(8, at_least=1, for_runs={"estimators that do not compare groups": 1})
     """Responses per prompt, or episodes per start state."""
     singleton_group: Literal["error", "zero", "raw"] = "error"
     """What a group of one gives in a group estimator."""
-    update_epochs: int = 1
+    update_epochs: int = key(1, at_least=1)
     """Passes over each batch, each with a fresh permutation."""
-    num_minibatches: int = 1
+    num_minibatches: int = key(1, at_least=1)
     """Optimiser steps per pass."""
-    gamma: float = 1.0
+    gamma: float = key(
+        1.0, at_most=1, example=0.99, for_runs={"simulators with adv_type: gae or an off-policy loss_type": 0.99}
+    )
     """Discount of later rewards, per token position (text) or decision (simulators)."""
-    gae_lambda: float = 0.95
+    gae_lambda: float = key(0.95, at_most=1, example=0.9)
     """gae: 1 takes whole returns (little bias), 0 the critic's one-step estimate (little variance)."""
     normalize_by_std: bool = True
     """grpo: divide by the group's standard deviation (false: Dr.GRPO)."""
@@ -79,27 +83,29 @@ class AlgorithmConfig:
     """Bring token rewards to mean 0 and standard deviation 1 before advantages are estimated."""
     keep_zero_groups: bool = False
     """Advantages of groups with constant reward stay exactly 0 through whitening."""
-    advantage_clip: float | None = None
+    advantage_clip: float | None = key(None, at_least=0, example=2.0)
     """Clamp advantages to [-c, c]; null is off."""
     use_valid_token_scale: bool = False
     """Scale the loss by valid tokens, as `token_scale` says."""
-    token_scale: Literal["row", "global"] = "row"
+    token_scale: Literal["row", "global"] = key("row", needs="use_valid_token_scale: true")
     """use_valid_token_scale: `row` divides each advantage by the valid tokens of its row (RLinf's documentation),
     `global` divides the sum of all losses by the valid tokens of the optimiser step (RLinf's code), which is what
     `loss_agg_func: token-mean` does."""
     step_weight: float = 1.0
     """gigpo: weight of the step-level advantage."""
-    reward_norm: RewardNormConfig | Scope | dict[str, object] | None = None
+    reward_norm: RewardNormConfig | Scope | dict[str, object] | None = key(
+        None, example={"mean": "group", "std": "batch"}
+    )
     """`group`, `batch`, `running`, or `{mean: ..., std: ...}`; or such a value for each domain by name."""
     reward_shift: bool = False
     """With a one-word `reward_norm`: subtract the mean only."""
     reward_scale: bool = False
     """With a one-word `reward_norm`: divide by the standard deviation only."""
-    reward_clip: float | None = None
+    reward_clip: float | None = key(None, at_least=0, example=10.0)
     """Clamp rewards to [-c, c]; null or 0 is off."""
     clip_after_norm: bool = False
     """grpo, grpo_passk: `reward_clip` clamps the outcome after the estimator has normalised it (ROLL), not before."""
-    opd_coef: float = 0.0
+    opd_coef: float = key(0.0, at_least=0, example=0.5, read_by=TEXT)
     """Weight of the teacher beside another estimator: this times log p_teacher - log p of each token is added to its
     advantage after `normalize_advantages`. `adv_type: opd` is the teacher alone."""
     kl_after_norm: bool = False
@@ -107,44 +113,46 @@ class AlgorithmConfig:
     token pays for itself and for those after it, and the group does not divide the KL away."""
     add_token_level_kl: bool = False
     """Subtract `kl_coef` times the KL to the reference policy from each token's reward; `kl_coef` must be above 0."""
-    kl_coef: float = 0.0
+    kl_coef: float = key(0.0, at_least=0, example=0.001)
     """Weight of the KL divergence that is subtracted from rewards (`add_token_level_kl`)."""
-    token_kl_type: str | None = None
+    token_kl_type: str | None = key(None, example="kl")
     """The KL estimate of `add_token_level_kl` (`rlinf list kl`), or `module:function`; null: `kl_penalty_type`."""
     kl_controller: Literal["fixed", "adaptive"] = "fixed"
     """`adaptive` changes `kl_coef` so that the KL divergence stays near `target_kl`."""
-    target_kl: float = 0.1
+    target_kl: float = key(0.1, above=0, needs="kl_controller: adaptive")
     """`adaptive`: the KL that the coefficient steers toward."""
-    kl_horizon: int = 10_000
+    kl_horizon: int = key(10_000, at_least=1, needs="kl_controller: adaptive")
     """`adaptive`: samples over which it steers."""
-    kl_beta: float = 0.0
+    kl_beta: float = key(0.0, at_least=0, example=0.001)
     """Weight of the KL term in the loss; above 0 a reference policy is kept."""
-    kl_penalty_type: str = "low_var_kl"
+    kl_penalty_type: str = key("low_var_kl", example="k1")
     """The KL estimate of `kl_beta` (`rlinf list kl`), or `module:function` of your own; that of `add_token_level_kl`
     too, unless `token_kl_type` names another."""
-    ref_update_every: int = 0
+    ref_update_every: int = key(0, at_least=0)
     """Steps after which the reference becomes a copy of the policy (iterative GRPO); 0 never."""
-    ratio_clip_eps: float = 0.2
+    ratio_clip_eps: float = key(0.2, at_least=0)
     """Ratios of new to old policy are clipped to [1 - eps, 1 + eps]."""
-    clip_ratio_low: float | None = None
+    clip_ratio_low: float | None = key(None, at_least=0, example=0.2)
     """null: `ratio_clip_eps`."""
-    clip_ratio_high: float | None = None
+    clip_ratio_high: float | None = key(None, at_least=0, example=0.28)
     """null: `ratio_clip_eps`."""
-    clip_ratio_c: float | None = None
+    clip_ratio_c: float | None = key(None, above=1, why="the bound c|A| would lie inside the clip range", example=3.0)
     """Dual clip: bounds the loss of negative advantages by c|A|."""
-    value_coef: float = 0.5
+    value_coef: float = key(0.5, at_least=0)
     """Weight of the critic's loss beside that of the policy."""
-    value_clip: float | None = None
+    value_clip: float | None = key(None, at_least=0, example=0.2)
     """New values stay this close to the old ones in the critic's loss; null is off."""
-    huber_delta: float | None = None
+    huber_delta: float | None = key(None, above=0, example=10.0)
     """Errors of values beyond it count linearly; null: squared error."""
-    entropy_bonus: float = 0.0
+    entropy_bonus: float = key(0.0, example=0.01)
     """Weight of the entropy in the loss: above 0 it rewards exploration."""
     calculate_entropy: bool = False
     """Log the entropy even where the bonus is 0."""
-    early_stop_imp_ratio: float | None = None
+    early_stop_imp_ratio: float | None = key(
+        None, above=1, why="on-policy ratios average 1, so every minibatch would be skipped", example=5.0
+    )
     """A minibatch whose mean ratio exceeds this takes no optimiser step, and is counted."""
-    tis_cap: float = 2.0
+    tis_cap: float = key(2.0, above=0)
     """tis: upper bound of the importance weight."""
     sapo_tau_positive: float = 1.0
     """sapo: temperature of the soft clip where the advantage is positive."""
@@ -158,91 +166,91 @@ class AlgorithmConfig:
     """clip_cov: only positions with a covariance between the bounds are clipped."""
     cov_upper_bound: float = 5.0
     """clip_cov: likewise."""
-    behave_weight_threshold: float | None = None
+    behave_weight_threshold: float | None = key(None, example=5.0)
     """decoupled: positions whose proximal/behaviour ratio exceeds this do not count."""
-    rollout_correction: RolloutCorrectionConfig = field(default_factory=RolloutCorrectionConfig)
+    rollout_correction: RolloutCorrectionConfig = section(RolloutCorrectionConfig)
     sum_norm_divide_by_batch: bool = True
     """seq-mean-token-sum-norm: divide by the number of sequences as well."""
     dynamic_sampling: bool = False
     """Discard groups of constant reward and sample others in their place."""
-    max_resample: int = 4
+    max_resample: int = key(4, at_least=0, needs="dynamic_sampling: true")
     """dynamic_sampling: how many further rollouts may be made for one batch."""
     filter_rewards: bool = False
     """Drop groups whose mean reward lies outside the bounds."""
-    rewards_lower_bound: float | None = None
+    rewards_lower_bound: float | None = key(None, example=0.1, needs="filter_rewards: true")
     """filter_rewards: groups with a smaller mean reward are dropped; null is no bound."""
-    rewards_upper_bound: float | None = None
+    rewards_upper_bound: float | None = key(None, example=0.9, needs="filter_rewards: true")
     """filter_rewards: groups with a larger mean reward are dropped; null is no bound."""
-    max_len_mask: bool = False
+    max_len_mask: bool = key(False, read_by=TEXT)
     """Responses cut by the length limit get no loss."""
-    overlong_penalty: OverlongPenaltyConfig = field(default_factory=OverlongPenaltyConfig)
+    overlong_penalty: OverlongPenaltyConfig = section(OverlongPenaltyConfig, read_by=TEXT)
     difficulty_mask: bool = False
     """Rows of tasks that are too easy or too hard get no loss: always or never solved, unless the bounds say more."""
-    difficulty_low_threshold: float = 0.0
+    difficulty_low_threshold: float = key(0.0, at_least=0, example=0.1, needs="difficulty_mask: true")
     """difficulty_mask: the share of a group's positive rewards must be above this."""
-    difficulty_high_threshold: float = 1.0
+    difficulty_high_threshold: float = key(1.0, at_most=1, example=0.9, needs="difficulty_mask: true")
     """difficulty_mask: and below this."""
-    reward_type: Literal["action_level", "chunk_level"] = "chunk_level"
+    reward_type: Literal["action_level", "chunk_level"] = key("chunk_level", read_by=SIMULATOR)
     """Simulators: what one reward, value and advantage is of: a decision, or each of its env.num_action_chunks
     actions (`gamma` then counts actions, and the critic tells a value for each)."""
-    logprob_type: Literal["token_level", "action_level", "chunk_level"] = "chunk_level"
+    logprob_type: Literal["token_level", "action_level", "chunk_level"] = key("chunk_level", read_by=SIMULATOR)
     """Simulators: what one log-probability, ratio and clip is of: a decision, an action, or a dimension of one."""
-    entropy_type: Literal["token_level", "action_level", "chunk_level"] = "chunk_level"
+    entropy_type: Literal["token_level", "action_level", "chunk_level"] = key("chunk_level", read_by=SIMULATOR)
     """Simulators: what one entropy is of."""
-    target_tau: float = 0.005
+    target_tau: float = key(0.005, at_most=1, example=0.01, for_runs={"loss_type: dqn": 1.0}, read_by=SIMULATOR)
     """Off-policy: share of the online networks that their targets take when they follow (1 is a copy)."""
-    target_update_every: int = 1
+    target_update_every: int = key(1, at_least=1, for_runs={"loss_type: dqn": 500}, read_by=SIMULATOR)
     """Off-policy: updates between two moves of the target networks."""
-    policy_delay: int = 1
+    policy_delay: int = key(1, at_least=1, for_runs={"loss_type: td3": 2, "loss_type: crossq": 3}, read_by=SIMULATOR)
     """sac, td3, discrete_sac, crossq: the actor is updated once per N updates of the critics (td3: targets too)."""
-    sac_alpha: float | Literal["auto"] = "auto"
+    sac_alpha: float | Literal["auto"] = key("auto", example=0.2, read_by=SIMULATOR)
     """sac, discrete_sac, crossq: entropy temperature; `auto` learns it."""
-    sac_target_entropy: float | None = None
+    sac_target_entropy: float | None = key(None, example=-3.0, read_by=SIMULATOR)
     """The entropy that `sac_alpha: auto` steers to; null is minus the number of action dimensions, and for
     discrete_sac 0.98 of the largest entropy."""
-    exploration_noise: float = 0.1
+    exploration_noise: float = key(0.1, above=0, read_by=SIMULATOR)
     """td3: standard deviation of the noise that is added to actions in [-1, 1] while collecting."""
-    target_noise: float = 0.2
+    target_noise: float = key(0.2, at_least=0, example=0.1, read_by=SIMULATOR)
     """td3: standard deviation of the noise that is added to the target's actions."""
-    target_noise_clip: float = 0.5
+    target_noise_clip: float = key(0.5, at_least=0, example=0.3, read_by=SIMULATOR)
     """td3: bound of that noise."""
-    double_q: bool = True
+    double_q: bool = key(True, read_by=SIMULATOR)
     """dqn: the network chooses the next action and its target judges it; false: the target does both."""
-    epsilon_start: float = 1.0
+    epsilon_start: float = key(1.0, at_least=0, at_most=1, example=0.5, read_by=SIMULATOR)
     """dqn: probability of a random action at first."""
-    epsilon_end: float = 0.05
+    epsilon_end: float = key(0.05, at_least=0, at_most=1, read_by=SIMULATOR)
     """dqn: the same after `epsilon_steps`."""
-    epsilon_steps: int = 10_000
+    epsilon_steps: int = key(10_000, at_least=1, read_by=SIMULATOR)
     """dqn: environment steps over which it falls, linearly."""
-    replay_capacity: int = 1_000_000
+    replay_capacity: int = key(1_000_000, read_by=SIMULATOR)
     """Off-policy: transitions that the replay buffer holds; the oldest make room."""
-    replay_start: int = 1_000
+    replay_start: int = key(1_000, read_by=SIMULATOR)
     """Off-policy: environment steps before the first update (td3 acts at random until then)."""
-    replay_batch_size: int = 256
+    replay_batch_size: int = key(256, at_least=1, read_by=SIMULATOR)
     """Off-policy: transitions of one update."""
-    replay_ratio: float = 1.0
+    replay_ratio: float = key(1.0, read_by=SIMULATOR)
     """Off-policy: updates per environment step."""
-    n_step: int = 1
+    n_step: int = key(1, at_least=1, read_by=SIMULATOR)
     """Off-policy: steps of the bootstrapped return."""
-    priority_exponent: float = 0.0
+    priority_exponent: float = key(0.0, at_least=0, example=0.6, read_by=SIMULATOR)
     """Off-policy: transitions are drawn in proportion to their last temporal-difference error to this power; 0 draws
     them uniformly."""
-    priority_correction: float = 0.5
+    priority_correction: float = key(0.5, at_least=0, at_most=1, example=0.4, read_by=SIMULATOR)
     """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
-    prior_data: str | None = None
+    prior_data: str | None = key(None, example="datasets/reach", read_by=SIMULATOR)
     """sac, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file of LIBERO or
     ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is off."""
-    prior_share: float = 0.5
+    prior_share: float = key(0.5, read_by=SIMULATOR)
     """Share of each update's transitions that is sampled from `prior_data`."""
-    prior_rename: dict[str, str] = field(default_factory=dict)
+    prior_rename: dict[str, str] = key({}, example={"observation": "observation.state"}, read_by=SIMULATOR)
     """Which column of `prior_data` a part of the observation, or `action`, is, where its name does not say it."""
-    sequence_length: int = 16
+    sequence_length: int = key(16, at_least=1, read_by=SIMULATOR)
     """sac with `policy.recurrent`: consecutive transitions that are sampled together; gradients flow through them. An
     update has `replay_batch_size` / N such sequences."""
-    burn_in: int = 8
+    burn_in: int = key(8, at_least=0, read_by=SIMULATOR)
     """sac with `policy.recurrent`: decisions before each sequence that bring its stored recurrent state up to date with
     the newest weights, without gradient (R2D2)."""
-    random_shift: int = 0
+    random_shift: int = key(0, at_least=0, example=4, read_by=SIMULATOR)
     """Off-policy: sampled images are shifted by up to N pixels (DrQ; 4 for 84 x 84); 0 is off."""
     strict: bool = True
     """false: a key that the chosen functions do not read is a warning, not an error."""

@@ -126,7 +126,8 @@ class DerivedConfig:
     evaluation_env: EnvConfig
     acts_in: Literal["worker", "sampler"]
     overlaps: bool
-    weight_transport: WeightTransportName
+    weight_transport: WeightTransportName | Literal["object_store"]
+    """`object_store` within one process, which hands weights over as they are."""
     shares_gpus: bool
     continues_responses: bool
     gap_limits: Mapping[bool, float | None]

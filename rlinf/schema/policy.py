@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+from rlinf.schema.key import ACTOR_CRITIC, FLOW, LANGUAGE, TEXT, VLA, key, section
 
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    path: str | None = None
+    path: str | None = key(None, example="Qwen/Qwen2.5-1.5B-Instruct")
     """A tokenizer folder or hub name; null takes the policy's own (`vla`: its language tower's), or trains one."""
-    vocab_size: int = 512
+    vocab_size: int = key(512, at_least=32)
     """Of a tokenizer trained on `sft.data` or else on the task's text (policies built from an architecture)."""
     split_digits: bool = True
     """Every digit is a token of its own."""
@@ -18,15 +20,15 @@ class TokenizerConfig:
 
 @dataclass(frozen=True)
 class LoraConfig:
-    rank: int = 0
+    rank: int = key(0, at_least=0, example=16)
     """0 trains all weights. Above 0 low-rank adapters are trained; the reference policy has the adapters of the first
     step, or of the last one that `algorithm.ref_update_every` names. vla, flow: on the layers of the towers, whose own
     weights stay; heads, queries and projections are trained as before."""
     alpha: int = 32
     """Adapters are scaled by alpha / rank."""
-    dropout: float = 0.0
+    dropout: float = key(0.0, at_most=0.9, example=0.05)
     """Dropout on the inputs of adapters."""
-    target_modules: list[str] = field(default_factory=lambda: ["q_proj", "k_proj", "v_proj", "o_proj"])
+    target_modules: list[str] = key(["q_proj", "k_proj", "v_proj", "o_proj"], example=["q_proj", "v_proj"])
     """Linear layers that get an adapter, by the ends of their names."""
 
 
@@ -34,7 +36,7 @@ class LoraConfig:
 class TowerConfig:
     path: str | None = None
     """A Hugging Face folder or hub name; of a model with several towers the fitting one is taken."""
-    architecture: dict[str, object] = field(default_factory=dict)
+    architecture: dict[str, object] = key({})
     """Without `path`: a transformers configuration (`model_type`, ...) with random weights; empty takes a small one."""
     freeze: bool = False
     """true: these weights are not trained."""
@@ -57,43 +59,51 @@ class VisionTowerConfig(TowerConfig):
 class VlaConfig:
     """Images, state and an instruction in, chunks of discretised actions out."""
 
-    language: TowerConfig = field(default_factory=TowerConfig)
+    language: TowerConfig = section(
+        TowerConfig, examples={"path": "Qwen/Qwen2.5-0.5B", "architecture": {"model_type": "qwen2", "hidden_size": 128}}
+    )
     """The decoder that decides (`qwen2`, `qwen3`, `llama`, ...)."""
-    vision: VisionTowerConfig = field(default_factory=VisionTowerConfig)
+    vision: VisionTowerConfig = section(
+        VisionTowerConfig,
+        examples={
+            "path": "google/siglip-base-patch16-224",
+            "architecture": {"model_type": "siglip_vision_model", "image_size": 64},
+        },
+    )
     """What sees (`siglip_vision_model`, `dinov2`, ...); not made where the environment has no images."""
     action_tokens: Literal["own", "vocabulary"] = "own"
     """`vocabulary`: a number of a continuous action is one of the last 256 ids of the language tower's vocabulary, as
     in OpenVLA and OpenVLA-OFT, and their rows of the tower's output layer are what decides at first. `own`: new
     tokens."""
-    action_statistics: str | None = None
+    action_statistics: str | None = key(None, example="openvla-7b/dataset_statistics.json")
     """With `action_tokens: vocabulary`: a `dataset_statistics.json` of OpenVLA, a LeRobotDataset v3 folder or its
     statistics: actions between the 1% and the 99% quantile are cut into bins. null takes the environment's bounds."""
-    statistics_key: str | None = None
+    statistics_key: str | None = key(None, example="libero_object")
     """The data set in that file, where it has several (OpenVLA's `unnorm_key`)."""
-    raw_actions: list[int] = field(default_factory=list)
+    raw_actions: list[int] = key([], example=[6])
     """Numbers of an action that are in [-1, 1] as they are, such as a gripper's, by index; where the file has a mask,
     that says it."""
-    cameras: list[str] = field(default_factory=list)
+    cameras: list[str] = key([], example=["agentview", "wrist"])
     """The images of the observation that are read, in the order that the policy was trained with; empty reads all, in
     the order of the environment."""
-    center_crop: float = 1.0
+    center_crop: float = key(1.0, above=0, at_most=1, example=0.9)
     """Share of the area of each picture, in its middle, that the policy sees: 0.9 with OpenVLA. Together with
     `sft.image_shift` it is a random crop in imitation."""
-    action_bins: int = 32
+    action_bins: int = key(32, at_least=2)
     """Values that each number of a continuous action can take, evenly from low to high."""
-    max_instruction_tokens: int = 32
+    max_instruction_tokens: int = key(32, at_least=2)
     """A longer instruction is an error; it also bounds the memory that is planned for."""
     order: Literal["words_first", "picture_first"] = "words_first"
     """Of the decoder's sequence. It is causal: with `picture_first` (as in OpenVLA) words look for what they name among
     the patches, with `words_first` patches look at the words."""
-    task: str | None = None
+    task: str | None = key(None, example="push the red cube to the goal")
     """The instruction where the environment has no text in its observation."""
-    prompt: str | None = None
+    prompt: str | None = key(None, example="In: What action should the robot take to {instruction}?")
     """What the instruction is put into, as a pretrained policy was trained with it:
     `"In: What action should the robot take to {instruction}?"`; null reads the instruction alone."""
-    image_mean: list[float] | None = None
+    image_mean: list[float] | None = key(None, example=[0.5, 0.5, 0.5])
     """Per channel, of pixels in [0, 1]; null takes the checkpoint's (without one: 0.5)."""
-    image_std: list[float] | None = None
+    image_std: list[float] | None = key(None, example=[0.5, 0.5, 0.5])
     """Per channel, divides the pixels after `image_mean` is subtracted; null as there."""
 
 
@@ -101,16 +111,18 @@ class VlaConfig:
 class FlowConfig:
     """Actions that noise flows to along a learned velocity, behind the towers of `policy.vla`."""
 
-    steps: int = 4
+    steps: int = key(4, at_least=2)
     """Integration steps from noise to actions; each is one forward pass of the velocity network, not of the towers."""
-    noise_level: float = 0.5
+    noise_level: float = key(0.5, above=0)
     """Of the noise that each step adds while collecting (Flow-SDE): exploration, and the scale of log-probabilities."""
-    hidden_size: int = 256
+    hidden_size: int = key(256, at_least=1)
     """Width of the velocity network's two hidden layers."""
-    draws: int = 1
+    draws: int = key(1, at_least=1)
     """Imitation matches the flow of each action at N random points in a step: more cost little beside the towers, and
     the gradient is less noisy."""
-    pi0: TowerConfig = field(default_factory=TowerConfig)
+    pi0: TowerConfig = section(
+        TowerConfig, examples={"path": "lerobot/pi0_base", "architecture": {"model_type": "pi0", "chunk_size": 10}}
+    )
     """PI0 in the place of the towers and of that velocity: its `path` (transformers', openpi's or LeRobot's names), or
     an `architecture` (`model_type: pi0`, ...) with random weights. `env.num_action_chunks` of its horizon are carried
     out."""
@@ -118,55 +130,57 @@ class FlowConfig:
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    name: str = "causal_lm"
+    name: str = key("causal_lm", example="actor_critic")
     """`causal_lm` for text, `actor_critic` for simulators, `vla` (vision, language, action; discretised
     actions) and `flow` (the same with flow matching) likewise, or `module:Class` of your own for simulators."""
-    options: dict[str, object] = field(default_factory=dict)
+    options: dict[str, object] = key({}, example={"std": 0.3})
     """Options of your own policy class: its keyword-only parameters, by name."""
-    path: str | None = None
+    path: str | None = key(None, example="Qwen/Qwen2.5-1.5B-Instruct")
     """A Hugging Face folder, a hub name or a `.gguf` file (text), or an exported policy (simulators).
 
     A `.gguf` file is de-quantised on the first use (extra `gguf`) and the result kept in `~/.cache/rlinf/models`."""
-    architecture: dict[str, object] = field(default_factory=dict)
+    architecture: dict[str, object] = key(
+        {}, example={"model_type": "qwen2", "hidden_size": 256, "num_hidden_layers": 4}, read_by=TEXT
+    )
     """Text without `path`: a transformers configuration (`model_type: qwen2`, `hidden_size`, ...), random weights."""
-    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    dtype: Literal["float32", "bfloat16", "auto"] = "auto"
+    tokenizer: TokenizerConfig = section(TokenizerConfig, read_by=LANGUAGE)
+    dtype: Literal["float32", "bfloat16", "auto"] = key("auto", read_by=LANGUAGE)
     """Of activations and of the sampler's weights. The learner's own weights, statistics and optimiser are float32.
 
     `auto`: bfloat16 on a GPU, and on a CPU with AMX or AVX-512 BF16 for language models of 20 million parameters or
     more (not with megatron); otherwise float32."""
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = key("sdpa", read_by=TEXT)
     """How attention is computed: `sdpa` is PyTorch's own, `flash_attention_2` needs its package and a GPU."""
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool = key(False, read_by=LANGUAGE)
     """Recompute activations in the backward pass: less memory, about a third more time."""
-    value_head: bool = False
+    value_head: bool = key(False, read_by=LANGUAGE)
     """A critic on the language model's last hidden state (`adv_type: gae`)."""
-    vla: VlaConfig = field(default_factory=VlaConfig)
-    flow: FlowConfig = field(default_factory=FlowConfig)
-    lora: LoraConfig = field(default_factory=LoraConfig)
-    hidden_sizes: list[int] = field(default_factory=lambda: [64, 64])
+    vla: VlaConfig = section(VlaConfig, read_by=VLA)
+    flow: FlowConfig = section(FlowConfig, read_by=FLOW)
+    lora: LoraConfig = section(LoraConfig, read_by=LANGUAGE)
+    hidden_sizes: list[int] = key([64, 64], example=[256, 256], read_by=ACTOR_CRITIC)
     """Simulators: hidden layers of the actor (and of the critic)."""
-    activation: Literal["tanh", "relu", "silu", "gelu"] = "tanh"
+    activation: Literal["tanh", "relu", "silu", "gelu"] = key("tanh", read_by=ACTOR_CRITIC)
     """Simulators: the activation function between hidden layers."""
-    encoder: str = "auto"
+    encoder: str = key("auto", example="cnn", read_by=ACTOR_CRITIC)
     """Simulators: `auto` takes a CNN for image observations; `mlp`, `cnn`, or `module:Class` of your own."""
-    encoder_options: dict[str, object] = field(default_factory=dict)
+    encoder_options: dict[str, object] = key({}, example={"features": 64}, read_by=ACTOR_CRITIC)
     """Options of your own encoder class: its keyword-only parameters, by name."""
-    distribution: str = "auto"
+    distribution: str = key("auto", example="squashed_gaussian", read_by=ACTOR_CRITIC)
     """Simulators: `auto` is categorical for discrete and gaussian for continuous actions; `categorical`, `gaussian`,
     `squashed_gaussian`, `beta`, or `module:Class` of your own."""
-    distribution_options: dict[str, object] = field(default_factory=dict)
+    distribution_options: dict[str, object] = key({}, example={"scale": 0.5}, read_by=ACTOR_CRITIC)
     """Options of your own distribution class: its keyword-only parameters, by name."""
-    init_log_std: float = 0.0
+    init_log_std: float = key(0.0, example=-0.5, read_by=ACTOR_CRITIC)
     """Logarithm of the initial standard deviation of the gaussian distributions."""
-    shared_critic: bool = False
+    shared_critic: bool = key(False, read_by=ACTOR_CRITIC)
     """Actor and critic share their hidden layers."""
-    critic_layer_norm: bool = False
+    critic_layer_norm: bool = key(False, read_by=ACTOR_CRITIC)
     """sac: the critics' layers are normalised, which keeps them from overestimating actions that `algorithm.prior_data`
     does not hold (RLPD)."""
-    dueling: bool = False
+    dueling: bool = key(False, read_by=ACTOR_CRITIC)
     """dqn: the value of a state and the advantages of its actions have a layer each."""
-    recurrent: Literal["none", "gru", "lstm"] = "none"
+    recurrent: Literal["none", "gru", "lstm"] = key("none", read_by=ACTOR_CRITIC)
     """Simulators: a memory across the decisions of an episode."""
-    embedding_size: int = 128
+    embedding_size: int = key(128, at_least=1, read_by=ACTOR_CRITIC)
     """Simulators: width of recurrent states, and of what images and tokens are encoded to."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rlinf.schema.key import key
+
 
 @dataclass(frozen=True)
 class RewardModelConfig:
     supervision: Literal["none", "outcome", "process"] = "none"
     """`outcome` scores a response at its last token, `process` each step where the environment ends it
     (`adv_type: grpo_process`). `none`: there is no reward model."""
-    path: str | None = None
+    path: str | None = key(None, example="models/judge")
     """A Hugging Face folder with a `score` head (`*ForSequenceClassification`, `*ForTokenClassification`) for the
     policy's tokenizer; null starts from the policy's own weights, with a head that knows nothing."""
     learn_from: Literal["verdicts", "scores", "pairs"] = "verdicts"
@@ -20,28 +22,28 @@ class RewardModelConfig:
     the reward's zero and unit are is then left open."""
     output: Literal["probability", "logit"] = "probability"
     """What a score is worth: its sigmoid, in [0, 1], or itself."""
-    weight: float = 1.0
+    weight: float = key(1.0, at_least=0, at_most=1, example=0.5)
     """Reward = weight * score + (1 - weight) * the environment's."""
-    verified_fraction: float = 0.0
+    verified_fraction: float = key(0.0, at_least=0, at_most=1, example=0.25)
     """Share of the groups of each batch whose reward is the environment's alone: what outwits the reward model earns
     nothing there."""
-    fit_batches: int = 0
+    fit_batches: int = key(0, at_least=0)
     """Batches of the first policy's responses that it is trained on, with the environment's verdicts as labels, before
     the first step. 0: it is taken as it is."""
-    refresh_every: int = 0
+    refresh_every: int = key(0, at_least=0)
     """Steps after which it is trained on the policy's responses since the last time; 0 never. With
     `algorithm.ref_update_every` at the same number this is iterative GRPO."""
-    fresh_batches: int = 0
+    fresh_batches: int = key(0, at_least=0)
     """Batches that the latest policy answers for each such training alone, beside those it was trained on."""
-    replay_fraction: float = 0.1
+    replay_fraction: float = key(0.1, at_least=0, at_most=0.9, example=0.2)
     """Share of responses from earlier iterations in that training."""
-    history_rows: int = 4096
+    history_rows: int = key(4096, at_least=1)
     """Responses that are kept for that training."""
-    epochs: int = 1
+    epochs: int = key(1, at_least=1)
     """Passes over the responses, each time."""
-    batch_rows: int = 64
+    batch_rows: int = key(64, at_least=1)
     """Responses of an optimiser step."""
-    lr: float = 3e-4
+    lr: float = key(3e-4, at_least=0)
     """Learning rate of its training."""
-    gpus: float = 0.0
+    gpus: float = key(0.0, at_least=0, example=1)
     """GPUs of the process it lives in; 0 is the CPU."""

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+from rlinf.schema.key import SIMULATOR, TEXT, key
 
 Words = Literal["other_goal", "blank"]
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    name: str = "run"
+    name: str = key("run", example="gsm8k")
     """Shown in the progress display and in reports; it can be the name of a folder."""
-    dir: str = "runs/{name}"
+    dir: str = key("runs/{name}", example="runs/{name}_{seed:02d}")
     """The run directory; `{name}` and `{seed}` are filled in (`{seed:02d}` pads it), and no other placeholders exist.
     The same directory resumes what is there."""
     seed: int = 0
     """The one seed; every random stream is derived from it by component, step and sample."""
-    max_steps: int = 100
+    max_steps: int = key(100, at_least=0, for_runs={"supervised training on sft.data without an environment": 0})
     """Training iterations (one rollout and its updates each); 0 leaves it at the warm start, as `rlinf sft` does."""
     resume: Literal["auto", "never", "must"] = "auto"
     """`auto` continues what is in the directory, `never` demands an empty one, `must` demands a checkpoint."""
-    init_from: str | None = None
+    init_from: str | None = key(None, example="runs/gsm8k@200")
     """Another run directory, `RUN` or `RUN@STEP`, whose weights this run begins with, under settings of its own.
 
     Carried over: the policy with its running statistics, and the tokenizer. New: step count, schedule, random streams,
@@ -35,11 +37,11 @@ class RunConfig:
 class CheckpointConfig:
     """When the run is saved, and which of the saves stay."""
 
-    every: int = 20
+    every: int = key(20, at_least=0)
     """Save every N iterations and at the end; 0 saves at the end only."""
-    keep: int = 2
+    keep: int = key(2, at_least=1)
     """How many of the newest checkpoints stay."""
-    best_metric: str | None = None
+    best_metric: str | None = key(None, example="eval/accuracy")
     """An evaluation metric (`eval/accuracy`); the checkpoint where it was highest is kept too."""
     export: bool = True
     """Write the final policy as a folder that its own library loads (Hugging Face for text)."""
@@ -53,19 +55,19 @@ class LoggingConfig:
     """`live` draws a display that updates, `plain` prints a line a step, `auto` looks whether a person is watching."""
     tensorboard: bool = True
     """Write TensorBoard events beside `metrics.jsonl`."""
-    wandb_project: str | None = None
+    wandb_project: str | None = key(None, example="my-project")
     """Send metrics to this Weights & Biases project (extra: wandb)."""
-    mlflow_experiment: str | None = None
+    mlflow_experiment: str | None = key(None, example="my-experiment")
     """Send metrics to this MLflow experiment (extra: mlflow)."""
-    trackio_project: str | None = None
+    trackio_project: str | None = key(None, example="my-project")
     """Send metrics to this Trackio project (extra: trackio)."""
-    sinks: dict[str, object] = field(default_factory=dict)
+    sinks: dict[str, object] = key({}, example={"my_trackers:Lines": {"path": "lines.txt"}})
     """Trackers of your own, `module:name` each with its keyword arguments: `{"my_trackers:Lines": {path: out.txt}}`."""
-    samples_every: int = 10
+    samples_every: int = key(10, at_least=0)
     """Write graded samples of whole groups every N iterations; 0 writes none."""
     sample_groups: int = 2
     """Groups that are written each time."""
-    plain_every: int = 1
+    plain_every: int = key(1, at_least=1)
     """With `plain` progress: print a line every N iterations."""
 
 
@@ -73,28 +75,28 @@ class LoggingConfig:
 class EvaluationConfig:
     """How often, on how much held-out data, and how the policy is measured."""
 
-    every: int = 0
+    every: int = key(0, at_least=0)
     """Evaluate every N iterations; before the first and after the last step it always happens (unless size is 0)."""
-    size: int = 256
+    size: int = key(256, at_least=0)
     """Tasks (text) or episodes (simulators) of the held-out set; 0 evaluates never."""
-    samples: int = 1
+    samples: int = key(1, at_least=1, read_by=TEXT)
     """Responses per task; above 1 they are sampled at `temperature` and pass@k is reported for k up to this."""
-    temperature: float = 0.0
+    temperature: float = key(0.0, at_least=0, example=0.6)
     """Sampling temperature of evaluations; 0 is greedy (simulators: the most likely action)."""
-    env_kwargs: dict[str, object] | None = None
+    env_kwargs: dict[str, object] | None = key(None, example={"path": "test.jsonl"})
     """Environment kwargs that differ from `env.kwargs` (a held-out `split`, say)."""
-    words: list[Words] = field(default_factory=list)
+    words: list[Words] = key([], example=["other_goal", "blank"], read_by=SIMULATOR)
     """Simulators: play the same episodes again with other words. `other_goal` names another goal that the same start
     has and measures success at that (`eval/follows`; the environment must know `reset(options={other_goal: true})`).
     `blank` leaves the words out (`eval/blank_words`): a policy that follows words must then do worse."""
-    reset_state_ids: list[int] = field(default_factory=list)
+    reset_state_ids: list[int] = key([], example=[100, 101], read_by=SIMULATOR)
     """Simulators: evaluation episodes start from these numbered states, as `env.reset_state_ids`, from each once before
     any comes again; empty: by seed."""
     seed: int = 1_000_000
     """Start states of evaluation episodes; never depends on the number of envs."""
-    num_envs: int = 16
+    num_envs: int = key(16, at_least=1, read_by=SIMULATOR)
     """Simulators: how many evaluation episodes run side by side (no influence on the result)."""
-    video_every: int = 0
+    video_every: int = key(0, at_least=0, read_by=SIMULATOR)
     """Simulators: film an evaluation every N iterations, the first and the last one too (extra: video); 0: none."""
-    video_episodes: int = 4
+    video_episodes: int = key(4, at_least=1, read_by=SIMULATOR)
     """Simulators: how many episodes of an evaluation are kept for people: side by side in its video, and as traces."""

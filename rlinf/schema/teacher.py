@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rlinf.schema.key import key
+
 
 @dataclass(frozen=True)
 class TeacherConfig:
     """For `adv_type: opd`, or beside any other with `algorithm.opd_coef`. It has the tokenizer of the policy."""
 
-    path: str | None = None
+    path: str | None = key(None, example="Qwen/Qwen2.5-7B-Instruct")
     """A Hugging Face folder or hub name. Like a reference policy it lives in the learner's ranks, whole on each."""
-    base_url: str | None = None
+    base_url: str | None = key(None, example="http://host:8000/v1")
     """In the place of `path`: an OpenAI-compatible server that echoes log-probabilities of prompts (`vllm serve`), such
     as http://host:8000/v1."""
     past_policy: Literal["none", "start", "average"] = "none"
@@ -20,15 +22,15 @@ class TeacherConfig:
     policy at the first step of reinforcement learning; with `policy.lora`, the base with its adapters off, which takes
     no memory. `average` is the exponential moving average of its weights. Either takes the reference policy's
     place."""
-    average_decay: float = 0.99
+    average_decay: float = key(0.99, at_least=0, at_most=1, example=0.95)
     """With `past_policy: average`: after each step the average becomes this times itself, and the rest the policy."""
-    model: str | None = None
+    model: str | None = key(None, example="Qwen/Qwen2.5-7B-Instruct")
     """Name of the teacher on that server; null takes the only model there."""
-    api_key_env: str | None = None
+    api_key_env: str | None = key(None, example="VLLM_API_KEY")
     """With `base_url`: environment variable that holds the server's API key."""
     timeout_s: float = 300.0
     """How long the server may take over one conversation."""
-    concurrency: int = 16
+    concurrency: int = key(16, at_least=1)
     """Conversations that the server is asked about at a time."""
     dtype: Literal["float32", "bfloat16", "auto"] = "auto"
     """With `path`: type of weights and activations; `auto` is float32 on CPU and bfloat16 on GPU."""

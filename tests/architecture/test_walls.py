@@ -29,7 +29,7 @@ DOORS = {
     "av": ("rlinf/datasets/video_encoder.py",),
     "PIL": ("rlinf/rollouts/video/tiles.py", "rlinf/datasets/robot_data/pictures.py"),
     "websockets": ("rlinf/serve/server.py",),
-    "msgpack": ("rlinf/serve/wire.py",),
+    "msgpack": ("rlinf/serve/server.py",),
     "onnxruntime": ("rlinf/models/actor_critic/onnx_file.py",),
     "h5py": ("rlinf/datasets/robot_data/hdf5.py",),
 }

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 from doc_blocks import DOCS, FENCE, PAGES, ROOT, blocks
+from rlinf.config.examples import EXAMPLES, example, without_example
 
 import rlinf
 from rlinf.commands.reference import commands, help_of, pages
 from rlinf.config.compat.aliases import FLAT
-from rlinf.config.examples import EXAMPLES, example, without_example
 from rlinf.config.experiment import Config
 from rlinf.config.names import hints, leaves
 from rlinf.config.problems import Origin

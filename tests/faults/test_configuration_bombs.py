@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlinf.config import resolve
-from rlinf.config.expansion import in_order, too_large
+from rlinf.config.interpolate import in_order, too_large
 from rlinf.config.problems import ConfigErrors
 
 

@@ -88,12 +88,12 @@ def test_experts_that_sleep_while_samplers_answer(tmp_path: Path) -> None:
 def test_stages_send_the_same_weights_by_every_transport(tmp_path: Path) -> None:
     learner = {"backend": "megatron", "num_workers": 2, "megatron": {"pipeline_parallel": 2}}
     found = []
-    for way in ("shared_memory", "collective", "object_store"):
+    for way in ("shared_memory", "collective"):
         changed = settings(tmp_path / way, learner, DENSE)
         changed["rollout"] |= {"weight_transport": way, "num_samplers": 2}
         logged = metrics_of(changed)
         found.append((logged, json.loads((tmp_path / way / "summary.json").read_text())["params_sha256"]))
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1]
 
 
 def assert_same(found: list[dict[str, float]], wanted: list[dict[str, float]]) -> None:

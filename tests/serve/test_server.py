@@ -25,9 +25,8 @@ pytest.importorskip("websockets", reason="pip install 'rlinf[serve]'")
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from rlinf.serve.server import PolicyServer, measure, percentiles
+from rlinf.serve.server import PolicyServer, WireError, measure, pack, percentiles, unpack
 from rlinf.serve.session import Session
-from rlinf.serve.wire import WireError, pack, unpack
 
 CLIENT = Path(os.environ.get("RLINF_OPENPI_PYTHON", "venvs/openpi_client/bin/python"))
 SPACE = spaces.Dict({"image": spaces.Box(0, 255, (16, 16, 3), np.uint8), "state": spaces.Box(-1, 1, (3,), np.float32)})

@@ -24,8 +24,7 @@ from typing import Any
 from rlinf.algorithms.catalog import TABLES
 from rlinf.config import Config, ConfigErrors, load
 from rlinf.config.defaults import schema_default, value_of
-from rlinf.config.examples import EXAMPLES
-from rlinf.config.names import leaves, type_of
+from rlinf.config.names import facts_of, leaves, type_of
 
 CPU_S, DEADLINE_S = 60, 280.0
 """Limits of one command: on its own time, and on that of a machine that does other things too."""
@@ -202,8 +201,9 @@ def _value(key: str, stream: random.Random) -> object:
     members = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
     if members:
         return stream.choice([*members, "nonsense", None])
-    if key in EXAMPLES and stream.random() < 0.4:
-        return EXAMPLES[key]
+    written = facts_of(key).example
+    if written is not None and stream.random() < 0.4:
+        return written
     scalars = [one for one in (hint, *typing.get_args(hint)) if one in _OF_TYPE]
     if scalars:
         chosen: object = stream.choice(_OF_TYPE[scalars[0]])

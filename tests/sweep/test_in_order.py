@@ -18,7 +18,7 @@ SPACE = f"space: {{{LR}: {{loguniform: [1e-5, 1e-2]}}, algorithm.gamma: {{choice
 
 def settings(folder: Path, *, hurry: int, seeds: str = "[0]", fails: int | None = None) -> list[dict[str, Any]]:
     """The settings of 24 trials, three at a time, that end in an order drawn from ``hurry``."""
-    from rlinf.sweep.search import searcher_of
+    from rlinf.sweep.engine import searcher_of
 
     text = f"search: optuna\nseeds: {seeds}\n{SPACE}\nbudget: {{trials: 24}}\nresources: {{max_parallel: 3}}"
     searcher = searcher_of(load_sweep(write_sweep_file(folder, text))).searcher
@@ -58,7 +58,7 @@ def test_a_failed_trial_holds_nobody_up(tmp_path: Path) -> None:
 
 def test_a_saved_searcher_goes_on_the_same_way(tmp_path: Path) -> None:
     """A kill forgets what was suggested since Tune's last save: it is suggested again, equal."""
-    from rlinf.sweep.search import searcher_of
+    from rlinf.sweep.engine import searcher_of
 
     text = f"search: optuna\n{SPACE}\nbudget: {{trials: 20}}\nresources: {{max_parallel: 1}}"
     sweep = load_sweep(write_sweep_file(tmp_path, text))

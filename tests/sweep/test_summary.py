@@ -12,10 +12,9 @@ from synthetic import write_sweep
 from rlinf.base.student import student_tail
 from rlinf.report import write_report
 from rlinf.sweep.export import write_tables
-from rlinf.sweep.importance import importances
 from rlinf.sweep.records import TrialRecord, read_sweep
 from rlinf.sweep.statistics import estimate, holm, improvement, iqm, mean_band, resampled, welch
-from rlinf.sweep.summary import summarise
+from rlinf.sweep.summary import importances, summarise
 
 LR = "learner.optimizer.lr"
 FOUR = [{LR: lr, "algorithm.group_size": size} for lr in (1e-4, 1e-3) for size in (4, 8)]

@@ -12,11 +12,10 @@ from rlinf.base.errors import UserError
 from rlinf.commands.compare import main as compare_command
 from rlinf.commands.evaluate import main as evaluate
 from rlinf.train import run
-from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
+from rlinf.train.evaluation.chosen_data import SUITES, Choice, evaluation_config
 from rlinf.train.evaluation.outcomes import TaskOutcome, rate_metrics, rates
 from rlinf.train.evaluation.paired import compare
 from rlinf.train.evaluation.saved import read_evaluation
-from rlinf.train.evaluation.suites import SUITES
 
 LOCAL = ["cluster.backend=local", "logging.progress=none", "rollout.max_new_tokens=4"]
 LAYOUTS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from rlinf.base.errors import UserError
 from rlinf.cluster.api import Handle, WorkerGroup
@@ -233,9 +233,16 @@ class Collective:
 
 
 def choose(
-    wanted: WeightTransportName, learner: WorkerGroup, receivers: WorkerGroup, *, cuda: bool, keep: bool
+    wanted: WeightTransportName | Literal["object_store"],
+    learner: WorkerGroup,
+    receivers: WorkerGroup,
+    *,
+    cuda: bool,
+    keep: bool,
 ) -> WeightTransport:
     """The transport that `rollout.weight_transport` names; ``auto``: shared memory on one node, else a broadcast.
+
+    ``object_store`` is for groups within one process.
 
     ``cuda``: both groups compute on GPUs. ``keep``: the weights are read while the learner changes them.
 

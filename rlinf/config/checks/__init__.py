@@ -60,4 +60,4 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
 def run_checks(context: Context) -> None:
     """Every check."""
     for check in CHECKS:
-        check(context)
+        context.run(check)

@@ -15,21 +15,21 @@ _EPISODE_COLUMNS = ("values", "step_rewards", "anchor_ids", "greedy_rewards")
 
 def check_agents(context: Context) -> None:
     """An agent has a function and tasks, and an estimator that compares whole episodes."""
-    config, reads = context.config, ("env.id",)
+    config = context.config
     if is_text(config) and not config.env.id.startswith(VERIFIERS):
-        context.unread("env.python", "is read by tasksets of verifiers and by simulators.", "Take it out.", reads=reads)
+        context.unread("env.python", "is read by tasksets of verifiers and by simulators.", "Take it out.")
     if not is_agent(config.env.id) or config.env.tasks:
         return
     if config.env.id.startswith(VERIFIERS):
-        _check_verifiers(context)
+        context.run(_check_verifiers)
     else:
-        _check_function(context)
+        context.run(_check_function)
     if not is_text(config):
         message = f"policy.name: {config.policy.name} is no language model, and agents call one."
-        context.error("policy.name", message, "Set policy.name: causal_lm.", reads=reads)
+        context.error("policy.name", message, "Set policy.name: causal_lm.")
     if config.rollout.over_sampling:
         message = "rollout.over_sampling: agents' episodes can't be continued under other weights."
-        context.error("rollout.over_sampling", message, "Set it to 0.", reads=reads)
+        context.error("rollout.over_sampling", message, "Set it to 0.")
     if context.is_broken("algorithm.adv_type"):
         return
     entry = catalog.estimator(config.algorithm.adv_type)
@@ -38,31 +38,28 @@ def check_agents(context: Context) -> None:
             f"adv_type: {config.algorithm.adv_type} (with add_token_level_kl: {config.algorithm.add_token_level_kl}) "
             "judges single tokens or turns, and the branches of an agent's episode share one reward."
         )
-        also = (*reads, "algorithm.add_token_level_kl")
-        context.error("algorithm.adv_type", message, "Choose adv_type: grpo or rloo.", reads=also)
+        context.error("algorithm.adv_type", message, "Choose adv_type: grpo or rloo.")
 
 
 def _check_function(context: Context) -> None:
-    env, reads = context.config.env, ("env.id",)
+    env = context.config.env
     if not all(env.id.removeprefix(AGENT).partition(":")):
         context.error("env.id", f"env.id: {env.id} names no function.", _FORM)
     if "tasks" not in env.kwargs:
         message = "env.kwargs.tasks is missing: an agent is given one task in each episode."
-        context.error("env.kwargs", message, "Name a JSONL file, or module:function that returns a list.", reads=reads)
+        context.error("env.kwargs", message, "Name a JSONL file, or module:function that returns a list.")
 
 
 def _check_verifiers(context: Context) -> None:
     """The package is in an interpreter of its own, which has to be named."""
-    env, reads = context.config.env, ("env.id",)
+    env = context.config.env
     if not env.id.removeprefix(VERIFIERS):
         context.error("env.id", f"env.id: {env.id} names no taskset.", "Write verifiers:NAME.")
     if env.python is None:
         message = f"env.python is missing: {env.id} is played by an interpreter that has the package verifiers."
-        context.error(
-            "env.python", message, "Run make venvs/verifiers, and name venvs/verifiers/bin/python.", reads=reads
-        )
+        context.error("env.python", message, "Run make venvs/verifiers, and name venvs/verifiers/bin/python.")
     for name in env.kwargs:
         if name not in _VERIFIERS:
             meant = nearest(name, _VERIFIERS)
             fix = f"Did you mean {meant[0]}?" if meant else f"It knows {', '.join(_VERIFIERS)}."
-            context.error("env.kwargs", f"env.kwargs.{name}: {env.id} knows no {name}.", fix, reads=reads)
+            context.error("env.kwargs", f"env.kwargs.{name}: {env.id} knows no {name}.", fix)

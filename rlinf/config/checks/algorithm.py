@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import yaml
+
 from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import OWN_ARGUMENTS, own_misfit
 from rlinf.base.user_code import MODULE_PLACE
 from rlinf.config.context import Context
 from rlinf.config.derived import collects_episodes, compares_groups, is_off_policy, is_text
 from rlinf.config.experiment import Config
-from rlinf.config.names import hints, nearest
+from rlinf.config.names import facts_of, hints, nearest
 from rlinf.config.plugins import plugins
 from rlinf.schema import AlgorithmConfig
 
@@ -44,14 +46,14 @@ def check_algorithm(context: Context) -> None:
     if is_off_policy(context.config) and is_text(context.config):
         name = context.config.algorithm.loss_type
         message = f"loss_type: {name} trains simulator policies, and this policy is causal_lm."
-        context.error("algorithm.loss_type", message, "Choose loss_type: actor.", reads=("policy.name",))
-    _check_groups(context)
-    _check_readers(context)
-    _check_own_options(context)
+        context.error("algorithm.loss_type", message, "Choose loss_type: actor.")
+    context.run(_check_groups)
+    context.run(_check_readers)
+    context.run(_check_own_options)
     if not is_off_policy(context.config):
-        _check_conditions(context)
-        _check_correction(context)
-        _check_token_scale(context)
+        context.run(_check_conditions)
+        context.run(_check_correction)
+        context.run(_check_token_scale)
 
 
 def _tables(algorithm: AlgorithmConfig) -> list[tuple[str, Mapping[str, catalog.Entry], str]]:
@@ -99,7 +101,7 @@ def _check_groups(context: Context) -> None:
     if compares_groups(context.config) and algorithm.group_size == 1 and algorithm.singleton_group == "error":
         message = f"adv_type: {algorithm.adv_type} compares the members of a group, and algorithm.group_size is 1."
         fix = "Set algorithm.group_size to 2 or more (8 is common), or choose adv_type: reinforce."
-        context.error("algorithm.group_size", message, fix, reads=("algorithm.adv_type", "algorithm.singleton_group"))
+        context.error("algorithm.group_size", message, fix)
 
 
 def _check_readers(context: Context) -> None:
@@ -117,7 +119,6 @@ def _check_readers(context: Context) -> None:
             f"algorithm.{name}",
             f"is not read by {chosen}.",
             fix,
-            reads=("algorithm.adv_type", "algorithm.loss_type", "algorithm.loss_agg_func"),
         )
 
 
@@ -150,16 +151,15 @@ def _check_own_options(context: Context) -> None:
             fix = f"{_own_hint(key, misfit)} Options are keys of algorithm, or are set in algorithm.options."
             context.error(f"algorithm.{key}", f"algorithm.{key}: {name} {misfit}.", fix)
     read = () if is_off_policy(context.config) else _options_read(context.config)
-    reads = ("algorithm.adv_type", "algorithm.loss_type")
     for name in algorithm.options:
         key = f"algorithm.options.{name}"
         if name in hints(AlgorithmConfig):
-            context.error(key, f"{key} is a key of the section itself.", f"Write algorithm.{name}.", reads=reads)
+            context.error(key, f"{key} is a key of the section itself.", f"Write algorithm.{name}.")
         elif name not in read:
             own = sorted(set(read) - set(hints(AlgorithmConfig)))
             fix = f"Options of their own are {', '.join(own)}." if own else "They have no options of their own."
             chosen = f"adv_type: {algorithm.adv_type} with loss_type: {algorithm.loss_type}"
-            context.error(key, f"{key} is not read by {chosen}.", fix, reads=reads)
+            context.error(key, f"{key} is not read by {chosen}.", fix)
 
 
 def _check_token_scale(context: Context) -> None:
@@ -170,7 +170,7 @@ def _check_token_scale(context: Context) -> None:
         message = "algorithm.token_scale: global divides the sum of all losses by all valid tokens,"
         message += f" and loss_agg_func: {algorithm.loss_agg_func} divides otherwise."
         fix = "Set loss_agg_func: token-mean, or leave use_valid_token_scale out."
-        context.error("algorithm.token_scale", message, fix, reads=("algorithm.loss_agg_func",))
+        context.error("algorithm.token_scale", message, fix)
 
 
 def _check_correction(context: Context) -> None:
@@ -180,14 +180,14 @@ def _check_correction(context: Context) -> None:
     if correction.level == "none":
         for name in ("mode", "cap", "floor"):
             fix = f"Set {section}.level: token, or a preset."
-            context.unread(f"{section}.{name}", "is not read without a level.", fix, reads=(f"{section}.level",))
+            context.unread(f"{section}.{name}", "is not read without a level.", fix)
     if correction.reject_above is None:
         fix = f"Set {section}.reject_above: 0.05, say."
         context.unread(f"{section}.reject_by", "is not read without reject_above.", fix)
     if correction.level != "none" and correction.floor >= correction.cap:
         message = f"{section}.floor {correction.floor:g} is not below cap {correction.cap:g}: no weight fits."
         fix = "Weights are near 1: floor: 0.5 with cap: 5 is what IcePop takes."
-        context.error(f"{section}.floor", message, fix, reads=(f"{section}.cap",))
+        context.error(f"{section}.floor", message, fix)
 
 
 def _readers(name: str) -> list[str]:
@@ -197,37 +197,57 @@ def _readers(name: str) -> list[str]:
 
 def _check_conditions(context: Context) -> None:
     """Options that mean something only beside another one."""
-    for name, (holds, needed) in _conditions(context.config.algorithm).items():
-        if not holds:
-            key = f"algorithm.{needed.partition(':')[0]}"
-            context.unread(f"algorithm.{name}", f"is not read without {needed}.", f"Add {needed}.", reads=(key,))
+    for name in hints(AlgorithmConfig):
+        needed = facts_of(f"algorithm.{name}").needs
+        if needed:
+            context.run(_check_needed, name, needed, None)
+    for name, (holds, needed) in _conditions(context.whole.algorithm).items():
+        context.run(_check_needed, name, needed, holds)
+    context.run(_check_filters)
     algorithm = context.config.algorithm
     if algorithm.add_token_level_kl and algorithm.kl_coef == 0:
         message = "algorithm.add_token_level_kl subtracts kl_coef times the KL, and kl_coef is 0: it does nothing."
         fix = "Set algorithm.kl_coef, to 0.001 for example (ROLL's default is 0.2), or take add_token_level_kl out."
-        context.error("algorithm.add_token_level_kl", message, fix, reads=("algorithm.kl_coef",))
+        context.error("algorithm.add_token_level_kl", message, fix)
+
+
+def _check_needed(context: Context, name: str, needed: str, holds: bool | None) -> None:
+    """Report ``name`` unless the option that it needs has its value; ``holds`` decides if more than that one does."""
+    option, _, value = needed.partition(": ")
+    written = getattr(context.config.algorithm, option)
+    if not (written == yaml.safe_load(value) if holds is None else holds):
+        context.unread(f"algorithm.{name}", f"is not read without {needed}.", f"Add {needed}.")
+
+
+def _check_filters(context: Context) -> None:
+    """Bounds of groups that are kept: they exist, and leave something between them."""
+    algorithm = context.config.algorithm
     lower, upper = algorithm.rewards_lower_bound, algorithm.rewards_upper_bound
     whole = is_text(context.config) or collects_episodes(context.config)
     if algorithm.filter_rewards and whole and lower is None and upper is None:
         message = "algorithm.filter_rewards has no bounds: every group would stay."
         fix = "Set algorithm.rewards_lower_bound, rewards_upper_bound, or both."
-        reads = ("algorithm.rewards_lower_bound", "algorithm.rewards_upper_bound")
-        context.error("algorithm.filter_rewards", message, fix, reads=reads)
+        context.error("algorithm.filter_rewards", message, fix)
     if lower is not None and upper is not None and lower >= upper:
         message = (
             f"algorithm.rewards_lower_bound {lower} is not below rewards_upper_bound {upper}: no group would stay."
         )
         context.error("algorithm.rewards_lower_bound", message, "Exchange the two.")
+    context.run(_check_difficulty)
+
+
+def _check_difficulty(context: Context) -> None:
+    algorithm = context.config.algorithm
     low, high = algorithm.difficulty_low_threshold, algorithm.difficulty_high_threshold
     if low >= high:
         message = f"algorithm.difficulty_low_threshold {low} is not below difficulty_high_threshold {high}."
-        context.error("algorithm.difficulty_low_threshold", message, "No group would stay: take 0.1 and 0.95, say.")
+        key = "algorithm.difficulty_low_threshold"
+        context.error(key, message, "No group would stay: take 0.1 and 0.95, say.", at=(key,))
 
 
 def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
     estimator = catalog.estimator(algorithm.adv_type)
     token_kl = estimator.penalises_tokens(algorithm)
-    adaptive = algorithm.kl_controller == "adaptive"
     one_word = isinstance(algorithm.reward_norm, str)
     entropy = algorithm.entropy_bonus != 0 or algorithm.calculate_entropy
     whitened = algorithm.normalize_advantages or estimator.whitens
@@ -235,19 +255,11 @@ def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
         "kl_coef": (token_kl, "add_token_level_kl: true"),
         "token_kl_type": (token_kl, "add_token_level_kl: true"),
         "kl_controller": (token_kl, "add_token_level_kl: true"),
-        "target_kl": (adaptive, "kl_controller: adaptive"),
-        "kl_horizon": (adaptive, "kl_controller: adaptive"),
         "ref_update_every": (token_kl or algorithm.kl_beta > 0, "kl_beta: 0.001 (no reference policy is kept)"),
-        "max_resample": (algorithm.dynamic_sampling, "dynamic_sampling: true"),
-        "rewards_lower_bound": (algorithm.filter_rewards, "filter_rewards: true"),
-        "rewards_upper_bound": (algorithm.filter_rewards, "filter_rewards: true"),
-        "difficulty_low_threshold": (algorithm.difficulty_mask, "difficulty_mask: true"),
-        "difficulty_high_threshold": (algorithm.difficulty_mask, "difficulty_mask: true"),
         "entropy_type": (entropy, "calculate_entropy: true"),
         "reward_shift": (one_word, "reward_norm: group"),
         "reward_scale": (one_word, "reward_norm: group"),
         "clip_after_norm": (bool(algorithm.reward_clip), "reward_clip: 10"),
         "kl_after_norm": (token_kl, "add_token_level_kl: true"),
-        "token_scale": (algorithm.use_valid_token_scale, "use_valid_token_scale: true"),
         "keep_zero_groups": (whitened, "normalize_advantages: true"),
     }

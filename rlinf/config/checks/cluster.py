@@ -14,22 +14,21 @@ _OF_CLUSTERS = ("address", "placement", "gpus_per_learner", "gpus_per_sampler", 
 def check_cluster(context: Context) -> None:
     """``local`` is one process with one learner."""
     cluster, ranks = context.config.cluster, context.config.learner.num_workers
-    _check_offload(context)
-    _check_engines(context)
+    context.run(_check_offload)
+    context.run(_check_engines)
     if (cluster.address or "").startswith("ray://"):
         message = f"cluster.address: {cluster.address} is Ray Client, which can't stream responses from workers."
         fix = "Start the run on a machine of the cluster with cluster.address: auto, or `ray job submit` it."
         context.error("cluster.address", message, fix)
     if cluster.backend != "local":
         return
-    reads = ("cluster.backend",)
     if ranks > 1:
         message = f"learner.num_workers {ranks}: cluster.backend: local runs one learner."
-        context.error("learner.num_workers", message, "Use cluster.backend: ray, or one rank.", reads=reads)
+        context.error("learner.num_workers", message, "Use cluster.backend: ray, or one rank.")
     why, fix = "is not read by cluster.backend: local.", "Use cluster.backend: ray, or take it out."
     for name in _OF_CLUSTERS:
-        context.unread(f"cluster.{name}", why, fix, reads=reads)
-    context.unread("rollout.weight_transport", why, fix, reads=reads)
+        context.unread(f"cluster.{name}", why, fix)
+    context.unread("rollout.weight_transport", why, fix)
 
 
 def _check_engines(context: Context) -> None:
@@ -39,20 +38,19 @@ def _check_engines(context: Context) -> None:
     wide, key = rollout.vllm.tensor_parallel_size, "rollout.vllm.tensor_parallel_size"
     if not is_text(context.config) or rollout.sampler not in ("vllm", "auto") or wide == 1 or not _on_gpus(config):
         return
-    reads = ("cluster.gpus_per_node", "cluster.placement", "rollout.num_samplers", "learner.num_workers")
     if wide > cluster.gpus_per_node:
         message = f"{key} {wide} is more than the {cluster.gpus_per_node} GPUs of a machine (cluster.gpus_per_node)."
         fix = f"Use at most {cluster.gpus_per_node}, and more samplers."
-        context.error(key, message, fix, reads=reads)
+        context.error(key, message, fix)
     elif cluster.gpus_per_sampler is not None and cluster.gpus_per_sampler != wide:
         message = f"cluster.gpus_per_sampler {cluster.gpus_per_sampler:g} is not {key} {wide}."
-        context.error("cluster.gpus_per_sampler", message, "Set it to null.", reads=(key, *reads))
+        context.error("cluster.gpus_per_sampler", message, "Set it to null.")
     elif shares_gpus(config) and rollout.num_samplers * wide > ranks:
         message = f"{rollout.num_samplers} samplers of {wide} GPUs need {rollout.num_samplers * wide}, and they share"
         message += f" those of {ranks} learner ranks."
         fit = ranks // wide
         fix = "Set cluster.placement: separate" + (f", or rollout.num_samplers: {fit}." if fit else ".")
-        context.error("rollout.num_samplers", message, fix, reads=(key, *reads))
+        context.error("rollout.num_samplers", message, fix)
 
 
 def _on_gpus(config: Config) -> bool:
@@ -62,14 +60,12 @@ def _on_gpus(config: Config) -> bool:
 
 def _check_offload(context: Context) -> None:
     """Nobody wants the learner's device while samplers have their own, or while it trains beside them."""
-    reasons = []
+    ahead = context.config.rollout.staleness
     if not shares_gpus(context.config):
-        reasons.append(("with cluster.placement: separate", "cluster.placement"))
-    asked = context.config.rollout.staleness
-    if asked > 0:
-        why = f"with rollout.staleness: {asked}, where learner and samplers work at the same time"
-        reasons.append((why, "rollout.staleness"))
-    for why, key in reasons[:1]:
-        for name in ("optimizer", "weights"):
-            offload = f"learner.offload.{name}"
-            context.unread(offload, f"is not read {why}.", "Take it out.", reads=(key,))
+        why = "is not read with cluster.placement: separate."
+    elif ahead > 0:
+        why = f"is not read with rollout.staleness: {ahead}, where learner and samplers work at the same time."
+    else:
+        return
+    for name in ("optimizer", "weights"):
+        context.unread(f"learner.offload.{name}", why, "Take it out.")

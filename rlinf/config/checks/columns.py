@@ -6,8 +6,6 @@ from rlinf.algorithms import catalog
 from rlinf.config.context import Context
 from rlinf.config.derived import is_off_policy, is_text
 
-_READS = ("algorithm.adv_type", "algorithm.loss_type", "policy.name", "policy.value_head")
-
 _OURS = "rlinf_envs:"
 
 
@@ -17,7 +15,7 @@ def check_columns(context: Context) -> None:
     if context.is_broken("algorithm.adv_type"):
         return
     entry = catalog.estimator(algorithm.adv_type)
-    chosen, reads = f"adv_type: {algorithm.adv_type}", ("algorithm.adv_type", "env.id", "env.kwargs", "policy.name")
+    chosen = f"adv_type: {algorithm.adv_type}"
     if (
         is_text(context.config)
         and "step_rewards" in entry.needs
@@ -26,12 +24,12 @@ def check_columns(context: Context) -> None:
     ):
         message = f"{chosen} needs a score for each step of a response, and the environment was asked for none."
         fix = "Set env.kwargs.steps: {scorer: arithmetic}, or {scorer: 'module:name'} for a scorer of your own."
-        context.error("algorithm.adv_type", message, fix, reads=reads)
+        context.error("algorithm.adv_type", message, fix)
     if "greedy_rewards" in entry.needs:
         if not is_text(context.config):
             message = f"{chosen} needs a greedy response to each prompt, which only language models' rollouts deliver."
-            context.error("algorithm.adv_type", message, "Choose adv_type: grpo, for example.", reads=reads)
-        _check_greedy(context)
+            context.error("algorithm.adv_type", message, "Choose adv_type: grpo, for example.")
+        context.run(_check_greedy)
 
 
 def _check_greedy(context: Context) -> None:
@@ -60,14 +58,14 @@ def check_critic(context: Context) -> None:
             message = f"{who} needs values, and this policy has no critic."
             fix = "Set policy.value_head: true, or choose adv_type: grpo with loss_type: actor."
             key = "algorithm.adv_type" if estimator_needs else "algorithm.loss_type"
-            context.error(key, message, fix, reads=_READS)
+            context.error(key, message, fix)
             return
         if policy.value_head and not estimator_needs and not loss_trains:
             why = f"is not read by adv_type: {algorithm.adv_type} with loss_type: {algorithm.loss_type}."
-            context.unread("policy.value_head", why, "It is read by adv_type: gae.", reads=_READS)
+            context.unread("policy.value_head", why, "It is read by adv_type: gae.")
         if not policy.value_head:
-            context.unread("learner.optimizer.critic_lr", "is not read without a critic.", "Take it out.", reads=_READS)
+            context.unread("learner.optimizer.critic_lr", "is not read without a critic.", "Take it out.")
     if estimator_needs and not loss_trains:
         message = f"adv_type: {algorithm.adv_type} needs a critic that learns, and loss_type: {algorithm.loss_type}"
         message += " does not train one."
-        context.error("algorithm.loss_type", message, "Set loss_type: actor_critic.", reads=_READS)
+        context.error("algorithm.loss_type", message, "Set loss_type: actor_critic.")

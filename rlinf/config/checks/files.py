@@ -31,17 +31,17 @@ def check_files(context: Context) -> None:
     }
     own_class = ":" in config.policy.name  # of the user's, which knows its files itself
     for key, path in models.items():
-        _exists(context, key, path)
+        context.run(_exists, key, path)
         if not (own_class and key == "policy.path"):
-            _has_weights(context, key, path)
-    _exists(context, "policy.tokenizer.path", config.policy.tokenizer.path)
-    _exists(context, "sft.data", config.sft.data)
-    _exists(context, "sft.eval_data", config.sft.eval_data)
-    _exists(context, "sft.dataset", config.sft.dataset)
-    _exists(context, "algorithm.prior_data", config.algorithm.prior_data)
-    _exists(context, "env.kwargs.path", config.env.kwargs.get("path"))
+            context.run(_has_weights, key, path)
+    context.run(_exists, "policy.tokenizer.path", config.policy.tokenizer.path)
+    context.run(_exists, "sft.data", config.sft.data)
+    context.run(_exists, "sft.eval_data", config.sft.eval_data)
+    context.run(_exists, "sft.dataset", config.sft.dataset)
+    context.run(_exists, "algorithm.prior_data", config.algorithm.prior_data)
+    context.run(_exists, "env.kwargs.path", config.env.kwargs.get("path"))
     if config.evaluation.env_kwargs is not None:
-        _exists(context, "evaluation.env_kwargs.path", config.evaluation.env_kwargs.get("path"))
+        context.run(_exists, "evaluation.env_kwargs.path", config.evaluation.env_kwargs.get("path"))
 
 
 def _exists(context: Context, key: str, written: object) -> None:

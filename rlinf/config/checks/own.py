@@ -43,10 +43,10 @@ def check_own_policy(context: Context) -> None:
     }
     for key, (name, section, options) in given.items():
         if ":" in name:
-            _check_class(context, key, name, section, options)
+            context.run(_check_class, key, name, section, options)
             continue
         why = f"is not read by {key}: {name}, which is none of your own."
-        context.unread(section, why, "Take it out.", reads=(key,))
+        context.unread(section, why, "Take it out.")
         if name not in OURS[key]:
             close = nearest(name, OURS[key])
             message = f"{key} must be one of {', '.join(OURS[key])}, or module:Class of your own, not {name}."
@@ -59,12 +59,12 @@ def check_own_functions(context: Context) -> None:
     if is_text(context.config):
         if ":" in rollout.sampler:
             section = "rollout.sampler_options"
-            _check_function(context, "rollout.sampler", rollout.sampler, section, rollout.sampler_options)
+            context.run(_check_function, "rollout.sampler", rollout.sampler, section, rollout.sampler_options)
         elif rollout.sampler not in OWN_SAMPLERS:
             _unknown(context, "rollout.sampler", rollout.sampler, (*OWN_SAMPLERS, *plugins("rlinf.samplers")))
         else:
             why = f"is not read by rollout.sampler: {rollout.sampler}."
-            context.unread("rollout.sampler_options", why, "Take it out.", reads=("rollout.sampler",))
+            context.unread("rollout.sampler_options", why, "Take it out.")
     for name, options in logging.sinks.items():
         if ":" not in name:
             _unknown(context, "logging.sinks", name, tuple(plugins("rlinf.sinks")))
@@ -72,7 +72,7 @@ def check_own_functions(context: Context) -> None:
             message = f"logging.sinks: {name} needs a mapping of its options, not {options!r}."
             context.error("logging.sinks", message, "Write {} where there are none.")
         else:
-            _check_function(context, "logging.sinks", name, "logging.sinks", options or {})
+            context.run(_check_function, "logging.sinks", name, "logging.sinks", options or {})
 
 
 def _unknown(context: Context, key: str, name: str, known: Collection[str]) -> None:
@@ -101,9 +101,9 @@ def _check_class(context: Context, key: str, name: str, section: str, options: M
         _refuse(context, key, message, "rlinf.interfaces.ActingPolicy says what each is for.")
     if key == "policy.name" and context.config.env.num_action_chunks > 1 and "num_action_chunks" not in known:
         message = f"env.num_action_chunks: {name} takes no option num_action_chunks: it decides on single actions."
-        context.error("env.num_action_chunks", message, "Set it to 1.", reads=(key,))
+        context.error("env.num_action_chunks", message, "Set it to 1.")
     asked = [parameter for parameter in known.values() if parameter.name not in _GIVEN_BY_THE_RUN]
-    _check_options(context, key, name, section, options, asked, kind.__init__)
+    context.run(_check_options, key, name, section, options, asked, kind.__init__)
 
 
 def _refuse(context: Context, key: str, message: str, fix: str) -> None:
@@ -136,7 +136,9 @@ def _check_function(context: Context, key: str, name: str, section: str, options
     if misfit:
         _refuse(context, key, f"{key}: {name} {misfit}.", "Options follow these, and are given by name.")
         return
-    _check_options(context, key, name, section, options, parameters, made.__init__ if inspect.isclass(made) else made)
+    context.run(
+        _check_options, key, name, section, options, parameters, made.__init__ if inspect.isclass(made) else made
+    )
 
 
 def _check_options(
@@ -156,16 +158,16 @@ def _check_options(
             close = nearest(option, named)
             fix = f"Did you mean {close[0]}?" if close else f"It takes {', '.join(named) or 'no options'}."
             if not takes_any:
-                context.error(section, f"{section}.{option} is no option of {name}.", fix, reads=(key,))
+                context.error(section, f"{section}.{option} is no option of {name}.", fix)
             continue
         expected = _misfit(annotated, option, value)
         if expected is not None:
             message = f"{section}.{option} must be {expected.expected}, not {value!r}."
-            context.error(section, message, expected.fix, reads=(key,))
+            context.error(section, message, expected.fix)
     missing = [option for option, parameter in named.items() if parameter.default is inspect.Parameter.empty]
     for option in sorted(set(missing) - set(options)):
         message = f"{section} lacks {option}, which {name} has no default for."
-        context.error(section, message, f"Write {section}: {{{option}: ...}}.", reads=(key,))
+        context.error(section, message, f"Write {section}: {{{option}: ...}}.")
 
 
 def _misfit(annotated: Any, option: str, value: object) -> Mismatch | None:

@@ -9,19 +9,16 @@ from rlinf.config.derived import is_text
 def check_policy(context: Context) -> None:
     """A language model has weights or an architecture, and adapters fit the learner."""
     policy = context.config.policy
-    if is_text(context.config):
-        _check_origin(context)
+    context.run(_check_origin)
     backend = context.config.learner.backend
     if policy.lora.rank > 0 and backend != "torch":
         fix = "Set policy.lora.rank: 0, or learner.backend: torch."
         message = f"policy.lora is not supported by learner.backend: {backend}."
-        context.error("policy.lora.rank", message, fix, reads=("learner.backend",))
+        context.error("policy.lora.rank", message, fix)
     if policy.lora.rank == 0:
         for name in ("alpha", "dropout", "target_modules"):
             why = "is not read while policy.lora.rank is 0."
-            context.unread(
-                f"policy.lora.{name}", why, "Set policy.lora.rank: 16, for example.", reads=("policy.lora.rank",)
-            )
+            context.unread(f"policy.lora.{name}", why, "Set policy.lora.rank: 16, for example.")
     if policy.lora.rank > 0 and not policy.lora.target_modules:
         fix = "Write target_modules: [q_proj, v_proj], for example."
         context.error("policy.lora.target_modules", "policy.lora.target_modules is empty: nothing would train.", fix)
@@ -29,14 +26,16 @@ def check_policy(context: Context) -> None:
 
 def _check_origin(context: Context) -> None:
     policy = context.config.policy
-    reads = ("policy.path", "policy.architecture", "policy.name")
-    if policy.path is None and not policy.architecture:
+    nowhere = policy.path is None and not policy.architecture  # read first, and so cited before policy.name
+    if not is_text(context.config):
+        return
+    if nowhere:
         message = "the policy has neither a path nor an architecture."
         fix = "Set policy.path to a Hugging Face folder or name, or policy.architecture to {model_type: qwen2, ...}."
-        context.error("policy.path", message, fix, reads=reads)
+        context.error("policy.path", message, fix)
     elif policy.path is not None and policy.architecture:
         why = f"is not read: policy.path ({policy.path}) brings its own."
-        context.unread("policy.architecture", why, "Keep one: policy.architecture=null takes it out.", reads=reads)
+        context.unread("policy.architecture", why, "Keep one: policy.architecture=null takes it out.")
     elif policy.architecture and "model_type" not in policy.architecture:
         message = "policy.architecture does not say which architecture it is."
-        context.error("policy.architecture", message, "Add model_type: qwen2 (or qwen3, llama).", reads=reads)
+        context.error("policy.architecture", message, "Add model_type: qwen2 (or qwen3, llama).")

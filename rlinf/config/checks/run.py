@@ -27,9 +27,9 @@ def check_run(context: Context) -> None:
         too_long = _too_long(run_directory(context.config))
         if too_long:
             key = "run.name" if len(os.fsencode(name)) > _LONGEST_PART else "run.dir"
-            context.error(key, f"{key}: {too_long}.", "Shorten it.", reads=("run.name", "run.dir"))
+            context.error(key, f"{key}: {too_long}.", "Shorten it.")
     except PlaceholderError as error:
-        context.error("run.dir", f"run.dir: {error}.", "For example: runs/{name}_{seed}.", reads=("run.name",))
+        context.error("run.dir", f"run.dir: {error}.", "For example: runs/{name}_{seed}.")
 
 
 def _too_long(directory: str) -> str:
@@ -49,7 +49,7 @@ def check_evaluation(context: Context) -> None:
     if evaluation.samples > 1 and evaluation.temperature == 0:
         message = f"evaluation.samples {evaluation.samples} at temperature 0 would all be the same response."
         fix = "Set evaluation.temperature: 0.6, for example, or evaluation.samples: 1."
-        context.error("evaluation.samples", message, fix, reads=("evaluation.temperature",))
+        context.error("evaluation.samples", message, fix)
     if evaluation.size == 0:
         for name in ("every", "samples", "temperature", "env_kwargs", "video_every", "video_episodes", "words"):
             key = f"evaluation.{name}"
@@ -57,14 +57,14 @@ def check_evaluation(context: Context) -> None:
                 continue
             off = json.dumps(default_of(context.config, key))
             fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."
-            context.unread(key, "is not read with evaluation.size: 0.", fix, reads=("evaluation.size",))
+            context.unread(key, "is not read with evaluation.size: 0.", fix)
     elif evaluation.every and evaluation.video_every % evaluation.every:
         every, video = evaluation.every, evaluation.video_every
         message = (
             f"evaluation.video_every {video}: no evaluation falls on every {video}th step (evaluation.every {every})."
         )
         fix = f"Set it to a multiple, for example {max(1, round(video / every)) * every}."
-        context.error("evaluation.video_every", message, fix, reads=("evaluation.every",))
+        context.error("evaluation.video_every", message, fix)
     best = checkpoint.best_metric
     if best is None:
         return
@@ -75,4 +75,4 @@ def check_evaluation(context: Context) -> None:
         return
     mistake = metric_mistake(context.config, best, on_files=False)
     if mistake is not None:
-        context.error(key, f"{key}: {mistake.message}", mistake.fix, reads=("evaluation.size",))
+        context.error(key, f"{key}: {mistake.message}", mistake.fix)

@@ -16,47 +16,51 @@ def check_schedule(context: Context) -> None:
             f"of the run (run.max_steps {steps} x {each})."
         )
         fix = f"Set it to {max(steps * each // 10, 1)}, for example."
-        reads = ("run.max_steps", "algorithm.update_epochs", "algorithm.num_minibatches")
-        context.error("learner.optimizer.warmup_steps", message, fix, reads=reads)
+        context.error("learner.optimizer.warmup_steps", message, fix)
     if optimizer.schedule == "constant":
         why = "is not read by schedule: constant."
         context.unread("learner.optimizer.min_lr_ratio", why, "Set schedule: cosine or linear.")
     if any(not 0 <= beta < 1 for beta in optimizer.betas):
         message = f"learner.optimizer.betas must lie in [0, 1), not {list(optimizer.betas)}."
         context.error("learner.optimizer.betas", message, "For example: [0.9, 0.999].")
-    sft, warm = context.config.sft, has_warm_start(context.config)
+    context.run(_check_warm_start)
+
+
+def _check_warm_start(context: Context) -> None:
+    """How long it is, what it learns from, and keys that it does not read."""
+    sft, warm, steps = context.config.sft, has_warm_start(context.config), context.config.run.max_steps
     if sft.epochs is not None and sft.steps:
         message = f"sft.epochs {sft.epochs:g} and sft.steps {sft.steps} both say how long the warm start is."
-        context.error("sft.epochs", message, "Keep one of them.", reads=("sft.steps",))
+        context.error("sft.epochs", message, "Keep one of them.")
     if sft.epochs is not None and sft.data is None:
         message = "sft.epochs counts passes over sft.data, and there is none."
-        context.error("sft.epochs", message, "Set sft.steps instead, or sft.data.", reads=("sft.data",))
+        context.error("sft.epochs", message, "Set sft.steps instead, or sft.data.")
     if not warm and not steps:
         message = "run.max_steps 0 (`rlinf sft` sets it) is for a warm start alone, and there is none."
-        context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.", reads=("sft.steps",))
+        context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.")
     for name in ("eval_data", "eval_fraction", "max_tokens") if sft.data is None else ("max_tasks",):
         why = "is not read without sft.data." if sft.data is None else "is not read with sft.data."
-        context.unread(f"sft.{name}", why, "Take it out.", reads=("sft.data",))
+        context.unread(f"sft.{name}", why, "Take it out.")
     if sft.loss == "dpo":
-        _check_preferences(context)
+        context.run(_check_preferences)
     else:
         why = "is not read by sft.loss: imitation."
         for name in ("dpo_beta", "dpo_imitation"):
-            context.unread(f"sft.{name}", why, "Set sft.loss: dpo.", reads=("sft.loss",))
+            context.unread(f"sft.{name}", why, "Set sft.loss: dpo.")
     if sft.eval_fraction >= 1:
         message = f"sft.eval_fraction {sft.eval_fraction} leaves nothing to train on."
         context.error("sft.eval_fraction", message, "Set it to 0.05, for example.")
     if sft.eval_data is not None:
         why = "is not read with sft.eval_data."
-        context.unread("sft.eval_fraction", why, "Keep one of them.", reads=("sft.eval_data",))
+        context.unread("sft.eval_fraction", why, "Keep one of them.")
     if not warm:
         for key in ("sft.data", "sft.cache", "sft.evaluate_every"):
             if not context.switched_off(key, "sft.steps"):
-                context.unread(key, "is not read without a warm start.", "Set sft.steps.", reads=("sft.steps",))
+                context.unread(key, "is not read without a warm start.", "Set sft.steps.")
     if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):
         message = f"sft.warmup_steps {sft.warmup_steps} is more than sft.steps {sft.steps}."
         fix = f"Set it to {max(sft.steps // 10, 1)}, for example."
-        context.error("sft.warmup_steps", message, fix, reads=("sft.steps",))
+        context.error("sft.warmup_steps", message, fix)
 
 
 def _check_preferences(context: Context) -> None:
@@ -64,14 +68,14 @@ def _check_preferences(context: Context) -> None:
     sft = context.config.sft
     if sft.data is None:
         message = "sft.loss: dpo learns from pairs of answers, and there are none."
-        context.error("sft.data", message, "Set sft.data to a file of prompt, chosen, rejected.", reads=("sft.loss",))
+        context.error("sft.data", message, "Set sft.data to a file of prompt, chosen, rejected.", at=("sft.loss",))
     if sft.dpo_beta == 0:
         message = "sft.dpo_beta 0 makes every pair worth nothing."
-        context.error("sft.dpo_beta", message, "Set it to 0.1, for example.", reads=("sft.loss",))
+        context.error("sft.dpo_beta", message, "Set it to 0.1, for example.")
     measured = sft.eval_data is not None or sft.eval_fraction > 0
     if measured and context.config.run.init_from is not None:
         message = (
             "sft.eval_*: held-out pairs are measured against the policy as it was built, not as run.init_from loads."
         )
         fix = "Set policy.path to the exported policy, or take the held-out pairs out."
-        context.error("run.init_from", message, fix, reads=("sft.loss", "sft.eval_data", "sft.eval_fraction"))
+        context.error("run.init_from", message, fix)

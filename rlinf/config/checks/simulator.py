@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from rlinf.algorithms import catalog
-from rlinf.config.checks.kind import ACTOR_CRITIC
 from rlinf.config.checks.recurrent import check_memory
 from rlinf.config.context import Context, neighbours
 from rlinf.config.derived import (
@@ -18,6 +17,8 @@ from rlinf.config.derived import (
     prior_transitions,
 )
 from rlinf.config.extras import OWN_ENVIRONMENT
+from rlinf.config.names import facts_of, leaves
+from rlinf.schema.key import ACTOR_CRITIC
 
 _SAMPLER_KEYS = (
     "rollout.merge_requests",
@@ -32,7 +33,7 @@ _SHAPE = (
     "policy.value_head",
     "policy.vla",
     "policy.flow",
-    *ACTOR_CRITIC,
+    *(key for key in leaves() if facts_of(key).read_by is ACTOR_CRITIC),
     "env.normalize_observations",
 )
 _NATIVE = (
@@ -61,31 +62,31 @@ def check_simulator(context: Context) -> None:
     """Nothing that somebody wrote is passed over in silence."""
     if is_text(context.config):
         return
-    _check_unbuilt(context)
-    _check_wrappers(context)
-    _check_layout(context)
-    _check_native(context)
-    _check_isolation(context)
-    _check_policy(context)
-    _check_warm_start(context)
-    _check_levels(context)
-    _check_dueling(context)
+    context.run(_check_unbuilt)
+    context.run(_check_wrappers)
+    context.run(_check_layout)
+    context.run(_check_native)
+    context.run(_check_isolation)
+    context.run(_check_policy)
+    context.run(_check_warm_start)
+    context.run(_check_levels)
+    context.run(_check_dueling)
     if is_off_policy(context.config):
-        _check_off_policy(context)
+        context.run(_check_off_policy)
 
 
 def _check_unbuilt(context: Context) -> None:
     """Options that simulators are to have one day: a run that ignored them would not be the one that was asked for."""
     config = context.config
-    backend = config.learner.backend
-    if backend == "megatron" or (backend == "fsdp" and not is_vla(config)):
+    backend, vla = config.learner.backend, is_vla(config)
+    if backend == "megatron" or (backend == "fsdp" and not vla):
         trains = "language models" if backend == "megatron" else "language models and vla policies"
         message = f"learner.backend: {backend} trains {trains} only."
-        context.error("learner.backend", message, "Set learner.backend: torch.", reads=("policy.name",))
+        context.error("learner.backend", message, "Set learner.backend: torch.")
     if config.evaluation.temperature not in (0.0, 1.0):
         message = "evaluation.temperature: simulator policies are not sharpened or flattened."
         fix = "Write 0 for the most likely action, or 1 to draw from the policy."
-        context.error("evaluation.temperature", message, fix, reads=("policy.name",))
+        context.error("evaluation.temperature", message, fix)
 
 
 def _check_wrappers(context: Context) -> None:
@@ -99,54 +100,52 @@ def _check_wrappers(context: Context) -> None:
 def _check_layout(context: Context) -> None:
     """A step is a number of whole episodes, or of decisions of every env: keys of the other kind have no reader."""
     config = context.config
-    reads = ("algorithm.adv_type", "algorithm.loss_type")
     if collects_episodes(config):
         why = f"is not read by adv_type: {config.algorithm.adv_type}, whose steps are whole episodes."
-        context.unread("rollout.num_steps", why, "Set rollout.batch_size (start states per step).", reads=reads)
+        context.unread("rollout.num_steps", why, "Set rollout.batch_size (start states per step).")
         return
     chosen = f"loss_type: {config.algorithm.loss_type}" if is_off_policy(config) else "adv_type: gae"
     why = f"is not read by {chosen}, whose steps are rollout.num_steps decisions of every env."
     for key in ("rollout.batch_size", "algorithm.group_size", "env.auto_reset"):
-        context.unread(key, why, "Take it out, or choose adv_type: grpo.", reads=reads)
+        context.unread(key, why, "Take it out, or choose adv_type: grpo.")
     for name in ("dynamic_sampling", "filter_rewards", "difficulty_mask"):
         if getattr(config.algorithm, name):
             message = f"algorithm.{name} compares whole episodes, and a step of {chosen} cuts them."
-            context.error(f"algorithm.{name}", message, "Take it out, or choose adv_type: grpo.", reads=reads)
+            context.error(f"algorithm.{name}", message, "Take it out, or choose adv_type: grpo.")
 
 
 def _check_native(context: Context) -> None:
     config = context.config
     if config.env.vectorization != "native":
         return
-    reads = ("env.vectorization", "algorithm.adv_type")
     if collects_episodes(config):
         message = "env.vectorization: native cannot start episodes from given seeds, which whole episodes need."
-        context.error("env.vectorization", message, "Set it to auto.", reads=reads)
+        context.error("env.vectorization", message, "Set it to auto.")
     for key in _NATIVE:
         if context.changed(key):
             message = f"{key}: env.vectorization: native takes the environment as it is."
-            context.error(key, message, "Set env.vectorization: auto.", reads=reads)
+            context.error(key, message, "Set env.vectorization: auto.")
 
 
 def _check_isolation(context: Context) -> None:
-    env, reads = context.config.env, ("env.isolation",)
+    env = context.config.env
     if env.isolation == "none":
         why = "is not read with env.isolation: none."
-        context.unread("env.python", why, "Set env.isolation: process.", reads=reads)
+        context.unread("env.python", why, "Set env.isolation: process.")
         return
     if env.vectorization == "native":
         message = "env.vectorization: native vector environments cannot be isolated: they step in the env worker."
-        context.error("env.vectorization", message, "Set it to auto.", reads=reads)
+        context.error("env.vectorization", message, "Set it to auto.")
     if env.python is not None and not os.access(env.python, os.X_OK):
         message = f"env.python: {env.python} is no program that can be started."
         fix = "Name the interpreter of the environment's virtual environment: path/to/venv/bin/python."
-        context.error("env.python", message, fix, reads=reads)
+        context.error("env.python", message, fix)
     elif env.python is not None:
         for simulator in OWN_ENVIRONMENT.values():
             lacks = simulator.missing_assets(env.python) if env.id.startswith(simulator.begins) else ""
             if lacks and simulator.assets_key not in env.kwargs:
                 fix = f"make venvs/{simulator.module}, or write env.kwargs: {{{simulator.assets_key}: FOLDER}}."
-                context.error("env.python", f"env.python: {lacks}, which {env.id} draws with.", fix, reads=reads)
+                context.error("env.python", f"env.python: {lacks}, which {env.id} draws with.", fix)
 
 
 def _check_policy(context: Context) -> None:
@@ -154,14 +153,14 @@ def _check_policy(context: Context) -> None:
     if policy.path is not None:
         for key in _SHAPE:
             why = f"is not read: policy.path ({policy.path}) brings its own."
-            context.unread(key, why, "Take it out.", reads=("policy.path",))
+            context.unread(key, why, "Take it out.")
         return
     if policy.distribution in ("categorical", "beta"):
         why = f"is not read by policy.distribution: {policy.distribution}."
-        context.unread("policy.init_log_std", why, "Take it out.", reads=("policy.distribution",))
+        context.unread("policy.init_log_std", why, "Take it out.")
     if policy.recurrent != "none":
         why = f"is not read: a policy with recurrent: {policy.recurrent} always shares its layers with the critic."
-        context.unread("policy.shared_critic", why, "Take it out.", reads=("policy.recurrent",))
+        context.unread("policy.shared_critic", why, "Take it out.")
     if any(width < 1 for width in policy.hidden_sizes):
         message = f"policy.hidden_sizes must be widths of at least 1, not {policy.hidden_sizes}."
         context.error("policy.hidden_sizes", message, "For example: [64, 64].")
@@ -172,18 +171,18 @@ def _check_warm_start(context: Context) -> None:
     if not has_warm_start(context.config):
         for name in ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "dataset", *_OF_A_DATASET):
             why = "is not read while sft.steps is 0."
-            context.unread(f"sft.{name}", why, "Set sft.steps: 200, for example.", reads=("sft.steps",))
+            context.unread(f"sft.{name}", why, "Set sft.steps: 200, for example.")
     elif sft.dataset is None:
         for name in _OF_A_DATASET:
-            context.unread(f"sft.{name}", "is not read without sft.dataset.", "Take it out.", reads=("sft.dataset",))
+            context.unread(f"sft.{name}", "is not read without sft.dataset.", "Take it out.")
     else:
         for name in ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "expert"):
             why = "is not read with sft.dataset, whose episodes are imitated."
-            context.unread(f"sft.{name}", why, "Take it out.", reads=("sft.dataset",))
+            context.unread(f"sft.{name}", why, "Take it out.")
 
     if sft.dagger_rounds == 0:
         why = "is not read while sft.dagger_rounds is 0."
-        context.unread("sft.dagger_share", why, "Set sft.dagger_rounds: 3, for example.", reads=("sft.dagger_rounds",))
+        context.unread("sft.dagger_share", why, "Set sft.dagger_rounds: 3, for example.")
     elif context.config.policy.recurrent != "none":
         message = "sft.dagger_rounds asks the policy for single decisions, and a recurrent one needs all before them."
         context.error("sft.dagger_rounds", message, "Set policy.recurrent: none, or sft.dagger_rounds: 0.")
@@ -198,47 +197,45 @@ def _check_levels(context: Context) -> None:
             "with logprob_type: chunk_level they share one log-probability."
         )
         fix = "Set algorithm.logprob_type: action_level (or token_level), or reward_type: chunk_level."
-        reads = ("algorithm.logprob_type", "env.num_action_chunks")
-        context.error("algorithm.reward_type", message, fix, reads=reads)
+        context.error("algorithm.reward_type", message, fix)
 
 
 def _check_off_policy(context: Context) -> None:
-    config, reads = context.config, ("algorithm.loss_type",)
+    config = context.config
     name, entry = config.algorithm.loss_type, catalog.off_policy(config.algorithm.loss_type)
     ranks, drawn = config.learner.num_workers, config.algorithm.replay_batch_size
     if ranks > 1 and entry.one_rank:
         message = f"learner.num_workers: loss_type: {name} has one rank: {entry.one_rank}."
-        context.error("learner.num_workers", message, "Set it to 1.", reads=reads)
+        context.error("learner.num_workers", message, "Set it to 1.")
     elif drawn % ranks:
         message = f"learner.num_workers {ranks} does not divide algorithm.replay_batch_size {drawn}:"
-        also = (*reads, "algorithm.replay_batch_size")
-        context.error("learner.num_workers", message, f"use {neighbours(ranks, drawn)}.", reads=also)
+        context.error("learner.num_workers", message, f"use {neighbours(ranks, drawn)}.")
     if ":" in config.policy.name:
         message = f"policy.name: loss_type: {name} has networks of its own, and {config.policy.name} is none of them."
-        context.error("policy.name", message, "Set it to actor_critic, or choose adv_type: gae.", reads=reads)
+        context.error("policy.name", message, "Set it to actor_critic, or choose adv_type: gae.")
     if config.policy.distribution not in ("auto", *_ACTS_BY.get(name, ())):
         acts = f"acts by a {_ACTS_BY[name][0]}" if name in _ACTS_BY else "has no distribution to choose"
         message = f"policy.distribution: loss_type: {name} {acts}, not {config.policy.distribution}."
-        context.error("policy.distribution", message, "Set it to auto.", reads=reads)
+        context.error("policy.distribution", message, "Set it to auto.")
     if not config.policy.hidden_sizes:
         message = f"policy.hidden_sizes: loss_type: {name} needs a hidden layer at least."
-        context.error("policy.hidden_sizes", message, "For example: [64, 64].", reads=reads)
+        context.error("policy.hidden_sizes", message, "For example: [64, 64].")
     if has_warm_start(config):
         message = f"sft.steps: loss_type: {name} learns from transitions, not from demonstrations."
-        context.error("sft.steps", message, "Set it to 0, or choose adv_type: grpo.", reads=reads)
+        context.error("sft.steps", message, "Set it to 0, or choose adv_type: grpo.")
     if entry.discrete and config.env.num_action_chunks > 1:
         message = f"env.num_action_chunks: loss_type: {name} has a value for each action, and a chunk has too many."
-        context.error("env.num_action_chunks", message, "Set it to 1.", reads=reads)
+        context.error("env.num_action_chunks", message, "Set it to 1.")
     for key in (*_UNREAD_OFF_POLICY, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
-        context.unread(key, f"is not read by loss_type: {name}.", "Take it out.", reads=reads)
-    _check_prior(context)
-    check_memory(context)
+        context.unread(key, f"is not read by loss_type: {name}.", "Take it out.")
+    context.run(_check_prior)
+    context.run(check_memory)
     if config.algorithm.priority_exponent == 0:
         why = "is not read without algorithm.priority_exponent."
-        context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.", reads=reads)
+        context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.")
     if config.algorithm.sac_alpha != "auto":
         why = f"is not read with a fixed algorithm.sac_alpha ({config.algorithm.sac_alpha})."
-        context.unread("algorithm.sac_target_entropy", why, "Set sac_alpha: auto.", reads=("algorithm.sac_alpha",))
+        context.unread("algorithm.sac_target_entropy", why, "Set sac_alpha: auto.")
 
 
 def _check_prior(context: Context) -> None:
@@ -247,7 +244,7 @@ def _check_prior(context: Context) -> None:
     if algorithm.prior_data is None:
         for name in ("prior_share", "prior_rename"):
             why = "is not read without algorithm.prior_data."
-            context.unread(f"algorithm.{name}", why, "Name a dataset.", reads=("algorithm.prior_data",))
+            context.unread(f"algorithm.{name}", why, "Name a dataset.")
         return
     recorded = prior_transitions(context.config.algorithm)
     if not 0 < recorded < algorithm.replay_batch_size:
@@ -257,11 +254,10 @@ def _check_prior(context: Context) -> None:
     elif recorded % ranks or (algorithm.replay_batch_size - recorded) % ranks:
         message = f"learner.num_workers {ranks} does not divide the {recorded} transitions of algorithm.prior_data and "
         message += f"the {algorithm.replay_batch_size - recorded} of the run that are in each update."
-        context.error("learner.num_workers", message, "Change replay_batch_size.", reads=("algorithm.prior_share",))
+        context.error("learner.num_workers", message, "Change replay_batch_size.")
     if algorithm.priority_exponent > 0:
         message = "algorithm.priority_exponent: recorded transitions have no priorities beside those of the run."
-        reads = ("algorithm.prior_data",)
-        context.error("algorithm.priority_exponent", message, "Set it to 0, or take prior_data out.", reads=reads)
+        context.error("algorithm.priority_exponent", message, "Set it to 0, or take prior_data out.")
 
 
 def _check_dueling(context: Context) -> None:
@@ -272,7 +268,7 @@ def _check_dueling(context: Context) -> None:
         for key in entry.policy_options:
             if key not in mine:
                 why = f"is not read by loss_type: {name}."
-                context.unread(key, why, f"It is read by loss_type: {other}.", reads=("algorithm.loss_type",))
+                context.unread(key, why, f"It is read by loss_type: {other}.")
 
 
 def check_acting(context: Context) -> None:
@@ -283,14 +279,14 @@ def check_acting(context: Context) -> None:
     if acts_in(config) == "worker":
         for key in _SAMPLER_KEYS:
             why = "is not read where policies act inside the env workers."
-            context.unread(key, why, "Set rollout.act_in: sampler, or take it out.", reads=("rollout.act_in",))
+            context.unread(key, why, "Set rollout.act_in: sampler, or take it out.")
         return
-    stages, reads = config.rollout.pipeline_stages, ("rollout.act_in", "env.num_envs", "env.num_workers")
+    stages = config.rollout.pipeline_stages
     fewest = config.env.num_envs // config.env.num_workers
     if stages > fewest:
         message = f"rollout.pipeline_stages {stages} is more than the {fewest} envs of a worker."
-        context.error("rollout.pipeline_stages", message, f"Use at most {max(fewest, 1)}.", reads=reads)
+        context.error("rollout.pipeline_stages", message, f"Use at most {max(fewest, 1)}.")
     if stages > 1 and config.env.vectorization == "native":
         message = "env.vectorization: native steps all envs together, which leaves nothing to overlap."
         fix = "Set env.vectorization: sync, or rollout.pipeline_stages: 1."
-        context.error("env.vectorization", message, fix, reads=("rollout.pipeline_stages",))
+        context.error("env.vectorization", message, fix)

@@ -35,9 +35,9 @@ def check_tasks(context: Context) -> None:
     if any(task.weight < 0 for task in tasks) or not any(task.weight > 0 for task in tasks):
         context.error("env.tasks", "env.tasks: weights must be at least 0, and one of them above.", example)
     if text:
-        _check_text(context, dict(zip(names, tasks, strict=False)))
+        context.run(_check_text, dict(zip(names, tasks, strict=False)))
     else:
-        _check_simulator(context)
+        context.run(_check_simulator)
 
 
 def check_pool(context: Context) -> None:
@@ -45,22 +45,20 @@ def check_pool(context: Context) -> None:
     pool = context.config.data.pool
     if pool.solved is not None and pool.unsolved is not None and pool.unsolved >= pool.solved:
         message = f"data.pool: every task would rest: unsolved {pool.unsolved:g} is not below solved {pool.solved:g}."
-        context.error(
-            "data.pool.unsolved", message, "For example: solved: 1, unsolved: 0.", reads=("data.pool.solved",)
-        )
+        context.error("data.pool.unsolved", message, "For example: solved: 1, unsolved: 0.")
     if not pool.adaptive:
         why = "is not read while no task rests (data.pool.solved and data.pool.unsolved are null)."
-        context.unread("data.pool.rest", why, "Set data.pool.solved: 1.", reads=("data.pool.solved",))
+        context.unread("data.pool.rest", why, "Set data.pool.solved: 1.")
 
 
 def check_curriculum(context: Context) -> None:
     """A curriculum says how it goes on, in one of two ways."""
     config = context.config
-    curriculum, reads = config.data.curriculum, ("data.curriculum.by",)
+    curriculum = config.data.curriculum
     if curriculum.by is None:
         why = "is not read without data.curriculum.by."
         for name in ("start", "steps", "accuracy", "warm_start"):
-            context.unread(f"data.curriculum.{name}", why, "Set data.curriculum.by: question_length.", reads=reads)
+            context.unread(f"data.curriculum.{name}", why, "Set data.curriculum.by: question_length.")
         return
     timed, gated = curriculum.steps > 0, curriculum.accuracy is not None
     if timed == gated and (timed or config.run.max_steps):
@@ -70,11 +68,10 @@ def check_curriculum(context: Context) -> None:
             else "data.curriculum: nothing says when harder tasks come."
         )
         fix = "Keep one of them." if timed else "Set data.curriculum.steps: 20, or accuracy: 0.6."
-        both = (*reads, "data.curriculum.accuracy")
-        context.error("data.curriculum.steps", message, fix, reads=both)
+        context.error("data.curriculum.steps", message, fix)
     if curriculum.warm_start and (not config.sft.steps or config.sft.data is not None):
         why = "is about demonstrations of the environment, and there are none to order."
-        context.unread("data.curriculum.warm_start", why, "Set sft.steps, without sft.data.", reads=("sft.steps",))
+        context.unread("data.curriculum.warm_start", why, "Set sft.steps, without sft.data.")
 
 
 def _check_simulator(context: Context) -> None:
@@ -85,18 +82,18 @@ def _check_simulator(context: Context) -> None:
         context.error("env.tasks", message, "Write an instruction for each of them, or for none.")
     if "other_goal" in context.config.evaluation.words and any(task.instruction is not None for task in tasks):
         message = "evaluation.words: other_goal has the environment name another goal, and env.tasks fixes the words."
-        context.error("evaluation.words", message, "Take one of the two out.", reads=("env.tasks",))
+        context.error("evaluation.words", message, "Take one of the two out.")
 
 
 def _check_text(context: Context, tasks: Mapping[str, TaskConfig]) -> None:
     _unread(context, ("instruction",), "simulators")
-    env, reads = context.config.env, ("env.id",)
+    env = context.config.env
     for name, task in tasks.items():
         if not task.id and not env.id:
             context.error("env.tasks", f"env.tasks: {name or 'an entry'} has no id, and there is no env.id.", _TEXT)
         if is_agent(task.id or env.id):
             message = f"env.tasks: {name} is an agent, which calls the policy itself and can't be mixed with others."
-            context.error("env.tasks", message, "Train on it alone: env.id.", reads=reads)
+            context.error("env.tasks", message, "Train on it alone: env.id.")
         for key, value, least in (("max_turns", task.max_turns, 1), ("evaluation_size", task.evaluation_size, 0)):
             if value is not None and value < least:
                 message = f"env.tasks: {key} of {name} must be at least {least}, not {value}."
@@ -109,4 +106,4 @@ def _unread(context: Context, keys: tuple[str, ...], readers: str) -> None:
     for key in keys:
         if any(getattr(task, key) != getattr(default, key) for task in context.config.env.tasks):
             message = f"env.tasks: {key} is read by {readers} only, and this policy is {context.config.policy.name}."
-            context.error("env.tasks", message, "Take it out.", reads=("policy.name",))
+            context.error("env.tasks", message, "Take it out.")

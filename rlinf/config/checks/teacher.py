@@ -23,30 +23,30 @@ def check_teacher(context: Context) -> None:
     if wanted and not given:
         by = f"adv_type: {algorithm.adv_type}" if pure else f"algorithm.opd_coef {algorithm.opd_coef:g}"
         message = f"{by} learns from a teacher, and there is none."
-        context.error("teacher.path", message, "Set teacher.path to a model, or teacher.base_url.", reads=reads)
+        context.error("teacher.path", message, "Set teacher.path to a model, or teacher.base_url.")
         return
     for name in given if not wanted else ():
         fix = "Choose adv_type: opd, or set algorithm.opd_coef: 0.1."
-        context.unread(f"teacher.{name}", "is not read by this algorithm.", fix, reads=reads)
+        context.unread(f"teacher.{name}", "is not read by this algorithm.", fix)
     if not wanted:
         return
     if len(given) > 1:
         message = f"teacher: {' and '.join(given)} name several teachers."
-        context.error(f"teacher.{given[1]}", message, "Keep one.", reads=reads)
+        context.error(f"teacher.{given[1]}", message, "Keep one.")
     read_by = {"path": ("dtype",), "base_url": _SERVER, "past_policy": ("average_decay",)}
     for name in (key for source, keys in read_by.items() if source not in given for key in keys):
-        context.unread(f"teacher.{name}", "is not read by this kind of teacher.", "Take it out.", reads=reads)
+        context.unread(f"teacher.{name}", "is not read by this kind of teacher.", "Take it out.")
     if pure and algorithm.opd_coef > 0:
         message = f"algorithm.opd_coef adds the teacher to another estimator: {algorithm.adv_type} has it already."
-        context.error("algorithm.opd_coef", message, "Take it out, or choose adv_type: grpo.", reads=reads)
-    _check_distribution(context)
+        context.error("algorithm.opd_coef", message, "Take it out, or choose adv_type: grpo.")
+    context.run(_check_distribution)
     if teacher.past_policy == "none":
-        _check_tokenizer(context)
+        context.run(_check_tokenizer)
     else:
-        _check_past_policy(context, pure=pure)
+        context.run(_check_past_policy, pure)
 
 
-def _check_past_policy(context: Context, *, pure: bool) -> None:
+def _check_past_policy(context: Context, pure: bool) -> None:
     """It is what the policy was: alone it teaches nothing, and its weights are the reference policy's."""
     config = context.config
     chosen = f"teacher.past_policy: {config.teacher.past_policy}"
@@ -55,16 +55,16 @@ def _check_past_policy(context: Context, *, pure: bool) -> None:
             f"{chosen} is the policy itself at first, so that adv_type: {config.algorithm.adv_type} moves nothing."
         )
         fix = "Learn from a reward beside it: adv_type: grpo, opd_coef: 0.1."
-        context.error("teacher.past_policy", message, fix, reads=("algorithm.adv_type",))
+        context.error("teacher.past_policy", message, fix)
     if config.algorithm.ref_update_every:
         message = f"{chosen} takes the place of the reference policy, which algorithm.ref_update_every would replace."
         fix = "Take ref_update_every out."
-        context.error("algorithm.ref_update_every", message, fix, reads=("teacher.past_policy",))
+        context.error("algorithm.ref_update_every", message, fix)
     rounded = config.learner.backend == "megatron" and config.policy.dtype != "float32"
     if config.teacher.past_policy == "average" and rounded:
         message = "teacher.past_policy: average would be rounded to the bfloat16 that learner.backend: megatron keeps."
         fix = "Set policy.dtype: float32, or learner.backend: fsdp."
-        context.error("teacher.past_policy", message, fix, reads=("learner.backend", "policy.dtype"))
+        context.error("teacher.past_policy", message, fix)
 
 
 def _check_distribution(context: Context) -> None:
@@ -75,11 +75,11 @@ def _check_distribution(context: Context) -> None:
         found = getattr(rollout, name)
         if found != value:
             message = f"rollout.{name} {found} reshapes the policy's distribution, and the teacher's is whole."
-            context.error(f"rollout.{name}", message, f"Set it to {value}.", reads=("teacher.path",))
+            context.error(f"rollout.{name}", message, f"Set it to {value}.")
     if context.config.teacher.base_url is not None and rollout.temperature != 1.0:
         message = f"teacher.base_url: a server returns log-probabilities at temperature 1, not {rollout.temperature:g}."
         fix = "Set rollout.temperature: 1.0, or teacher.path."
-        context.error("teacher.base_url", message, fix, reads=("rollout.temperature",))
+        context.error("teacher.base_url", message, fix)
 
 
 def _check_tokenizer(context: Context) -> None:
@@ -88,4 +88,4 @@ def _check_tokenizer(context: Context) -> None:
     if policy.path is None and policy.tokenizer.path is None:
         fix = f"Set policy.tokenizer.path: {teacher.path or 'the tokenizer of the server'}."
         message = "the policy would train a tokenizer of its own, and the teacher has another one."
-        context.error("policy.tokenizer.path", message, fix, reads=("policy.path", "teacher.path"))
+        context.error("policy.tokenizer.path", message, fix)

@@ -7,14 +7,6 @@ from rlinf.config.derived import conversation_tokens, is_text, max_turns
 from rlinf.config.experiment import Config
 from rlinf.models.architecture_numbers import read_architecture
 
-_LENGTHS = (
-    "data.max_prompt_length",
-    "rollout.max_new_tokens",
-    "rollout.max_conversation_tokens",
-    "env.max_turns",
-    "env.tasks",
-)
-
 
 def check_tokens(context: Context) -> None:
     """Prompt limit plus response limit against everything that bounds a row."""
@@ -22,24 +14,24 @@ def check_tokens(context: Context) -> None:
         return
     config = context.config
     prompt, response, key = config.data.max_prompt_length, conversation_tokens(config), _limit(config)
-    total = prompt + response
+    total, lengths = prompt + response, ("data.max_prompt_length", "rollout.max_new_tokens", key, "env.max_turns")
     sum_words = f"data.max_prompt_length {prompt} + {key} {response} = {total} tokens"
-    _check_conversation(context)
+    context.run(_check_conversation)
     if total > config.learner.micro_batch_tokens:
         limit = config.learner.micro_batch_tokens
         message = f"learner.micro_batch_tokens {limit} cannot hold one row of {sum_words}."
         fix = f"Set learner.micro_batch_tokens to {total} or more, or shorten the rows."
-        context.error("learner.micro_batch_tokens", message, fix, reads=_LENGTHS)
+        context.error("learner.micro_batch_tokens", message, fix, at=lengths)
     positions = read_architecture(config.policy).get("max_position_embeddings")
     if isinstance(positions, int) and total > positions:
         message = f"the model sees at most {positions} tokens (max_position_embeddings), but {sum_words}."
         fix = f"Set {key} to {positions - prompt} or less." if positions > prompt else "Shorten both."
-        context.error(key, message, fix, reads=(*_LENGTHS, "policy.architecture"))
+        context.error(key, message, fix, at=(*lengths, "policy.architecture"))
     longest = config.rollout.vllm.max_model_len
     if longest is not None and total > longest:
         message = f"rollout.vllm.max_model_len {longest} cannot hold {sum_words}."
-        context.error("rollout.vllm.max_model_len", message, f"Set it to {total}, or to null.", reads=_LENGTHS)
-    _check_overlong(context)
+        context.error("rollout.vllm.max_model_len", message, f"Set it to {total}, or to null.", at=lengths)
+    context.run(_check_overlong)
 
 
 def _limit(config: Config) -> str:
@@ -53,10 +45,10 @@ def _check_conversation(context: Context) -> None:
     if limit is None:
         return
     if max_turns(config) == 1:
-        context.unread(key, "is not read with env.max_turns: 1.", "Set rollout.max_new_tokens.", reads=_LENGTHS)
+        context.unread(key, "is not read with env.max_turns: 1.", "Set rollout.max_new_tokens.")
     if limit < turn:
         message = f"{key} {limit} is less than one response may have (rollout.max_new_tokens {turn})."
-        context.error(key, message, f"Set it to {turn} or more, or to null.", reads=("rollout.max_new_tokens",))
+        context.error(key, message, f"Set it to {turn} or more, or to null.")
 
 
 def _check_overlong(context: Context) -> None:
@@ -66,8 +58,9 @@ def _check_overlong(context: Context) -> None:
         return
     if penalty.safe_length >= penalty.max_length:
         message = f"{key}: safe_length {penalty.safe_length} must be below max_length {penalty.max_length}."
-        context.error(f"{key}.safe_length", message, f"For example safe_length: {max(penalty.max_length * 4 // 5, 1)}.")
+        fix, key = f"For example safe_length: {max(penalty.max_length * 4 // 5, 1)}.", f"{key}.safe_length"
+        context.error(key, message, fix, at=(key,))
     elif penalty.safe_length >= response:
         message = f"{key}.safe_length {penalty.safe_length} is never exceeded: responses end at {response} tokens."
         fix = f"Set it below rollout.max_new_tokens, for example {response * 4 // 5}."
-        context.error(f"{key}.safe_length", message, fix, reads=("rollout.max_new_tokens",))
+        context.error(f"{key}.safe_length", message, fix)

@@ -33,18 +33,18 @@ def check_vla(context: Context) -> None:
         ("policy.vla.language.path", config.policy.vla.language.path),
         ("policy.vla.vision.path", config.policy.vla.vision.path),
     ):
-        _refuse_whole_model(context, key, path)
+        context.run(_refuse_whole_model, key, path)
     if config.policy.path is not None:
         return
     towers = {"language": config.policy.vla.language, "vision": config.policy.vla.vision}
     for name, tower in towers.items():
-        _check_tower(context, f"policy.vla.{name}", tower, _EXAMPLES[name])
+        context.run(_check_tower, f"policy.vla.{name}", tower, _EXAMPLES[name])
     vision = config.policy.vla.vision
     if vision.path is not None:
         why = f"is not read: policy.vla.vision.path ({vision.path}) brings its own patch embedding."
         for name in ("patch_init", "stem"):
-            context.unread(f"policy.vla.vision.{name}", why, "Take it out.", reads=("policy.vla.vision.path",))
-    _check_action_tokens(context)
+            context.unread(f"policy.vla.vision.{name}", why, "Take it out.")
+    context.run(_check_action_tokens)
     prompt = config.policy.vla.prompt
     if prompt is not None and INSTRUCTION not in prompt:
         message = f"policy.vla.prompt has no {INSTRUCTION}: every instruction would read alike."
@@ -59,43 +59,42 @@ def check_vla(context: Context) -> None:
     if config.policy.tokenizer.path is not None or config.policy.vla.language.path is not None:
         for name in ("vocab_size", "split_digits"):
             why = "is not read: the tokenizer is loaded, not trained."
-            reads = ("policy.tokenizer.path", "policy.vla.language.path")
-            context.unread(f"policy.tokenizer.{name}", why, "Take it out.", reads=reads)
+            context.unread(f"policy.tokenizer.{name}", why, "Take it out.")
     if uses_pi0(config):
-        _check_tower(context, "policy.flow.pi0", config.policy.flow.pi0, "pi0")
+        context.run(_check_tower, "policy.flow.pi0", config.policy.flow.pi0, "pi0")
         for key in _NOT_OF_PI0:
             why = "is not read with policy.flow.pi0, which brings its own towers and velocity."
-            context.unread(key, why, "Take it out.", reads=("policy.flow.pi0",))
+            context.unread(key, why, "Take it out.")
     if config.policy.name == "flow":
         why = "is not read by policy.name: flow, whose actions are numbers."
-        context.unread("policy.vla.action_bins", why, "Take it out.", reads=("policy.name",))
+        context.unread("policy.vla.action_bins", why, "Take it out.")
         why = "is not read by policy.name: flow; policy.flow.noise_level says how much is explored."
-        context.unread("rollout.temperature", why, "Take it out.", reads=("policy.name",))
+        context.unread("rollout.temperature", why, "Take it out.")
     elif config.rollout.temperature == 0:
         message = "rollout.temperature 0 would make every member of a group do the same: nothing could be compared."
-        context.error("rollout.temperature", message, "Set it to 1.0, or to anything above 0.", reads=("policy.name",))
+        context.error("rollout.temperature", message, "Set it to 1.0, or to anything above 0.")
     if is_off_policy(config):
         loss_type = config.algorithm.loss_type
         message = f"policy.name: {config.policy.name} has no critic of actions, which loss_type: {loss_type} needs."
         fix = "Choose adv_type: grpo with loss_type: actor, or policy.name: actor_critic."
-        context.error("policy.name", message, fix, reads=("algorithm.loss_type",))
+        context.error("policy.name", message, fix)
 
 
 def _check_action_tokens(context: Context) -> None:
-    vla, reads = context.config.policy.vla, ("policy.vla.action_tokens",)
+    vla = context.config.policy.vla
     if context.config.policy.name == "flow":
         why = "is not read by policy.name: flow, whose actions are numbers."
-        context.unread("policy.vla.action_tokens", why, "Take it out.", reads=("policy.name",))
+        context.unread("policy.vla.action_tokens", why, "Take it out.")
     if vla.action_tokens == "vocabulary":
         why = "is not read with action_tokens: vocabulary, which has 256."
-        context.unread("policy.vla.action_bins", why, "Take it out.", reads=reads)
+        context.unread("policy.vla.action_bins", why, "Take it out.")
     else:
         why = "is not read with action_tokens: own, whose bins lie between the environment's bounds."
-        context.unread("policy.vla.action_statistics", why, "Set action_tokens: vocabulary.", reads=reads)
+        context.unread("policy.vla.action_statistics", why, "Set action_tokens: vocabulary.")
     if vla.action_statistics is None:
         for name in ("statistics_key", "raw_actions"):
             why = "is not read without policy.vla.action_statistics."
-            context.unread(f"policy.vla.{name}", why, "Take it out.", reads=("policy.vla.action_statistics",))
+            context.unread(f"policy.vla.{name}", why, "Take it out.")
 
 
 def _refuse_whole_model(context: Context, key: str, path: str | None) -> None:
@@ -116,7 +115,7 @@ def _refuse_whole_model(context: Context, key: str, path: str | None) -> None:
 def _check_tower(context: Context, key: str, tower: TowerConfig, example: str) -> None:
     if tower.path is not None:
         why = f"is not read: {key}.path ({tower.path}) brings its own."
-        context.unread(f"{key}.architecture", why, "Keep one.", reads=(f"{key}.path",))
+        context.unread(f"{key}.architecture", why, "Keep one.")
     elif tower.architecture and "model_type" not in tower.architecture:
         message = f"{key}.architecture does not say which architecture it is."
         context.error(f"{key}.architecture", message, f"Add model_type: {example}, for example.")
@@ -125,4 +124,4 @@ def _check_tower(context: Context, key: str, tower: TowerConfig, example: str) -
     if tower.freeze and tower.path is None and not imitated:
         message = f"{key}.freeze would keep random weights as they are."
         fix = f"Take it out, set {key}.path, or begin with an imitating run (run.init_from, sft.steps: 0)."
-        context.error(f"{key}.freeze", message, fix, reads=(f"{key}.path", "run.init_from", "sft.steps"))
+        context.error(f"{key}.freeze", message, fix)

@@ -104,6 +104,8 @@ VALUES: Mapping[str, Mapping[object, object]] = {
     },
     "learner.optimizer.schedule": {"constant_with_warmup": "constant"},
     "policy.dtype": {"bf16": "bfloat16", "fp32": "float32"},
+    # Earlier versions had it as a choice of its own; it is what a broadcast falls back on.
+    "rollout.weight_transport": {"object_store": "auto"},
     # Other samplers say "all tokens" with these.
     "rollout.top_k": {-1: 0, 1_000_000: 0},
 }

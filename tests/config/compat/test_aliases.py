@@ -308,3 +308,9 @@ def test_arithmetic_of_the_other_vocabulary(write: Write) -> None:
 def test_a_name_that_means_itself_is_an_error(write: Write) -> None:
     found = mistakes(write("rollout: {max_new_tokens: '${response_length}'}\n"))
     assert "rollout.max_new_tokens: ${response_length} does not resolve:" in found
+
+
+def test_a_transport_that_is_no_choice_any_more_is_read_as_auto(write: Write) -> None:
+    resolved = resolve(write("rollout: {weight_transport: object_store}"))
+    assert resolved.config.rollout.weight_transport == "auto"
+    assert any("rollout.weight_transport: object_store is read as auto" in note for note in resolved.notes)

@@ -20,9 +20,8 @@ from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions, VlaPolicy
-from rlinf.models.vla.backbones import language_config, pixel_statistics, random_tower
+from rlinf.models.vla.backbones import ConvolutionalStem, language_config, pixel_statistics, random_tower
 from rlinf.models.vla.build import build_vla
-from rlinf.models.vla.stem import ConvolutionalStem
 from rlinf.models.vocabulary import VocabularyError
 from rlinf.train.assemble.simulator_policy import make_policy
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlinf.data.spaces import SpaceError
-from rlinf.learners.off_policy.random_shift import RandomShift, shifted
+from rlinf.learners.off_policy.learner import RandomShift, shifted
 from rlinf.learners.off_policy.replay_buffer import Transitions
 
 

@@ -10,7 +10,7 @@ from sweep_files import load_sweep, write_sweep_file
 from synthetic import write_sweep
 
 from rlinf.config import load
-from rlinf.sweep.best import best_run, write_best
+from rlinf.sweep.cli import best_run, write_best
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.records import read_sweep
 from rlinf.sweep.settings import repeated_draws

@@ -5,7 +5,7 @@ from pathlib import Path
 from sweep_files import load_sweep, write_sweep_file
 
 from rlinf.sweep.load import Sweep
-from rlinf.sweep.perturb import perturbed
+from rlinf.sweep.schedulers import perturbed
 from rlinf.sweep.settings import Setting
 
 LR, GAMMA = "learner.optimizer.lr", "algorithm.gamma"
