@@ -46,7 +46,9 @@ class Part:
 def time_run(config: Config) -> None:
     """Print what a run of ``config`` takes, by its parts, and what that assumes."""
     began = time.perf_counter()
-    warm_steps, parts, assumed = 0, [], []
+    warm_steps = 0
+    parts: list[Part] = []
+    assumed: list[str] = []
     if has_warm_start(config):
         warm_steps = min(_WARM_STEPS, config.sft.steps)
         lines, _ = _measured(config, steps=0, warm_steps=warm_steps)
@@ -60,7 +62,7 @@ def time_run(config: Config) -> None:
         parts += _of_training(config, lines, assumed)
         if 0 < warm_steps < config.sft.steps:
             assumed.append(f"Responses were measured after {warm_steps} of {config.sft.steps} steps of the warm start.")
-    print("\n" + "\n".join(_told(parts, start_s, assumed, time.perf_counter() - began)))
+    print("\n" + "\n".join(_lines(parts, start_s, assumed, time.perf_counter() - began)))
 
 
 def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]) -> list[Part]:
@@ -82,7 +84,7 @@ def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]
 
 
 def _evaluations(config: Config) -> int:
-    """How often all tasks are evaluated: before training, every so many steps, and at the end."""
+    """How often all tasks are evaluated: before training, every `evaluation.every` steps, and at the end."""
     if not config.evaluation.size:
         return 0
     every, steps = config.evaluation.every, config.run.max_steps
@@ -98,7 +100,7 @@ def _steps(config: Config) -> int:
 
 
 def _measured(config: Config, *, steps: int, warm_steps: int) -> tuple[list[dict[str, Any]], float]:
-    """(lines of metrics of a run with so many steps, seconds of it that none of them counts)."""
+    """(lines of metrics of a run with ``steps`` steps, seconds of it that none of them counts)."""
     from rlinf.train.run import run
 
     with tempfile.TemporaryDirectory(prefix="rlinf_time_") as folder:
@@ -130,7 +132,7 @@ def _mean(lines: Iterable[Mapping[str, Any]], name: str) -> float:
     return statistics.fmean(found) if found else 0.0
 
 
-def _told(parts: list[Part], start_s: float, assumed: list[str], took_s: float) -> list[str]:
+def _lines(parts: list[Part], start_s: float, assumed: list[str], took_s: float) -> list[str]:
     whole = start_s + sum(part.whole_s for part in parts)
     longest = start_s + sum(part.longest_s for part in parts)
     lines = [f"Time on this machine, as it is now (measured in {_span(took_s)})"]

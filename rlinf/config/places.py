@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from rlinf.base.errors import UserError, exit_code_of, is_user_error
 from rlinf.config.dump import at, to_mapping
@@ -32,16 +30,12 @@ def placed(config: Config, message: str) -> str:
     return f"{config.places[key]}: {about}"
 
 
-@contextmanager
-def naming_places(config: Config) -> Iterator[None]:
-    """Name the place of a setting in a UserError that is about it."""
-    try:
-        yield
-    except Exception as error:
-        said = placed(config, str(error)) if is_user_error(error) else str(error)
-        if said == str(error) or exit_code_of(error) != UserError.exit_code:
-            raise
-        raise UserError(said) from error
+def with_place(config: Config, error: Exception) -> Exception:
+    """Return ``error``, or the same UserError with the place of the setting that it is about."""
+    if not is_user_error(error) or exit_code_of(error) != UserError.exit_code:
+        return error
+    message = placed(config, str(error))
+    return error if message == str(error) else UserError(message)
 
 
 def _names_value(config: Config, key: str, message: str) -> bool:

@@ -20,7 +20,7 @@ from rlinf.base.signals import Stopped, stop_signals
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.derived import has_warm_start
-from rlinf.config.places import naming_places
+from rlinf.config.places import with_place
 from rlinf.config.stored import load_stored
 from rlinf.data.messages import Metrics
 from rlinf.datasets.robot_data.statistics import keep_statistics
@@ -270,8 +270,13 @@ def build_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
             from rlinf.train.assemble.text import build_text_graph as build
         case "simulator":
             from rlinf.train.assemble.simulator import build_simulator_graph as build
-    with naming_places(setup.config):
+    try:
         return build(setup, cluster, folder)
+    except Exception as error:
+        named = with_place(setup.config, error)
+        if named is error:
+            raise
+        raise named from error
 
 
 def counted(config: Config) -> Config:

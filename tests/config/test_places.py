@@ -10,7 +10,7 @@ from tiny_runs import mapping, run
 from rlinf.base.errors import RunFailed, UserError
 from rlinf.cli import main
 from rlinf.config import Config, load
-from rlinf.config.places import naming_places, placed
+from rlinf.config.places import placed, with_place
 
 TEXT = """\
 env:
@@ -64,9 +64,7 @@ def test_other_messages_and_configurations_without_files_stay_as_they_are(config
 
 def test_errors_of_another_kind_stay_as_they_are(config: Config) -> None:
     for error in (RunFailed("env.kwargs: size"), ValueError("env.kwargs: size")):
-        with pytest.raises(type(error)) as caught, naming_places(config):
-            raise error
-        assert caught.value is error
+        assert with_place(config, error) is error
 
 
 def test_check_and_training_name_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
