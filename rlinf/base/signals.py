@@ -24,7 +24,11 @@ _ANNOUNCED = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2", "SIG
 """A checkpoint is still wanted after another one of these: SIGXCPU comes again every second."""
 _SIGNALS = (*_URGENT, *_ANNOUNCED)
 _SAME_S = 0.2
-"""A signal that follows within this time is the same one: `timeout` sends its own to the process and to its group."""
+"""A signal that follows within this time is the same one: `timeout` sends its own to the process and to its group.
+
+That goes for one with another number too: systemd (SendSIGHUP) sends SIGTERM and SIGHUP together, which is no second
+wish. The time runs from the first of them, so that somebody who goes on sending signals is heard.
+"""
 _SILENCE_S = 1.0
 """How long a signal may seem to have no effect."""
 _AT_ONCE_S = 2.0
@@ -61,12 +65,13 @@ class _State:
         self.first = False
         """One has come that the next urgent one does not wait for."""
         self.last = -math.inf
-        """When the newest came."""
+        """When the newest one came that was no other's second copy."""
 
     def again(self) -> bool:
         """Whether a signal that comes now is the one that has just come."""
         now = time.monotonic()
-        same, self.last = now - self.last < _SAME_S, now
+        same = now - self.last < _SAME_S
+        self.last = self.last if same else now
         return same
 
 
@@ -133,7 +138,7 @@ class _Listener:
                     if first and number in _URGENT and not self._closed.wait(_AT_ONCE_S):
                         self._end(number)
                     first = True
-                last = now if number in _SIGNALS else last
+                last = now if number in _SIGNALS and not same else last
         os.close(self._ours)
 
     def _say(self, number: int) -> None:

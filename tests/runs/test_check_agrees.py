@@ -20,6 +20,7 @@ SEED = int(os.environ.get("RLINF_EDITS_SEED", "0"))
 QUICK = {"math/quickstart": 2, "sim/cartpole_ppo": 3, "sim/pendulum_sac": 2}
 BY_HAND = [
     ("math/quickstart", ("policy.architecture.model_type=qwen2_vl",)),
+    ("math/quickstart", ("policy.architecture.model_type=bert",)),
     ("math/quickstart", ("env.kwargs.answer_format=null",)),
     ("math/quickstart", ("env.kwargs.params.min_terms=few",)),
     ("sim/cartpole_ppo", ("policy.encoder=cnn",)),

@@ -15,7 +15,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tiny_runs import GRADED_BY_LENGTH, mapping
+from tiny_runs import GRADED_BY_LENGTH, config, logged, mapping
+from tiny_runs import run as train
+
+from rlinf.base.errors import OtherPolicy
+from rlinf.data.messages import Metrics, WeightUpdate
 
 pytestmark = [
     pytest.mark.vllm,
@@ -25,6 +29,15 @@ pytestmark = [
 ]
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 10
+ARCHITECTURE = {
+    "model_type": "qwen2",
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "tie_word_embeddings": True,
+}
 
 
 def start(folder: Path, mark: str) -> subprocess.Popen[str]:
@@ -33,17 +46,7 @@ def start(folder: Path, mark: str) -> subprocess.Popen[str]:
         folder,
         run={"max_steps": STEPS},
         env={"kwargs": GRADED_BY_LENGTH},
-        policy={
-            "architecture": {
-                "model_type": "qwen2",
-                "hidden_size": 64,
-                "intermediate_size": 64,
-                "num_hidden_layers": 1,
-                "num_attention_heads": 2,
-                "num_key_value_heads": 2,
-                "tie_word_embeddings": True,
-            }
-        },
+        policy={"architecture": ARCHITECTURE},
         rollout={"sampler": "vllm", "batch_size": 8, "max_new_tokens": 48, "vllm": {"kv_cache_memory_mb": 16}},
         evaluation={"size": 0, "env_kwargs": None},
         checkpoint={"every": 0},
@@ -107,3 +110,39 @@ def test_ten_updates_in_a_row_and_a_killed_engine(tmp_path: Path) -> None:
         assert one["rollout/tokens"] == other["rollout/tokens"]
         assert one["reward/mean"] == pytest.approx(other["reward/mean"])
         assert one["train/loss"] == pytest.approx(other["train/loss"], abs=1e-3)
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_an_engine_that_cannot_be_read_is_probed_by_its_answers(
+    faulty: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its third update on the faulty engine takes the version alone."""
+    from rlinf.samplers.vllm import VllmSampler
+
+    load = VllmSampler.load
+
+    def version_alone(sampler: VllmSampler, update: WeightUpdate) -> Metrics:
+        if update.version <= 2:
+            return load(sampler, update)
+        sampler._engine.set_weight_version(str(update.version))
+        return {}
+
+    monkeypatch.delattr(VllmSampler, "held_digests")
+    if faulty:
+        monkeypatch.setattr(VllmSampler, "load", version_alone)
+    sections = {
+        "env": {"kwargs": GRADED_BY_LENGTH},
+        "sft": {"steps": 0},
+        "policy": {"architecture": ARCHITECTURE},
+        "rollout": {"sampler": "vllm", "batch_size": 8, "max_new_tokens": 16, "vllm": {"kv_cache_memory_mb": 16}},
+    }
+    wanted = config(tmp_path, **sections)
+    if faulty:
+        with pytest.raises(OtherPolicy, match=r"weights 3 were sent.*\n.*the sampler's show 0% of that"):
+            train(wanted)
+    else:
+        train(wanted)
+    lines = [line for line in logged(tmp_path) if "weights/answer_gap" in line]
+    assert [line["step"] for line in lines] == ([1, 2] if faulty else [1, 2, 3, 4])
+    assert max(line["weights/answer_gap"] for line in lines) < 1e-4
+    assert min(line["weights/answer_change"] for line in lines) > 0.99
