@@ -118,7 +118,7 @@ def _learner(sheet: Sheet) -> None:
             sheet.put(f"learner.offload.{ours}", value, f"actor.{theirs}")
     sheet.copy_as("actor.fsdp_config.gradient_checkpointing", "policy.gradient_checkpointing")
     if sheet.take(f"{_MODEL}is_lora") is True:
-        adapters(sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target_modules")
+        adapters(sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target_modules", scale=1)
     if sheet.value("algorithm.adv_type") == "gae":
         sheet.put("policy.value_head", True, "algorithm.adv_type")
         sheet.put("algorithm.loss_type", "actor_critic", "algorithm.loss_type")

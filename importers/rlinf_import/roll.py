@@ -41,6 +41,8 @@ DEFAULTS: Mapping[str, object] = {
     f"{_TRAIN}training_args.per_device_train_batch_size": 8,
     f"{_TRAIN}training_args.gradient_accumulation_steps": 1,
     f"{_TRAIN}model_args.disable_gradient_checkpointing": False,
+    f"{_TRAIN}model_args.lora_rank": 8,
+    "sft_train.model_args.lora_rank": 8,
     f"{_SAMPLED}temperature": 0.95,
     f"{_SAMPLED}top_p": 0.7,
     f"{_SAMPLED}top_k": 50,
