@@ -42,7 +42,9 @@ _SCHEDULES = {
     "cosine_with_min_lr": "cosine",
     "cosine_annealing": "cosine",
 }
-SEEING = re.compile(r"(?i)(\b|[-_\d])vl([-_/\d]|$)|omni|vision|minicpm[-_]?[ov]|internvl|llava|vlm")
+SEEING = re.compile(
+    r"(?i)(\b|[-_\d])vl([-_/\d]|$)|omni|vision|minicpm[-_]?[ov]|internvl|llava|vlm|multimodal|geo3k|geometry3k"
+)
 """Names of models that read images, sound or video."""
 
 

@@ -33,9 +33,9 @@ _PROGRAM = re.compile(
     r"(?:[a-z_]\w*\.)*(?:main|\w*main_\w+|\w*_main|\w*main|\w*sft_trainer(?:_ray)?|model_merger|launch_server|\w*data_process|\w*proxy)"
 )
 """Modules and programs that a script starts."""
-_CHOICE = re.compile(r"(engine|optim|ulysses_sequence_parallel_size|use_remove_padding)=([\w.-]+)")
+_CHOICE = re.compile(r"(engine|optim|model_engine|ulysses_sequence_parallel_size|use_remove_padding)=([\w.-]+)")
 """Words of verl's commands without a section: groups of Hydra, and settings of its supervised training."""
-_GROUPS = ("engine", "optim")
+_GROUPS = ("engine", "optim", "model_engine")
 _LAUNCHED = re.compile(r"--(nnodes|nproc[_-]per[_-]node)=(\d+)")
 _SCRIPTS = ("sft", "dpo", "grpo", "rloo")
 """Scripts of TRL that its commands start, by the names of their files."""

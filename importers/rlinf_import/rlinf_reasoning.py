@@ -51,7 +51,7 @@ def reasoning(sheet: Sheet) -> None:
     _reward(sheet)
     sheet.ignore("actor.global_batch_size", "algorithm.num_minibatches says how a step is cut")
     if "run.max_steps" not in sheet.settings:
-        epochs(sheet, "runner.max_epochs", sheet.count("data.rollout_batch_size"))
+        epochs(sheet, "runner.max_epochs", sheet.count("data.rollout_batch_size"), whole=True)
     if sheet.take("algorithm.calculate_entropy") is False and sheet.number("algorithm.entropy_bonus"):
         sheet.drop("algorithm.entropy_bonus", "RLinf adds it only where calculate_entropy is true")
 

@@ -66,6 +66,9 @@ def read(path: Path) -> Source:
     _assigned(script, take)
     if script.imports(*_SEEING):
         take({"processor": script.imports(*_SEEING)[0]}, 1)
+    pictures = _column_of_pictures(script)
+    if pictures is not None:
+        take({"processor": pictures}, 1)
     _system(script, take)
     return Source(path, tree, [])
 
@@ -115,6 +118,15 @@ def _assigned(script: Script, take: object) -> None:
     assert callable(take)
     for name, value, line in script.attributes("training_args", "args", "config"):
         take({name: value}, line)
+
+
+def _column_of_pictures(script: Script) -> str | None:
+    """The column of pictures that the script reads of its rows, as ``row["image"]``."""
+    for node in script.nodes(ast.Subscript):
+        assert isinstance(node, ast.Subscript)
+        if isinstance(node.slice, ast.Constant) and node.slice.value in ("image", "images"):
+            return ast.unparse(node)
+    return None
 
 
 def _system(script: Script, take: object) -> None:
