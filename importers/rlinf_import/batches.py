@@ -26,8 +26,11 @@ def minibatches(sheet: Sheet, whole: int, part: int, *keys: str) -> int:
     return number
 
 
-def epochs(sheet: Sheet, key: str, prompts: int | None) -> None:
-    """Set ``run.max_steps`` from a number of passes over the data, or ask for the number of rows."""
+def epochs(sheet: Sheet, key: str, prompts: int | None, whole: bool = False) -> None:
+    """Set ``run.max_steps`` from a number of passes over the data, or ask for the number of rows.
+
+    ``whole``: each pass leaves out the rows that do not fill a step.
+    """
     number = sheet.number(key)
     if number is None:
         return
@@ -36,7 +39,8 @@ def epochs(sheet: Sheet, key: str, prompts: int | None) -> None:
         each = f"rows / {prompts}" if prompts else "rows / prompts of a step"
         sheet.ask(f"run.max_steps counts training iterations: {number:g} x {each} (--rows N computes it)", key)
         return
-    sheet.put("run.max_steps", max(1, math.floor(number * rows / prompts)), key)
+    steps = number * (rows // prompts) if whole else number * rows / prompts
+    sheet.put("run.max_steps", max(1, math.floor(steps)), key)
     sheet.differ(
         key, f"{rows} rows and {prompts} prompts a step: run.max_steps {sheet.settings['run.max_steps'].value}"
     )

@@ -42,7 +42,9 @@ _SCHEDULES = {
     "cosine_with_min_lr": "cosine",
     "cosine_annealing": "cosine",
 }
-SEEING = re.compile(r"(?i)(\b|[-_\d])vl([-_/\d]|$)|omni|vision|minicpm[-_]?[ov]|internvl|llava|vlm")
+SEEING = re.compile(
+    r"(?i)(\b|[-_\d])vl([-_/\d]|$)|omni|vision|minicpm[-_]?[ov]|internvl|llava|vlm|multimodal|geo3k|geometry3k"
+)
 """Names of models that read images, sound or video."""
 
 
@@ -68,8 +70,19 @@ def precision(sheet: Sheet, key: str) -> None:
         sheet.differ(key, "float32 and bfloat16 are offered: bfloat16 is set")
 
 
-def adapters(sheet: Sheet, rank: str, alpha: str, targets: str, dropout: str | None = None) -> None:
-    """Set ``policy.lora`` from four keys; without a rank above 0 nothing is adapted."""
+def adapters(
+    sheet: Sheet,
+    rank: str,
+    alpha: str,
+    targets: str,
+    dropout: str | None = None,
+    usual: str = "all-linear",
+    scale: int | None = None,
+) -> None:
+    """Set ``policy.lora`` from four keys; without a rank above 0 nothing is adapted.
+
+    ``usual``: the layers that are adapted if the file names none; ``scale``: alpha / rank if it gives no alpha.
+    """
     number = sheet.count(rank)
     if not number:
         for key in (alpha, targets, dropout):
@@ -77,25 +90,28 @@ def adapters(sheet: Sheet, rank: str, alpha: str, targets: str, dropout: str | N
                 sheet.ignore(key, "without a rank of adapters nothing reads it")
         return
     sheet.put("policy.lora.rank", number, rank)
-    scale = sheet.number(alpha)
-    if scale is not None:
-        sheet.put("policy.lora.alpha", int(scale), alpha)
-        if scale != int(scale):
-            sheet.differ(alpha, f"alpha is a whole number here: {int(scale)}")
-    _targets(sheet, targets)
+    given = sheet.number(alpha)
+    if given is not None:
+        sheet.put("policy.lora.alpha", int(given), alpha)
+        if given != int(given):
+            sheet.differ(alpha, f"alpha is a whole number here: {int(given)}")
+    elif scale is not None:
+        sheet.put("policy.lora.alpha", scale * number, rank)
+    _targets(sheet, targets, usual)
     if dropout and sheet.number(dropout):
         sheet.put("policy.lora.dropout", sheet.number(dropout), dropout)
 
 
-def _targets(sheet: Sheet, key: str) -> None:
+def _targets(sheet: Sheet, key: str, usual: str) -> None:
     given = sheet.take(key)
-    names = given if isinstance(given, list) else re.split(r"[,\s]+", str(given or "all-linear"))
+    names = given if isinstance(given, list) else re.split(r"[,\s]+", str(given or usual))
     layers: list[str] = []
     for name in names:
         layers += _LINEAR if name in ("all-linear", "all") else _MEGATRON_LAYERS.get(str(name), [str(name)])
     sheet.put("policy.lora.target_modules", list(dict.fromkeys(layers)), key)
     if sheet.written(key) is None or "all-linear" in names:
-        sheet.differ(key, "all linear layers of a Llama or Qwen decoder: other models name theirs otherwise")
+        which = "all linear layers" if "all-linear" in names else f"the layers {', '.join(map(str, names))}"
+        sheet.differ(key, f"{which} of a Llama or Qwen decoder: other models name theirs otherwise")
 
 
 def schedule(sheet: Sheet, key: str, ours: str = "learner.optimizer.schedule") -> None:

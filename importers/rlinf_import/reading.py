@@ -33,10 +33,12 @@ _PROGRAM = re.compile(
     r"(?:[a-z_]\w*\.)*(?:main|\w*main_\w+|\w*_main|\w*main|\w*sft_trainer(?:_ray)?|model_merger|launch_server|\w*data_process|\w*proxy)"
 )
 """Modules and programs that a script starts."""
-_CHOICE = re.compile(r"(engine|optim|ulysses_sequence_parallel_size|use_remove_padding)=([\w.-]+)")
+_CHOICE = re.compile(r"(engine|optim|model_engine|ulysses_sequence_parallel_size|use_remove_padding)=([\w.-]+)")
 """Words of verl's commands without a section: groups of Hydra, and settings of its supervised training."""
-_GROUPS = ("engine", "optim")
+_GROUPS = ("engine", "optim", "model_engine")
 _LAUNCHED = re.compile(r"--(nnodes|nproc[_-]per[_-]node)=(\d+)")
+_SCRIPTS = ("sft", "dpo", "grpo", "rloo")
+"""Scripts of TRL that its commands start, by the names of their files."""
 _FLAG = re.compile(r"--([A-Za-z_][\w-]*)(?:=(.*))?", re.DOTALL)
 
 
@@ -160,10 +162,15 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
             waiting = None if flag.group(2) is not None else (name, origin)
             given = flag.group(2)
             tree[name] = Located(True, origin) if given is None else _value(given, word.known, origin)
+        elif peer == "trl" and word.text.endswith(".py"):
+            waiting = None  # the launcher's own arguments end with the script
         elif waiting is not None:
             _append(tree, waiting[0], _value(word.text.rstrip(","), word.known, waiting[1]))
     programs = [word.text for word in words if peer == "verl" and _PROGRAM.fullmatch(word.text)]
-    programs += [after.text for word, after in itertools.pairwise(words) if peer == "trl" and word.text == "trl"]
+    if peer == "trl":
+        programs += [after.text for word, after in itertools.pairwise(words) if word.text == "trl"]
+        stems = [Path(word.text).stem for word in words if word.text.endswith(".py")]
+        programs += [stem for stem in stems if stem in _SCRIPTS]
     if not tree and not programs:
         form = "section.key=value" if peer == "verl" else "--flag value"
         kind = f"a script that trains nothing and holds no word of the form {form}"

@@ -83,7 +83,7 @@ def _openvla(sheet: Sheet, kind: str) -> None:
         sheet.put("policy.vla.center_crop", 0.9, f"{_MODEL}center_crop")
     sheet.copy_as("actor.fsdp_config.gradient_checkpointing", "policy.gradient_checkpointing")
     if sheet.take(f"{_MODEL}is_lora") is True:
-        adapters(sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target_modules")
+        adapters(sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target_modules", scale=1)
     whole = "save its decoder as a folder of its own first; its vision towers start from random weights (docs/vla.md)"
     sheet.ask(f"{kind} checkpoints are read in part: {whole}", f"{_MODEL}model_type")
     heat = sheet.number("rollout.sampling_params.temperature_train")

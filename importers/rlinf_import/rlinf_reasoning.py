@@ -51,7 +51,7 @@ def reasoning(sheet: Sheet) -> None:
     _reward(sheet)
     sheet.ignore("actor.global_batch_size", "algorithm.num_minibatches says how a step is cut")
     if "run.max_steps" not in sheet.settings:
-        epochs(sheet, "runner.max_epochs", sheet.count("data.rollout_batch_size"))
+        epochs(sheet, "runner.max_epochs", sheet.count("data.rollout_batch_size"), whole=True)
     if sheet.take("algorithm.calculate_entropy") is False and sheet.number("algorithm.entropy_bonus"):
         sheet.drop("algorithm.entropy_bonus", "RLinf adds it only where calculate_entropy is true")
 
@@ -118,7 +118,7 @@ def _learner(sheet: Sheet) -> None:
             sheet.put(f"learner.offload.{ours}", value, f"actor.{theirs}")
     sheet.copy_as("actor.fsdp_config.gradient_checkpointing", "policy.gradient_checkpointing")
     if sheet.take(f"{_MODEL}is_lora") is True:
-        adapters(sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target_modules")
+        adapters(sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target_modules", scale=1)
     if sheet.value("algorithm.adv_type") == "gae":
         sheet.put("policy.value_head", True, "algorithm.adv_type")
         sheet.put("algorithm.loss_type", "actor_critic", "algorithm.loss_type")

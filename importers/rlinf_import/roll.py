@@ -41,6 +41,8 @@ DEFAULTS: Mapping[str, object] = {
     f"{_TRAIN}training_args.per_device_train_batch_size": 8,
     f"{_TRAIN}training_args.gradient_accumulation_steps": 1,
     f"{_TRAIN}model_args.disable_gradient_checkpointing": False,
+    f"{_TRAIN}model_args.lora_rank": 8,
+    "sft_train.model_args.lora_rank": 8,
     f"{_SAMPLED}temperature": 0.95,
     f"{_SAMPLED}top_p": 0.7,
     f"{_SAMPLED}top_k": 50,
@@ -59,7 +61,7 @@ _WORKER = (
     "model_update_frequency name num_gpus_per_worker offload_nccl opd_kl_coef "
     "pg_variant sequence_length_round_in_infer sequence_length_round_in_train system_envs tag_included training_args "
     "use_dynamic_batching_in_infer use_dynamic_batching_in_train use_sequence_packing worker_cls world_size "
-    "sequence_packing_args checkpoint_config"
+    "sequence_packing_args checkpoint_config use_remove_padding"
 )
 
 NAMES: Mapping[str, Meaning] = {
@@ -366,6 +368,10 @@ def _validation(sheet: Sheet) -> None:
         sheet.put("evaluation.temperature", DEFAULTS[f"{_SAMPLED}temperature"], f"{sampling}temperature")
     sheet.copy_as(f"{sampling}num_return_sequences", "evaluation.samples")
     sheet.ignore(f"{sampling}max_new_tokens", "evaluations have the length limit of training (rollout.max_new_tokens)")
+    if not {"validation", "val_env_manager", "train_env_manager"} & set(sheet.source.tree):
+        sheet.put("evaluation.size", 0, "validation")
+        sheet.settings.pop("evaluation.every", None)
+        sheet.ignore("eval_steps", "without a section `validation` nothing is evaluated")
 
 
 def _run(sheet: Sheet) -> None:

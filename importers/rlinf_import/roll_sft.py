@@ -105,9 +105,8 @@ def _model(sheet: Sheet, role: str) -> None:
     key, layout = f"{role}strategy_args.strategy_name", f"{role}strategy_args.strategy_config."
     backend = _BACKENDS.get(sheet.text(key), "torch")
     if sheet.written(f"{model}lora_target") is not None:
-        if sheet.written(f"{model}lora_rank") is None:
-            sheet.put("policy.lora.rank", 8, f"{model}lora_target")
-        adapters(sheet, f"{model}lora_rank", f"{model}lora_alpha", f"{model}lora_target", f"{model}lora_dropout")
+        rank, alpha, target, dropout = (f"{model}lora_{name}" for name in ("rank", "alpha", "target", "dropout"))
+        adapters(sheet, rank, alpha, target, dropout, scale=2)
         backend = "fsdp" if backend == "megatron" else backend
     sheet.put("learner.backend", backend, key)
     if backend == "megatron":

@@ -63,9 +63,8 @@ def _model(sheet: Sheet) -> None:
     sheet.ignore(f"{_MODEL}model_name_or_path", "policy.path is that of pretrain")
     if sheet.written(f"{_MODEL}lora_target") is None:
         return  # ROLL trains adapters where their layers are named
-    if sheet.written(f"{_MODEL}lora_rank") is None:
-        sheet.put("policy.lora.rank", 8, f"{_MODEL}lora_target")
-    adapters(sheet, f"{_MODEL}lora_rank", f"{_MODEL}lora_alpha", f"{_MODEL}lora_target", f"{_MODEL}lora_dropout")
+    rank, alpha, target, dropout = (f"{_MODEL}lora_{name}" for name in ("rank", "alpha", "target", "dropout"))
+    adapters(sheet, rank, alpha, target, dropout, scale=2)
     if sheet.value("learner.backend") == "megatron":
         sheet.adjust("learner.backend", "fsdp", "learner.backend: megatron trains no adapters")
         for ours in [ours for ours in sheet.settings if ours.startswith("learner.megatron.")]:

@@ -21,7 +21,7 @@ from rlinf_import.written import read_text
 _ASSIGNMENT = re.compile(r"(?:export\s+|local\s+|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=\(")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::?[-=]((?:[^{}]|\{[^{}]*\})*))?\}|\$(\w+)")
-_ARITHMETIC = re.compile(r"\$\(\(([^()]*)\)\)")
+_ARITHMETIC = re.compile(r"\$\(\(((?:[^()]|\([^()]*\))*)\)\)")
 _COMMAND = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`")
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
@@ -115,7 +115,8 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
             text = _expanded(script, _plain(value))
             script.variables[name] = script.variables.get(name, "") + text if more else text
         return
-    body = _ARRAY.sub("", stripped, count=1)
+    # Arithmetic and commands hold blanks of their own: they become words before the line is split into some.
+    body = _COMMAND.sub(_UNKNOWN, _calculated(script, _ARRAY.sub("", stripped, count=1)))
     for text in shlex.split(body.removesuffix(")") if body != stripped else body, comments=True):
         for expanded in _words(body, text, _expanded(script, text)):
             if expanded not in ("", ")", "(", "\\"):
@@ -229,13 +230,18 @@ def _expanded(script: _Script, text: str) -> str:
         value = script.variables.get(name or bare, "")
         return value or (_expanded(script, default).strip("\"'") if default else "")
 
-    def arithmetic(match: re.Match[str]) -> str:
-        found = _integer(_VARIABLE.sub(variable, match.group(1)), script.variables)
+    text = _COMMAND.sub(_UNKNOWN, _calculated(script, text))
+    return _VARIABLE.sub(variable, text)
+
+
+def _calculated(script: _Script, text: str) -> str:
+    """The text with the results of its arithmetic, as far as they are known."""
+
+    def result(match: re.Match[str]) -> str:
+        found = _integer(re.sub(r"\$\{?(\w+)\}?", r"\1", match.group(1)), script.variables)
         return _UNKNOWN if found is None else str(found)
 
-    text = _ARITHMETIC.sub(arithmetic, text)
-    text = _COMMAND.sub(_UNKNOWN, text)
-    return _VARIABLE.sub(variable, text)
+    return _ARITHMETIC.sub(result, text)
 
 
 def _integer(text: str, variables: Mapping[str, str]) -> int | None:

@@ -38,9 +38,10 @@ def model(sheet: Sheet) -> None:
     sheet.put("policy.gradient_checkpointing", sheet.take("gradient_checkpointing"), "gradient_checkpointing")
     _init(sheet)
     if sheet.take("use_peft") is True:
-        adapters(sheet, "lora_r", "lora_alpha", "lora_target_modules", "lora_dropout")
+        adapters(sheet, "lora_r", "lora_alpha", "lora_target_modules", "lora_dropout", "q_proj,v_proj")
+    why = "off there, and so it is here" if sheet.take("use_peft") is True else "without use_peft nothing reads it"
     for name in ("lora_r", "lora_alpha", "lora_target_modules", "lora_dropout"):
-        sheet.ignore(name, "without use_peft nothing reads it")
+        sheet.ignore(name, why)
 
 
 def _init(sheet: Sheet) -> None:

@@ -24,6 +24,8 @@ OTHERS: Mapping[str, tuple[str, str]] = {
     "AsyncGRPOTrainer": ("the trainer AsyncGRPOTrainer", "adv_type: grpo with rollout.staleness"),
 }
 _PREFERENCES = "`rlinf sft` with sft.loss: dpo (docs/sft.md)"
+_PEFT: Mapping[str, object] = {"lora_r": 8, "lora_alpha": 8, "lora_dropout": 0.0}
+"""What peft's LoraConfig does if a script leaves it out; TRL's own arguments have other defaults."""
 _LORA = {"r": "lora_r", "target_modules": "lora_target_modules"}
 _POSITIONS: Mapping[str, tuple[str, ...]] = {
     "GRPOTrainer": ("model", "reward_funcs", "args", "train_dataset", "eval_dataset", "processing_class"),
@@ -52,7 +54,10 @@ def read(path: Path) -> Source:
     for call in script.calls(*_CONFIGS.get(trainer.name, ("GRPOConfig", "RLOOConfig"))):
         take(({"output_dir": call.positional[0]} if call.positional else {}) | call.named, call.line)
     for call in script.calls("LoraConfig"):
-        take({"use_peft": True} | {_LORA.get(name, name): value for name, value in call.named.items()}, call.line)
+        take(
+            {"use_peft": True, **_PEFT} | {_LORA.get(name, name): value for name, value in call.named.items()},
+            call.line,
+        )
     _data(script, take)
     positions = _POSITIONS.get(trainer.name, _POSITIONS["GRPOTrainer"])
     given = {**dict(zip(positions, trainer.positional, strict=False)), **trainer.named}
@@ -61,6 +66,9 @@ def read(path: Path) -> Source:
     _assigned(script, take)
     if script.imports(*_SEEING):
         take({"processor": script.imports(*_SEEING)[0]}, 1)
+    pictures = _column_of_pictures(script)
+    if pictures is not None:
+        take({"processor": pictures}, 1)
     _system(script, take)
     return Source(path, tree, [])
 
@@ -110,6 +118,15 @@ def _assigned(script: Script, take: object) -> None:
     assert callable(take)
     for name, value, line in script.attributes("training_args", "args", "config"):
         take({name: value}, line)
+
+
+def _column_of_pictures(script: Script) -> str | None:
+    """The column of pictures that the script reads of its rows, as ``row["image"]``."""
+    for node in script.nodes(ast.Subscript):
+        assert isinstance(node, ast.Subscript)
+        if isinstance(node.slice, ast.Constant) and node.slice.value in ("image", "images"):
+            return ast.unparse(node)
+    return None
 
 
 def _system(script: Script, take: object) -> None:

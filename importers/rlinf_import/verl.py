@@ -278,5 +278,5 @@ def _length(sheet: Sheet) -> None:
         sheet.put("run.max_steps", steps, "trainer.total_training_steps")
         sheet.ignore("trainer.total_epochs", "trainer.total_training_steps decides")
     elif "run.max_steps" not in sheet.settings:
-        epochs(sheet, "trainer.total_epochs", sheet.count("data.train_batch_size"))
+        epochs(sheet, "trainer.total_epochs", sheet.count("data.train_batch_size"), whole=True)
     sheet.ignore("trainer.total_epochs", "the number of steps decides")

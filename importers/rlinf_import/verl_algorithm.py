@@ -48,7 +48,8 @@ def algorithm(sheet: Sheet) -> None:
         sheet.put("algorithm.adv_type", estimator, "algorithm.adv_estimator")
     _distillation(sheet)
     _loss(sheet, estimator)
-    sheet.copy("loss_agg_mode", "ppo_epochs", "entropy_coeff", under=_ACTOR)
+    _aggregation(sheet)
+    sheet.copy("ppo_epochs", "entropy_coeff", under=_ACTOR)
     sheet.copy("algorithm.gamma")
     if estimator == "gae":
         sheet.copy("algorithm.lam")
@@ -96,6 +97,16 @@ def _distillation(sheet: Sheet) -> None:
     else:
         coef = sheet.number("distillation.distillation_loss.distillation_loss_coef") or 1.0
         sheet.put("algorithm.opd_coef", coef, "distillation.distillation_loss.distillation_loss_coef")
+
+
+def _aggregation(sheet: Sheet) -> None:
+    """verl's sequence losses have an aggregation of their own, whatever loss_agg_mode says."""
+    key, fixed = f"{_ACTOR}loss_agg_mode", sheet.value("algorithm.loss_type") in ("gspo", "sapo")
+    if fixed:
+        sheet.put("algorithm.loss_agg_func", "seq-mean-token-mean", f"{_ACTOR}policy_loss.loss_mode")
+        sheet.ignore(key, "verl's gspo and sapo always average tokens of a response, then responses")
+    else:
+        sheet.copy_as(key, "algorithm.loss_agg_func")
 
 
 def _loss(sheet: Sheet, estimator: str | None) -> None:

@@ -29,6 +29,10 @@ def data(sheet: Sheet) -> None:
     sheet.copy("data.max_prompt_length", "data.max_response_length", "data.train_batch_size", "data.shuffle")
     if sheet.take("data.truncation") in ("left", "right", "middle"):
         sheet.differ("data.truncation", "longer prompts are dropped and counted here, never cut")
+    rendered = sheet.take("data.apply_chat_template_kwargs")
+    if isinstance(rendered, dict) and not any(isinstance(value, Code) for value in rendered.values()):
+        keys = [f"data.apply_chat_template_kwargs.{name}" for name in rendered]
+        sheet.put("data.chat_template_kwargs", dict(rendered), *keys)
     sheet.ignore("data.truncation", "longer prompts are dropped and counted (data.max_prompt_length)")
     sheet.ignore("data.val_batch_size", "all of evaluation.size are measured at once")
     most = sheet.count("data.val_max_samples")

@@ -99,6 +99,11 @@ def learner(sheet: Sheet) -> None:
         backend = "megatron"
     causes = [] if backend == "megatron" and strategy != "megatron" else [f"{_ACTOR}strategy"]
     sheet.put("learner.backend", backend or "fsdp", *causes)
+    engine = sheet.text("hydra_choice.model_engine")
+    if engine in ("fsdp", "megatron"):
+        sheet.ignore("hydra_choice.model_engine", f"learner.backend is {backend or 'fsdp'}")
+    elif engine:
+        sheet.differ("hydra_choice.model_engine", "learners are torch, fsdp or megatron: fsdp is set")
     sheet.ignore(f"{_ACTOR}strategy", "keys of actor.megatron choose learner.backend: megatron")
     if backend is None:
         sheet.differ(f"{_ACTOR}strategy", "learners are torch, fsdp or megatron: fsdp is set")

@@ -1,0 +1,11 @@
+accelerate launch --num_processes 4 trl/scripts/dpo.py \
+    --model_name_or_path Qwen/Qwen2-0.5B-Instruct \
+    --dataset_name trl-lib/ultrafeedback_binarized \
+    --learning_rate 5.0e-6 \
+    --max_steps 1000 \
+    --per_device_train_batch_size 2 \
+    --gradient_accumulation_steps 8 \
+    --loss_type sigmoid sft \
+    --loss_weights 1.0 0.5 \
+    --beta 0.05 \
+    --output_dir runs/dpo
