@@ -79,6 +79,9 @@ LISTED = {
         "Precision and micro-batch follow from the memory plan, which reads every section, and from the GPUs that this "
         "process sees: what comes back is the configuration of the run, which everything below is handed."
     ),
+    Climb("rlinf.train.run:build_graph", "rlinf.config.places:with_place"): (
+        "Only after building failed: the error names the file and the line of the setting that it is about."
+    ),
 }
 """The climbs that stay, each with its reason."""
 
