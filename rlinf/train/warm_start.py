@@ -46,8 +46,8 @@ def warm_start(run: RunState, log: MetricLog) -> None:
             # A batch is a function of the seed and the step: environments make the next one while the learner computes.
             made = make_batch(state.step + 1) if state.step + 1 < steps else None
             numbers = updated()
-            metrics |= {f"sft/{name}": value for name, value in numbers.items()} | prepared
-            log.write(run.order, {**metrics, "time/sft_step_s": time.perf_counter() - began})
+            measured = {f"sft/{name}": value for name, value in numbers.items()} | prepared
+            log.write(run.order, {**metrics, **measured, "time/sft_step_s": time.perf_counter() - began})
             metrics = {}
             state.step += 1
             display.warm(state.step, numbers)
