@@ -171,6 +171,7 @@ EXAMPLES: Mapping[str, object] = {
     "evaluation.env_kwargs": {"path": "test.jsonl"},
     "evaluation.reset_state_ids": [100, 101],
     "checkpoint.best_metric": "eval/accuracy",
+    "logging.tensorboard": True,
     "logging.wandb_project": "my-project",
     "logging.mlflow_experiment": "my-experiment",
 }
