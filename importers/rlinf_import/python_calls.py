@@ -119,9 +119,10 @@ class Script:
         if isinstance(node, ast.Call) and _name(node) == "dict" and not node.args:
             return {str(keyword.arg): self.value(keyword.value) for keyword in node.keywords}
         try:
-            return ast.literal_eval(node)
+            plain = ast.literal_eval(node)
         except ValueError:
             return self._named(node)
+        return Code("...") if plain is ... else plain
 
     def _named(self, node: ast.expr) -> object:
         if isinstance(node, ast.Name):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlinf_import.models import adapters
 from rlinf_import.sheet import Sheet
+from rlinf_import.vocabulary import unset
 
 _MODEL = "actor.model."
 _NETWORKS = ("mlp_policy", "cnn_policy")
@@ -12,10 +13,6 @@ _FLOW = ("openpi", "openpi_rlinf")
 _LOSSES = {
     "embodied_dagger": ("the loss embodied_dagger", "`rlinf sft` with sft.dagger_rounds (docs/vla.md)"),
     "embodied_nft": ("the loss embodied_nft", "policy.name: flow with loss_type: actor"),
-    "decoupled_actor_critic": (
-        "the loss decoupled_actor_critic",
-        "loss_type: actor_critic, or decoupled without a critic",
-    ),
     "offline_iql": ("the loss offline_iql", "loss_type: sac with algorithm.prior_data"),
     "rlt_ac": ("the loss rlt_ac", "loss_type: sac"),
     "rlt_td3": ("the loss rlt_td3", "loss_type: td3"),
@@ -53,6 +50,8 @@ def policy(sheet: Sheet) -> None:
         width = sheet.count(f"{_MODEL}hidden_dim") or 256
         sheet.put("policy.hidden_sizes", [width] * 3, f"{_MODEL}hidden_dim")
         sheet.ignore(f"{_MODEL}model_path", "an actor-critic starts from random weights")
+        unset(sheet, "policy.value_head")
+        sheet.ignore("critic.use_critic_model", "an actor-critic has its critic")
     elif off and kind:
         sheet.refuse(f"SAC of the policy {kind}", "policy.name: actor_critic with loss_type: sac", key)
     elif kind in _DISCRETE:

@@ -88,6 +88,9 @@ def data(sheet: Sheet) -> None:
     if isinstance(system, str):
         sheet.put("data.system_prompt", system, "system_prompt")
     sheet.copy("max_prompt_length", "shuffle_dataset")
+    rendered = sheet.take("chat_template_kwargs")
+    if isinstance(rendered, dict) and not any(isinstance(value, Code) for value in rendered.values()):
+        sheet.put("data.chat_template_kwargs", rendered, *[f"chat_template_kwargs.{name}" for name in rendered])
     _rewards(sheet)
 
 

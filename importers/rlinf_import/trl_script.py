@@ -12,7 +12,7 @@ from rlinf_import.python_calls import Call, Reference, Script
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.written import Code, Source
 
-TRAINERS = ("GRPOTrainer", "RLOOTrainer")
+TRAINERS = ("GRPOTrainer", "RLOOTrainer", "AsyncGRPOTrainer")
 OTHERS: Mapping[str, tuple[str, str]] = {
     "RewardTrainer": ("training of a reward model alone", "reward_model.fit_batches, on the policy's own responses"),
     "PRMTrainer": ("training of a reward model alone", "reward_model.supervision: process"),
@@ -21,7 +21,6 @@ OTHERS: Mapping[str, tuple[str, str]] = {
     "GKDTrainer": ("the trainer GKDTrainer", "adv_type: opd with teacher.path"),
     "GOLDTrainer": ("the trainer GOLDTrainer", "adv_type: opd with teacher.path"),
     "MiniLLMTrainer": ("the trainer MiniLLMTrainer", "adv_type: opd with teacher.path"),
-    "AsyncGRPOTrainer": ("the trainer AsyncGRPOTrainer", "adv_type: grpo with rollout.staleness"),
 }
 _PREFERENCES = "`rlinf sft` with sft.loss: dpo (docs/sft.md)"
 _PEFT: Mapping[str, object] = {"lora_r": 8, "lora_alpha": 8, "lora_dropout": 0.0}
@@ -35,6 +34,7 @@ _POSITIONS: Mapping[str, tuple[str, ...]] = {
 _CONFIGS: Mapping[str, tuple[str, ...]] = {
     "SFTTrainer": ("SFTConfig", "TrainingArguments"),
     "DPOTrainer": ("DPOConfig", "TrainingArguments"),
+    "AsyncGRPOTrainer": ("AsyncGRPOConfig",),
 }
 _SEEING = ("AutoProcessor", "AutoModelForImageTextToText", "Idefics3ForConditionalGeneration")
 

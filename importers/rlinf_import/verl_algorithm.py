@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlinf_import.batches import MEASURED_KL, minibatches, token_kl
+from rlinf_import.corrections import of_verl
 from rlinf_import.sheet import Sheet
 
 _ACTOR = "actor_rollout_ref.actor."
@@ -66,7 +67,7 @@ def algorithm(sheet: Sheet) -> None:
     prompts, part = sheet.count("data.train_batch_size"), sheet.count(f"{_ACTOR}ppo_mini_batch_size")
     if prompts and part:
         minibatches(sheet, prompts, part, "data.train_batch_size", f"{_ACTOR}ppo_mini_batch_size")
-    _correction(sheet)
+    of_verl(sheet)
 
 
 def singletons(sheet: Sheet) -> None:
@@ -182,16 +183,3 @@ def _kl(sheet: Sheet) -> None:
         sheet.ignore(
             f"algorithm.{key}", "without use_kl_in_reward (adaptive for horizon and target_kl) nothing reads it"
         )
-
-
-def _correction(sheet: Sheet) -> None:
-    section = "algorithm.rollout_correction."
-    level = sheet.take(f"{section}rollout_is")
-    if level in ("token", "sequence"):
-        sheet.put(f"{section}level", level, f"{section}rollout_is")
-        sheet.copy(f"{section}rollout_is_threshold")
-    if sheet.text(f"{section}rollout_rs") not in ("", "none", "null"):
-        nearest = "algorithm.rollout_correction with mode: mask"
-        sheet.refuse("rejection of samples by divergence (rollout_rs)", nearest, f"{section}rollout_rs")
-    if sheet.take(f"{section}bypass_mode") is True:
-        sheet.differ(f"{section}bypass_mode", "old log-probabilities are always the learner's here")
