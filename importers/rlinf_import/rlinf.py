@@ -14,6 +14,7 @@ from rlinf_import.models import SEEING, precision, schedule
 from rlinf_import.names.meaning import Meaning, each, means, nothing
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.rlinf_embodied import embodied
+from rlinf_import.rlinf_policies import OFF_POLICY
 from rlinf_import.rlinf_reasoning import reasoning
 from rlinf_import.sheet import Sheet
 from rlinf_import.vocabulary import adopt_vocabulary
@@ -247,6 +248,10 @@ def _run(sheet: Sheet) -> None:
 
 def _optimiser(sheet: Sheet) -> None:
     sheet.copy("actor.optim.lr", "actor.optim.weight_decay", "actor.optim.clip_grad", "actor.optim.adam_eps")
+    loss = sheet.value("algorithm.loss_type")
+    for name, ours in (("clip_grad", "grad_clip"), ("weight_decay", "weight_decay")) if loss in OFF_POLICY else ():
+        if sheet.settings.pop(f"learner.optimizer.{ours}", None) is not None:
+            sheet.differ(f"actor.optim.{name}", f"loss_type: {loss} trains without learner.optimizer.{ours}")
     first, second = sheet.number("actor.optim.adam_beta1"), sheet.number("actor.optim.adam_beta2")
     if first is not None or second is not None:
         betas = [0.9 if first is None else first, 0.999 if second is None else second]

@@ -18,6 +18,7 @@ _LOSSES = {
     "rlt_td3": ("the loss rlt_td3", "loss_type: td3"),
     "opd": ("on-policy distillation in a simulator", "adv_type: opd of language models, or sft.dagger_rounds"),
 }
+OFF_POLICY = ("sac", "crossq")
 _PROMPT = "In: What action should the robot take to {instruction}?\nOut: "
 
 
@@ -102,10 +103,10 @@ def _pi0(sheet: Sheet, key: str) -> None:
     if noise != "flow_sde":
         sheet.refuse(f"the noise {noise}", "policy.flow.noise_level (Flow-SDE)", f"{_MODEL}openpi.noise_method")
     sheet.copy_as(f"{_MODEL}openpi.noise_level", "policy.flow.noise_level")
+    if sheet.take(f"{_MODEL}openpi.detach_critic_input") is True:
+        sheet.differ(f"{_MODEL}openpi.detach_critic_input", "the critic reads what the towers see, and trains them too")
     if sheet.take(f"{_MODEL}openpi.train_expert_only") is True:
-        sheet.differ(
-            f"{_MODEL}openpi.train_expert_only", "all weights of PI0 are trained (policy.flow.pi0.freeze: none)"
-        )
+        sheet.differ(f"{_MODEL}openpi.train_expert_only", "all weights of PI0 are trained, those of its decoder too")
 
 
 def off_policy(sheet: Sheet, envs: int, decisions: int) -> None:
@@ -132,7 +133,14 @@ def off_policy(sheet: Sheet, envs: int, decisions: int) -> None:
         if sheet.written(f"{tuning}initial_alpha") is not None:
             sheet.differ(f"{tuning}initial_alpha", "the temperature is learned from 1 here")
     sheet.ignore("algorithm.entropy_tuning", "the temperature has the learning rate of the networks")
-    sheet.ignore("algorithm.replay_buffer", "transitions are counted here (replay_capacity, replay_start)")
+    for name, ours in (("sample_window_size", "replay_capacity"), ("min_buffer_size", "replay_start")):
+        key = f"algorithm.replay_buffer.{name}"
+        if sheet.number(key):
+            sheet.ask(f"algorithm.{ours}: it counts trajectories there, and transitions here", key)
+    sheet.ignore("algorithm.replay_buffer", "the buffer is rlinf's own (replay_capacity, replay_start)")
+    ends = sheet.value("env.ignore_terminations") is not True
+    if ends and sheet.take("algorithm.bootstrap_type") == "always":
+        sheet.differ("algorithm.bootstrap_type", "a terminated episode is not bootstrapped here, only a truncated one")
     if sheet.take("algorithm.agg_q") not in (None, "min"):
         sheet.refuse("critics that are not aggregated by their minimum", "the smaller of two", "algorithm.agg_q")
     critic, actor = sheet.number("actor.critic_optim.lr"), sheet.number("actor.optim.lr")

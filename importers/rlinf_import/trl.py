@@ -16,7 +16,7 @@ from rlinf_import.models import schedule
 from rlinf_import.names.meaning import Meaning, means, nothing
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.sheet import Sheet
-from rlinf_import.trl_data import data, model
+from rlinf_import.trl_data import data, model, saves
 from rlinf_import.trl_loss import ASYNC_DEFAULTS, RLOO_DEFAULTS, loss, rloo
 from rlinf_import.trl_script import other_trainer
 from rlinf_import.written import Source
@@ -449,13 +449,7 @@ def _run(sheet: Sheet, updates: int) -> None:
     else:
         prompts = sheet.settings["rollout.batch_size"].value
         epochs(sheet, "num_train_epochs", prompts if isinstance(prompts, int) else None)
-    saved, strategy = sheet.count("save_steps"), sheet.take("save_strategy")
-    if strategy in ("no", "epoch"):
-        sheet.put("checkpoint.every", 0, "save_strategy")
-        if strategy == "epoch":
-            sheet.differ("save_strategy", "checkpoints are counted in iterations; the last one is always kept")
-    elif saved is not None:
-        sheet.put("checkpoint.every", -(-saved // updates), "save_steps")
+    saves(sheet, updates)
     if sheet.take("eval_strategy") == "steps":
         evaluated = sheet.count("eval_steps") or sheet.count("logging_steps") or 1
         sheet.put("evaluation.every", max(1, evaluated // updates), "eval_steps")

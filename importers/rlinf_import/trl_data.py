@@ -133,3 +133,14 @@ def _rewards(sheet: Sheet) -> None:
         sheet.differs.append(
             f"{sheet.place('reward_funcs')}: reward_funcs: until env.kwargs.reward names others, right answers earn 1"
         )
+
+
+def saves(sheet: Sheet, updates: int = 1) -> None:
+    """Set how often a checkpoint is kept; ``updates`` are the optimiser steps of an iteration."""
+    saved, strategy = sheet.count("save_steps"), sheet.take("save_strategy")
+    if strategy in ("no", "epoch"):
+        sheet.put("checkpoint.every", 0, "save_strategy")
+        if strategy == "epoch":
+            sheet.differ("save_strategy", "checkpoints are counted in iterations; the last one is always kept")
+    elif saved is not None:
+        sheet.put("checkpoint.every", -(-saved // updates), "save_steps")

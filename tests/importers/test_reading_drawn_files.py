@@ -208,3 +208,45 @@ def test_rlinf_s_mlp_has_its_critic(tmp_path: Path) -> None:
         "critic: {use_critic_model: False}\n"
     )
     assert "policy.value_head" not in checked(imported("rlinf", file)).settings
+
+
+SAC = """
+runner: {task_type: embodied, max_epochs: 4}
+algorithm:
+  {adv_type: embodied_sac, loss_type: embodied_sac, bootstrap_type: always, update_epoch: 32,
+   replay_buffer: {sample_window_size: 10000}}
+env: {train: {env_type: maniskill, init_params: {id: PickCube-v1}, total_num_envs: 32, max_steps_per_rollout_epoch: 2,
+              ignore_terminations: IGNORED}}
+actor: {model: {model_type: mlp_policy}, optim: {lr: 0.0003, clip_grad: 10.0}, global_batch_size: 1024}
+"""
+
+
+def test_what_rlinf_s_sac_does_and_ours_does_not_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(SAC.replace("IGNORED", "False"))
+    sheet = checked(imported("rlinf", file))
+    assert values(sheet, "algorithm.loss_type", "algorithm.replay_ratio") == ("sac", 0.5)
+    assert "learner.optimizer.grad_clip" not in sheet.settings
+    for name in ("clip_grad: 10.0", "weight_decay: 0.01", "bootstrap_type: always"):
+        assert any(name in line for line in sheet.differs), name
+    assert any("sample_window_size: 10000" in line and "trajectories" in line for line in sheet.decide)
+    file.write_text(SAC.replace("IGNORED", "True"))
+    assert not any("bootstrap_type" in line for line in checked(imported("rlinf", file)).differs)
+
+
+def test_verl_s_straight_through_kl_has_the_gradient_of_k2(tmp_path: Path) -> None:
+    script = tmp_path / "run.sh"
+    actor = "actor_rollout_ref.actor"
+    script.write_text(
+        "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m algorithm.adv_estimator=grpo "
+        f"actor_rollout_ref.rollout.n=4 {actor}.use_kl_loss=True {actor}.kl_loss_type=KIND "
+        f"{actor}.loss_agg_mode=AGGREGATION\n"
+    )
+    text = script.read_text()
+    script.write_text(text.replace("KIND", "k3+").replace("AGGREGATION", "token-mean"))
+    sheet = checked(imported("verl", script, (), Options(rows=2048)))
+    assert sheet.value("algorithm.kl_penalty_type") == "mse"
+    assert any("the gradient is that of k2 in both" in line for line in sheet.differs)
+    script.write_text(text.replace("KIND", "k3").replace("AGGREGATION", "token-sum"))
+    with pytest.raises(NotOfferedError, match="token-sum"):
+        imported("verl", script)
