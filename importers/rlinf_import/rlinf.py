@@ -20,7 +20,7 @@ from rlinf_import.sheet import Sheet
 from rlinf_import.vocabulary import adopt_vocabulary
 from rlinf_import.written import Source
 
-DEFAULTS: Mapping[str, object] = {"actor.optim.weight_decay": 0.01}
+DEFAULTS: Mapping[str, object] = {"actor.optim.weight_decay": 0.01, "algorithm.max_num_gen_batches": 1}
 """What RLinf's learners do if nobody writes anything and we do something else."""
 
 _SIMULATED = nothing("simulators are configured by env.kwargs")
@@ -271,11 +271,24 @@ def _optimiser(sheet: Sheet) -> None:
         steps = sheet.number(key)
         if steps and steps > 0:
             warmup(sheet, steps, unit, key)
+    _warm_share(sheet, unit)
     if sheet.value("learner.optimizer.schedule") in ("linear", "cosine"):
-        for key in ("actor.lr_sched.lr_warmup_fraction", "actor.optim.lr_warmup_steps_ratio"):
-            share_of_run(sheet, key)
         least, rate = sheet.number("actor.optim.min_lr"), sheet.number("actor.optim.lr")
         if least and rate:
             sheet.put("learner.optimizer.min_lr_ratio", least / rate, "actor.optim.min_lr", "actor.optim.lr")
     for key in ("actor.optim.min_lr", "actor.lr_sched.min_lr"):
         sheet.ignore(key, "a constant rate has no end")
+
+
+def _warm_share(sheet: Sheet, unit: Unit) -> None:
+    """Set a warm-up that is a share: in Megatron of the steps of decay, where the file has them, else of the run."""
+    key, decay = "actor.lr_sched.lr_warmup_fraction", sheet.number("actor.lr_sched.lr_decay_iters")
+    share = sheet.number(key)
+    if share and decay:
+        if share * decay >= 1:
+            warmup(sheet, share * decay, unit, key, "actor.lr_sched.lr_decay_iters")
+        else:
+            sheet.ignore(key, f"{share * decay:g} of a step: there is no warm-up")
+    else:
+        share_of_run(sheet, key)
+    share_of_run(sheet, "actor.optim.lr_warmup_steps_ratio")

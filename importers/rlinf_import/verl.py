@@ -113,6 +113,11 @@ NAMES: Mapping[str, Meaning] = {
         _KERNELS,
     ),
     **each(_ACTOR.rstrip("."), "qat mtp", _EXACT),
+    **each(
+        _ACTOR.rstrip("."),
+        "loss_mode clip_cov_ratio clip_cov_lb clip_cov_ub kl_cov_ratio ppo_kl_coef",
+        nothing("verl reads the key of this name under actor.policy_loss"),
+    ),
     **each(_ACTOR.rstrip("."), "loss_scale_factor policy_loss router_replay", _NOT_CARRIED),
     f"{_MODEL}tokenizer_path": means("policy.tokenizer.path"),
     **each(
@@ -147,6 +152,9 @@ NAMES: Mapping[str, Meaning] = {
     "ray_kwargs": nothing("Ray is started by the run, or is that of cluster.address"),
     "ray_init": nothing("Ray is started by the run, or is that of cluster.address"),
     "trainer.use_v1": nothing("there is one trainer"),
+    "trainer.use_legacy_worker_impl": nothing("there is one trainer"),
+    f"{_ACTOR}model_engine": nothing("keys of actor.megatron and actor.strategy choose learner.backend"),
+    "async_resources": nothing("learner.num_workers and rollout.num_samplers say who works"),
     "trainer.v1": _STALE,
     "trainer.logger": _REPORTED,
     "trainer.val_before_train": nothing("unless evaluation.size is 0, every run is evaluated at its start"),
@@ -216,6 +224,8 @@ def recognise(source: Source) -> None:
     known = ("actor_rollout_ref", "trainer", "algorithm")
     if not any(name in tree for name in known) and not trains and get(tree, "data.train_files") is None:
         raise NotTrainingError(source.path, "a fragment that other files include", "Import the script of a training.")
+    if get(tree, "data.output_path") is not None and not trains:
+        raise NotTrainingError(source.path, _OTHER_PROGRAMS["generation"], "Import the script of a training.")
     named = any(get(tree, key) is not None for key in _NAMED)
     if source.path.suffix != ".sh" and not named:
         kind = "a base that the overrides of a script complete"

@@ -90,6 +90,13 @@ def test_a_base_of_overrides_trains_nothing_by_itself(tmp_path: Path) -> None:
     assert values(sheet, "algorithm.adv_type", "env.kwargs.path") == ("rloo", "rows.parquet")
 
 
+def test_a_generation_of_responses_trains_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "generation.yaml"
+    file.write_text("trainer: {nnodes: 1}\ndata: {path: rows.parquet, output_path: out.parquet}\nmodel: {path: m}\n")
+    with pytest.raises(NotTrainingError, match="a generation of responses without training"):
+        imported("verl", file)
+
+
 @pytest.mark.parametrize(
     ("key", "feature"),
     [
@@ -250,3 +257,35 @@ def test_verl_s_straight_through_kl_has_the_gradient_of_k2(tmp_path: Path) -> No
     script.write_text(text.replace("KIND", "k3").replace("AGGREGATION", "token-sum"))
     with pytest.raises(NotOfferedError, match="token-sum"):
         imported("verl", script)
+
+
+def test_a_warm_up_of_less_than_a_step(tmp_path: Path) -> None:
+    """RLinf's Megatron files have a hundredth of ten steps of decay."""
+    file = tmp_path / "run.yaml"
+    text = (
+        "runner: {task_type: reasoning, max_steps: 40, seq_length: 512}\n"
+        "data: {max_prompt_length: 256, rollout_batch_size: 8}\n"
+        "algorithm: {adv_type: grpo, group_size: 4}\n"
+        "reward: {reward_type: math}\n"
+        "actor: {training_backend: megatron, lr_sched: {lr_decay_style: constant, lr_warmup_fraction: 0.01, "
+        "lr_decay_iters: DECAY}}\n"
+    )
+    file.write_text(text.replace("DECAY", "10"))
+    sheet = checked(imported("rlinf", file))
+    assert "learner.optimizer.warmup_steps" not in sheet.settings
+    assert any("0.1 of a step" in line for line in sheet.ignored)
+    file.write_text(text.replace("DECAY", "1000"))
+    assert checked(imported("rlinf", file)).value("learner.optimizer.warmup_steps") == 10
+
+
+def test_values_that_other_keys_refer_to_are_accounted_for(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "adv_estimator: grpo\npretrain: m\nnum_return_sequences_in_group: 4\nshared_rate: 0.5\n"
+        "rewards: {math: {worker_cls: MathRuleRewardWorker}}\n"
+        'actor_train: {training_args: {learning_rate: "${shared_rate}"}}\n'
+        "actor_infer: {strategy_args: {strategy_name: vllm}}\n"
+    )
+    sheet = imported("roll", file)
+    assert sheet.value("learner.optimizer.lr") == 0.5
+    assert any("shared_rate: 0.5" in line and "other keys of the file refer to" in line for line in sheet.ignored)
