@@ -36,6 +36,7 @@ _CONFIGS: Mapping[str, tuple[str, ...]] = {
     "DPOTrainer": ("DPOConfig", "TrainingArguments"),
     "AsyncGRPOTrainer": ("AsyncGRPOConfig",),
 }
+_OF_MODELS = ("dtype", "torch_dtype", "attn_implementation", "quantization_config")
 _SEEING = ("AutoProcessor", "AutoModelForImageTextToText", "Idefics3ForConditionalGeneration")
 
 
@@ -62,6 +63,11 @@ def read(path: Path) -> Source:
     positions = _POSITIONS.get(trainer.name, _POSITIONS["GRPOTrainer"])
     given = {**dict(zip(positions, trainer.positional, strict=False)), **trainer.named}
     given.pop("args", None)
+    loaded = _loaded(script, given.get("model"))
+    if loaded is not None:
+        name = loaded.positional[0] if loaded.positional else loaded.named.get("pretrained_model_name_or_path")
+        given["model"] = name if isinstance(name, str) else given["model"]
+        take({key: _of_torch(value) for key, value in loaded.named.items() if key in _OF_MODELS}, loaded.line)
     take({"trainer": trainer.name} | given, trainer.line)
     _assigned(script, take)
     if script.imports(*_SEEING):
@@ -71,6 +77,21 @@ def read(path: Path) -> Source:
         take({"processor": pictures}, 1)
     _system(script, take)
     return Source(path, tree, [])
+
+
+def _loaded(script: Script, model: object) -> Call | None:
+    """The call that loads the model where the script does so itself; None for adapters, whose base is elsewhere."""
+    if not isinstance(model, Code):
+        return None
+    call = script.called(model.text) if model.text.isidentifier() else None
+    if "from_pretrained(" in model.text:
+        call = next(Script(ast.parse(model.text), "").calls("from_pretrained"), None)
+    return call if call is not None and call.name == "from_pretrained" and "Peft" not in call.owner else None
+
+
+def _of_torch(value: object) -> object:
+    """``torch.bfloat16`` by its name."""
+    return value.text.removeprefix("torch.") if isinstance(value, Code) and value.text.startswith("torch.") else value
 
 
 def other_trainer(name: str) -> tuple[str, str] | None:

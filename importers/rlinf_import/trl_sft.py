@@ -59,7 +59,7 @@ NAMES: Mapping[str, Meaning] = {
     "eval_strategy": _MEASURED,
     "eval_steps": means("sft.evaluate_every"),
     "eval_on_start": _MEASURED,
-    "chat_template_path": nothing("rows use the tokenizer's own chat template (data.chat_template)"),
+    "chat_template_path": means("policy.tokenizer.path", note="a folder whose tokenizer has this template"),
     "chat_template": nothing("rows use the tokenizer's own chat template (data.chat_template)"),
     "activation_offloading": nothing("activations are recomputed (policy.gradient_checkpointing)"),
     "dataset_text_field": means("sft.data", note="rows of prompts and answers"),

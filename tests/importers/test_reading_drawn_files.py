@@ -289,3 +289,29 @@ def test_values_that_other_keys_refer_to_are_accounted_for(tmp_path: Path) -> No
     sheet = imported("roll", file)
     assert sheet.value("learner.optimizer.lr") == 0.5
     assert any("shared_rate: 0.5" in line and "other keys of the file refer to" in line for line in sheet.ignored)
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        (
+            "AutoModelForCausalLM.from_pretrained('org/name', dtype=torch.float32, attn_implementation='eager')",
+            "org/name",
+        ),
+        ("AutoModelForCausalLM.from_pretrained(arguments.model, attn_implementation='eager')", None),
+        ("AutoPeftModelForCausalLM.from_pretrained('org/adapters', is_trainable=True)", None),
+    ],
+)
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_model_that_a_script_loads(tmp_path: Path, model: str, path: str | None, inline: bool) -> None:
+    script = tmp_path / "train.py"
+    lines = [] if inline else [f"model = {model}"]
+    lines.append(
+        f"SFTTrainer(model={model if inline else 'model'}, train_dataset=load_dataset('json', data_files='r.jsonl'))"
+    )
+    script.write_text("\n".join(["import torch", "from trl import SFTTrainer", *lines]) + "\n")
+    sheet = checked(imported("trl", script))
+    if path is not None:
+        assert values(sheet, "policy.path", "policy.dtype", "policy.attention") == (path, "float32", "eager")
+    else:
+        assert any("model" in line and "known only when the script runs" in line for line in sheet.decide)
