@@ -46,7 +46,7 @@ def of_verl(sheet: Sheet) -> None:
         sheet.differ(f"{_VERL}bypass_mode", "ratios of fresh responses are to the learner's log-probabilities here")
         sheet.ignore(f"{_VERL}rollout_is", "verl's bypass_mode with ppo_clip measures weights and does not apply them")
     elif bypass and sheet.value("algorithm.loss_type") == "actor_critic":
-        sheet.refuse("a critic beside REINFORCE (bypass_mode)", "loss_type: actor_critic", f"{_VERL}bypass_mode")
+        sheet.refuse("a critic with REINFORCE (bypass_mode)", "loss_type: actor_critic", f"{_VERL}bypass_mode")
     elif bypass:
         sheet.put("algorithm.loss_type", "reinforce", f"{_VERL}loss_type", f"{_VERL}bypass_mode")
         sheet.differ(f"{_VERL}bypass_mode", "weights are those at the start of an iteration here")

@@ -14,7 +14,7 @@ _PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 
 def fit(sheet: Sheet) -> None:
-    """Adjust settings that do not go together, each with a line that says why."""
+    """Adjust settings that do not go together, each with a line of the reason."""
     _adapters(sheet)
     if "sft.data" in sheet.settings:
         _paths(sheet)

@@ -281,7 +281,7 @@ def _optimiser(sheet: Sheet) -> None:
 
 
 def _warm_share(sheet: Sheet, unit: Unit) -> None:
-    """Set a warm-up that is a share: in Megatron of the steps of decay, where the file has them, else of the run."""
+    """Set a warm-up that is a share: in Megatron of the steps of decay, if the file has them, else of the run."""
     key, decay = "actor.lr_sched.lr_warmup_fraction", sheet.number("actor.lr_sched.lr_decay_iters")
     share = sheet.number(key)
     if share and decay:

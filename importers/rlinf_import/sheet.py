@@ -22,7 +22,7 @@ class Setting:
     keys: tuple[str, ...] = ()
     place: str = ""
     note: str = ""
-    """Why it is another value than its cause asks for."""
+    """Why it is another value than that of its cause."""
 
 
 @dataclass(frozen=True)

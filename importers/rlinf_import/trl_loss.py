@@ -73,7 +73,7 @@ def _clip(sheet: Sheet, loss: str) -> None:
     delta = sheet.number("delta")
     if delta is None:
         return
-    # TRL bounds the unclipped ratio; where A > 0 the clip's own bound, which is lower, decides.
+    # TRL bounds the unclipped ratio; for A > 0 the bound of the clip, which is lower, decides.
     if loss == "actor" and delta > 1 + max(low or 0.0, high or 0.0):
         sheet.put("algorithm.clip_ratio_c", delta, "delta")
     else:

@@ -80,7 +80,7 @@ def read(path: Path) -> Source:
 
 
 def _loaded(script: Script, model: object) -> Call | None:
-    """The call that loads the model where the script does so itself; None for adapters, whose base is elsewhere."""
+    """Return the call by which the script loads its model; None for adapters, whose base is another folder."""
     if not isinstance(model, Code):
         return None
     call = script.called(model.text) if model.text.isidentifier() else None
@@ -90,7 +90,7 @@ def _loaded(script: Script, model: object) -> Call | None:
 
 
 def _of_torch(value: object) -> object:
-    """``torch.bfloat16`` by its name."""
+    """Return ``torch.bfloat16`` and its like by name."""
     return value.text.removeprefix("torch.") if isinstance(value, Code) and value.text.startswith("torch.") else value
 
 

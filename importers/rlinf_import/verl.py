@@ -154,7 +154,7 @@ NAMES: Mapping[str, Meaning] = {
     "trainer.use_v1": nothing("there is one trainer"),
     "trainer.use_legacy_worker_impl": nothing("there is one trainer"),
     f"{_ACTOR}model_engine": nothing("keys of actor.megatron and actor.strategy choose learner.backend"),
-    "async_resources": nothing("learner.num_workers and rollout.num_samplers say who works"),
+    "async_resources": nothing("learner.num_workers and rollout.num_samplers are the numbers of processes"),
     "trainer.v1": _STALE,
     "trainer.logger": _REPORTED,
     "trainer.val_before_train": nothing("unless evaluation.size is 0, every run is evaluated at its start"),
