@@ -143,7 +143,8 @@ def recognise(source: Source) -> None:
     evaluates = _plain(source, "eval") is True or _plain(source, "runner.only_eval") is True
     if task.endswith("_eval") or (evaluates and task not in _SUPERVISED):
         raise NotTrainingError(source.path, "an evaluation", "`rlinf eval` measures a policy.")
-    records = _plain(source, "runner.num_data_episodes") is not None
+    counted = ("runner.num_data_episodes", "runner.num_success_frames")
+    records = any(_plain(source, key) is not None for key in counted)
     if records and get(tree, "algorithm") is None:
         raise NotTrainingError(source.path, "a recording of demonstrations", "`rlinf record` records them.")
     if task == "embodied" and get(tree, "algorithm") is None:

@@ -222,8 +222,12 @@ def recognise(source: Source) -> None:
     if get(tree, "trainer.val_only") is not None and get(tree, "trainer.val_only").value is True:  # type: ignore[union-attr]
         raise NotTrainingError(source.path, "an evaluation", "`rlinf eval RUN` evaluates a run again.")
     known = ("actor_rollout_ref", "trainer", "algorithm")
+    if "resources" in tree and "run" in tree:
+        raise NotTrainingError(source.path, "a task of SkyPilot", "Save its `run` as a script, and import that.")
     if not any(name in tree for name in known) and not trains and get(tree, "data.train_files") is None:
-        raise NotTrainingError(source.path, "a fragment that other files include", "Import the script of a training.")
+        kind = "a fragment that other files include"
+        kind = "a script that trains nothing" if source.path.suffix == ".sh" else kind
+        raise NotTrainingError(source.path, kind, "Import the script of a training.")
     if get(tree, "data.output_path") is not None and not trains:
         raise NotTrainingError(source.path, _OTHER_PROGRAMS["generation"], "Import the script of a training.")
     named = any(get(tree, key) is not None for key in _NAMED)

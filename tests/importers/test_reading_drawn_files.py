@@ -74,8 +74,12 @@ def test_a_script_that_starts_a_server_trains_nothing(tmp_path: Path) -> None:
     script.write_text(
         "nohup python proxy.py &> proxy.log &\nready proxy localhost 80\nnohup python worker.py --tp 1 &\n"
     )
-    with pytest.raises(NotTrainingError):
+    with pytest.raises(NotTrainingError, match="a script that trains nothing"):
         imported("verl", script)
+    task = tmp_path / "task.yaml"
+    task.write_text("resources: {accelerators: 8}\nrun: |\n  python3 -m verl.trainer.main_ppo data.train_files=x\n")
+    with pytest.raises(NotTrainingError, match="a task of SkyPilot"):
+        imported("verl", task)
 
 
 def test_a_base_of_overrides_trains_nothing_by_itself(tmp_path: Path) -> None:
