@@ -1,8 +1,8 @@
-"""A batch of conversations on its way: some finished, some in the middle of a response, some with their environment."""
+"""Conversations that were begun together: some over, some in the middle of a response, some with their environment."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rlinf.data.messages import Completion
 from rlinf.data.token_array import TokenArray
@@ -14,11 +14,11 @@ class OpenBatch:
     """Conversations that were begun together, as data: everything that a checkpoint needs of them."""
 
     step: int
-    """Part of its random streams' names: the training iteration that it is for, or, where batches take what is complete
+    """Part of its random streams' names: the training iteration that it is for, or, if batches take what is complete
     first, the one that it was begun in."""
     rows: list[Row]
     """Group after group."""
-    dropped: int
+    dropped: int = 0
     """Tasks that were passed over, since their prompts are too long."""
     round: int = 0
     """Of dynamic sampling: how many batches of this step were found to have too few groups to learn from."""
@@ -28,8 +28,6 @@ class OpenBatch:
     """Places of rows that are over."""
     heard: list[int] = field(default_factory=list)
     """Of each row: responses that its environment has answered."""
-    reading: list[int] = field(default_factory=list)
-    """Places of rows whose environment has yet to answer the last response."""
     taken: list[int] = field(default_factory=list)
     """Groups that were handed out."""
     first_group: int = 0
@@ -46,9 +44,9 @@ class OpenBatch:
         self.finished.append(place)
         self._over.add(place)
 
-    def waits(self, place: int) -> bool:
-        """Whether a sampler is to go on with it."""
-        return place not in self._over and place not in self.reading
+    def over(self, place: int) -> bool:
+        """Whether the conversation is over."""
+        return place in self._over
 
     def groups(self, size: int) -> list[int]:
         """The groups of ``size`` rows that are to be handed out."""
@@ -76,3 +74,15 @@ def spans_of(row: Row) -> list[TokenArray[int]]:
             found.append(row.versions[start : start + turn.tokens])
         start += turn.tokens
     return found
+
+
+def joined(begun: Completion | None, rest: Completion) -> Completion:
+    """A response of two pieces."""
+    if begun is None:
+        return rest
+    return replace(
+        rest,
+        token_ids=begun.token_ids + rest.token_ids,
+        logprobs=begun.logprobs + rest.logprobs,
+        policy_version=begun.policy_version + rest.policy_version,
+    )
