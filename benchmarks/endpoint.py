@@ -244,15 +244,17 @@ def measure(sessions: int, calls: int, name: str) -> Cost:
     )
     plain.session().close()  # tries the shapes of steps, once for a sampler
     sampler = TimedSampler(plain)
-    rollout = AgentRollout(
-        sampler, Elsewhere(calls), [MixtureEnv("", PromptRenderer(tokenizer), 1000, calls)], config.collection
-    )
+    agents, member = Elsewhere(calls), MixtureEnv("", PromptRenderer(tokenizer), 1000, calls)
+    rollout = AgentRollout(sampler, agents, [member], config.collection)
     rollout.gateway = gateway = TimedGateway(max_model_len=config.facts.row_tokens, max_calls=calls)
     endpoint = rollout.endpoint
     server = next(thread for thread in threading.enumerate() if thread.name == "endpoint")
     clock = time.pthread_getcpuclockid(server.ident or 0)
     served = time.clock_gettime(clock)
-    batch, metrics = rollout.collect(0)
+    try:
+        batch, metrics = rollout.collect(0)
+    finally:
+        agents.close()
     served = time.clock_gettime(clock) - served
     endpoint.close()
     asked = round(metrics["rollout/calls_per_episode"] * sessions)

@@ -76,7 +76,7 @@ class SamplerPool(PolicyPool):
         """A session for one call of :meth:`RoundSession.submit`, which every worker answers in one stream.
 
         ``remote``: tokens and log-probabilities are left where they were made (`ragged.RemoteArray`). ``enough``: when
-        so many groups are complete, the other requests end as they are ("abort").
+        that number of groups is complete, the other requests end as they are ("abort").
         """
         return RoundSession(self, remote=remote, enough=enough)
 

@@ -1,4 +1,4 @@
-"""Conversations that run free: latencies change nothing but time, and what breaks costs its own conversation."""
+"""Conversations in the engine: latencies change nothing but time, and what breaks costs its own conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session of the vLLM sampler: its engine takes requests between any two steps."""
+"""The session of every sampler: requests come and go while others are being answered."""
 
 from __future__ import annotations
 
@@ -11,47 +11,53 @@ from rlinf.samplers.requests import OpenRequests
 
 
 class SteppedEngine(Protocol):
-    """A sampler around an engine that is stepped by hand."""
+    """An engine that is stepped by hand, and takes requests between any two steps."""
 
     @property
-    def running(self) -> int: ...
+    def running(self) -> int:
+        """Responses that the engine works on."""
 
-    def add(self, requests: Sequence[SampleRequest]) -> list[Completion]: ...
+    def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """Takes requests; returns completions of those that need no token."""
 
-    def step(self) -> list[Completion]: ...
+    def step(self, max_s: float) -> list[Completion]:
+        """One step, which may wait for ``max_s`` seconds if others do the work; the completions that it finished."""
 
-    def abort(self, request_ids: Collection[int]) -> list[Completion]: ...
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Ends these requests: their responses as far as they are, finish reason "abort"."""
 
-    def end_session(self) -> None: ...
+    def end_session(self) -> None:
+        """Drops what the engine works on."""
 
 
-class VllmSession:
+class EngineSession:
     """A :class:`rlinf.interfaces.SamplerSession`."""
 
     def __init__(self, engine: SteppedEngine) -> None:
-        self._engine = engine
+        self.engine = engine
         self._requests = OpenRequests()
         self._done: list[Completion] = []
 
     @property
     def open(self) -> int:
         """Responses that are not handed out yet."""
-        return self._engine.running + len(self._done)
+        return self.engine.running + len(self._done)
 
     def submit(self, requests: Sequence[SampleRequest]) -> None:
         """Adds requests; those that were added earlier go on."""
         self._requests.add(requests)
-        self._done += self._engine.add(requests)
+        self._done += self.engine.add(requests)
 
     def poll(self, max_s: float) -> list[Completion]:
         """Completions since the last call; steps the engine for at most ``max_s`` seconds, once at least.
 
         Raises:
             EngineDiedError: the engine failed, and failed again after its restart.
+            ServerError: a request failed, or nothing came for the server's ``timeout_s``.
         """
         until = time.monotonic() + max_s
-        while not self._done and self._engine.running:
-            self._done += self._engine.step()
+        while not self._done and self.engine.running:
+            self._done += self.engine.step(max(0.0, until - time.monotonic()))
             if time.monotonic() >= until:
                 break
         done, self._done = self._done, []
@@ -60,10 +66,10 @@ class VllmSession:
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
         """Ends these requests: their responses as far as they are, finish reason "abort"."""
-        aborted = self._engine.abort(request_ids)
+        aborted = self.engine.abort(request_ids)
         self._requests.close(aborted)
         return aborted
 
     def close(self) -> None:
         """Ends all requests."""
-        self._engine.end_session()
+        self.engine.end_session()
