@@ -40,7 +40,7 @@ class HFEngine:
         return done
 
     def step(self, max_s: float) -> list[Completion]:
-        """One more token for every row; rows that wait join first."""
+        """Decode one more token of every row; rows that wait join first."""
         room = min(self._most - len(self._rows), len(self._waiting))
         if room:
             self._rows.add([self._waiting.popleft() for _ in range(room)], self._version())

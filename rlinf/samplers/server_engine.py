@@ -53,7 +53,7 @@ class ServerEngine:
         return [self._completion(answer) for answer in self._answers.abandon(request_ids)]
 
     def end_session(self) -> None:
-        """Hangs up on all requests."""
+        """Close the connections of all requests."""
         self._answers.close()
         self._on_close()
 

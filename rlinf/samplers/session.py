@@ -18,16 +18,16 @@ class SteppedEngine(Protocol):
         """Responses that the engine works on."""
 
     def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        """Takes requests; returns completions of those that need no token."""
+        """Take requests; returns the completions of those that need no token."""
 
     def step(self, max_s: float) -> list[Completion]:
-        """One step, which may wait for ``max_s`` seconds if others do the work; the completions that it finished."""
+        """Make one step, which may wait for ``max_s`` seconds if a server does the work; returns what it finished."""
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Ends these requests: their responses as far as they are, finish reason "abort"."""
+        """End these requests; returns their responses as far as they are, with finish reason "abort"."""
 
     def end_session(self) -> None:
-        """Drops what the engine works on."""
+        """Drop what the engine works on."""
 
 
 class EngineSession:
@@ -44,12 +44,12 @@ class EngineSession:
         return self.engine.running + len(self._done)
 
     def submit(self, requests: Sequence[SampleRequest]) -> None:
-        """Adds requests; those that were added earlier go on."""
+        """Add requests; those that were added earlier go on."""
         self._requests.add(requests)
         self._done += self.engine.add(requests)
 
     def poll(self, max_s: float) -> list[Completion]:
-        """Completions since the last call; steps the engine for at most ``max_s`` seconds, once at least.
+        """Return the completions since the last call; steps the engine for at most ``max_s`` seconds, at least once.
 
         Raises:
             EngineDiedError: the engine failed, and failed again after its restart.
@@ -65,11 +65,11 @@ class EngineSession:
         return done
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Ends these requests: their responses as far as they are, finish reason "abort"."""
+        """End these requests; returns their responses as far as they are, with finish reason "abort"."""
         aborted = self.engine.abort(request_ids)
         self._requests.close(aborted)
         return aborted
 
     def close(self) -> None:
-        """Ends all requests."""
+        """End all requests."""
         self.engine.end_session()

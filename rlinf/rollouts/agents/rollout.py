@@ -97,7 +97,7 @@ class AgentRollout(TextRollout):
         return Conversations(rows, {**summary(rows), **metrics, **clock.spent}, others)
 
     def _addresses(self, episodes: Sequence[Episode], params: SamplingParams) -> list[Response]:
-        """Where each agent finds the policy, as the response that its environment is given."""
+        """Return the address of the policy for each agent, as the response that its environment is given."""
         names = self.gateway.open(episodes, params)
         token, url = self.gateway.token, self.endpoint.url
         addresses = [{"base_url": url, "api_key": f"{token}:{name}", "model": MODEL} for name in names]

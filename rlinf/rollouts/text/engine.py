@@ -45,19 +45,19 @@ class TurnLimits:
     """After the first prompt."""
 
     def room(self, row: Row) -> int:
-        """The most tokens that the next response may have; below 1 the conversation is over."""
+        """Return how many tokens the next response may have; below 1 the conversation is over."""
         return min(self.params.max_new_tokens, self.max_tokens - len(row.tokens))
 
 
 @types.coroutine
 def _completion() -> Generator[Awaited, Any, tuple[Completion, float]]:
-    """The policy's next turn, and the seconds that it took."""
+    """Await the policy's next turn; returns it and the seconds that it took."""
     return (yield "completion")
 
 
 @types.coroutine
 def _feedback() -> Generator[Awaited, Any, tuple[Feedback, float]]:
-    """The environment's answer to the last turn, and the seconds that it took."""
+    """Await the environment's answer to the last turn; returns it and the seconds that it took."""
     return (yield "feedback")
 
 
@@ -87,12 +87,12 @@ class _Open:
     key: Key
     answers: Answers | None
     suspended: dict[int, Coroutine[Awaited, Any, None]] = field(default_factory=dict)
-    silent: list[int] = field(default_factory=list)
+    unrequested: list[int] = field(default_factory=list)
     """Places of rows that await a completion which is not requested yet."""
     interrupted: list[int] = field(default_factory=list)
     """The same, but not before the next session."""
-    spoken: list[int] = field(default_factory=list)
-    """Places of rows whose response the environment is to be given."""
+    outgoing: list[int] = field(default_factory=list)
+    """Places of rows whose response is to be given to the environment."""
     since: dict[int, float] = field(default_factory=dict)
     """Place of a row that awaits feedback -> since when."""
     requested: int = 0
@@ -142,9 +142,9 @@ class Engine:
         return any(one.batch is batch for one in self._open)
 
     def begin(self, batch: OpenBatch, key: Key, answers: Answers | None, *, first: bool = False) -> None:
-        """Takes up the conversations of a batch, ``first``: before those of other batches.
+        """Begin or continue the conversations of a batch; with ``first`` they come before those of other batches.
 
-        Without ``answers`` a conversation is over when it awaits feedback.
+        Without ``answers`` a conversation is over as soon as it awaits feedback.
         """
         opened = _Open(batch, key, answers)
         self._open.insert(0 if first else len(self._open), opened)
@@ -154,14 +154,14 @@ class Engine:
                 self._resume(opened, place, None)
 
     def end(self, batch: OpenBatch) -> None:
-        """Forgets a batch."""
+        """Drop a batch and its suspended conversations."""
         (opened,) = [one for one in self._open if one.batch is batch]
         self._open.remove(opened)
         for conversation in opened.suspended.values():
             conversation.close()
 
     def run(self, session: SamplerSession | None) -> None:
-        """Runs all conversations as far as ``session`` answers; closes it."""
+        """Run all conversations as far as ``session`` responds, then close it."""
         self.connect(session)
         try:
             while self.busy:
@@ -171,17 +171,17 @@ class Engine:
                 session.close()
 
     def connect(self, session: SamplerSession | None) -> None:
-        """Requests completions of ``session`` from now on, also of responses that were interrupted."""
+        """Request completions of ``session`` from now on, also of responses that were interrupted."""
         self._session = session
         for opened in self._open:
-            opened.silent, opened.interrupted = opened.silent + opened.interrupted, []
+            opened.unrequested, opened.interrupted = opened.unrequested + opened.interrupted, []
         self.request()
 
     def interrupt(self) -> None:
-        """Ends what the sampler does, and the session; responses are kept as far as they are."""
+        """End the requests and the session; unfinished responses are kept for the next session."""
         while self._requests and self._session is not None:
-            self._enter(self._session.abort(list(self._requests)))
-            self._take(_POLL_S)
+            self._give_completions(self._session.abort(list(self._requests)))
+            self._take_completions(_POLL_S)
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -192,27 +192,27 @@ class Engine:
         return self._session is not None
 
     def advance(self) -> None:
-        """Takes what the sampler and environments have finished meanwhile, and goes on with it."""
-        self._take(_TURN_POLL_S if any(one.since for one in self._open) else _POLL_S)
+        """Take what the sampler and environments have finished, and resume the conversations that await it."""
+        self._take_completions(_TURN_POLL_S if any(one.since for one in self._open) else _POLL_S)
         for opened in self._open:
             if opened.answers is not None and opened.since:
-                self._hear(opened, opened.answers)
+                self._exchange_feedback(opened, opened.answers)
         self.request()
 
     def request(self) -> None:
-        """Requests the next response of every row that awaits one; rows that share a prompt are one request."""
+        """Request the next response of every row that awaits one; rows that share a prompt are one request."""
         if self._session is None:
             return
         requests: list[SampleRequest] = []
         for opened in self._open:
-            waiting, opened.silent = sorted(opened.silent), []
+            waiting, opened.unrequested = sorted(opened.unrequested), []
             for place in waiting:
-                self._ask(opened, place, requests)
+                self._add_request(opened, place, requests)
         if requests:
             self._session.submit(requests)
 
-    def _ask(self, opened: _Open, place: int, requests: list[SampleRequest]) -> None:
-        """Adds the request of a row to ``requests``, or the row to the last of them."""
+    def _add_request(self, opened: _Open, place: int, requests: list[SampleRequest]) -> None:
+        """Append the request of a row to ``requests``, or join the row to the last of them."""
         batch, row = opened.batch, opened.batch.rows[place]
         written: Sequence[int] = batch.begun[place].token_ids if place in batch.begun else ()
         until = self._halt(batch, place)
@@ -245,17 +245,17 @@ class Engine:
             )
         )
 
-    def _take(self, wait_s: float) -> None:
-        """Takes the completions that the sampler has finished, or ended."""
+    def _take_completions(self, wait_s: float) -> None:
+        """Take the completions that the sampler has finished or aborted."""
         if not self._requests or self._session is None:
             return
         began = time.perf_counter()
         completions = self._session.poll(wait_s)
         self.generation_s += time.perf_counter() - began
-        self._enter(completions)
+        self._give_completions(completions)
 
-    def _enter(self, completions: Sequence[Completion]) -> None:
-        """Gives completions to their conversations; those that are not whole are kept for the next session."""
+    def _give_completions(self, completions: Sequence[Completion]) -> None:
+        """Give completions to their conversations; those that are not whole are kept for the next session."""
         for completion in completions:
             request = self._requests[completion.request_id]
             opened, place = request.open, request.first + completion.sample_index - request.first_sample
@@ -273,22 +273,22 @@ class Engine:
             else:
                 self._resume(opened, place, (whole, time.monotonic() - request.since))
 
-    def _hear(self, opened: _Open, answers: Answers) -> None:
-        """Gives responses to the environments of a batch, and takes the feedback that there is."""
-        answers.give([opened.batch.rows[place].response(place) for place in opened.spoken])
-        opened.spoken.clear()
-        complete = not opened.requested and not opened.silent
-        heard = answers.take(0.0 if self._requests else _WAIT_S, complete=complete)
+    def _exchange_feedback(self, opened: _Open, answers: Answers) -> None:
+        """Give responses to the environments of a batch, and resume the conversations whose feedback is there."""
+        answers.give([opened.batch.rows[place].response(place) for place in opened.outgoing])
+        opened.outgoing.clear()
+        complete = not opened.requested and not opened.unrequested
+        arrived = answers.take(0.0 if self._requests else _WAIT_S, complete=complete)
         if self._ordered:
             while answers.open and (answers.in_part or complete):
-                heard += answers.take(_WAIT_S, complete=complete)
-            heard.sort(key=lambda feedback: feedback.place)
-        for feedback in heard:
+                arrived += answers.take(_WAIT_S, complete=complete)
+            arrived.sort(key=lambda feedback: feedback.place)
+        for feedback in arrived:
             seconds = time.monotonic() - opened.since.pop(feedback.place)
             self._resume(opened, feedback.place, (feedback, seconds))
 
     def _resume(self, opened: _Open, place: int, value: object) -> None:
-        """Runs a conversation up to what it awaits next."""
+        """Run a conversation up to what it awaits next."""
         try:
             awaited = opened.suspended[place].send(value)
         except StopIteration:
@@ -296,10 +296,10 @@ class Engine:
             opened.batch.finish(place)
             return
         if awaited == "completion":
-            opened.silent.append(place)
+            opened.unrequested.append(place)
             return
         opened.since[place] = time.monotonic()
-        opened.spoken.append(place)
+        opened.outgoing.append(place)
         if opened.answers is None:
             opened.batch.finish(place)
 
@@ -316,13 +316,13 @@ class StreamSession:
         self._running, self.open = self._stream(requests), sum(request.n for request in requests)
 
     def poll(self, max_s: float) -> list[Completion]:
-        """The next completion, however long it takes."""
+        """Return the next completion, however long it takes."""
         done = [one for one in [next(self._running, None)] if one is not None]
         self.open -= len(done)
         return done
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Nothing: a stream goes on to its end."""
+        """Return nothing: a stream goes on to its end."""
         return []
 
     def close(self) -> None:

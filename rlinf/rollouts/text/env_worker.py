@@ -25,9 +25,9 @@ from rlinf.schema.derived import VERIFIERS, TextEnv, is_agent
 
 _WAIT_S = 0.05
 CHANNEL_MARK = "#"
+"""Between a split and a number: one more environment of that split, for conversations that go on beside others."""
 _ROWS = ("path", "split", "subset", "eval_fraction", "limit", "question_field", "prompt_field")
 """Constructor arguments that say which rows of a data set an environment asks."""
-"""Between a split and a number: one more environment of that split, for conversations that go on beside others."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class TextEnvWorker:
         return env.reset(options={"task_ids": list(task_ids)})
 
     def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> FeedbackBatch | Hung:
-        """Hands ``responses`` to the environment; returns what it has answered since the last call.
+        """Give ``responses`` to the environment; returns what it has answered since the last call.
 
         With ``step_row`` conversations are answered side by side: waits for at most ``wait_s`` seconds for one of them.
         Otherwise these responses are answered together, and the other conversations wait.
@@ -208,7 +208,7 @@ class TextEnvWorker:
         return self._step(split, responses) if responses else FeedbackBatch([], 0.0)
 
     def _step(self, split: str, responses: Sequence[Response]) -> FeedbackBatch | Hung:
-        """One step of a vector environment.
+        """Make one step of a vector environment.
 
         One that steps all rows together takes "" for the others, so they must have ended. One that has ``mark_cut`` is
         given the rows whose response the length limit ended. One that hangs is thrown away: the conversations have to
@@ -235,7 +235,7 @@ class TextEnvWorker:
         return FeedbackBatch(graded, time.perf_counter() - began)
 
     def _side_by_side(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Feedback]:
-        """Responses in threads of their own, and the feedback of those that have ended."""
+        """Answer responses in threads of their own; returns the feedback of those that have ended."""
         if split not in self._threads:
             step_row, first = self._env(split).step_row, self._first[split]
             self._threads[split] = RowThreads(step_row, timeout_s=self._row_timeout_s, first=first)
@@ -248,7 +248,7 @@ class TextEnvWorker:
         return [self._about(split, graded, *self._reading.pop((split, graded.place))) for graded in said]
 
     def replay(self, split: str, responses: Sequence[Response]) -> None:
-        """Repeats ``responses`` in conversations that were started again, each one's in their order."""
+        """Repeat ``responses`` in conversations that were started again, each one's in their order."""
         later: dict[int, deque[Response]] = {}
         for response in responses:
             later.setdefault(response.place, deque()).append(response)
@@ -260,7 +260,7 @@ class TextEnvWorker:
             following = [later[graded.place].popleft() for graded in said.rows if later[graded.place]]
 
     def answers(self) -> WorkerAnswers:
-        """The conversations of the last :meth:`reset`, without a pool that watches over them."""
+        """Return the conversations of the last :meth:`reset`, without a pool that watches over them."""
         return WorkerAnswers(self, self._split)
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:

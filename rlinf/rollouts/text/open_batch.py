@@ -40,34 +40,34 @@ class OpenBatch:
         self._over = set(self.finished)
 
     def finish(self, place: int) -> None:
-        """The conversation is over."""
+        """Mark the conversation of a row as over."""
         self.finished.append(place)
         self._over.add(place)
 
     def over(self, place: int) -> bool:
-        """Whether the conversation is over."""
+        """Return whether the conversation of a row is over."""
         return place in self._over
 
     def groups(self, size: int) -> list[int]:
-        """The groups of ``size`` rows that are to be handed out."""
+        """Return the groups of ``size`` rows that are not handed out yet."""
         return [number for number in range(len(self.rows) // size) if number not in self.taken]
 
     def complete(self, group: int, size: int) -> bool:
-        """Whether all ``size`` rows of a group are over."""
+        """Return whether all ``size`` rows of a group are over."""
         return all(place in self._over for place in range(group * size, (group + 1) * size))
 
     def answered(self) -> list[Response]:
-        """All responses that environments have answered, those of a conversation in their order."""
+        """Return all responses that environments have answered, those of a conversation in their order."""
         return [
             Response(place, text, cut=row.cut_by_length and turn == len(row.answers) - 1)
             for place, row in enumerate(self.rows)
-            # What an environment broke over is not said to it again.
+            # A response over which the environment failed is not repeated.
             for turn, text in enumerate(row.answers[: self.heard[place] - row.lost])
         ]
 
 
 def spans_of(row: Row) -> list[TokenArray[int]]:
-    """The versions of the tokens of each of a row's responses."""
+    """Return the versions of the tokens of each of a row's responses."""
     found, start = [], 0
     for turn in row.turns:
         if turn.speaker == "policy":
@@ -77,7 +77,7 @@ def spans_of(row: Row) -> list[TokenArray[int]]:
 
 
 def joined(begun: Completion | None, rest: Completion) -> Completion:
-    """A response of two pieces."""
+    """Join the pieces of an interrupted response."""
     if begun is None:
         return rest
     return replace(

@@ -14,7 +14,7 @@ from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.train.workers.rounds import ConversationSet, handed_over
 
 _SLICE_S = 0.02
-_LOOK_S = 0.002
+_POLL_S = 0.002
 _GRACE_S = 10.0
 """The time that a worker has beyond `env.step_timeout_s` to report that one conversation hangs."""
 
@@ -28,7 +28,7 @@ class GradingPool(Protocol):
     def restart(self, rank: int, error: Exception, *, counted: bool = True) -> object: ...
 
     def play_back(self, rank: int, round: ConversationSet) -> object:
-        """Starts a worker's conversations of a round again and repeats what was answered."""
+        """Start a worker's conversations of a round again, and repeat the responses that it had answered."""
 
     def lost(self, graded: Feedback) -> Feedback: ...
 
@@ -57,7 +57,7 @@ class _Worker:
         return len(self.waiting) + len(self.suspects) + len(self.given)
 
     def next(self) -> list[Response]:
-        """The responses of the next call."""
+        """Return the responses of the next call."""
         if self.suspects:
             return [self.suspects.popleft()]
         ready, self.waiting = self.waiting, []
@@ -87,7 +87,7 @@ class Grading:
             self._workers[self._round.rank(response)].waiting.append(response)
 
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
-        """Feedback since the last call; waits for ``wait_s`` seconds at most.
+        """Return the feedback since the last call; waits for ``wait_s`` seconds at most.
 
         ``complete``: no response follows until environments have answered.
         """
@@ -96,15 +96,15 @@ class Grading:
             taken: list[Feedback] = []
             for rank, worker in self._workers.items():
                 if worker.handle is None and worker.open and (self.in_part or complete):
-                    self._hand_in(rank, worker, min(_SLICE_S, max(0.0, until - time.monotonic())))
+                    self._submit(rank, worker, min(_SLICE_S, max(0.0, until - time.monotonic())))
                 if worker.handle is not None and (worker.handle.done() or self._late(worker)):
                     taken += self._collect(rank, worker)
             left = until - time.monotonic()
             if taken or left <= 0:
                 return taken
-            time.sleep(min(_LOOK_S, left))
+            time.sleep(min(_POLL_S, left))
 
-    def _hand_in(self, rank: int, worker: _Worker, wait_s: float) -> None:
+    def _submit(self, rank: int, worker: _Worker, wait_s: float) -> None:
         ready = worker.next()
         worker.given.update((response.place, response) for response in ready)
         worker.submitted, worker.life = time.monotonic(), self._pool.lives[rank]
@@ -118,7 +118,7 @@ class Grading:
         return time.monotonic() - worker.submitted >= limit
 
     def _collect(self, rank: int, worker: _Worker) -> list[Feedback]:
-        """The feedback of a worker; one that died or hangs is restarted."""
+        """Return the feedback of a worker; one that died or hangs is restarted."""
         assert worker.handle is not None
         handle, worker.handle = worker.handle, None
         try:
@@ -155,7 +155,7 @@ class Grading:
         return result.rows
 
     def _at_fault(self, worker: _Worker, places: Sequence[int], failure: str, account: str) -> list[Feedback]:
-        """Responses over which the worker hung or died: each is tried alone if it can be, otherwise all are lost."""
+        """Retry each response over which the worker hung or died alone, if it can be; otherwise all are lost."""
         given = [worker.given.pop(place) for place in places]
         worker.again.difference_update(places)
         if len(given) > 1 and self.in_part and not self._side_by_side:

@@ -73,7 +73,7 @@ class SamplerPool(PolicyPool):
         return answered(self.round(), requests)
 
     def round(self, *, remote: bool = False, enough: int | None = None) -> RoundSession:
-        """A session for one call of :meth:`RoundSession.submit`, which every worker answers in one stream.
+        """Open a session for one call of :meth:`RoundSession.submit`, which every worker answers in one stream.
 
         ``remote``: tokens and log-probabilities are left where they were made (`ragged.RemoteArray`). ``enough``: when
         that number of groups is complete, the other requests end as they are ("abort").
@@ -109,7 +109,7 @@ class RoundSession:
     """
 
     def __init__(self, pool: SamplerPool, *, remote: bool, enough: int | None) -> None:
-        self._pool, self._remote, self._enough = pool, remote, enough
+        self._pool, self.remote, self._enough = pool, remote, enough
         self._parts: dict[int, _Part] = {}
         self._running: dict[int, tuple[Stream, list[int]]] = {}
         self._kept: dict[int, RemoteRowStore] = {}
@@ -121,7 +121,7 @@ class RoundSession:
         return sum(part.open for part in self._parts.values())
 
     def submit(self, requests: Sequence[SampleRequest]) -> None:
-        """Starts the round. With ``enough`` each worker has whole groups and its share of that number."""
+        """Start the round. With ``enough`` each worker has whole groups, and its part of that number."""
         pool = self._pool
         if self._enough is None:
             slices = split_evenly(len(requests), pool.size)
@@ -134,11 +134,11 @@ class RoundSession:
                 part = _Part([one for one in requests if one.group in mine], enough=ends[1] - ends[0])
                 if part.requests:
                     self._parts[rank] = part
-        self._kept = {rank: RemoteRowStore(pool.group, rank) for rank in self._parts} if self._remote else {}
+        self._kept = {rank: RemoteRowStore(pool.group, rank) for rank in self._parts} if self.remote else {}
         self._running = {rank: self._start(rank) for rank in self._parts}
 
     def poll(self, max_s: float) -> list[Completion]:
-        """Completions since the last call; waits for at most ``max_s`` seconds (longer in one process)."""
+        """Return the completions since the last call; waits for at most ``max_s`` seconds (longer in one process)."""
         done: list[Completion] = []
         try:
             streams = [stream for stream, _ in self._running.values()]
@@ -154,7 +154,7 @@ class RoundSession:
         return done
 
     def _portion(self, rank: int, stream: Stream) -> list[Completion]:
-        """The next message of a worker."""
+        """Return the completions of a worker's next message."""
         portion = next(stream, None)
         if portion is None:
             del self._running[rank]
@@ -168,11 +168,11 @@ class RoundSession:
         return done
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Nothing: a round goes on to its end."""
+        """Return nothing: a round goes on to its end."""
         return []
 
     def close(self) -> None:
-        """Ends the round."""
+        """End the round."""
         while self._running and not self.open:
             # The workers have nothing left: they come to the end of their streams.
             self.poll(math.inf)
@@ -183,7 +183,7 @@ class RoundSession:
     def _start(self, rank: int) -> tuple[Stream, list[int]]:
         group, part = self._pool.group, self._parts[rank]
         requests, names = part.rest()
-        if self._remote:
+        if self.remote:
             return group.stream_remote(rank, "stream_remote", requests), names
         if part.enough is not None:
             return group.stream(rank, "stream_enough", requests, part.enough), names
