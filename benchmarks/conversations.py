@@ -18,7 +18,7 @@ import string
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,8 +32,8 @@ from rlinf.cluster.local import LocalCluster
 from rlinf.config import Config
 from rlinf.data.batch import Batch
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
-from rlinf.rollouts.text.conversation import Feedback, Idle, Response
-from rlinf.rollouts.text.env_worker import TextEnvWorker
+from rlinf.rollouts.text.conversation import Feedback
+from rlinf.rollouts.text.env_worker import TextEnvWorker, WorkerAnswers
 from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -86,19 +86,21 @@ class SlowTool(VectorEnv):
 gymnasium.register("SlowTool-v0", vector_entry_point=SlowTool)
 
 
-class LockStep(TextEnvWorker):
-    """Answers nobody before everybody has spoken, and everybody before anybody speaks again."""
+class Together(WorkerAnswers):
+    """Answers no conversation before all have spoken, and all before any goes on."""
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
-        given: list[Response] = []
-        for response in responses:
-            if isinstance(response, Response):
-                given.append(response)
-            elif response.wait_s and given:
-                answers = list(super().grade(split, count, given))
-                given = []
-                yield from answers
-        yield from super().grade(split, count, given)
+    def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
+        found: list[Feedback] = []
+        while complete and self.open:
+            found += super().take(wait_s, complete=True)
+        return found
+
+
+class LockStep(TextEnvWorker):
+    """Environments whose conversations wait for each other."""
+
+    def answers(self) -> WorkerAnswers:
+        return Together(self, "train")
 
 
 class Letters:

@@ -35,7 +35,7 @@ from rlinf.models.loading import load_causal_lm, load_tokenizer
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.agents.gateway import Gateway
 from rlinf.rollouts.agents.rollout import AgentRollout
-from rlinf.rollouts.text.conversation import Feedback, Idle, Response
+from rlinf.rollouts.text.conversation import Feedback, Response
 from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
@@ -80,12 +80,15 @@ class Elsewhere:
     """Agents in a process of their own, as a text environment of the rollout."""
 
     busy_s = 0.0
+    in_part = True
 
     def __init__(self, calls: int) -> None:
         command = [sys.executable, __file__, "--play", "--calls", str(calls)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self._process.stdout.readline()  # it has started
+        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.open = 0
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         return [_PROMPT for _ in task_ids]
@@ -94,24 +97,29 @@ class Elsewhere:
         nothing = np.full(len(task_ids), "", dtype=object)
         return self.prompts(split, task_ids), {"domain": nothing, "answer": nothing}
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
-        said: queue.SimpleQueue[str] = queue.SimpleQueue()
-        with self._process as process:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            threading.Thread(target=_read, args=(process.stdout, said), daemon=True).start()
-            try:
-                for response in responses:
-                    if isinstance(response, Response):
-                        process.stdin.write(f"{response.said}\n")
-                        continue
-                    if not process.stdin.closed:
-                        process.stdin.close()
-                    while not said.empty():
-                        one = json.loads(said.get())
-                        yield Feedback(one["place"], "", one["reward"], ended=True, facts={"verdict": "correct"})
-            finally:
-                process.kill()  # with an error here, agents wait for answers that never come
+    def answers(self) -> Elsewhere:
+        return self
+
+    def give(self, responses: Sequence[Response]) -> None:
+        """Starts the agents: one line each."""
+        self.open = len(responses)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        threading.Thread(target=_read, args=(self._process.stdout, self._said), daemon=True).start()
+        self._process.stdin.write("".join(f"{response.said}\n" for response in responses))
+        self._process.stdin.close()
+
+    def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
+        found = []
+        while not self._said.empty():
+            one = json.loads(self._said.get())
+            found.append(Feedback(one["place"], "", one["reward"], ended=True, facts={"verdict": "correct"}))
+        self.open -= len(found)
+        return found
+
+    def close(self) -> None:
+        """Ends the agents: with an error here they would wait for answers that never come."""
+        self._process.kill()
 
 
 def _read(lines: Iterable[str], said: queue.SimpleQueue[str]) -> None:
@@ -236,15 +244,17 @@ def measure(sessions: int, calls: int, name: str) -> Cost:
     )
     plain.session().close()  # tries the shapes of steps, once for a sampler
     sampler = TimedSampler(plain)
-    rollout = AgentRollout(
-        sampler, Elsewhere(calls), [MixtureEnv("", PromptRenderer(tokenizer), 1000, calls)], config.collection
-    )
+    agents, member = Elsewhere(calls), MixtureEnv("", PromptRenderer(tokenizer), 1000, calls)
+    rollout = AgentRollout(sampler, agents, [member], config.collection)
     rollout.gateway = gateway = TimedGateway(max_model_len=config.facts.row_tokens, max_calls=calls)
     endpoint = rollout.endpoint
     server = next(thread for thread in threading.enumerate() if thread.name == "endpoint")
     clock = time.pthread_getcpuclockid(server.ident or 0)
     served = time.clock_gettime(clock)
-    batch, metrics = rollout.collect(0)
+    try:
+        batch, metrics = rollout.collect(0)
+    finally:
+        agents.close()
     served = time.clock_gettime(clock) - served
     endpoint.close()
     asked = round(metrics["rollout/calls_per_episode"] * sessions)

@@ -176,7 +176,7 @@ def sample(outcomes: dict[str, list[Outcome]], number: int, seed: int) -> None:
     passed = [one for found in outcomes.values() for one in found if one.sheet is not None]
     for one in random.Random(seed).sample(passed, min(number, len(passed))):
         assert one.sheet is not None
-        print(f"\n{'=' * 100}\n{one.entry.file}\n{page(one.sheet)}\n{report(one.sheet)}")
+        print(f"\n{'=' * 100}\n{one.entry.file} ({one.entry.name})\n{page(one.sheet)}\n{report(one.sheet)}")
 
 
 def main() -> int:

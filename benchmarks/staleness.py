@@ -55,7 +55,8 @@ from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.samplers.build import SAMPLERS
 from rlinf.samplers.decoding import Row
 from rlinf.samplers.hf import HFSampler
-from rlinf.samplers.hf_session import HFSession
+from rlinf.samplers.hf_engine import HFEngine
+from rlinf.samplers.session import EngineSession
 from rlinf.samplers.spec import SamplerSpec
 from rlinf.schema.rollout import RolloutConfig
 from rlinf.train import run
@@ -117,25 +118,29 @@ class DrawnLengths(HFSampler):
         self._waiting = [_drawn(row, self.workload) for row in self._waiting]
         return done
 
-    def session(self) -> HFSession:
-        whole = super().session()
-        session = _DrawnSession.__new__(_DrawnSession)
-        session.__dict__.update(whole.__dict__)
-        session.workload = self.workload
+    def session(self) -> EngineSession:
+        session = super().session()
+        engine = session.engine
+        assert isinstance(engine, HFEngine)
+        drawn = _DrawnEngine.__new__(_DrawnEngine)
+        drawn.__dict__.update(engine.__dict__)
+        drawn.workload = self.workload
+        session.engine = drawn
         return session
 
 
-class _DrawnSession(HFSession):
+class _DrawnEngine(HFEngine):
     workload: Workload
 
-    def submit(self, requests: Sequence[SampleRequest]) -> None:
+    def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         waiting = len(self._waiting)
-        super().submit(_endless(requests))
+        done = super().add(_endless(requests))
         for place in range(waiting, len(self._waiting)):
             self._waiting[place] = _drawn(self._waiting[place], self.workload)
+        return done
 
-    def poll(self, max_s: float) -> list[Completion]:
-        return [_stopped(one) for one in super().poll(max_s)]
+    def step(self, max_s: float) -> list[Completion]:
+        return [_stopped(one) for one in super().step(max_s)]
 
 
 def _endless(requests: Sequence[SampleRequest]) -> list[SampleRequest]:

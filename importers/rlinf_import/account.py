@@ -60,6 +60,8 @@ def _by_name(sheet: Sheet, key: str, located: Located, shared: dict[str, list[st
     found = next(((name, sheet.names[name]) for name in _upwards(key) if name in sheet.names), None)
     if read and value in _OFF:
         shared.setdefault("off there, and nothing is set here", []).append(f"{key}: {shown(value)}")
+    elif found is None and any(name in sheet.source.referred for name in _upwards(key)):
+        shared.setdefault("a value that other keys of the file refer to", []).append(f"{key}: {shown(value)}")
     elif found is None and read:
         shared.setdefault("read together with the other settings, and nothing follows from it", []).append(
             f"{key}: {shown(value)}"

@@ -14,7 +14,8 @@ _PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 
 
 def fit(sheet: Sheet) -> None:
-    """Adjust numbers that do not go together, each with a line that says why."""
+    """Adjust settings that do not go together, each with a line of the reason."""
+    _adapters(sheet)
     if "sft.data" in sheet.settings:
         _paths(sheet)
         _supervised(sheet)
@@ -23,6 +24,17 @@ def fit(sheet: Sheet) -> None:
         _rows_fit(sheet)
         _text_batches(sheet)
     _warmup(sheet)
+
+
+def _adapters(sheet: Sheet) -> None:
+    """Keep adapters, with the learner that trains them: its ranks have whole rows, so the gradient stays the same."""
+    backend = sheet.value("learner.backend")
+    if not sheet.value("policy.lora.rank") or backend not in ("fsdp", "megatron"):
+        return
+    why = f"{backend} trains no adapters here: each rank of torch holds the whole base model"
+    sheet.adjust("learner.backend", "torch", why)
+    for ours in [ours for ours in sheet.settings if ours.startswith("learner.megatron.")]:
+        sheet.drop(ours, "learner.backend is torch, which trains adapters: a model is not split over ranks")
 
 
 def number_of(sheet: Sheet, ours: str) -> int:

@@ -28,7 +28,7 @@ def mapping(sheet: Sheet) -> dict[str, object]:
 
 
 def page(sheet: Sheet) -> str:
-    """A YAML file: every line names the setting that it comes from."""
+    """Return a YAML file whose lines name the settings that they come from, and why a value is another one."""
     lines = [f"# From {sheet.peer}: {sheet.source.path.name}"]
     _write(mapping(sheet), sheet.settings, "", 0, lines)
     return "\n".join(lines) + "\n"
@@ -80,8 +80,8 @@ def _write(
     for name, value in branch.items():
         key, indent = f"{prefix}{name}", "  " * depth
         if key in settings:
-            cause = settings[key].cause
-            lines.append(f"{indent}{name}: {_flow(value)}" + (f"  # {cause}" if cause else ""))
+            said = "; ".join(text for text in (settings[key].cause, settings[key].note) if text)
+            lines.append(f"{indent}{name}: {_flow(value)}" + (f"  # {said}" if said else ""))
         elif isinstance(value, dict):
             lines.append(f"{indent}{name}:")
             _write(value, settings, f"{key}.", depth + 1, lines)

@@ -20,6 +20,8 @@ class Call:
     positional: tuple[object, ...]
     named: dict[str, object]
     line: int
+    owner: str = ""
+    """What a method is called on, as ``AutoModel`` in ``AutoModel.from_pretrained(...)``."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ class Script:
         found = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call) and _name(node) in names]
         for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
             named = {keyword.arg: self.value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
-            yield Call(_name(node), tuple(self.value(argument) for argument in node.args), named, node.lineno)
+            owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+            given = tuple(self.value(argument) for argument in node.args)
+            yield Call(_name(node), given, named, node.lineno, owner)
 
     def calls_ending(self, ending: str) -> Iterator[Call]:
         """Every call of a name that ends so, in the order of the file."""
@@ -119,9 +123,10 @@ class Script:
         if isinstance(node, ast.Call) and _name(node) == "dict" and not node.args:
             return {str(keyword.arg): self.value(keyword.value) for keyword in node.keywords}
         try:
-            return ast.literal_eval(node)
+            plain = ast.literal_eval(node)
         except ValueError:
             return self._named(node)
+        return Code("...") if plain is ... else plain
 
     def _named(self, node: ast.expr) -> object:
         if isinstance(node, ast.Name):

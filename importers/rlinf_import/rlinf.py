@@ -14,12 +14,13 @@ from rlinf_import.models import SEEING, precision, schedule
 from rlinf_import.names.meaning import Meaning, each, means, nothing
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.rlinf_embodied import embodied
+from rlinf_import.rlinf_policies import OFF_POLICY
 from rlinf_import.rlinf_reasoning import reasoning
 from rlinf_import.sheet import Sheet
 from rlinf_import.vocabulary import adopt_vocabulary
 from rlinf_import.written import Source
 
-DEFAULTS: Mapping[str, object] = {"actor.optim.weight_decay": 0.01}
+DEFAULTS: Mapping[str, object] = {"actor.optim.weight_decay": 0.01, "algorithm.max_num_gen_batches": 1}
 """What RLinf's learners do if nobody writes anything and we do something else."""
 
 _SIMULATED = nothing("simulators are configured by env.kwargs")
@@ -142,7 +143,8 @@ def recognise(source: Source) -> None:
     evaluates = _plain(source, "eval") is True or _plain(source, "runner.only_eval") is True
     if task.endswith("_eval") or (evaluates and task not in _SUPERVISED):
         raise NotTrainingError(source.path, "an evaluation", "`rlinf eval` measures a policy.")
-    records = _plain(source, "runner.num_data_episodes") is not None
+    counted = ("runner.num_data_episodes", "runner.num_success_frames")
+    records = any(_plain(source, key) is not None for key in counted)
     if records and get(tree, "algorithm") is None:
         raise NotTrainingError(source.path, "a recording of demonstrations", "`rlinf record` records them.")
     if task == "embodied" and get(tree, "algorithm") is None:
@@ -247,6 +249,10 @@ def _run(sheet: Sheet) -> None:
 
 def _optimiser(sheet: Sheet) -> None:
     sheet.copy("actor.optim.lr", "actor.optim.weight_decay", "actor.optim.clip_grad", "actor.optim.adam_eps")
+    loss = sheet.value("algorithm.loss_type")
+    for name, ours in (("clip_grad", "grad_clip"), ("weight_decay", "weight_decay")) if loss in OFF_POLICY else ():
+        if sheet.settings.pop(f"learner.optimizer.{ours}", None) is not None:
+            sheet.differ(f"actor.optim.{name}", f"loss_type: {loss} trains without learner.optimizer.{ours}")
     first, second = sheet.number("actor.optim.adam_beta1"), sheet.number("actor.optim.adam_beta2")
     if first is not None or second is not None:
         betas = [0.9 if first is None else first, 0.999 if second is None else second]
@@ -266,11 +272,24 @@ def _optimiser(sheet: Sheet) -> None:
         steps = sheet.number(key)
         if steps and steps > 0:
             warmup(sheet, steps, unit, key)
+    _warm_share(sheet, unit)
     if sheet.value("learner.optimizer.schedule") in ("linear", "cosine"):
-        for key in ("actor.lr_sched.lr_warmup_fraction", "actor.optim.lr_warmup_steps_ratio"):
-            share_of_run(sheet, key)
         least, rate = sheet.number("actor.optim.min_lr"), sheet.number("actor.optim.lr")
         if least and rate:
             sheet.put("learner.optimizer.min_lr_ratio", least / rate, "actor.optim.min_lr", "actor.optim.lr")
     for key in ("actor.optim.min_lr", "actor.lr_sched.min_lr"):
         sheet.ignore(key, "a constant rate has no end")
+
+
+def _warm_share(sheet: Sheet, unit: Unit) -> None:
+    """Set a warm-up that is a share: in Megatron of the steps of decay, if the file has them, else of the run."""
+    key, decay = "actor.lr_sched.lr_warmup_fraction", sheet.number("actor.lr_sched.lr_decay_iters")
+    share = sheet.number(key)
+    if share and decay:
+        if share * decay >= 1:
+            warmup(sheet, share * decay, unit, key, "actor.lr_sched.lr_decay_iters")
+        else:
+            sheet.ignore(key, f"{share * decay:g} of a step: there is no warm-up")
+    else:
+        share_of_run(sheet, key)
+    share_of_run(sheet, "actor.optim.lr_warmup_steps_ratio")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlinf_import.batches import minibatches
+from rlinf_import.corrections import decoupled_critic
 from rlinf_import.rlinf_policies import off_policy, policy, refuse_losses
 from rlinf_import.rlinf_simulators import simulator
 from rlinf_import.sheet import Sheet
@@ -69,6 +70,8 @@ def _batches(sheet: Sheet, envs: int) -> None:
 
 def _losses(sheet: Sheet) -> None:
     """Set what RLinf's simulator losses do without a key."""
+    if sheet.text("algorithm.loss_type") == "decoupled_actor_critic":
+        decoupled_critic(sheet)
     if sheet.value("algorithm.loss_type") == "actor_critic":
         sheet.put("algorithm.value_coef", 1.0)
         sheet.differs.append(f"{sheet.source.path}: algorithm.value_coef: RLinf adds the critic's loss with weight 1")

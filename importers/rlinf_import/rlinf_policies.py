@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rlinf_import.models import adapters
 from rlinf_import.sheet import Sheet
+from rlinf_import.vocabulary import unset
 
 _MODEL = "actor.model."
 _NETWORKS = ("mlp_policy", "cnn_policy")
@@ -12,15 +13,12 @@ _FLOW = ("openpi", "openpi_rlinf")
 _LOSSES = {
     "embodied_dagger": ("the loss embodied_dagger", "`rlinf sft` with sft.dagger_rounds (docs/vla.md)"),
     "embodied_nft": ("the loss embodied_nft", "policy.name: flow with loss_type: actor"),
-    "decoupled_actor_critic": (
-        "the loss decoupled_actor_critic",
-        "loss_type: actor_critic, or decoupled without a critic",
-    ),
     "offline_iql": ("the loss offline_iql", "loss_type: sac with algorithm.prior_data"),
     "rlt_ac": ("the loss rlt_ac", "loss_type: sac"),
     "rlt_td3": ("the loss rlt_td3", "loss_type: td3"),
     "opd": ("on-policy distillation in a simulator", "adv_type: opd of language models, or sft.dagger_rounds"),
 }
+OFF_POLICY = ("sac", "crossq")
 _PROMPT = "In: What action should the robot take to {instruction}?\nOut: "
 
 
@@ -53,6 +51,8 @@ def policy(sheet: Sheet) -> None:
         width = sheet.count(f"{_MODEL}hidden_dim") or 256
         sheet.put("policy.hidden_sizes", [width] * 3, f"{_MODEL}hidden_dim")
         sheet.ignore(f"{_MODEL}model_path", "an actor-critic starts from random weights")
+        unset(sheet, "policy.value_head")
+        sheet.ignore("critic.use_critic_model", "an actor-critic has its critic")
     elif off and kind:
         sheet.refuse(f"SAC of the policy {kind}", "policy.name: actor_critic with loss_type: sac", key)
     elif kind in _DISCRETE:
@@ -103,10 +103,10 @@ def _pi0(sheet: Sheet, key: str) -> None:
     if noise != "flow_sde":
         sheet.refuse(f"the noise {noise}", "policy.flow.noise_level (Flow-SDE)", f"{_MODEL}openpi.noise_method")
     sheet.copy_as(f"{_MODEL}openpi.noise_level", "policy.flow.noise_level")
+    if sheet.take(f"{_MODEL}openpi.detach_critic_input") is True:
+        sheet.differ(f"{_MODEL}openpi.detach_critic_input", "the critic reads what the towers see, and trains them too")
     if sheet.take(f"{_MODEL}openpi.train_expert_only") is True:
-        sheet.differ(
-            f"{_MODEL}openpi.train_expert_only", "all weights of PI0 are trained (policy.flow.pi0.freeze: none)"
-        )
+        sheet.differ(f"{_MODEL}openpi.train_expert_only", "all weights of PI0 are trained, those of its decoder too")
 
 
 def off_policy(sheet: Sheet, envs: int, decisions: int) -> None:
@@ -133,7 +133,14 @@ def off_policy(sheet: Sheet, envs: int, decisions: int) -> None:
         if sheet.written(f"{tuning}initial_alpha") is not None:
             sheet.differ(f"{tuning}initial_alpha", "the temperature is learned from 1 here")
     sheet.ignore("algorithm.entropy_tuning", "the temperature has the learning rate of the networks")
-    sheet.ignore("algorithm.replay_buffer", "transitions are counted here (replay_capacity, replay_start)")
+    for name, ours in (("sample_window_size", "replay_capacity"), ("min_buffer_size", "replay_start")):
+        key = f"algorithm.replay_buffer.{name}"
+        if sheet.number(key):
+            sheet.ask(f"algorithm.{ours}: it counts trajectories there, and transitions here", key)
+    sheet.ignore("algorithm.replay_buffer", "the buffer is rlinf's own (replay_capacity, replay_start)")
+    ends = sheet.value("env.ignore_terminations") is not True
+    if ends and sheet.take("algorithm.bootstrap_type") == "always":
+        sheet.differ("algorithm.bootstrap_type", "a terminated episode is not bootstrapped here, only a truncated one")
     if sheet.take("algorithm.agg_q") not in (None, "min"):
         sheet.refuse("critics that are not aggregated by their minimum", "the smaller of two", "algorithm.agg_q")
     critic, actor = sheet.number("actor.critic_optim.lr"), sheet.number("actor.optim.lr")

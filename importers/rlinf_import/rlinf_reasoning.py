@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlinf_import.batches import epochs
+from rlinf_import.corrections import of_rlinf
 from rlinf_import.models import SEEING, adapters
 from rlinf_import.rlinf_placement import place
 from rlinf_import.sheet import Sheet
@@ -48,6 +49,7 @@ def reasoning(sheet: Sheet) -> None:
         sheet.put("data.chat_template", "always" if template else "never", "data.apply_chat_template")
     _samplers(sheet)
     _learner(sheet)
+    of_rlinf(sheet)
     _reward(sheet)
     sheet.ignore("actor.global_batch_size", "algorithm.num_minibatches says how a step is cut")
     if "run.max_steps" not in sheet.settings:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from rlinf.config.tree import get
 from rlinf_import import roll_sft
 from rlinf_import.batches import MEASURED_KL, token_kl
+from rlinf_import.corrections import of_roll
 from rlinf_import.fitting import MODEL
 from rlinf_import.names.meaning import Meaning, each, means, nothing
 from rlinf_import.refusal import NotTrainingError
@@ -43,6 +44,8 @@ DEFAULTS: Mapping[str, object] = {
     f"{_TRAIN}model_args.disable_gradient_checkpointing": False,
     f"{_TRAIN}model_args.lora_rank": 8,
     "sft_train.model_args.lora_rank": 8,
+    "sft_train.model_args.disable_gradient_checkpointing": False,
+    "sft_train.training_args.lr_scheduler_type": "linear",
     f"{_SAMPLED}temperature": 0.95,
     f"{_SAMPLED}top_p": 0.7,
     f"{_SAMPLED}top_k": 50,
@@ -161,6 +164,15 @@ NAMES: Mapping[str, Meaning] = {
     "minibatch_data_iter_num": means("algorithm.update_epochs"),
     "error_max_len_clip": nothing("wrong answers that are long earn what their reward says"),
     "error_max_len_threshold": nothing("wrong answers that are long earn what their reward says"),
+    **dict.fromkeys(
+        [
+            *("all_response_pattern", "action_pattern", "think_action_pattern", "default_history_length"),
+            *("sokoban_format_penalty", "frozen_format_penalty", "offload_nccl", "next_step_template"),
+            *("single_prompt_agent_system_template", "single_prompt_agent_template", "pre_step_template"),
+            *("gem_code", "gem_games", "gem_math", "gem_qa", "gem_rg"),
+        ],
+        nothing("a value that environments of ROLL's files refer to: those that are chosen are accounted for"),
+    ),
     "custom_envs": nothing("an environment's arguments are env.kwargs"),
     "custom_env": nothing("the entries that train_env_manager.tags names are read"),
     "train_env_manager": _AGENTIC,
@@ -179,7 +191,7 @@ NAMES: Mapping[str, Meaning] = {
     "partial_gpu_mode": nothing("placement follows from cluster.placement"),
     "parse_tool_call_parameter_to_dict": _AGENTIC,
     "skip_mock_system_prompt": _AGENTIC,
-    "train_infer_correction": means("algorithm.rollout_correction.level"),
+    "train_infer_correction": nothing("corrections are algorithm.rollout_correction, and are off here as there"),
     "agent_system_template": means("data.system_prompt"),
     "agent_template": means("env.kwargs.prompt_template"),
     "env_manager_cls": _AGENTIC,
@@ -291,11 +303,7 @@ def _algorithm(sheet: Sheet) -> None:
     _kl(sheet)
     if sheet.value("algorithm.loss_agg_func") == "seq-mean-token-sum-norm":
         sheet.put("algorithm.sum_norm_divide_by_batch", False, "loss_agg_mode")
-    mode = sheet.text("train_infer_correction.is_weight.weight_type")
-    if mode in ("token", "segment", "trajectory", "geometric"):
-        level = "token" if mode == "token" else "sequence"
-        sheet.put("algorithm.rollout_correction.level", level, "train_infer_correction.is_weight.weight_type")
-        sheet.copy_as("train_infer_correction.is_weight.upper_bound", "algorithm.rollout_correction.cap")
+    of_roll(sheet)
 
 
 def _teacher(sheet: Sheet) -> None:
@@ -319,6 +327,8 @@ def _loss(sheet: Sheet) -> None:
     if sheet.take("use_policy_loss_type") == "PG":
         sheet.put("algorithm.loss_type", "reinforce", "use_policy_loss_type")
     variant = sheet.text(f"{_TRAIN}pg_variant")
+    if not variant and "pg_worker" in sheet.text(f"{_TRAIN}worker_cls"):
+        sheet.put("algorithm.loss_type", "reinforce", f"{_TRAIN}worker_cls")
     kinds = {"vanilla": "reinforce", "ppo": "actor", "tis": "tis", "topr": "topr", "cispo": "cispo"}
     if variant in kinds:
         sheet.put("algorithm.loss_type", kinds[variant], f"{_TRAIN}pg_variant")

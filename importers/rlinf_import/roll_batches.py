@@ -62,15 +62,21 @@ def _lengths(sheet: Sheet) -> None:
     whole = sheet.count("sequence_length")
     turns = number_of(sheet, "env.max_turns")
     if whole is not None and sheet.written("response_length") is None:
-        if turns > 1:
-            sheet.put("rollout.max_conversation_tokens", max(1, whole - prompt), "sequence_length")
+        if turns > 1 and "StepEnvManager" in sheet.text("env_manager_cls"):
+            sheet.differ("sequence_length", "it bounds each step there; conversations have env.max_turns turns here")
+        elif turns > 1 and whole > prompt:
+            sheet.put("rollout.max_conversation_tokens", whole - prompt, "sequence_length")
         elif whole > prompt:
             sheet.put("rollout.max_new_tokens", whole - prompt, "sequence_length")
     else:
         sheet.ignore("sequence_length", "prompt_length and response_length decide")
     answer = sheet.count("actor_infer.generating_args.max_new_tokens")
     if sheet.written("train_env_manager") is not None and answer:
-        sheet.put("rollout.max_new_tokens", answer, "actor_infer.generating_args.max_new_tokens")
+        tags = sheet.take("train_env_manager.tags")
+        turn = f"custom_envs.{tags[0]}.max_tokens_per_step" if isinstance(tags, list) and tags else ""
+        least = sheet.count(turn) if turn else None
+        keys = ("actor_infer.generating_args.max_new_tokens", *([turn] if least else []))
+        sheet.put("rollout.max_new_tokens", min(answer, least or answer), *keys)
     elif sheet.written("response_length") is not None:
         sheet.copy_as("response_length", "rollout.max_new_tokens")
     sheet.ignore("actor_infer.generating_args.max_new_tokens", "response_length decides (ROLL sets it)")

@@ -8,8 +8,7 @@ from rlinf_import.sheet import Sheet
 _DATA = "actor_train.data_args."
 _GAMES = "rlinf_envs:rlinf/TextArena-v0, whose games are played by their rules (docs/agents.md)"
 _NEAREST = {
-    "sokoban": "rlinf_envs:rlinf/ReasoningGym-v0 with task: sokoban",
-    "frozen_lake": "rlinf_envs:rlinf/TextArena-v0 with game: FrozenLake-v0",
+    "sokoban": "rlinf_envs:rlinf/TextArena-v0 with game: Sokoban-v0",
     "webshop": "an environment of your own (docs/environments.md)",
     "game": _GAMES,
     "code": "rlinf_envs:rlinf/CodeBook-v0, or an environment of your own",
@@ -110,6 +109,8 @@ def _agentic(sheet: Sheet) -> None:
     elif family in ("math", "roll_math"):
         sheet.put("env.id", "rlinf_envs:rlinf/Math-v0", f"{key}.env_type")
         sheet.copy_as(f"{key}.env_config.dataset_name", "env.kwargs.path")
+    elif family in ("sokoban", "frozen_lake"):
+        _game(sheet, key, family)
     elif not kind:
         sheet.refuse("an environment that the file does not hold", _OWN, "train_env_manager.tags")
     else:
@@ -119,15 +120,41 @@ def _agentic(sheet: Sheet) -> None:
         _conversation(sheet, key)
 
 
+def _game(sheet: Sheet, key: str, family: str) -> None:
+    """Sokoban and FrozenLake, which TextArena plays by the same rules."""
+    sheet.put("env.id", "rlinf_envs:rlinf/TextArena-v0", f"{key}.env_type")
+    sheet.put("env.kwargs.game", "Sokoban-v0" if family == "sokoban" else "FrozenLake-v0", f"{key}.env_type")
+    given = sheet.take(f"{key}.env_config")
+    found = given if isinstance(given, dict) else {}
+    if family == "sokoban":
+        settings = {"dim_room": found.get("dim_room", [10, 10]), "num_boxes": found.get("num_boxes", 4)}
+        settings["max_turns"] = sheet.count(f"{key}.max_steps") or found.get("max_steps", 20)
+    else:
+        size, frozen = int(found.get("size", 4)), float(found.get("p", 0.8))
+        settings = {"size": size, "num_holes": round(size * size * (1 - frozen))}
+        if found.get("is_slippery", True) is not False:
+            nearest = "rlinf_envs:rlinf/TextArena-v0 with game: FrozenLake-v0, whose moves succeed"
+            sheet.refuse("the environment frozen_lake with slippery ice", nearest, f"{key}.env_type")
+    names = [name for name in ("dim_room", "num_boxes", "size", "p", "is_slippery") if name in found]
+    sheet.put("env.kwargs.settings", settings, *[f"{key}.env_config.{name}" for name in names])
+    why = "TextArena plays it: moves are written as [up], and the end of the game pays, 1 for one that is won"
+    sheet.differ(f"{key}.env_type", why)
+    sheet.ignore(f"{key}.env_config", "the game has its own words and rewards, without a penalty for the form of moves")
+    sheet.ignore(f"{key}.agent_template", "the game's own words are the prompts")
+
+
 def _conversation(sheet: Sheet, key: str) -> None:
     turns = sheet.count(f"{key}.max_steps")
+    manager = sheet.text(f"{key}.env_manager_cls")
+    if "StepEnvManager" in manager:
+        sheet.differ(f"{key}.env_manager_cls", "a conversation is one row here; there each step is one, with its past")
     if turns and turns > 1:
         sheet.put("env.max_turns", turns, f"{key}.max_steps")
     system = sheet.take(f"{key}.agent_system_template")
     if isinstance(system, str) and system:
         sheet.put("data.system_prompt", system, f"{key}.agent_system_template")
     template = sheet.take(f"{key}.agent_template")
-    if isinstance(template, str) and "{observation}" in template:
+    if isinstance(template, str) and "{observation}" in template and "env.kwargs.game" not in sheet.settings:
         said = template.replace("{observation}", "{question}")
         sheet.put("env.kwargs.prompt_template", said, f"{key}.agent_template")
     sheet.ignore(f"{key}.agent_template", "prompts are written by env.kwargs.prompt_template")
@@ -137,6 +164,13 @@ def _conversation(sheet: Sheet, key: str) -> None:
 def _normalisation(sheet: Sheet) -> None:
     """``reward_normalization``: the mean and deviation of a batch or of a group."""
     section = "reward_normalization."
+    if sheet.text("adv_estimator") == "gigpo":
+        # ROLL normalises episodes within their group and steps within their state by one method.
+        method = sheet.text(f"{section}method") or "identity"
+        std = sheet.text(f"{section}norm_std_type") or ("group" if method in ("mean_std", "asym_clip") else "")
+        sheet.put("algorithm.normalize_by_std", bool(std), f"{section}method")
+        sheet.ignore(f"{section}grouping", "adv_type: gigpo compares episodes of a group, and steps of a state")
+        return
     grouping, method = sheet.text(f"{section}grouping"), sheet.text(f"{section}method") or "identity"
     scope = "batch" if grouping in ("", "batch") else "group"
     mean = sheet.text(f"{section}norm_mean_type") or (scope if method != "identity" else "")

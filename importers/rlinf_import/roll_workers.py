@@ -65,10 +65,6 @@ def _model(sheet: Sheet) -> None:
         return  # ROLL trains adapters where their layers are named
     rank, alpha, target, dropout = (f"{_MODEL}lora_{name}" for name in ("rank", "alpha", "target", "dropout"))
     adapters(sheet, rank, alpha, target, dropout, scale=2)
-    if sheet.value("learner.backend") == "megatron":
-        sheet.adjust("learner.backend", "fsdp", "learner.backend: megatron trains no adapters")
-        for ours in [ours for ours in sheet.settings if ours.startswith("learner.megatron.")]:
-            sheet.drop(ours, "with learner.backend: fsdp nothing reads it")
 
 
 def _samplers(sheet: Sheet) -> None:

@@ -23,6 +23,8 @@ _ESSENTIAL = (
     "algorithm.kl_beta",
     "env.id",
     "env.tasks",
+    "policy.lora.rank",
+    "policy.lora.target_modules",
     "policy.name",
     "policy.path",
     "policy.value_head",

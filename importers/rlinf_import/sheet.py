@@ -21,6 +21,8 @@ class Setting:
     cause: str
     keys: tuple[str, ...] = ()
     place: str = ""
+    note: str = ""
+    """Why it is another value than that of its cause."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Sheet:
         before = self.settings.get(ours)
         keys = () if before is None else before.keys
         cause = "" if before is None else before.cause
-        self.settings[ours] = Setting(value, cause, keys, "" if before is None else before.place)
+        self.settings[ours] = Setting(value, cause, keys, "" if before is None else before.place, why)
         place = str(self.source.path) if before is None or not before.place else before.place
         self.differs.append(f"{place}: {f'{cause}: ' if cause else ''}{ours} is {shown(value)}: {why}")
 

@@ -20,7 +20,7 @@ from rlinf_import.written import read_text
 
 _ASSIGNMENT = re.compile(r"(?:export\s+|local\s+|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _ARRAY = re.compile(r"[A-Za-z_]\w*\+?=\(")
-_VARIABLE = re.compile(r"\$\{(\w+)(?::?[-=]((?:[^{}]|\{[^{}]*\})*))?\}|\$(\w+)")
+_VARIABLE = re.compile(r"\$\{(\w+)(?::?([-=+])((?:[^{}]|\{[^{}]*\})*))?\}|\$(\w+)")
 _ARITHMETIC = re.compile(r"\$\(\(((?:[^()]|\([^()]*\))*)\)\)")
 _COMMAND = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)|`[^`]*`")
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
@@ -226,9 +226,12 @@ def _plain(value: str) -> str:
 
 def _expanded(script: _Script, text: str) -> str:
     def variable(match: re.Match[str]) -> str:
-        name, default, bare = match.groups()
+        name, sign, word, bare = match.groups()
         value = script.variables.get(name or bare, "")
-        return value or (_expanded(script, default).strip("\"'") if default else "")
+        other = _expanded(script, word).strip("\"'") if word else ""
+        if sign == "+":
+            return other if value else ""
+        return value or other
 
     text = _COMMAND.sub(_UNKNOWN, _calculated(script, text))
     return _VARIABLE.sub(variable, text)

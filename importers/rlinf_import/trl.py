@@ -11,12 +11,13 @@ from pathlib import Path
 
 from rlinf_import import trl_sft
 from rlinf_import.batches import epochs, minibatches, share_of_run, warmup
+from rlinf_import.corrections import of_trl
 from rlinf_import.models import schedule
 from rlinf_import.names.meaning import Meaning, means, nothing
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.sheet import Sheet
-from rlinf_import.trl_data import data, model
-from rlinf_import.trl_loss import RLOO_DEFAULTS, loss, rloo
+from rlinf_import.trl_data import data, model, saves
+from rlinf_import.trl_loss import ASYNC_DEFAULTS, RLOO_DEFAULTS, loss, rloo
 from rlinf_import.trl_script import other_trainer
 from rlinf_import.written import Source
 
@@ -104,6 +105,18 @@ NAMES: Mapping[str, Meaning] = {
     "use_liger_loss": _LIGER,
     "liger_kernel_config": _LIGER,
     "wandb_project": means("logging.wandb_project"),
+    **dict.fromkeys(
+        [
+            "max_inflight_tasks",
+            "queue_maxsize",
+            "weight_sync_steps",
+            "heartbeat_stale_after_s",
+            "request_timeout",
+            "token_budget",
+            "fork_threshold_tokens",
+        ],
+        nothing("weights are sent after each iteration, and batches are begun rollout.staleness ahead"),
+    ),
     "chat_template": nothing("prompts use the tokenizer's own chat template (data.chat_template)"),
     "eos_token": nothing("the tokenizer says which token ends a response"),
     **dict.fromkeys(
@@ -300,9 +313,14 @@ def translate(sheet: Sheet) -> None:
     grouped = sheet.take("trainer") == "RLOOTrainer" or "rloo" in sheet.source.programs
     if grouped:
         sheet.defaults = {**DEFAULTS, **RLOO_DEFAULTS}
+    ahead = sheet.take("trainer") == "AsyncGRPOTrainer"
+    if ahead:
+        sheet.defaults = {**DEFAULTS, **ASYNC_DEFAULTS}
     model(sheet)
     data(sheet)
     _sampling(sheet)
+    if ahead:
+        sheet.put("rollout.staleness", sheet.count("max_staleness"), "max_staleness")
     if grouped:
         rloo(sheet)
     else:
@@ -358,18 +376,7 @@ def _sampling(sheet: Sheet) -> None:
     sheet.copy("vllm_gpu_memory_utilization")
     sheet.copy("vllm_tensor_parallel_size")
     if sheet.take("vllm_importance_sampling_correction") is True:
-        _correction(sheet)
-
-
-def _correction(sheet: Sheet) -> None:
-    level, _, mode = str(sheet.take("vllm_importance_sampling_mode")).partition("_")
-    sheet.put("algorithm.rollout_correction.level", level, "vllm_importance_sampling_mode")
-    sheet.put("algorithm.rollout_correction.mode", mode, "vllm_importance_sampling_mode")
-    cap = sheet.number("vllm_importance_sampling_clip_max")
-    if cap is not None:
-        sheet.put("algorithm.rollout_correction.cap", cap, "vllm_importance_sampling_clip_max")
-    if sheet.take("vllm_importance_sampling_clip_min") is not None:
-        sheet.differ("vllm_importance_sampling_clip_min", "weights have an upper bound only (rollout_correction.cap)")
+        of_trl(sheet)
 
 
 def _batches(sheet: Sheet) -> int:
@@ -442,11 +449,7 @@ def _run(sheet: Sheet, updates: int) -> None:
     else:
         prompts = sheet.settings["rollout.batch_size"].value
         epochs(sheet, "num_train_epochs", prompts if isinstance(prompts, int) else None)
-    saved = sheet.count("save_steps")
-    if sheet.take("save_strategy") in ("no", "epoch"):
-        saved = 0
-    if saved is not None:
-        sheet.put("checkpoint.every", -(-saved // updates), "save_steps")
+    saves(sheet, updates)
     if sheet.take("eval_strategy") == "steps":
         evaluated = sheet.count("eval_steps") or sheet.count("logging_steps") or 1
         sheet.put("evaluation.every", max(1, evaluated // updates), "eval_steps")

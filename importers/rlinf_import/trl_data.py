@@ -88,6 +88,9 @@ def data(sheet: Sheet) -> None:
     if isinstance(system, str):
         sheet.put("data.system_prompt", system, "system_prompt")
     sheet.copy("max_prompt_length", "shuffle_dataset")
+    rendered = sheet.take("chat_template_kwargs")
+    if isinstance(rendered, dict) and not any(isinstance(value, Code) for value in rendered.values()):
+        sheet.put("data.chat_template_kwargs", rendered, *[f"chat_template_kwargs.{name}" for name in rendered])
     _rewards(sheet)
 
 
@@ -130,3 +133,14 @@ def _rewards(sheet: Sheet) -> None:
         sheet.differs.append(
             f"{sheet.place('reward_funcs')}: reward_funcs: until env.kwargs.reward names others, right answers earn 1"
         )
+
+
+def saves(sheet: Sheet, updates: int = 1) -> None:
+    """Set how often a checkpoint is kept; ``updates`` are the optimiser steps of an iteration."""
+    saved, strategy = sheet.count("save_steps"), sheet.take("save_strategy")
+    if strategy in ("no", "epoch"):
+        sheet.put("checkpoint.every", 0, "save_strategy")
+        if strategy == "epoch":
+            sheet.differ("save_strategy", "checkpoints are counted in iterations; the last one is always kept")
+    elif saved is not None:
+        sheet.put("checkpoint.every", -(-saved // updates), "save_steps")

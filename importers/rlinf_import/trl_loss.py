@@ -71,10 +71,13 @@ def _clip(sheet: Sheet, loss: str) -> None:
         if high is not None:
             sheet.put("algorithm.clip_ratio_high", high, "epsilon_high")
     delta = sheet.number("delta")
-    if delta is not None:
-        sheet.ask(
-            "TRL bounds the ratio by delta for every advantage; algorithm.clip_ratio_c for negative ones", "delta"
-        )
+    if delta is None:
+        return
+    # TRL bounds the unclipped ratio; for A > 0 the bound of the clip, which is lower, decides.
+    if loss == "actor" and delta > 1 + max(low or 0.0, high or 0.0):
+        sheet.put("algorithm.clip_ratio_c", delta, "delta")
+    else:
+        sheet.ask("algorithm.clip_ratio_c bounds the loss of negative advantages, above the clip", "delta")
 
 
 def _scale(sheet: Sheet) -> None:
@@ -88,6 +91,15 @@ def _scale(sheet: Sheet) -> None:
         sheet.differ("scale_rewards", "1e-6 is added to the deviation here, 1e-4 in TRL")
 
 
+ASYNC_DEFAULTS: Mapping[str, object] = {
+    "lr_scheduler_type": "constant",
+    "max_completion_length": 2048,
+    "use_vllm": True,
+    "vllm_mode": "server",
+    "vllm_importance_sampling_correction": False,
+    "max_staleness": 4,
+}
+"""What AsyncGRPOConfig does if a script leaves it out; its ratio is to the policy that answered, as here."""
 RLOO_DEFAULTS: Mapping[str, object] = {"beta": 0.05, "num_generations": 2, "loss_type": None}
 """What RLOOConfig does where nobody writes anything."""
 

@@ -12,7 +12,7 @@ from rlinf_import.python_calls import Call, Reference, Script
 from rlinf_import.refusal import NotTrainingError
 from rlinf_import.written import Code, Source
 
-TRAINERS = ("GRPOTrainer", "RLOOTrainer")
+TRAINERS = ("GRPOTrainer", "RLOOTrainer", "AsyncGRPOTrainer")
 OTHERS: Mapping[str, tuple[str, str]] = {
     "RewardTrainer": ("training of a reward model alone", "reward_model.fit_batches, on the policy's own responses"),
     "PRMTrainer": ("training of a reward model alone", "reward_model.supervision: process"),
@@ -21,7 +21,6 @@ OTHERS: Mapping[str, tuple[str, str]] = {
     "GKDTrainer": ("the trainer GKDTrainer", "adv_type: opd with teacher.path"),
     "GOLDTrainer": ("the trainer GOLDTrainer", "adv_type: opd with teacher.path"),
     "MiniLLMTrainer": ("the trainer MiniLLMTrainer", "adv_type: opd with teacher.path"),
-    "AsyncGRPOTrainer": ("the trainer AsyncGRPOTrainer", "adv_type: grpo with rollout.staleness"),
 }
 _PREFERENCES = "`rlinf sft` with sft.loss: dpo (docs/sft.md)"
 _PEFT: Mapping[str, object] = {"lora_r": 8, "lora_alpha": 8, "lora_dropout": 0.0}
@@ -35,7 +34,9 @@ _POSITIONS: Mapping[str, tuple[str, ...]] = {
 _CONFIGS: Mapping[str, tuple[str, ...]] = {
     "SFTTrainer": ("SFTConfig", "TrainingArguments"),
     "DPOTrainer": ("DPOConfig", "TrainingArguments"),
+    "AsyncGRPOTrainer": ("AsyncGRPOConfig",),
 }
+_OF_MODELS = ("dtype", "torch_dtype", "attn_implementation", "quantization_config")
 _SEEING = ("AutoProcessor", "AutoModelForImageTextToText", "Idefics3ForConditionalGeneration")
 
 
@@ -62,6 +63,11 @@ def read(path: Path) -> Source:
     positions = _POSITIONS.get(trainer.name, _POSITIONS["GRPOTrainer"])
     given = {**dict(zip(positions, trainer.positional, strict=False)), **trainer.named}
     given.pop("args", None)
+    loaded = _loaded(script, given.get("model"))
+    if loaded is not None:
+        name = loaded.positional[0] if loaded.positional else loaded.named.get("pretrained_model_name_or_path")
+        given["model"] = name if isinstance(name, str) else given["model"]
+        take({key: _of_torch(value) for key, value in loaded.named.items() if key in _OF_MODELS}, loaded.line)
     take({"trainer": trainer.name} | given, trainer.line)
     _assigned(script, take)
     if script.imports(*_SEEING):
@@ -71,6 +77,21 @@ def read(path: Path) -> Source:
         take({"processor": pictures}, 1)
     _system(script, take)
     return Source(path, tree, [])
+
+
+def _loaded(script: Script, model: object) -> Call | None:
+    """Return the call by which the script loads its model; None for adapters, whose base is another folder."""
+    if not isinstance(model, Code):
+        return None
+    call = script.called(model.text) if model.text.isidentifier() else None
+    if "from_pretrained(" in model.text:
+        call = next(Script(ast.parse(model.text), "").calls("from_pretrained"), None)
+    return call if call is not None and call.name == "from_pretrained" and "Peft" not in call.owner else None
+
+
+def _of_torch(value: object) -> object:
+    """Return ``torch.bfloat16`` and its like by name."""
+    return value.text.removeprefix("torch.") if isinstance(value, Code) and value.text.startswith("torch.") else value
 
 
 def other_trainer(name: str) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rlinf_import import supervised
 from rlinf_import.names.meaning import Meaning, means, nothing
 from rlinf_import.sheet import Sheet
-from rlinf_import.trl_data import model
+from rlinf_import.trl_data import model, saves
 from rlinf_import.written import Code
 
 _USUAL: Mapping[str, object] = {
@@ -59,7 +59,7 @@ NAMES: Mapping[str, Meaning] = {
     "eval_strategy": _MEASURED,
     "eval_steps": means("sft.evaluate_every"),
     "eval_on_start": _MEASURED,
-    "chat_template_path": nothing("rows use the tokenizer's own chat template (data.chat_template)"),
+    "chat_template_path": means("policy.tokenizer.path", note="a folder whose tokenizer has this template"),
     "chat_template": nothing("rows use the tokenizer's own chat template (data.chat_template)"),
     "activation_offloading": nothing("activations are recomputed (policy.gradient_checkpointing)"),
     "dataset_text_field": means("sft.data", note="rows of prompts and answers"),
@@ -221,9 +221,7 @@ def _run(sheet: Sheet) -> None:
     name = sheet.take("run_name") or (folder and Path(str(folder)).name)
     if name:
         sheet.put("run.name", name, "run_name" if sheet.written("run_name") else "output_dir")
-    saved = 0 if sheet.take("save_strategy") in ("no", "epoch") else sheet.count("save_steps")
-    if saved is not None:
-        sheet.put("checkpoint.every", saved, "save_steps")
+    saves(sheet)
     if sheet.take("eval_strategy") == "steps":
         supervised.evaluate(sheet, "eval_steps" if sheet.written("eval_steps") else "logging_steps")
     sheet.ignore("logging_steps", "every step is logged (logging.plain_every is what the terminal shows)")

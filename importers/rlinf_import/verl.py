@@ -113,6 +113,11 @@ NAMES: Mapping[str, Meaning] = {
         _KERNELS,
     ),
     **each(_ACTOR.rstrip("."), "qat mtp", _EXACT),
+    **each(
+        _ACTOR.rstrip("."),
+        "loss_mode clip_cov_ratio clip_cov_lb clip_cov_ub kl_cov_ratio ppo_kl_coef",
+        nothing("verl reads the key of this name under actor.policy_loss"),
+    ),
     **each(_ACTOR.rstrip("."), "loss_scale_factor policy_loss router_replay", _NOT_CARRIED),
     f"{_MODEL}tokenizer_path": means("policy.tokenizer.path"),
     **each(
@@ -134,7 +139,7 @@ NAMES: Mapping[str, Meaning] = {
         nothing("rows are read as docs/environments.md says"),
     ),
     "critic": nothing("the critic is a head on the policy, trained with its minibatches"),
-    "algorithm.rollout_correction": nothing("algorithm.rollout_correction has level, mode and cap"),
+    "algorithm.rollout_correction": nothing("no correction is chosen"),
     **each("algorithm", "filter_groups pf_ppo use_pf_ppo", _NOT_CARRIED),
     "reward_model": nothing("a reward model here is a head that scores (reward_model)"),
     "reward": nothing("rewards are entries of env.kwargs.reward"),
@@ -147,6 +152,9 @@ NAMES: Mapping[str, Meaning] = {
     "ray_kwargs": nothing("Ray is started by the run, or is that of cluster.address"),
     "ray_init": nothing("Ray is started by the run, or is that of cluster.address"),
     "trainer.use_v1": nothing("there is one trainer"),
+    "trainer.use_legacy_worker_impl": nothing("there is one trainer"),
+    f"{_ACTOR}model_engine": nothing("keys of actor.megatron and actor.strategy choose learner.backend"),
+    "async_resources": nothing("learner.num_workers and rollout.num_samplers are the numbers of processes"),
     "trainer.v1": _STALE,
     "trainer.logger": _REPORTED,
     "trainer.val_before_train": nothing("unless evaluation.size is 0, every run is evaluated at its start"),
@@ -179,7 +187,17 @@ _PROGRAMS = {
     "main_rep_exp": ("exploration bonuses of representations", "algorithm.entropy_bonus"),
     "main_atropos": ("data of a class or service of verl's own", "an environment of yours (docs/environments.md)"),
 }
+_NAMED = ("data.train_files", f"{_MODEL}path", "model.path", "model.partial_pretrain")
+"""A training names its data or its model."""
 _SUPERVISED = ("sft_trainer", "sft_trainer_ray", "fsdp_sft_trainer")
+_MARKS = {
+    f"{_ACTOR}sppo_eta": "main_sppo",
+    f"{_ACTOR}dpo_beta": "main_spin",
+    "actor_rollout_ref.teacher": "main_gkd",
+    "reward_model.prime_granularity": "main_prime",
+    "trainer.spo": "spo_main_ppo",
+}
+"""Keys that only the configuration of such a program has."""
 _OTHER_PROGRAMS = {
     "generation": "a generation of responses without training",
     "main_eval": "an evaluation",
@@ -204,8 +222,18 @@ def recognise(source: Source) -> None:
     if get(tree, "trainer.val_only") is not None and get(tree, "trainer.val_only").value is True:  # type: ignore[union-attr]
         raise NotTrainingError(source.path, "an evaluation", "`rlinf eval RUN` evaluates a run again.")
     known = ("actor_rollout_ref", "trainer", "algorithm")
-    if not any(name in tree for name in known) and not source.programs and get(tree, "data.train_files") is None:
-        raise NotTrainingError(source.path, "a fragment that other files include", "Import the script of a training.")
+    if "resources" in tree and "run" in tree:
+        raise NotTrainingError(source.path, "a task of SkyPilot", "Save its `run` as a script, and import that.")
+    if not any(name in tree for name in known) and not trains and get(tree, "data.train_files") is None:
+        kind = "a fragment that other files include"
+        kind = "a script that trains nothing" if source.path.suffix == ".sh" else kind
+        raise NotTrainingError(source.path, kind, "Import the script of a training.")
+    if get(tree, "data.output_path") is not None and not trains:
+        raise NotTrainingError(source.path, _OTHER_PROGRAMS["generation"], "Import the script of a training.")
+    named = any(get(tree, key) is not None for key in _NAMED)
+    if source.path.suffix != ".sh" and not named:
+        kind = "a base that the overrides of a script complete"
+        raise NotTrainingError(source.path, kind, "Import the script, or give data.train_files=... after the file.")
     if source.path.suffix != ".sh" and "trainer" not in tree:
         raise NotTrainingError(source.path, "a fragment that other files include", "Import the script of a training.")
 
@@ -232,7 +260,7 @@ def translate(sheet: Sheet) -> None:
         name = program.rpartition(".")[2].removesuffix(".py")
         if name in _PROGRAMS:
             sheet.refuse(*_PROGRAMS[name], program)
-    for key, feature in ((f"{_ACTOR}sppo_eta", "main_sppo"), (f"{_ACTOR}dpo_beta", "main_spin")):
+    for key, feature in _MARKS.items():
         if sheet.written(key) is not None:
             sheet.refuse(*_PROGRAMS[feature], key)
     if sheet.missing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlinf_import.batches import MEASURED_KL, minibatches, token_kl
+from rlinf_import.corrections import of_verl
 from rlinf_import.sheet import Sheet
 
 _ACTOR = "actor_rollout_ref.actor."
@@ -66,7 +67,7 @@ def algorithm(sheet: Sheet) -> None:
     prompts, part = sheet.count("data.train_batch_size"), sheet.count(f"{_ACTOR}ppo_mini_batch_size")
     if prompts and part:
         minibatches(sheet, prompts, part, "data.train_batch_size", f"{_ACTOR}ppo_mini_batch_size")
-    _correction(sheet)
+    of_verl(sheet)
 
 
 def singletons(sheet: Sheet) -> None:
@@ -102,7 +103,9 @@ def _distillation(sheet: Sheet) -> None:
 def _aggregation(sheet: Sheet) -> None:
     """verl's sequence losses have an aggregation of their own, whatever loss_agg_mode says."""
     key, fixed = f"{_ACTOR}loss_agg_mode", sheet.value("algorithm.loss_type") in ("gspo", "sapo")
-    if fixed:
+    if sheet.text(key) == "token-sum" and not fixed:
+        sheet.refuse("a loss that is the sum over all tokens (token-sum)", "seq-mean-token-sum, or token-mean", key)
+    elif fixed:
         sheet.put("algorithm.loss_agg_func", "seq-mean-token-mean", f"{_ACTOR}policy_loss.loss_mode")
         sheet.ignore(key, "verl's gspo and sapo always average tokens of a response, then responses")
     else:
@@ -161,11 +164,12 @@ def _kl(sheet: Sheet) -> None:
     weight, kind = sheet.take(f"{_ACTOR}kl_loss_coef"), sheet.text(f"{_ACTOR}kl_loss_type")
     if sheet.take(f"{_ACTOR}use_kl_loss") is True:
         sheet.put("algorithm.kl_beta", weight, f"{_ACTOR}use_kl_loss", f"{_ACTOR}kl_loss_coef")
-        sheet.put("algorithm.kl_penalty_type", kind.removesuffix("+"), f"{_ACTOR}kl_loss_type")
-        if kind.endswith("+"):
-            sheet.differ(
-                f"{_ACTOR}kl_loss_type", "the gradient is that of the estimate itself, without straight-through"
-            )
+        straight = kind.endswith("+")
+        # Straight-through: the gradient is that of k2, whatever the estimate is.
+        sheet.put("algorithm.kl_penalty_type", "mse" if straight else kind, f"{_ACTOR}kl_loss_type")
+        if straight:
+            shown_as = f"the gradient is that of k2 in both; the metric is {kind.removesuffix('+')} there and k2 here"
+            sheet.differ(f"{_ACTOR}kl_loss_type", shown_as)
     for name in ("kl_loss_coef", "kl_loss_type"):
         sheet.ignore(f"{_ACTOR}{name}", "without use_kl_loss nothing reads it")
     if sheet.take("algorithm.use_kl_in_reward") is True:
@@ -182,16 +186,3 @@ def _kl(sheet: Sheet) -> None:
         sheet.ignore(
             f"algorithm.{key}", "without use_kl_in_reward (adaptive for horizon and target_kl) nothing reads it"
         )
-
-
-def _correction(sheet: Sheet) -> None:
-    section = "algorithm.rollout_correction."
-    level = sheet.take(f"{section}rollout_is")
-    if level in ("token", "sequence"):
-        sheet.put(f"{section}level", level, f"{section}rollout_is")
-        sheet.copy(f"{section}rollout_is_threshold")
-    if sheet.text(f"{section}rollout_rs") not in ("", "none", "null"):
-        nearest = "algorithm.rollout_correction with mode: mask"
-        sheet.refuse("rejection of samples by divergence (rollout_rs)", nearest, f"{section}rollout_rs")
-    if sheet.take(f"{section}bypass_mode") is True:
-        sheet.differ(f"{section}bypass_mode", "old log-probabilities are always the learner's here")

@@ -145,8 +145,6 @@ def _ranks(sheet: Sheet) -> None:
         for theirs, ours in _LAYOUT.items():
             sheet.copy_as(f"engine.{theirs}", f"learner.megatron.{ours}")
         sheet.copy_as("engine.override_transformer_config.recompute_granularity", "learner.megatron.recompute")
-        if sheet.value("policy.lora.rank"):
-            sheet.adjust("learner.backend", "fsdp", "learner.backend: megatron trains no adapters")
     each_node = "torchrun.nproc_per_node"
     nodes = "torchrun.nnodes" if sheet.count("torchrun.nnodes") else "trainer.nnodes"
     if sheet.written(each_node) is None and sheet.written("trainer.n_gpus_per_node") is not None:

@@ -115,8 +115,6 @@ def learner(sheet: Sheet) -> None:
         if recompute in ("full", "selective"):
             key = f"{_MEGATRON}override_transformer_config.recompute_granularity"
             sheet.put("learner.megatron.recompute", recompute, key)
-        if sheet.value("policy.lora.rank"):
-            sheet.adjust("learner.backend", "fsdp", "learner.backend: megatron trains no adapters")
     why = "sequences are split over ranks by learner.megatron.context_parallel alone; results do not depend on it"
     for key in (f"{_ACTOR}ulysses_sequence_parallel_size", f"{_FSDP}ulysses_sequence_parallel_size"):
         sheet.ignore(key, why)

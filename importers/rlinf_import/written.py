@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,8 @@ from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
 from rlinf.config.tree import Branch, Located, put
 from rlinf_import.refusal import NotTrainingError
+
+_REFERENCE = re.compile(r"\$\{([\w.-]+)\}")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,8 @@ class Source:
     remarks: list[str]
     programs: list[str] = field(default_factory=list)
     """Of a shell script: the modules that it starts."""
+    referred: set[str] = field(default_factory=set)
+    """Keys that other keys of the file name, as ``${key}``."""
 
     def leaves(self) -> Iterator[tuple[str, Located]]:
         """Every dotted key that holds a value."""
@@ -59,6 +64,9 @@ def document(path: Path) -> Branch:
 
 def resolve(source: Source) -> None:
     """Resolve ``${...}`` in place; a value that does not resolve stays as it was written and is remarked on."""
+    for _, located in source.leaves():
+        if isinstance(located.value, str):
+            source.referred.update(_REFERENCE.findall(located.value))
     for located_id, reason in interpolate([source.tree]).items():
         for key, located in source.leaves():
             if id(located) == located_id:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from rlinf.base.errors import UserError
 from rlinf.models.vocabulary import require_vocabulary
@@ -101,14 +101,13 @@ def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attenti
         raise PolicyError(f"{_KEY}: no {config.model_type} can be made: {in_one_line(error)}") from error
 
 
+@unset_fake_temporarily()  # a rehearsal has shapes without values
 @torch.no_grad()
 def require_runs(config: Any, attention: str | None = None) -> None:
     """Raises PolicyError where a model of this configuration does not predict tokens as a policy must.
 
     A small one is made and run on a few tokens; of a large one nothing is tried.
     """
-    if detect_fake_mode() is not None:  # a rehearsal has shapes without values
-        return
     with torch.device("meta"):
         size = sum(parameter.numel() for parameter in random_causal_lm(config, attention=attention).parameters())
     if size > _TRIED:

@@ -15,10 +15,11 @@ from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
 from rlinf.samplers.decoding import DecodeBatch, Row, rows_of
-from rlinf.samplers.hf_session import HFSession
+from rlinf.samplers.hf_engine import HFEngine
 from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.linear import use_weight_first_products
 from rlinf.samplers.requests import check_requests, in_request_order
+from rlinf.samplers.session import EngineSession
 from rlinf.samplers.slots import Shapes, SlotCache
 
 
@@ -89,7 +90,7 @@ class HFSampler:
         finally:
             self._streaming, self._batch, self._waiting = False, None, []
 
-    def session(self) -> HFSession:
+    def session(self) -> EngineSession:
         """A session, in which :meth:`load` may be called at any time.
 
         Its responses are those of :meth:`stream` up to rounding, and do not depend on what else is open, to the last
@@ -105,12 +106,14 @@ class HFSampler:
         def on_close() -> None:
             self._streaming = False
 
-        return HFSession(
-            self._running_rows(),
-            version=lambda: self._version,
-            most=self._batch_size,
-            max_model_len=self._max_model_len,
-            on_close=on_close,
+        return EngineSession(
+            HFEngine(
+                self._running_rows(),
+                version=lambda: self._version,
+                most=self._batch_size,
+                max_model_len=self._max_model_len,
+                on_close=on_close,
+            )
         )
 
     def _running_rows(self) -> RunningRows:

@@ -15,11 +15,6 @@ class OpenRequests:
     def __init__(self) -> None:
         self._left: dict[int, int] = {}
 
-    @property
-    def ids(self) -> list[int]:
-        """The ids of requests with a response to come."""
-        return list(self._left)
-
     def add(self, requests: Sequence[SampleRequest]) -> None:
         """Raises ValueError for requests that no sampler can serve, or whose id belongs to one that is open."""
         check_requests(requests)

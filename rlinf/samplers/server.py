@@ -27,8 +27,9 @@ from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers import server_digests
 from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.server_answers import OpenAnswers
+from rlinf.samplers.server_engine import ServerEngine
 from rlinf.samplers.server_http import Server, ServerError
-from rlinf.samplers.server_session import ServerSession
+from rlinf.samplers.session import EngineSession
 from rlinf.samplers.streams import stream_key
 from rlinf.schema.rollout import ServerConfig
 
@@ -69,7 +70,7 @@ class ServerSampler:
         self._version = 0
         self._pushed = False
         self._arrived: set[str] = set()
-        self._session: ServerSession | None = None
+        self._session: EngineSession | None = None
         served = self._served_model(config.model)
         self._model: str = served["id"]
         # The server cuts prompts and responses at its own limit, which may be the smaller one.
@@ -94,7 +95,7 @@ class ServerSampler:
         """
         yield from answered(self.session(), requests)
 
-    def session(self) -> ServerSession:
+    def session(self) -> EngineSession:
         """A session; :meth:`load` is refused until it is closed. The server's own prefix cache serves conversations.
 
         Raises:
@@ -108,12 +109,14 @@ class ServerSampler:
         def on_close() -> None:
             self._session = None
 
-        self._session = ServerSession(
-            OpenAnswers(self._server),
-            body=self._body,
-            version=self._version,
-            max_model_len=self._max_model_len,
-            on_close=on_close,
+        self._session = EngineSession(
+            ServerEngine(
+                OpenAnswers(self._server),
+                body=self._body,
+                version=self._version,
+                max_model_len=self._max_model_len,
+                on_close=on_close,
+            )
         )
         return self._session
 

@@ -27,10 +27,10 @@ from rlinf.models.weight_digest import Asked, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import answered, in_request_order, limit_of
+from rlinf.samplers.session import EngineSession
 from rlinf.samplers.streams import stream_key
 from rlinf.samplers.vllm_cache import allow_blocks_of_16, cpu_block, cpu_cache_mb
 from rlinf.samplers.vllm_products import use_onednn_products
-from rlinf.samplers.vllm_session import VllmSession
 from rlinf.schema.derived import Precision, activation_dtype
 from rlinf.schema.rollout import VllmConfig
 
@@ -126,7 +126,7 @@ class VllmSampler:
         """
         yield from answered(self.session(), requests)
 
-    def session(self) -> VllmSession:
+    def session(self) -> EngineSession:
         """A session, in which :meth:`load` may be called at any time.
 
         The prefix cache keeps what conversations have said. What shares a step with a response changes its rounding.
@@ -137,14 +137,14 @@ class VllmSampler:
         if self._streaming:
             raise RuntimeError("this sampler is streaming already: close that stream or session first")
         self._streaming, self._restarted = True, False
-        return VllmSession(self)
+        return EngineSession(self)
 
     @property
     def running(self) -> int:
         """Responses that the engine works on."""
         return len(self._running)
 
-    def step(self) -> list[Completion]:
+    def step(self, max_s: float) -> list[Completion]:
         """One step of the engine, in an open session: what it finished. The first failure restarts the engine.
 
         Raises:

@@ -23,9 +23,9 @@ from rlinf.data.inputs import Inputs, named_inputs
 from rlinf.data.messages import Completion
 from rlinf.data.remote_rows import RemoteRows
 from rlinf.data.token_array import TokenArray
-from rlinf.rollouts.text.continuous.open_batch import OpenBatch
 from rlinf.rollouts.text.continuous.over_sampling import OpenGroup
 from rlinf.rollouts.text.conversation import Row, Turn
+from rlinf.rollouts.text.open_batch import OpenBatch
 
 _CLASSES = {kind.__name__: kind for kind in (Batch, Completion, OpenBatch, OpenGroup, Row, Turn)}
 _KIND, _ARRAY = "$kind", "array"
@@ -39,8 +39,13 @@ _RENAMED: dict[type, dict[str, str]] = {
     Row: {"_heard": "_last_observation"},
 }
 """Fields as earlier versions called them."""
-_GONE = frozenset(("estimation", "processed_rewards", "turn_starts", "moving", "valid_positions", "cut", "version"))
-"""Columns that batches of an earlier version could have on the driver, and never had in a file."""
+_GONE: dict[type, frozenset[str]] = {
+    # Columns that batches of an earlier version could have on the driver, and never had in a file.
+    Batch: frozenset(("estimation", "processed_rewards", "turn_starts", "moving", "valid_positions", "cut", "version")),
+    # Follows from the number of responses and of those that were answered.
+    OpenBatch: frozenset(("reading",)),
+}
+"""Fields of earlier versions that are left out."""
 _SCALARS = (bool, int, float, str, bytes)
 
 
@@ -115,7 +120,7 @@ def _rebuilt(value: Any) -> Any:
 
 def _batch(columns: Mapping[str, Any]) -> Batch:
     """From its columns; earlier versions had the inputs as a mapping, and domains among the metadata."""
-    known = {name: value for name, value in _renamed(Batch, columns).items() if name not in _GONE}
+    known = _renamed(Batch, columns)
     if isinstance(known["inputs"], Mapping):
         known["inputs"] = named_inputs(known["inputs"])
     metadata = dict(known.get("metadata", {}))
@@ -124,8 +129,8 @@ def _batch(columns: Mapping[str, Any]) -> Batch:
 
 
 def _renamed(kind: type, kept: Mapping[str, Any]) -> dict[str, Any]:
-    names = _RENAMED.get(kind, {})
-    return {names.get(name, name): value for name, value in kept.items()}
+    names, gone = _RENAMED.get(kind, {}), _GONE.get(kind, ())
+    return {names.get(name, name): value for name, value in kept.items() if name not in gone}
 
 
 def _earlier_classes() -> list[Any]:

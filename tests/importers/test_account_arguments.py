@@ -32,6 +32,7 @@ UNKNOWN = "nothing here is known of this key"
 BASES: dict[str, dict[str, object]] = {
     "verl": {
         "algorithm.adv_estimator": "grpo",
+        "actor_rollout_ref.model.path": "path/to/model",
         "actor_rollout_ref.rollout.name": "vllm",
         "actor_rollout_ref.rollout.n": 8,
         "trainer.n_gpus_per_node": 8,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import text_envs
+from answering import graded
 from simulator_runs import overrides, recipe
 
 from rlinf.base.errors import UserError
@@ -73,11 +74,9 @@ def test_a_text_environment_that_hangs_costs_its_conversation(tmp_path: Path, cl
     pool = text_pool(cluster, tmp_path)
     with pool.group:
         pool.reset("train", [0, 1])
-        assert [one.reward for one in pool.grade("train", 2, [Response(0, "ab?", False)])] == [0.0]
-        assert [one.lost for one in pool.grade("train", 2, [Response(1, "hang", False)])] == [True]
-        assert [one.reward for one in pool.grade("train", 2, [Response(0, "ab", False)])] == [1.0], (
-            "it was brought back"
-        )
+        assert [one.reward for one in graded(pool.answers(), Response(0, "ab?", False))] == [0.0]
+        assert [one.lost for one in graded(pool.answers(), Response(1, "hang", False))] == [True]
+        assert [one.reward for one in graded(pool.answers(), Response(0, "ab", False))] == [1.0], "it was brought back"
         assert pool.timeouts == 1
 
 
@@ -92,18 +91,18 @@ def test_only_the_response_that_hangs_is_lost_of_those_that_were_graded_together
     pool = text_pool(here, tmp_path)
     pool.reset("train", [0, 1, 2])
     responses = [Response(place, text, False) for place, text in enumerate(["ab", "hang", "abc"])]
-    graded = {one.place: one for one in pool.grade("train", 3, responses)}
-    assert [graded[place].lost for place in range(3)] == [False, True, False]
-    assert [graded[place].reward for place in (0, 2)] == [1.0, 0.0]
+    found = {one.place: one for one in graded(pool.answers(), *responses)}
+    assert [found[place].lost for place in range(3)] == [False, True, False]
+    assert [found[place].reward for place in (0, 2)] == [1.0, 0.0]
     pool.reset("train", [3])
-    assert [one.reward for one in pool.grade("train", 1, [Response(0, "ab", False)])] == [1.0]
+    assert [one.reward for one in graded(pool.answers(), Response(0, "ab", False))] == [1.0]
 
 
 def test_a_text_environment_that_hangs_too_often_ends_the_run_with_its_name(tmp_path: Path, here: Cluster) -> None:
     pool = text_pool(here, tmp_path, max_failures=0)
     pool.reset("train", [0])
     with pytest.raises(UserError, match=r"(?s)Lines-v0: .*text_envs\.py.*time\.sleep"):
-        list(pool.grade("train", 1, [Response(0, "hang", False)]))
+        graded(pool.answers(), Response(0, "hang", False))
 
 
 def test_conversations_in_channels_go_on_beside_others_and_after_a_restart(tmp_path: Path, here: Cluster) -> None:
@@ -115,7 +114,7 @@ def test_conversations_in_channels_go_on_beside_others_and_after_a_restart(tmp_p
     assert [one.observation for one in first.take(0.0, complete=False)] == ["go on"]
     # An evaluation in between, and a round of the other channel.
     pool.reset("train", [3])
-    assert [one.reward for one in pool.grade("train", 1, [Response(0, "a", False)])] == [0.0]
+    assert [one.reward for one in graded(pool.answers(), Response(0, "a", False))] == [0.0]
     second.give([Response(0, "abcd", False)])
     assert [one.reward for one in second.take(0.0, complete=False)] == [1.0]
     pool.close_channel(2)

@@ -221,6 +221,7 @@ def command(words: Sequence[str], folder: Path, deadline_s: float = DEADLINE_S) 
     log = folder / f"{words[0]}.log"
     child = os.fork()
     if child == 0:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # no command waits for models of the hub
         _run(words, folder, log)
     began = time.monotonic()
     while time.monotonic() - began < deadline_s:

@@ -55,7 +55,7 @@ RLINF: Mapping[str, Meaning] = {
     "rollout.return_logprobs": nothing("samplers always return log-probabilities"),
     "rollout.tensor_parallel_size": means("rollout.vllm.tensor_parallel_size"),
     "rollout.pipeline_parallel_size": nothing("samplers have no pipeline; rollout.num_samplers adds copies"),
-    "rollout.validate_weight": means("rollout.verify_weights", note="every update is compared, not the first alone"),
+    "rollout.validate_weight": nothing("every weight update is compared (rollout.verify_weights)"),
     "rollout.validate_save_dir": nothing("train/sampler_logprob_gap compares sampler and learner"),
     "rollout.print_outputs": means("logging.samples_every"),
     "rollout.max_running_requests": means("rollout.vllm.max_num_seqs"),

@@ -80,7 +80,7 @@ TRL: Mapping[str, Meaning] = {
     "num_iterations": means("algorithm.update_epochs"),
     "epsilon": means("algorithm.ratio_clip_eps", note="or clip_ratio_low where the upper bound is another one"),
     "epsilon_high": means("algorithm.clip_ratio_high"),
-    "delta": means("algorithm.clip_ratio_c"),
+    "delta": means("algorithm.clip_ratio_c", note="of negative advantages"),
     "loss_type": means(
         "algorithm.loss_agg_func", "algorithm.loss_type", note="`rlinf list aggregations` explains each"
     ),
@@ -107,7 +107,7 @@ TRL: Mapping[str, Meaning] = {
     "vllm_importance_sampling_mode": means("algorithm.rollout_correction.mode", "algorithm.rollout_correction.level"),
     "vllm_importance_sampling_clip_max": means("algorithm.rollout_correction.cap"),
     "vllm_importance_sampling_cap": means("algorithm.rollout_correction.cap"),
-    "vllm_importance_sampling_clip_min": nothing("weights are bounded from above only (rollout_correction.cap)"),
+    "vllm_importance_sampling_clip_min": means("algorithm.rollout_correction.floor"),
     "off_policy_mask_threshold": nothing("algorithm.behave_weight_threshold and rollout_correction limit old samples"),
     "use_bias_correction_kl": nothing("the KL estimate is not weighted by the ratio (algorithm.kl_penalty_type)"),
     # The optimiser and the length of the run.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rlinf_import.names.meaning import Meaning, means, nothing
 
 _MICRO = means("learner.micro_batch_tokens", note="it counts tokens, and has no influence on the result")
+_REFERENCE = nothing("the reference policy lives in the learner, with its backend and micro-batches")
 _MINI = means("algorithm.num_minibatches", note="it is the number of minibatches, not their size")
 _LONG = nothing("longer prompts are dropped and counted, never cut (data.max_prompt_length)")
 _COUNTED = nothing("GPUs are counted; learner.num_workers and rollout.num_samplers say how many work")
@@ -89,9 +90,9 @@ _ACTORS: Mapping[str, Meaning] = {
     f"{_ACTOR}fsdp_config.model_dtype": means("policy.dtype"),
     f"{_ACTOR}fsdp_config.fsdp_size": means("learner.num_workers"),
     f"{_ACTOR}shuffle": nothing("every pass over a batch has a fresh permutation (algorithm.update_epochs)"),
-    "actor_rollout_ref.ref.log_prob_micro_batch_size": _MICRO,
-    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": _MICRO,
-    "actor_rollout_ref.ref.fsdp_config.param_offload": means("learner.offload.weights"),
+    "actor_rollout_ref.ref.log_prob_micro_batch_size": _REFERENCE,
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": _REFERENCE,
+    "actor_rollout_ref.ref.fsdp_config.param_offload": _REFERENCE,
 }
 _ROLLOUTS: Mapping[str, Meaning] = {
     f"{_ROLLOUT}name": means("rollout.sampler"),
@@ -139,7 +140,11 @@ _ALGORITHM: Mapping[str, Meaning] = {
     "algorithm.kl_ctrl.horizon": means("algorithm.kl_horizon"),
     "algorithm.kl_ctrl.target_kl": means("algorithm.target_kl"),
     "algorithm.rollout_correction.rollout_is": means("algorithm.rollout_correction.level"),
-    "algorithm.rollout_correction.rollout_is_threshold": means("algorithm.rollout_correction.cap"),
+    "algorithm.rollout_correction.rollout_is_threshold": means(
+        "algorithm.rollout_correction.cap", "algorithm.rollout_correction.floor"
+    ),
+    "algorithm.rollout_correction.rollout_rs": means("algorithm.rollout_correction.reject_by"),
+    "algorithm.rollout_correction.rollout_rs_threshold": means("algorithm.rollout_correction.reject_above"),
     "algorithm.use_pf_ppo": nothing("this sampling of rows is not implemented"),
 }
 _CRITIC: Mapping[str, Meaning] = {

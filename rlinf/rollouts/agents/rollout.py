@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rlinf.data.messages import SamplingParams
-from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.agents.endpoint import Endpoint
 from rlinf.rollouts.agents.episodes import Branch, Episode, branches_of
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
-from rlinf.rollouts.text.conversation import Feedback, Idle, Response, Row
+from rlinf.rollouts.text.conversation import Feedback, Response, Row
 from rlinf.rollouts.text.members import MixtureEnv, summary
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -66,11 +65,16 @@ class AgentRollout(TextRollout):
             for place, row in enumerate(rows)
         ]
         began = time.perf_counter()
-        session = self.sampler.session()
+        session, answers = self.sampler.session(), self.envs.answers()
+        answers.give(self._addresses(episodes, params))
         try:
-            for graded in self.envs.grade(split, len(rows), self._addresses(episodes, params, session, clock)):
-                self.gateway.end(episodes[graded.place], session)
-                rows[graded.place].facts["graded"] = graded
+            while answers.open:
+                asked = time.perf_counter()
+                if self.gateway.pump(session, _POLL_S, until_stop=self.renderer.until_stop):
+                    clock.add(GENERATION, asked)
+                for graded in answers.take(0.0, complete=True):
+                    self.gateway.end(episodes[graded.place], session)
+                    rows[graded.place].facts["graded"] = graded
         finally:
             self.gateway.close()
             session.close()
@@ -92,20 +96,15 @@ class AgentRollout(TextRollout):
         }
         return Conversations(rows, {**summary(rows), **metrics, **clock.spent}, others)
 
-    def _addresses(
-        self, episodes: Sequence[Episode], params: SamplingParams, session: SamplerSession, clock: Clock
-    ) -> Iterator[Response | Idle]:
-        """Where each agent finds the policy; then what agents ask is answered until all have returned."""
+    def _addresses(self, episodes: Sequence[Episode], params: SamplingParams) -> list[Response]:
+        """Return the address of the policy for each agent, as the response that its environment is given."""
         names = self.gateway.open(episodes, params)
-        for episode, name in zip(episodes, names, strict=True):
-            address = {"base_url": self.endpoint.url, "api_key": f"{self.gateway.token}:{name}", "model": MODEL}
-            yield Response(episode.place, json.dumps(address), cut=False)
-        yield Idle(0.0)
-        while not all(episode.over for episode in episodes):
-            began = time.perf_counter()
-            if self.gateway.pump(session, _POLL_S, until_stop=self.renderer.until_stop):
-                clock.add(GENERATION, began)
-            yield Idle(0.0)
+        token, url = self.gateway.token, self.endpoint.url
+        addresses = [{"base_url": url, "api_key": f"{token}:{name}", "model": MODEL} for name in names]
+        return [
+            Response(episode.place, json.dumps(address), cut=False)
+            for episode, address in zip(episodes, addresses, strict=True)
+        ]
 
 
 def filled(row: Row, branch: Branch, number: int, renderer: PromptRenderer) -> Row:

@@ -35,13 +35,6 @@ class Response(NamedTuple):
     """Its text is wanted, as the environment reads it."""
 
 
-class Idle(NamedTuple):
-    """In a stream of responses: none has come, so that what environments have to say can be heard."""
-
-    wait_s: float
-    """How long environments may be waited for; more than 0 where no response comes before they have answered."""
-
-
 @dataclass(frozen=True)
 class Feedback:
     """The environment's answer to one response."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Hung, Idle, Response, graded_rows
+from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Hung, Response, graded_rows
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.envs.make_env import Conversations, TextEnvError, make_text_env
 from rlinf.rollouts.text.envs.mixture import MixedTextEnv
@@ -25,9 +25,9 @@ from rlinf.schema.derived import VERIFIERS, TextEnv, is_agent
 
 _WAIT_S = 0.05
 CHANNEL_MARK = "#"
+"""Between a split and a number: one more environment of that split, for conversations that go on beside others."""
 _ROWS = ("path", "split", "subset", "eval_fraction", "limit", "question_field", "prompt_field")
 """Constructor arguments that say which rows of a data set an environment asks."""
-"""Between a split and a number: one more environment of that split, for conversations that go on beside others."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class TextEnvWorker:
     """Environments of one id, or a mixture of several, one per split and channel (:data:`CHANNEL_MARK`)."""
 
     busy_s = 0.0
-    """Seconds of :meth:`grade` so far."""
+    """Seconds of :class:`WorkerAnswers` so far."""
 
     def __init__(
         self,
@@ -111,12 +111,14 @@ class TextEnvWorker:
             python: the interpreter that plays tasksets of the package verifiers.
             leaves_out_evaluation: the questions of "eval" are left out of "train", by environments that list theirs.
         """
-        self._env_id, self._splits, self._mixture = env_id, splits, mixture
+        self.env_id, self._splits, self._mixture = env_id, splits, mixture
         self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
         self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
         self._row_timeout_s, self._python = row_timeout_s, python
         self._leaves_out_evaluation = leaves_out_evaluation
         self._envs: dict[str, Any] = {}
+        self._split = ""
+        """That of the last :meth:`reset`."""
         self._first: dict[str, int] = {}
         """The number of the first conversation here, by split."""
         self._threads: dict[str, RowThreads] = {}
@@ -168,7 +170,7 @@ class TextEnvWorker:
         env, negative = self._env(split), by.startswith("-")
         if not hasattr(env, "difficulties"):
             raise TextEnvError(
-                f"data.curriculum.by: {self._env_id} does not say how hard its tasks are (it has no method "
+                f"data.curriculum.by: {self.env_id} does not say how hard its tasks are (it has no method "
                 "difficulties(task_ids, by)). Set data.curriculum.by: null."
             )
         found = [float(one) for one in env.difficulties(list(task_ids), by.removeprefix("-"))]
@@ -189,18 +191,28 @@ class TextEnvWorker:
         threads = self._threads.pop(split, None)
         if threads is not None and (threads.hung or threads.open):
             del self._envs[split]
-        self._first[split], self._tasks[split] = first, list(task_ids)
+        self._split, self._first[split], self._tasks[split] = split, first, list(task_ids)
         env = self._env(split)
         if env.num_envs != len(task_ids):
             env.resize(len(task_ids))
         return env.reset(options={"task_ids": list(task_ids)})
 
-    def answer(self, split: str, responses: Sequence[Response]) -> FeedbackBatch | Hung:
-        """Responses in some of the conversations that :meth:`reset` started last; the others wait.
+    def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> FeedbackBatch | Hung:
+        """Give ``responses`` to the environment; returns what it has answered since the last call.
 
-        An environment that steps all rows together takes "" for the others, so they must have ended. One that has
-        ``mark_cut`` is reported which responses the length limit ended. One that hangs is thrown away: the
-        conversations have to be started again.
+        With ``step_row`` conversations are answered side by side: waits for at most ``wait_s`` seconds for one of them.
+        Otherwise these responses are answered together, and the other conversations wait.
+        """
+        if hasattr(self._env(split), "step_row"):
+            return FeedbackBatch(self._side_by_side(split, responses, wait_s), 0.0)
+        return self._step(split, responses) if responses else FeedbackBatch([], 0.0)
+
+    def _step(self, split: str, responses: Sequence[Response]) -> FeedbackBatch | Hung:
+        """Make one step of a vector environment.
+
+        One that steps all rows together takes "" for the others, so they must have ended. One that has ``mark_cut`` is
+        given the rows whose response the length limit ended. One that hangs is thrown away: the conversations have to
+        be started again.
         """
         began = time.perf_counter()
         env = self._env(split)
@@ -222,11 +234,8 @@ class TextEnvWorker:
         graded = [self._about(split, *one) for one in zip(graded, responses, texts, strict=True)]
         return FeedbackBatch(graded, time.perf_counter() - began)
 
-    def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Feedback]:
-        """Hands ``responses`` to an environment that has ``step_row``; returns what it has said since the last call.
-
-        Waits for at most ``wait_s`` seconds for something to return.
-        """
+    def _side_by_side(self, split: str, responses: Sequence[Response], wait_s: float) -> list[Feedback]:
+        """Answer responses in threads of their own; returns the feedback of those that have ended."""
         if split not in self._threads:
             step_row, first = self._env(split).step_row, self._first[split]
             self._threads[split] = RowThreads(step_row, timeout_s=self._row_timeout_s, first=first)
@@ -239,42 +248,20 @@ class TextEnvWorker:
         return [self._about(split, graded, *self._reading.pop((split, graded.place))) for graded in said]
 
     def replay(self, split: str, responses: Sequence[Response]) -> None:
-        """Repeats ``responses`` in conversations that were started again, each one's in their order."""
+        """Repeat ``responses`` in conversations that were started again, each one's in their order."""
         later: dict[int, deque[Response]] = {}
         for response in responses:
             later.setdefault(response.place, deque()).append(response)
-        said = self.exchange(split, [turns.popleft() for turns in later.values()], _WAIT_S)
-        while said or self._threads[split].open:
-            following = [later[graded.place].popleft() for graded in said if later[graded.place]]
+        following = [turns.popleft() for turns in later.values()]
+        while following or (split in self._threads and self._threads[split].open):
             said = self.exchange(split, following, _WAIT_S)
+            if isinstance(said, Hung):
+                raise TimeoutError(f"{self.env_id} hangs in step: {said.account}")
+            following = [later[graded.place].popleft() for graded in said.rows if later[graded.place]]
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
-        """Answers to each of ``responses``: to those up to a pause at once, or in parallel (`step_row`)."""
-        given: list[Response] = []
-        rows = hasattr(self._env(split), "step_row")
-        for response in responses:
-            if isinstance(response, Response):
-                given.append(response)
-            elif rows:
-                ready, given = given, []
-                yield from self.exchange(split, ready, response.wait_s)
-            elif response.wait_s:
-                ready, given = given, []
-                yield from self._together(split, ready)
-        if rows:
-            yield from self.exchange(split, given, 0.0)
-            while self._threads[split].open:
-                yield from self.exchange(split, (), _WAIT_S)
-        else:
-            yield from self._together(split, given)
-
-    def _together(self, split: str, given: Sequence[Response]) -> Iterator[Feedback]:
-        if given:
-            graded = self.answer(split, given)
-            if isinstance(graded, Hung):
-                raise TimeoutError(f"{self._env_id} hangs in step: {graded.account}")
-            self.busy_s += graded.seconds
-            yield from graded.rows
+    def answers(self) -> WorkerAnswers:
+        """Return the conversations of the last :meth:`reset`, without a pool that watches over them."""
+        return WorkerAnswers(self, self._split)
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
         """Correct conversations for a supervised warm start, or to train a tokenizer on.
@@ -286,7 +273,7 @@ class TextEnvWorker:
             return [Demonstration.of(one) for one in self._env(split).demonstrations(list(task_ids))]
         except ValueError as error:
             raise TextEnvError(
-                f"{self._env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, and take a policy "
+                f"{self.env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, and take a policy "
                 "that has a tokenizer (policy.path, or policy.tokenizer.path)."
             ) from error
 
@@ -316,13 +303,13 @@ class TextEnvWorker:
         held_out = self.questions("eval") if evaluated else frozenset()
         try:
             with deadline(limit):
-                if self._env_id.startswith(VERIFIERS):
+                if self.env_id.startswith(VERIFIERS):
                     wait_s, kwargs = self._start_timeout_s, self._splits[split]
-                    return VerifiersEnv(self._env_id, python=self._python, start_timeout_s=wait_s, **kwargs)
-                if is_agent(self._env_id):
-                    return AgentEnv(self._env_id, **self._splits[split])
+                    return VerifiersEnv(self.env_id, python=self._python, start_timeout_s=wait_s, **kwargs)
+                if is_agent(self.env_id):
+                    return AgentEnv(self.env_id, **self._splits[split])
                 if not self._mixture:
-                    env = make_text_env(self._env_id, self._splits[split], num_envs=1, conversations=conversations)
+                    env = make_text_env(self.env_id, self._splits[split], num_envs=1, conversations=conversations)
                     _leave_out([env], held_out)
                     return env
                 members = {one.name: _member(one, split, conversations) for one in self._mixture}
@@ -330,9 +317,35 @@ class TextEnvWorker:
                 return MixedTextEnv(members)
         except DeadlineExceededError as error:
             raise TextEnvError(
-                f"env.id {self._env_id}: its constructor took longer than {limit:g} s (cluster.start_timeout_s). "
+                f"env.id {self.env_id}: its constructor took longer than {limit:g} s (cluster.start_timeout_s). "
                 f"{account_of(error)}"
             ) from error
+
+
+class WorkerAnswers:
+    """The environments of a worker in this process (:class:`rlinf.rollouts.text.conversation.Answers`)."""
+
+    def __init__(self, worker: TextEnvWorker, split: str) -> None:
+        self._worker, self._split, self.open = worker, split, 0
+        facts = worker.facts(split)
+        self.in_part = facts.steps_rows or facts.steps_in_part
+        self._waiting: list[Response] = []
+
+    def give(self, responses: Sequence[Response]) -> None:
+        self._waiting += responses
+        self.open += len(responses)
+
+    def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
+        """Raises TimeoutError if the environment hangs in a step of all."""
+        if not (self.open and (self.in_part or complete)):
+            return []
+        ready, self._waiting = self._waiting, []
+        found = self._worker.exchange(self._split, ready, wait_s)
+        if isinstance(found, Hung):
+            raise TimeoutError(f"{self._worker.env_id} hangs in step: {found.account}")
+        self._worker.busy_s += found.seconds
+        self.open -= len(found.rows)
+        return found.rows
 
 
 def _listing(members: Sequence[Any]) -> list[Any]:

@@ -8,12 +8,11 @@ which answers come.
 
 from __future__ import annotations
 
-import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
 import torch
 
@@ -25,21 +24,20 @@ from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingPara
 from rlinf.data.ragged import LOGPROBS, TOKENS, RemoteArray
 from rlinf.data.remote_rows import RemoteColumns, RemoteRows
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.conversation import Feedback, Idle, Response, Row, discard_lost
-from rlinf.rollouts.text.free_turns import AsyncConversations
+from rlinf.rollouts.text.conversation import Answers, Row, discard_lost
+from rlinf.rollouts.text.engine import Engine, Key, StreamSession, TurnLimits
 from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
+from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.tasks.curriculum import curriculum_of
 from rlinf.rollouts.text.tasks.draws import TaskDraws
 from rlinf.rollouts.text.tasks.pool import TaskPool
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
-from rlinf.rollouts.text.turns import TurnLimits, Turns
 from rlinf.schema.derived import RolloutSections
 
 GENERATION = "time/generation_s"
 
-T = TypeVar("T")
-Stream = Callable[[Sequence[SampleRequest]], Iterator[Completion]]
-"""Of a sampler."""
+OpenRound = Callable[[], SamplerSession]
+"""Opens a session for the responses of one turn, which are all requested at once."""
 
 
 class TextSampler(Protocol):
@@ -61,12 +59,8 @@ class TextEnvs(Protocol):
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
-        """Answers to each of ``responses``, in any order.
-
-        ``count`` is the number of conversations of the last reset. Responses are graded while more are awaited, where
-        the environments can do that; some of those to come may follow what is said to earlier ones.
-        """
+    def answers(self) -> Answers:
+        """The conversations of the last reset: responses go in, feedback comes out."""
 
     @property
     def busy_s(self) -> float:
@@ -103,18 +97,6 @@ class Clock:
     def add(self, stage: str, since: float) -> None:
         self.count(stage, time.perf_counter() - since)
 
-    def timed(self, stage: str, items: Iterator[T]) -> Iterator[T]:
-        """``items``; the wait for each is counted."""
-        while True:
-            began = time.perf_counter()
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-            finally:
-                self.add(stage, began)
-            yield item
-
     def count(self, stage: str, seconds: float) -> None:
         self.spent[stage] = self.spent.get(stage, 0.0) + seconds
 
@@ -130,12 +112,10 @@ class TextRollout:
         envs: TextEnvs,
         members: Sequence[MixtureEnv],
         config: RolloutSections,
-        *,
-        stream: Stream | None = None,
     ) -> None:
-        """``members``: what ``envs`` play, one environment or a mixture of several. ``stream``: where responses of one
-        turn to train on come from, in the place of ``sampler``'s own."""
-        self._stream = stream
+        """``members``: what ``envs`` play, one environment or a mixture of several."""
+        self.rounds: Mapping[str, OpenRound] = {}
+        """By split, where the responses of one turn come from; otherwise ``sampler``'s stream."""
         self.sampler, self.envs, self.members, self.seed = sampler, envs, members, config.run.seed
         self.pool = TaskPool(config.data.pool) if config.data.pool.adaptive else None
         self.curriculum = curriculum_of(config, envs, [member.num_tasks for member in members])
@@ -220,27 +200,32 @@ class TextRollout:
         began = time.perf_counter()
         rows = self.open_rows(split, task_ids, samples)
         clock.add("time/env_reset_s", began)
-        if self.max_turns == 1:
-            self.apply_feedback(split, rows, self._answers(split, rows, params, key, clock), clock)
-        else:
-            self._converse_freely(split, rows, params, key, clock)
+        self.hold(OpenBatch(0, rows), lambda place: key, self._session(split), params, clock)
         return Conversations(rows, {**summary(rows), **metrics_by_member(self.members, rows), **clock.spent})
 
-    def _converse_freely(
-        self, split: str, rows: Sequence[Row], params: SamplingParams, key: tuple[int, ...], clock: Clock
+    def _session(self, split: str) -> SamplerSession:
+        """Where the responses of a batch come from."""
+        # Bits: responses of one turn are decoded as one batch, which rounds otherwise than a session (record 0014).
+        if self.max_turns > 1:
+            return self.sampler.session()
+        return self.rounds[split]() if split in self.rounds else StreamSession(self.sampler.stream)
+
+    def hold(
+        self, batch: OpenBatch, key: Key, session: SamplerSession | None, params: SamplingParams, clock: Clock
     ) -> None:
-        """Conversations of several turns, each of which goes on when its own environment has answered."""
-        began = time.perf_counter()
-        session = self.sampler.session()
-        turns = Turns(rows, self.member, self.turn_limits(params))
-        talk = AsyncConversations(session, turns, key=key, generated=functools.partial(clock.count, GENERATION))
-        try:
-            for graded in self.envs.grade(split, len(rows), talk.responses()):
-                talk.hear(graded)
-        finally:
-            session.close()
-        waited = time.perf_counter() - began - clock.spent.get(GENERATION, 0.0)
+        """Hold conversations as far as ``session`` responds, in the environments of the last reset."""
+        began, busy = time.perf_counter(), self.envs.busy_s
+        engine = self.engine(params)
+        engine.begin(batch, key, self.envs.answers())
+        engine.run(session)
+        waited = time.perf_counter() - began - engine.generation_s
+        clock.count(GENERATION, engine.generation_s)
         clock.count("time/verification_s", waited)
+        clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
+
+    def engine(self, params: SamplingParams, **options: Any) -> Engine:
+        """An engine for conversations with the limits of this run."""
+        return Engine(self.member, self.turn_limits(params), **options)
 
     def open_rows(self, split: str, task_ids: Sequence[int], samples: int) -> list[Row]:
         """``samples`` new conversations about each task."""
@@ -276,35 +261,6 @@ class TextRollout:
             len(self.renderer_of(task).prompt(prompt)) <= self.max_prompt_length
             for task, prompt in zip(task_ids, prompts, strict=True)
         ]
-
-    def apply_feedback(self, split: str, rows: Sequence[Row], responses: Iterable[Response], clock: Clock) -> None:
-        """Puts the environment's answers to ``responses`` into their rows, as they come."""
-        began, busy = time.perf_counter(), self.envs.busy_s
-        generated = clock.spent.get(GENERATION, 0.0)
-        for graded in self.envs.grade(split, len(rows), responses):
-            row = rows[graded.place]
-            row.read(graded, self.renderer_of(row.task_id))
-        waited = time.perf_counter() - began - (clock.spent.get(GENERATION, 0.0) - generated)
-        clock.count("time/verification_s", waited)
-        clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
-
-    def _answers(
-        self, split: str, rows: Sequence[Row], params: SamplingParams, key: tuple[int, ...], clock: Clock
-    ) -> Iterator[Response]:
-        """The only responses of single-turn conversations, as the sampler finishes them."""
-        requests: list[SampleRequest] = []
-        for place, row in enumerate(rows):
-            last = requests[-1] if requests else None
-            if last is not None and last.group == row.group:
-                requests[-1] = replace(last, n=last.n + 1)
-                continue
-            name = (*key, row.task_id, 0)
-            requests.append(SampleRequest(place, row.prompt_ids, 1, params, name, group=row.group))
-        stream = self._stream if self._stream is not None and split == "train" else self.sampler.stream
-        for completion in clock.timed(GENERATION, stream(requests)):
-            place = completion.request_id + completion.sample_index
-            rows[place].append_response(completion, self.renderer_of(rows[place].task_id))
-            yield rows[place].response(place)
 
     def fixed_prompts(self, count: int) -> list[tuple[int, ...]]:
         """The prompts of the run's first ``count`` draws as token ids, however far the run is."""

@@ -111,11 +111,10 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     if facts.continues_responses:
         rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
     else:
-        make = _rollout(config, cluster)
-        # Scale: in one process a batch has all of its columns; on a cluster tokens stay with samplers (record 0025).
-        if make is TextRollout and cluster.concurrent and _rows_can_stay(config, members):
-            make = functools.partial(TextRollout, stream=sampler.stream_remote)
-        rollout = make(sampler, envs, members, config.collection)
+        rollout = _rollout(config, cluster)(sampler, envs, members, config.collection)
+    # Scale: in one process a batch has all of its columns; on a cluster tokens stay with samplers (record 0025).
+    remote = type(rollout) is TextRollout and cluster.concurrent and _rows_can_stay(config, members)
+    rollout.rounds = {"train": functools.partial(sampler.round, remote=remote), "eval": sampler.round}
     rollout.require_fitting_prompt()
     tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     evaluator = TextEvaluator(rollout, config.evaluation, tasks)
@@ -199,6 +198,7 @@ def build_text_evaluator(setup: ResolvedRun, cluster: Cluster, folder: Path) -> 
     sampler = SamplerPool(_begin_samplers(setup, cluster, spec).ready(), cluster)
     sampler.connect(StoredWeights())
     rollout = _rollout(config, cluster)(sampler, envs, members, config.collection)
+    rollout.rounds = {"eval": sampler.round}
     return TextEvaluator(rollout, config.evaluation, members)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from rlinf.cluster import WorkerGroup
 from rlinf.cluster.api import Assembled
 from rlinf.data.ragged import TOKENS, RaggedRows, RemoteArray
 from rlinf.data.split import split_evenly
 from rlinf.data.token_array import TokenArray
-from rlinf.rollouts.text.conversation import Feedback, Response
+from rlinf.rollouts.text.conversation import Response
 from rlinf.rollouts.text.env_worker import CHANNEL_MARK
 
 
@@ -26,8 +25,8 @@ class ConversationSet:
     """The places of each worker."""
     tasks: list[list[int]]
     """Of each worker."""
-    past: list[list[list[Response]]]
-    """Of each worker: responses since the start that it has answered, as it was given them."""
+    past: list[list[Response]]
+    """Of each worker: responses since the start that it has answered, those of a conversation in their order."""
 
     @classmethod
     def of(cls, split: str, channel: int, task_ids: Sequence[int], workers: int) -> ConversationSet:
@@ -51,13 +50,8 @@ class ConversationSet:
 
     def remember(self, said: Iterable[Response]) -> None:
         """Takes responses for answered, those of a conversation in their order."""
-        turn: dict[int, int] = {}
         for response in said:
-            number = turn[response.place] = turn.get(response.place, -1) + 1
-            past = self.past[self.rank(response)]
-            while len(past) <= number:
-                past.append([])
-            past[number].append(response)
+            self.past[self.rank(response)].append(response)
 
 
 def handed_over(responses: Sequence[Response]) -> Sequence[Response] | Assembled:
@@ -85,21 +79,3 @@ def _with_tokens(
         one if place is None else one._replace(said=TokenArray(tokens[place[0]][spans[place[0]][place[1]]]))
         for one, place in zip(responses, places, strict=True)
     ]
-
-
-class AnsweringPool(Protocol):
-    """The pool whose workers answer: it restarts them, and counts what goes wrong."""
-
-    group: WorkerGroup
-    lives: list[int]
-
-    def restart(self, rank: int, error: Exception, *, counted: bool = True) -> object: ...
-
-    def play_back(self, rank: int, round: ConversationSet) -> object:
-        """Starts a worker's conversations of a round again and repeats what was answered."""
-
-    def lost(self, graded: Feedback) -> Feedback: ...
-
-    def remember(self, rank: int, round: ConversationSet, given: list[Response]) -> None: ...
-
-    def busy(self, rank: int, seconds: float) -> None: ...

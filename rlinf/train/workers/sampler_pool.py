@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from rlinf.data.messages import Completion, SampleRequest
 from rlinf.data.ragged import LOGPROBS, TOKENS, RemoteArray
 from rlinf.data.split import split_evenly
 from rlinf.data.token_array import RunLengthArray, TokenArray
-from rlinf.samplers.requests import in_request_order
+from rlinf.samplers.requests import answered, in_request_order
 from rlinf.train.workers.kept_values import RemoteRowStore
 from rlinf.train.workers.sampler_session import SLICE_S, PoolSession
 from rlinf.train.workers.sampler_worker import CompletionFacts
@@ -27,6 +27,13 @@ class _Part:
 
     requests: Sequence[SampleRequest]
     done: set[tuple[int, int]] = field(default_factory=set)
+    enough: int | None = None
+    """Groups after which the worker ends the others."""
+
+    @property
+    def open(self) -> int:
+        """Samples that are still to come."""
+        return sum(request.n for request in self.requests) - len(self.done)
 
     def rest(self) -> tuple[list[SampleRequest], list[int]]:
         """The remaining requests, numbered from 0, and the id that each had.
@@ -63,77 +70,19 @@ class SamplerPool(PolicyPool):
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
         """The same completions as they come from the workers."""
-        parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
-        return self._read(parts, {rank: self._start(rank, part) for rank, part in parts.items()})
+        return answered(self.round(), requests)
 
-    def stream_remote(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """The same, with tokens and log-probabilities left where they were made (`ragged.RemoteArray`)."""
-        parts = {rank: _Part(mine) for rank, mine in enumerate(self._split(requests)) if mine}
-        kept = {rank: RemoteRowStore(self.group, rank) for rank in parts}
-        return self._read(parts, {rank: self._start(rank, part, kept[rank]) for rank, part in parts.items()}, kept)
+    def round(self, *, remote: bool = False, enough: int | None = None) -> RoundSession:
+        """Open a session for one call of :meth:`RoundSession.submit`, which every worker answers in one stream.
+
+        ``remote``: tokens and log-probabilities are left where they were made (`ragged.RemoteArray`). ``enough``: when
+        that number of groups is complete, the other requests end as they are ("abort").
+        """
+        return RoundSession(self, remote=remote, enough=enough)
 
     def session(self, *, slice_s: float = SLICE_S) -> PoolSession:
         """A session with all workers, which look for new requests every ``slice_s`` seconds."""
         return PoolSession(self, slice_s=slice_s)
-
-    def _split(self, requests: Sequence[SampleRequest]) -> list[Sequence[SampleRequest]]:
-        """The requests of each worker."""
-        return [requests[part] for part in split_evenly(len(requests), self.size)]
-
-    def stream_enough(
-        self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
-    ) -> Iterator[Completion]:
-        """Completions until ``enough`` groups are complete, the others then as far as they are ("abort").
-
-        Each worker has whole groups and its share of ``enough``. One that is restarted finishes all it has left.
-        """
-        order = list(dict.fromkeys(groups))
-        parts: dict[int, _Part] = {}
-        running: dict[int, tuple[Stream, list[int]]] = {}
-        for rank, share in enumerate(split_evenly(len(order), self.size)):
-            mine = set(order[share])
-            chosen = [place for place, group in enumerate(groups) if group in mine]
-            if chosen:
-                wanted = [end * enough // len(order) for end in (share.start, share.stop)]
-                parts[rank] = _Part([requests[place] for place in chosen])
-                left, names = parts[rank].rest()
-                given = [groups[place] for place in chosen]
-                stream = self.group.stream(rank, "stream_enough", left, given, wanted[1] - wanted[0])
-                running[rank] = (stream, names)
-        return self._read(parts, running)
-
-    def _read(
-        self,
-        parts: dict[int, _Part],
-        running: dict[int, tuple[Stream, list[int]]],
-        kept: Mapping[int, RemoteRowStore] = MappingProxyType({}),
-    ) -> Iterator[Completion]:
-        """The messages of the workers; one that is lost is restarted and asked for what is missing of its part.
-
-        ``kept``: of workers whose messages are facts, and that keep what these are about.
-        """
-        try:
-            while running:
-                try:
-                    arrived = self.cluster.wait_any([stream for stream, _ in running.values()])
-                    for stream in arrived:
-                        rank = stream.rank
-                        portion = next(stream, None)
-                        if portion is None:
-                            del running[rank]
-                            continue
-                        for given in completions_of(portion, kept[rank]) if rank in kept else portion:
-                            self.require_current(rank, given)
-                            completion = replace(given, request_id=running[rank][1][given.request_id])
-                            parts[rank].done.add((completion.request_id, completion.sample_index))
-                            yield completion
-                except WORKER_LOST as error:
-                    self.restart(error.rank, error)
-                    running[error.rank] = self._start(error.rank, parts[error.rank], kept.get(error.rank))
-                    self.redone += sum(request.n for request in parts[error.rank].rest()[0])
-        finally:
-            for stream, _ in running.values():
-                stream.close()
 
     def require_current(self, rank: int, completion: Completion) -> None:
         """Raises OtherPolicy where tokens name other weights than those that were sent last: none came since."""
@@ -152,11 +101,93 @@ class SamplerPool(PolicyPool):
     def wake(self) -> None:
         self.group.call("wake")
 
-    def _start(self, rank: int, part: _Part, kept: RemoteRowStore | None = None) -> tuple[Stream, list[int]]:
+
+class RoundSession:
+    """A :class:`rlinf.interfaces.SamplerSession` of one round of requests, split among the workers.
+
+    A worker that is lost is restarted and asked for what is missing of its part.
+    """
+
+    def __init__(self, pool: SamplerPool, *, remote: bool, enough: int | None) -> None:
+        self._pool, self.remote, self._enough = pool, remote, enough
+        self._parts: dict[int, _Part] = {}
+        self._running: dict[int, tuple[Stream, list[int]]] = {}
+        self._kept: dict[int, RemoteRowStore] = {}
+        """If rows are remote: where those of each worker are."""
+
+    @property
+    def open(self) -> int:
+        """Responses that are not handed out yet."""
+        return sum(part.open for part in self._parts.values())
+
+    def submit(self, requests: Sequence[SampleRequest]) -> None:
+        """Start the round. With ``enough`` each worker has whole groups, and its part of that number."""
+        pool = self._pool
+        if self._enough is None:
+            slices = split_evenly(len(requests), pool.size)
+            self._parts = {rank: _Part(requests[part]) for rank, part in enumerate(slices) if requests[part]}
+        else:
+            groups = list(dict.fromkeys(request.group for request in requests))
+            for rank, share in enumerate(split_evenly(len(groups), pool.size)):
+                mine = set(groups[share])
+                ends = [end * self._enough // len(groups) for end in (share.start, share.stop)] if mine else [0, 0]
+                part = _Part([one for one in requests if one.group in mine], enough=ends[1] - ends[0])
+                if part.requests:
+                    self._parts[rank] = part
+        self._kept = {rank: RemoteRowStore(pool.group, rank) for rank in self._parts} if self.remote else {}
+        self._running = {rank: self._start(rank) for rank in self._parts}
+
+    def poll(self, max_s: float) -> list[Completion]:
+        """Return the completions since the last call; waits for at most ``max_s`` seconds (longer in one process)."""
+        done: list[Completion] = []
+        try:
+            streams = [stream for stream, _ in self._running.values()]
+            limit = None if max_s == math.inf else max_s
+            for stream in self._pool.cluster.wait_any(streams, timeout=limit) if streams else ():
+                done += self._portion(stream.rank, stream)
+        except WORKER_LOST as error:
+            self._pool.restart(error.rank, error)
+            # A worker that comes back finishes all that it has left.
+            self._parts[error.rank].enough = None
+            self._running[error.rank] = self._start(error.rank)
+            self._pool.redone += self._parts[error.rank].open
+        return done
+
+    def _portion(self, rank: int, stream: Stream) -> list[Completion]:
+        """Return the completions of a worker's next message."""
+        portion = next(stream, None)
+        if portion is None:
+            del self._running[rank]
+            return []
+        done = []
+        for given in completions_of(portion, self._kept[rank]) if rank in self._kept else portion:
+            self._pool.require_current(rank, given)
+            completion = replace(given, request_id=self._running[rank][1][given.request_id])
+            self._parts[rank].done.add((completion.request_id, completion.sample_index))
+            done.append(completion)
+        return done
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Return nothing: a round goes on to its end."""
+        return []
+
+    def close(self) -> None:
+        """End the round."""
+        while self._running and not self.open:
+            # The workers have nothing left: they come to the end of their streams.
+            self.poll(math.inf)
+        for stream, _ in self._running.values():
+            stream.close()
+        self._running, self._parts = {}, {}
+
+    def _start(self, rank: int) -> tuple[Stream, list[int]]:
+        group, part = self._pool.group, self._parts[rank]
         requests, names = part.rest()
-        if kept is not None:
-            return self.group.stream_remote(rank, "stream_remote", requests), names
-        return self.group.stream(rank, "stream_portions", requests), names
+        if self.remote:
+            return group.stream_remote(rank, "stream_remote", requests), names
+        if part.enough is not None:
+            return group.stream(rank, "stream_enough", requests, part.enough), names
+        return group.stream(rank, "stream_portions", requests), names
 
 
 def completions_of(portion: tuple[Sequence[CompletionFacts], Handle], kept: RemoteRowStore) -> Iterator[Completion]:

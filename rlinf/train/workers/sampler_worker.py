@@ -97,31 +97,26 @@ class SamplerWorker(WeightReceiver):
             }
             yield [CompletionFacts.of(completion) for completion in portion], RaggedRows.of_rows(columns)
 
-    def stream_enough(
-        self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
-    ) -> Iterator[list[Completion]]:
+    def stream_enough(self, requests: Sequence[SampleRequest], enough: int) -> Iterator[list[Completion]]:
         """The same, but when all requests of ``enough`` groups are complete the others end as they are ("abort").
 
         Which ones that are depends on the requests, the weights and the seed, not on time (unless a server answers).
         """
-        yield from _portions(self._until_enough(requests, groups, enough), sum(request.n for request in requests))
+        yield from _portions(self._until_enough(requests, enough), sum(request.n for request in requests))
         self._freed.release_to_os()
 
-    def _until_enough(
-        self, requests: Sequence[SampleRequest], groups: Sequence[int], enough: int
-    ) -> Iterator[Completion]:
-        group_of = {request.request_id: group for request, group in zip(requests, groups, strict=True)}
-        waiting: Counter[int] = Counter()
+    def _until_enough(self, requests: Sequence[SampleRequest], enough: int) -> Iterator[Completion]:
+        group_of = {request.request_id: request.group for request in requests}
+        waiting: Counter[int | None] = Counter()
         for request in requests:
-            waiting[group_of[request.request_id]] += request.n
+            waiting[request.group] += request.n
         needed = len(waiting) - enough
         for completion in self._sampler.stream(requests):
             yield completion
             waiting[group_of[completion.request_id]] -= 1
             open_groups = {group for group, count in waiting.items() if count}
             if open_groups and len(open_groups) <= needed:
-                ids = [name for name, group in group_of.items() if group in open_groups]
-                yield from self._sampler.abort(ids)
+                yield from self._sampler.abort([name for name, group in group_of.items() if group in open_groups])
                 needed = -1
 
     def answer(self, requests: Sequence[SampleRequest]) -> list[Completion]:

@@ -6,20 +6,19 @@ is ended the same way, since nothing else reaches every kind of hang; it costs t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rlinf.cluster import WORKER_LOST, WorkerGroup
 from rlinf.cluster.pool import ResilientPool
 from rlinf.rollouts.simulator.failures import FailureCount
-from rlinf.rollouts.text.conversation import Answers, Feedback, Idle, Response
+from rlinf.rollouts.text.conversation import Answers, Feedback, Response
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.rollouts.text.tokens.decoding import ResponseText
 from rlinf.schema import EnvConfig
-from rlinf.train.workers.part_answers import PartAnswers
+from rlinf.train.workers.grading import Grading
 from rlinf.train.workers.rounds import ConversationSet, handed_over
-from rlinf.train.workers.row_answers import RowAnswers
 
 _MIXTURE = "env.tasks"
 """Name of the environments where `env.id` names none."""
@@ -97,13 +96,10 @@ class TextEnvPool(ResilientPool):
         for rank in round.ranks:
             self.play_back(rank, round)
 
-    def answers(self, channel: int) -> Answers:
-        """The environments of a channel, for what is said in its conversations."""
+    def answers(self, channel: int = 0) -> Answers:
+        """The environments of a channel, or of the last :meth:`reset`, for what is said in their conversations."""
         round = self._rounds[channel]
-        facts = self.facts(round.split)
-        if facts.steps_rows:
-            return RowAnswers(self, round, self._timeout_s)
-        return PartAnswers(self, round, self._timeout_s, in_part=facts.steps_in_part)
+        return Grading(self, round, self.facts(round.split), self._timeout_s)
 
     def _start(self, round: ConversationSet, channel: int) -> tuple[Sequence[str], dict[str, Any]]:
         self._rounds[channel] = round
@@ -119,18 +115,6 @@ class TextEnvPool(ResilientPool):
                 results.append(self._started.pop(channel))
         observations = [text for result in results for text in result[0]]
         return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
-
-    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
-        """Answers to each of ``responses`` in the conversations of the last :meth:`reset`, in any order.
-
-        A worker that is free is given the responses that have come for it so far, while more are awaited.
-        Environments that cannot step in part get all that there are when nothing more comes without an answer of
-        theirs.
-        """
-        round, facts = self._rounds[0], self.facts(split)
-        if facts.steps_rows:
-            return RowAnswers(self, round, self._timeout_s).grade(responses)
-        return PartAnswers(self, round, self._timeout_s, in_part=facts.steps_in_part).grade(responses)
 
     def lost(self, graded: Feedback) -> Feedback:
         """Counts a conversation that the environment failed over.
@@ -148,7 +132,7 @@ class TextEnvPool(ResilientPool):
     def remember(self, rank: int, round: ConversationSet, given: list[Response]) -> None:
         """Responses that the worker has answered: part of what is repeated after its death."""
         self._failures.went_well("step", len(given))
-        round.past[rank].append(given)
+        round.past[rank] += given
 
     def busy(self, rank: int, seconds: float) -> None:
         """Counts what a worker has spent on answers."""
@@ -165,14 +149,8 @@ class TextEnvPool(ResilientPool):
     def play_back(self, rank: int, round: ConversationSet) -> Any:
         """Starts the worker's conversations of one round again and repeats all answers since; returns their reset."""
         started = self.group.call_one(rank, "reset", *round.start(rank))
-        past = round.past[rank]
-        if self.facts(round.split).steps_rows:
-            if past:
-                every = [response for given in past for response in given]
-                self.group.call_one(rank, "replay", round.name, handed_over(every))
-            return started
-        for given in past:
-            self.group.call_one(rank, "answer", round.name, handed_over(given))
+        if round.past[rank]:
+            self.group.call_one(rank, "replay", round.name, handed_over(round.past[rank]))
         return started
 
 

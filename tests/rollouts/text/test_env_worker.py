@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 import text_envs
+from answering import graded
 from rlinf_envs.errors import DatasetError
 from rlinf_envs.listed_questions import LEFT_OUT
 
 from rlinf.base.errors import UserError
 from rlinf.data.token_array import TokenArray
-from rlinf.rollouts.text.conversation import FeedbackBatch, Response
+from rlinf.rollouts.text.conversation import Response
 from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.rollouts.text.env_worker import TextEnvWorker, text_env_worker
 from rlinf.rollouts.text.tokens.decoding import ResponseText
@@ -27,9 +28,8 @@ def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:
     for count in (1, 4, 2, 8, 3):
         prompts, _ = worker.reset("train", list(range(count)))
         assert list(prompts) == [f"line {task}" for task in range(count)]
-        graded = worker.answer("train", [Response(place, "ab", False) for place in range(count)])
-        assert isinstance(graded, FeedbackBatch)
-        assert [row.reward for row in graded.rows] == [1.0] * count
+        found = graded(worker.answers(), *[Response(place, "ab", False) for place in range(count)])
+        assert [row.reward for row in found] == [1.0] * count
     assert worker.demonstrations("train", [1]) == [Demonstration("line 1", ("yes",))]
     assert len(text_envs.READS) == 1
 
@@ -38,9 +38,8 @@ def test_prompts_do_not_disturb_conversations(tmp_path: Path) -> None:
     worker = TextEnvWorker(text_envs.ID, {"train": text_envs.lines(tmp_path)})
     worker.reset("train", [5, 6])
     worker.prompts("train", [1])
-    graded = worker.answer("train", [Response(1, "ab", False)])
-    assert isinstance(graded, FeedbackBatch)
-    assert [row.facts["task_id"] for row in graded.rows] == [6]
+    found = graded(worker.answers(), Response(1, "ab", False))
+    assert [row.facts["task_id"] for row in found] == [6]
 
 
 def test_a_constructor_that_hangs_is_given_up(tmp_path: Path) -> None:
@@ -69,11 +68,8 @@ def test_tokens_become_text_by_the_environment_that_the_task_is_of(tmp_path: Pat
     worker = TextEnvWorker(text_envs.ID, {"train": text_envs.lines(tmp_path)})
     worker.read_tokens([ResponseText(Digits("a")), ResponseText(Digits("b"))])
     worker.reset("train", [5, 6], first=3)
-    graded = worker.answer(
-        "train", [Response(3, TokenArray.ints([1, 2]), False), Response(4, TokenArray.ints([7]), False)]
-    )
-    assert isinstance(graded, FeedbackBatch)
-    assert [row.text for row in graded.rows] == ["b12", "a7"]
+    said = [Response(3, TokenArray.ints([1, 2]), False), Response(4, TokenArray.ints([7]), False)]
+    assert [row.text for row in graded(worker.answers(), *said)] == ["b12", "a7"]
 
 
 def questions(path: Path, numbers: range) -> str:

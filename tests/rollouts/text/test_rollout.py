@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import text_envs
 import torch
+from answering import AtOnce
 from letters import EOS, PAD, Letters
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
@@ -20,7 +21,7 @@ from rlinf.config import Config
 from rlinf.data.batch import Batch, concatenate
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.rollouts.text.conversation import Feedback, Idle, Response
+from rlinf.rollouts.text.conversation import Feedback, Response
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
@@ -48,13 +49,14 @@ class Echo:
 
     busy_s = 0.0
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
-        for response in responses:
-            if isinstance(response, Response):
-                place, answer, *_ = response
-                self.turn[place] += 1
-                reward, over = float(len(answer) % 2 == 0), self.turn[place] >= self.turns
-                yield Feedback(place, str(len(answer) % 3), reward, over, {})
+    def answers(self) -> AtOnce:
+        return AtOnce(self.answer)
+
+    def answer(self, response: Response) -> Feedback:
+        place, answer, *_ = response
+        self.turn[place] += 1
+        reward, over = float(len(answer) % 2 == 0), self.turn[place] >= self.turns
+        return Feedback(place, str(len(answer) % 3), reward, over, {})
 
 
 class Script:
@@ -221,9 +223,9 @@ def test_the_environment_reads_which_responses_the_length_limit_ended() -> None:
     received: list[Response] = []
 
     class Hears(Echo):
-        def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
-            received.extend(responses)
-            return super().grade(split, count, received)
+        def answer(self, response: Response) -> Feedback:
+            received.append(response)
+            return super().answer(response)
 
     class Halved(Script):
         def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
@@ -283,9 +285,9 @@ class Deaf(Echo):
         super().__init__(1)
         self.places = places
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
-        for graded in super().grade(split, count, responses):
-            yield Feedback.lost_row(graded.place, "timeout", "") if graded.place in self.places else graded
+    def answer(self, response: Response) -> Feedback:
+        lost = response.place in self.places
+        return Feedback.lost_row(response.place, "timeout", "") if lost else super().answer(response)
 
 
 def test_a_lost_conversation_is_masked_and_counts_in_no_group() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import signal
@@ -42,6 +43,7 @@ from rlinf.train.workers.kept_values import RemoteRowStore
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.row_plan import TextPlan
+from rlinf.train.workers.sampler_pool import RoundSession, SamplerPool
 
 COLUMNS = ("actions", "rollout_logprobs", "policy_version", "mask", "terminated", "truncated")
 COLUMNS += ("rewards", "group_ids", "correct")
@@ -374,16 +376,27 @@ def config_of(folder: Path, **algorithm: Any) -> Config:
     return tiny_runs.config(folder, env=env, rollout=rollout, algorithm={"group_size": 4, **algorithm})
 
 
+def leaves_rows(rollout: TextRollout) -> bool:
+    session = rollout.rounds["train"]()
+    assert isinstance(session, RoundSession)
+    return session.remote
+
+
+def leave_rows(rollout: TextRollout) -> None:
+    assert isinstance(rollout.sampler, SamplerPool)
+    rollout.rounds = {"train": functools.partial(rollout.sampler.round, remote=True)}
+
+
 def test_a_run_leaves_rows_with_its_samplers(tmp_path: Path, cluster: Cluster) -> None:
     """The batch is the one that the driver would have, texts and metrics too."""
     graph = graph_of(config_of(tmp_path / "run"), cluster, tmp_path / "graph")
     graph.send_weights(0)
     rollout = graph.rollout
     assert isinstance(rollout, TextRollout)
-    assert rollout._stream is None  # in one process a batch has all of its columns
+    assert not leaves_rows(rollout)  # in one process a batch has all of its columns
     whole, expected = rollout.collect(0)
     assert isinstance(whole, Batch)
-    rollout._stream = rollout.sampler.stream_remote  # type: ignore[attr-defined]
+    leave_rows(rollout)
     remote, metrics = rollout.collect(0)
     assert isinstance(remote, RemoteRows)
     assert {type(text).__name__ for text in remote.metadata["response"]} == {"LazyText"}
@@ -402,7 +415,7 @@ def test_what_is_not_finite_comes_to_the_driver(
     graph = graph_of(config_of(tmp_path / "run"), cluster, tmp_path / "graph")
     graph.send_weights(0)
     assert isinstance(graph.rollout, TextRollout)
-    graph.rollout._stream = graph.rollout.sampler.stream_remote  # type: ignore[attr-defined]
+    leave_rows(graph.rollout)
     batch, _ = graph.rollout.collect(0)
     assert isinstance(batch, RemoteRows)
     require_finite(batch, tmp_path, 0)
@@ -436,4 +449,4 @@ def test_rows_that_are_read_on_their_way_do_not_stay(
     monkeypatch.setattr(type(cluster), "concurrent", True)  # as on a cluster
     graph = graph_of(tiny_runs.config(tmp_path / "run", **options), cluster, tmp_path / "graph")
     assert isinstance(graph.rollout, TextRollout)
-    assert (graph.rollout._stream is not None) == (not options)
+    assert leaves_rows(graph.rollout) == (not options)

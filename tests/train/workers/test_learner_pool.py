@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from answering import graded
 
 from rlinf.base.errors import UserError
 from rlinf.cluster import Handle, Stream, WorkerDied, WorkerError
@@ -127,7 +128,7 @@ class Counter:
         self.tasks = dict(zip(self.turns, task_ids, strict=True))
         return tuple(map(str, task_ids)), {"task_id": task_ids}
 
-    def answer(self, split: str, responses: list[Response]) -> FeedbackBatch:
+    def exchange(self, split: str, responses: list[Response], wait_s: float) -> FeedbackBatch:
         for row, *_ in responses:
             self.turns[row] += 1
         rows = []
@@ -137,6 +138,9 @@ class Counter:
                 Feedback(row, f"{self.tasks[row]}:{self.turns[row]}:{text}{'!' * cut}", turn, False, {"turn": turn})
             )
         return FeedbackBatch(rows, 0.25)
+
+    def replay(self, split: str, responses: list[Response]) -> None:
+        self.exchange(split, responses, 0.0)
 
 
 @pytest.mark.parametrize(("count", "parts", "unit"), [(12, 3, 4), (7, 2, 1), (8, 3, 4), (2, 4, 1)])
@@ -168,30 +172,50 @@ def test_an_env_worker_that_dies_is_brought_back_to_where_its_conversations_were
     observations, infos = pool.reset("train", [10, 11, 12])
     assert observations == ["10", "11", "12"]
     assert list(infos["task_id"]) == [10, 11, 12]
-    list(pool.grade("train", 3, [Response(place, "a", cut=False) for place in range(3)]))
-    group.dies[0, "answer"] = 0
+    graded(pool.answers(), *[Response(place, "a", cut=False) for place in range(3)])
+    group.dies[0, "exchange"] = 0
     last = [Response(2, "z", cut=True), Response(1, "y", cut=False), Response(0, "x", cut=True)]
-    graded = {one.place: one for one in pool.grade("train", 3, last)}
-    assert [graded[place].observation for place in range(3)] == ["10:2:x!", "11:2:y", "12:2:z!"]
-    assert [graded[place].facts["turn"] for place in range(3)] == [2.0] * 3
+    found = {one.place: one for one in graded(pool.answers(), *last)}
+    assert [found[place].observation for place in range(3)] == ["10:2:x!", "11:2:y", "12:2:z!"]
+    assert [found[place].facts["turn"] for place in range(3)] == [2.0] * 3
     assert pool.restarts == 1
     assert pool.busy_s == 0.5
 
 
-def test_answers_are_handed_in_while_others_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlinf.train.workers.part_answers._GATHER_S", 0.0)
+def test_a_worker_that_is_free_is_given_what_has_come() -> None:
     pool = TextEnvPool(Group(Counter, 2, {}), EnvConfig())  # type: ignore[arg-type]
     pool.reset("train", [10, 11, 12])
-    sent: list[int] = []
+    answers = pool.answers()
+    answers.give([Response(0, "a", cut=False)])
+    assert [one.place for one in answers.take(0.0, complete=False)] == [0]
+    answers.give([Response(place, "a", cut=False) for place in (1, 2)])
+    assert sorted(one.place for one in answers.take(0.0, complete=False)) == [1, 2]
+    assert answers.open == 0
 
-    def answers() -> Iterator[Response]:
-        for place in (0, 1, 2):
-            sent.append(place)
-            yield Response(place, "a", cut=False)
 
-    seen = [(one.place, len(sent)) for one in pool.grade("train", 3, answers())]
-    assert sorted(place for place, _ in seen) == [0, 1, 2]
-    assert seen[0] == (0, 2), "the first verdict is there before the last answer"
+def test_responses_over_which_a_worker_dies_twice_are_tried_alone() -> None:
+    class Fatal(Counter):
+        """Dies of the response "z"."""
+
+        def exchange(self, split: str, responses: list[Response], wait_s: float) -> FeedbackBatch:
+            if any(response.said == "z" for response in responses):
+                raise WorkerDied("died", group="fake", rank=0, method="exchange")
+            return super().exchange(split, responses, wait_s)
+
+    class Fragile(Group):
+        def submit_one(self, rank: int, method: str, *args: Any) -> Handle:
+            try:
+                return super().submit_one(rank, method, *args)
+            except WorkerDied as error:
+                return LocalHandle(self.name, rank, method, None, error)
+
+    pool = TextEnvPool(Fragile(Fatal, 1, {}), EnvConfig(max_failures=1))  # type: ignore[arg-type]
+    pool.reset("train", [10, 11, 12])
+    said = [Response(place, text, cut=False) for place, text in enumerate("azb")]
+    found = {one.place: one for one in graded(pool.answers(), *said)}
+    assert [found[place].lost for place in range(3)] == [False, True, False]
+    assert [found[place].facts["turn"] for place in (0, 2)] == [1.0, 1.0]
+    assert (pool.errors, pool.restarts) == (1, 4)
 
 
 class Doomed:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlinf.rollouts.text.continuous.open_batch import OpenBatch
+from rlinf.rollouts.text.open_batch import OpenBatch
 
 Groups = list[tuple[OpenBatch, int]]
 """Groups of batches that were begun."""

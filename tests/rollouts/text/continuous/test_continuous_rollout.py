@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from answering import AtOnce
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from letters import Letters
 
 from rlinf.config import Config
 from rlinf.data.messages import Completion, SampleRequest
-from rlinf.rollouts.text.continuous.open_batch import OpenBatch
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
 from rlinf.rollouts.text.continuous.staleness_bound import StalenessBound
-from rlinf.rollouts.text.conversation import Feedback, Idle, Response, Row
+from rlinf.rollouts.text.conversation import Answers, Feedback, Response, Row
 from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
 from rlinf.train.plain_state import load_plain, save_plain
@@ -97,11 +98,6 @@ class Envs:
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
         return self.prompts(split, task_ids), {"domain": [""] * len(task_ids), "answer": [""] * len(task_ids)}
 
-    def grade(self, split: str, count: int, responses: Iterable[Response | Idle]) -> Iterator[Feedback]:
-        for response in responses:
-            assert isinstance(response, Response)
-            yield Feedback(response.place, "", 1.0, True)
-
     def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[list[str], dict[str, Any]]:
         assert channel not in self.channels
         self.channels[channel] = Channel(self, list(task_ids))
@@ -115,7 +111,9 @@ class Envs:
     def close_channel(self, channel: int) -> None:
         assert not self.channels.pop(channel).waiting
 
-    def answers(self, channel: int) -> Channel:
+    def answers(self, channel: int = 0) -> Answers:
+        if not channel:
+            return AtOnce(lambda response: Feedback(response.place, "", 1.0, True))
         return self.channels[channel]
 
 
@@ -170,7 +168,7 @@ def work(rollout: ContinuousRollout, sampler: Sampler, step: int, looks: int) ->
     """What samplers and environments do beside the update of ``step``, up to the next weights."""
     rollout._resume()
     for _ in range(looks):
-        rollout._advance()
+        rollout._engine.advance()
     rollout.interrupt()
     sampler.version = step + 1
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from answering import graded
 
 from rlinf.base.errors import UserError
-from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Response
+from rlinf.rollouts.text.conversation import Feedback, Response
 from rlinf.rollouts.text.demonstrated import Observation
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 
@@ -17,9 +18,7 @@ def worker(name: str, max_turns: int = 4, **kwargs: object) -> TextEnvWorker:
 
 
 def answered(env: TextEnvWorker, *said: str | None) -> list[Feedback]:
-    graded = env.answer("train", [Response(i, text, False) for i, text in enumerate(said) if text is not None])
-    assert isinstance(graded, FeedbackBatch)
-    return graded.rows
+    return graded(env.answers(), *[Response(i, text, False) for i, text in enumerate(said) if text is not None])
 
 
 @pytest.mark.parametrize("name", ["Countdown", "Countdown-v0"])
@@ -86,7 +85,7 @@ def test_mistakes_are_named(name: str, kwargs: dict[str, object], message: str) 
 
     def plays() -> None:
         env.reset("train", [0])
-        answered(env, "x")
+        raise UserError("".join(feedback.account for feedback in answered(env, "x")))
 
     with pytest.raises(UserError, match=message):
         plays()

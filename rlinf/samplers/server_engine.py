@@ -1,4 +1,4 @@
-"""The session of the server sampler: every request has a connection of its own."""
+"""A model server as an engine: every request has a connection of its own, and a step waits for what arrives."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from rlinf.data.messages import Completion, SampleRequest
 from rlinf.data.token_array import TokenArray
-from rlinf.samplers.requests import OpenRequests, limit_of
+from rlinf.samplers.requests import limit_of
 from rlinf.samplers.server_answers import Answer, OpenAnswers
 
 
-class ServerSession:
-    """A :class:`rlinf.interfaces.SamplerSession`."""
+class ServerEngine:
+    """A :class:`rlinf.samplers.session.SteppedEngine`."""
 
     def __init__(
         self,
@@ -26,19 +26,15 @@ class ServerSession:
         """``body`` writes the HTTP request; ``version`` is that of the server's weights."""
         self._answers, self._body, self._version, self._max_model_len = answers, body, version, max_model_len
         self._on_close = on_close
-        self._open = OpenRequests()
         self._requests: dict[int, SampleRequest] = {}
-        self._done: list[Completion] = []
 
     @property
-    def open(self) -> int:
-        """Responses that are not handed out yet."""
-        return self._answers.open + len(self._done)
+    def running(self) -> int:
+        return self._answers.open
 
-    def submit(self, requests: Sequence[SampleRequest]) -> None:
-        """Adds requests; those that were added earlier go on."""
-        self._open.add(requests)
-        bodies = {}
+    def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        bodies: dict[int, Mapping[str, Any]] = {}
+        done: list[Completion] = []
         for request in requests:
             self._requests[request.request_id] = request
             _, reason = limit_of(request, self._max_model_len)
@@ -46,28 +42,18 @@ class ServerSession:
                 bodies[request.request_id] = self._body(request)
                 continue
             samples = range(request.first_sample, request.first_sample + request.n)
-            self._done += [Completion.without_tokens(request.request_id, sample, reason) for sample in samples]
+            done += [Completion.without_tokens(request.request_id, sample, reason) for sample in samples]
         self._answers.begin(bodies)
-
-    def poll(self, max_s: float) -> list[Completion]:
-        """Completions since the last call; waits for at most ``max_s`` seconds.
-
-        Raises:
-            ServerError: a request failed, or nothing came for the server's ``timeout_s``.
-        """
-        done, self._done = self._done, []
-        done += [self._completion(answer) for answer in self._answers.poll(0.0 if done else max_s)]
-        self._open.close(done)
         return done
 
-    def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Ends these requests: their responses as far as they are, finish reason "abort"."""
-        aborted = [self._completion(answer) for answer in self._answers.abandon(request_ids)]
-        self._open.close(aborted)
-        return aborted
+    def step(self, max_s: float) -> list[Completion]:
+        return [self._completion(answer) for answer in self._answers.poll(max_s)]
 
-    def close(self) -> None:
-        """Hangs up on all requests."""
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        return [self._completion(answer) for answer in self._answers.abandon(request_ids)]
+
+    def end_session(self) -> None:
+        """Close the connections of all requests."""
         self._answers.close()
         self._on_close()
 

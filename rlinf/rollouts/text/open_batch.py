@@ -1,8 +1,8 @@
-"""A batch of conversations on its way: some finished, some in the middle of a response, some with their environment."""
+"""Conversations that were begun together: some over, some in the middle of a response, some with their environment."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rlinf.data.messages import Completion
 from rlinf.data.token_array import TokenArray
@@ -14,11 +14,11 @@ class OpenBatch:
     """Conversations that were begun together, as data: everything that a checkpoint needs of them."""
 
     step: int
-    """Part of its random streams' names: the training iteration that it is for, or, where batches take what is complete
+    """Part of its random streams' names: the training iteration that it is for, or, if batches take what is complete
     first, the one that it was begun in."""
     rows: list[Row]
     """Group after group."""
-    dropped: int
+    dropped: int = 0
     """Tasks that were passed over, since their prompts are too long."""
     round: int = 0
     """Of dynamic sampling: how many batches of this step were found to have too few groups to learn from."""
@@ -28,8 +28,6 @@ class OpenBatch:
     """Places of rows that are over."""
     heard: list[int] = field(default_factory=list)
     """Of each row: responses that its environment has answered."""
-    reading: list[int] = field(default_factory=list)
-    """Places of rows whose environment has yet to answer the last response."""
     taken: list[int] = field(default_factory=list)
     """Groups that were handed out."""
     first_group: int = 0
@@ -42,37 +40,49 @@ class OpenBatch:
         self._over = set(self.finished)
 
     def finish(self, place: int) -> None:
-        """The conversation is over."""
+        """Mark the conversation of a row as over."""
         self.finished.append(place)
         self._over.add(place)
 
-    def waits(self, place: int) -> bool:
-        """Whether a sampler is to go on with it."""
-        return place not in self._over and place not in self.reading
+    def over(self, place: int) -> bool:
+        """Return whether the conversation of a row is over."""
+        return place in self._over
 
     def groups(self, size: int) -> list[int]:
-        """The groups of ``size`` rows that are to be handed out."""
+        """Return the groups of ``size`` rows that are not handed out yet."""
         return [number for number in range(len(self.rows) // size) if number not in self.taken]
 
     def complete(self, group: int, size: int) -> bool:
-        """Whether all ``size`` rows of a group are over."""
+        """Return whether all ``size`` rows of a group are over."""
         return all(place in self._over for place in range(group * size, (group + 1) * size))
 
     def answered(self) -> list[Response]:
-        """All responses that environments have answered, those of a conversation in their order."""
+        """Return all responses that environments have answered, those of a conversation in their order."""
         return [
             Response(place, text, cut=row.cut_by_length and turn == len(row.answers) - 1)
             for place, row in enumerate(self.rows)
-            # What an environment broke over is not said to it again.
+            # A response over which the environment failed is not repeated.
             for turn, text in enumerate(row.answers[: self.heard[place] - row.lost])
         ]
 
 
 def spans_of(row: Row) -> list[TokenArray[int]]:
-    """The versions of the tokens of each of a row's responses."""
+    """Return the versions of the tokens of each of a row's responses."""
     found, start = [], 0
     for turn in row.turns:
         if turn.speaker == "policy":
             found.append(row.versions[start : start + turn.tokens])
         start += turn.tokens
     return found
+
+
+def joined(begun: Completion | None, rest: Completion) -> Completion:
+    """Join the pieces of an interrupted response."""
+    if begun is None:
+        return rest
+    return replace(
+        rest,
+        token_ids=begun.token_ids + rest.token_ids,
+        logprobs=begun.logprobs + rest.logprobs,
+        policy_version=begun.policy_version + rest.policy_version,
+    )

@@ -1,4 +1,4 @@
-"""Conversations that run free: latencies change nothing but time, and what breaks costs its own conversation."""
+"""Conversations in the engine: latencies change nothing but time, and what breaks costs its own conversation."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import text_envs
 import torch
+from answering import graded
 from letters import EOS, PAD, Letters
 from tiny_models import tiny_qwen2
 
@@ -20,7 +21,7 @@ from rlinf.base.errors import UserError
 from rlinf.cluster.local import LocalCluster
 from rlinf.config import Config
 from rlinf.data.batch import Batch
-from rlinf.rollouts.text.conversation import Idle, Response
+from rlinf.rollouts.text.conversation import Response
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
@@ -113,7 +114,7 @@ def test_a_restarted_worker_repeats_what_was_said(tmp_path: Path) -> None:
     worker = conversation_envs(settings)
     worker.reset("train", [0, 1])
     worker.replay("train", [Response(0, "ab", False), Response(1, "a", False), Response(0, "abc", False)])
-    (last,) = worker.grade("train", 2, [Response(0, "abcd", False), Idle(0.0)])
+    (last,) = graded(worker.answers(), Response(0, "abcd", False))
     assert (last.observation, last.ended, last.truncated) == ("4 heard", True, True)
 
 
@@ -132,15 +133,13 @@ def test_answers_wait_for_nobody(tmp_path: Path) -> None:
     env.step_row = step_row
     order: list[int] = []
 
-    def responses() -> Iterator[Response | Idle]:
-        yield Response(0, "a", False)
-        for turn in range(3):
-            yield Response(1, "a", False)
-            while order.count(1) == turn:
-                yield Idle(0.1)
-
-    for graded in worker.grade("train", 2, responses()):
-        order.append(graded.place)
+    answers = worker.answers()
+    answers.give([Response(0, "a", False), Response(1, "a", False)])
+    while answers.open:
+        for feedback in answers.take(0.1, complete=False):
+            order.append(feedback.place)
+            if feedback.place == 1 and not feedback.ended:
+                answers.give([Response(1, "a", False)])
     assert order == [1, 1, 1, 0]
 
 

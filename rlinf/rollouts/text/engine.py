@@ -1,0 +1,330 @@
+"""The engine of conversations: one scheduler between a sampler and environments.
+
+A conversation is a coroutine (:func:`converse`). It awaits a completion of the policy, then feedback of its
+environment, and so on until one of them, or a limit, ends it. The engine resumes each conversation that has what it
+awaits. Requests and responses of many conversations travel together, so a row costs the driver no message of its own.
+
+Completions are drawn from streams named by step, task, sample and turn, and a session's completions do not depend on
+what else is open. So the rows are the same in whatever order answers come. Who decides when a batch is complete drives
+the engine: :meth:`Engine.run` to the end of all conversations, or :meth:`Engine.advance` until enough of them are over.
+"""
+
+from __future__ import annotations
+
+import time
+import types
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from rlinf.data.messages import Completion, SampleRequest, SamplingParams
+from rlinf.interfaces import SamplerSession
+from rlinf.rollouts.text.conversation import Answers, Feedback, Row
+from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.open_batch import OpenBatch, joined
+
+_POLL_S = 0.1
+_TURN_POLL_S = 0.02
+"""The same while environments have responses, which may be answered meanwhile."""
+_WAIT_S = 0.05
+
+Awaited = Literal["completion", "feedback"]
+Key = Callable[[int], tuple[int, ...]]
+"""The beginning of the names of a row's random streams, by its place."""
+Halt = Callable[[OpenBatch, int], int | None]
+"""How many tokens the next response of a row may have under these weights; None: to its own end."""
+
+
+@dataclass(frozen=True)
+class TurnLimits:
+    """The limits of each turn of each conversation of a run."""
+
+    params: SamplingParams
+    """``max_new_tokens`` limits one turn."""
+    max_tokens: int
+    """After the first prompt."""
+
+    def room(self, row: Row) -> int:
+        """Return how many tokens the next response may have; below 1 the conversation is over."""
+        return min(self.params.max_new_tokens, self.max_tokens - len(row.tokens))
+
+
+@types.coroutine
+def _completion() -> Generator[Awaited, Any, tuple[Completion, float]]:
+    """Await the policy's next turn; returns it and the seconds that it took."""
+    return (yield "completion")
+
+
+@types.coroutine
+def _feedback() -> Generator[Awaited, Any, tuple[Feedback, float]]:
+    """Await the environment's answer to the last turn; returns it and the seconds that it took."""
+    return (yield "feedback")
+
+
+async def converse(batch: OpenBatch, place: int, member: MixtureEnv, limits: TurnLimits) -> None:
+    """Hold the conversation of a row, from where its batch left it to its end."""
+    row, renderer = batch.rows[place], member.renderer
+    while not row.done:
+        if len(row.answers) == batch.heard[place]:
+            completion, seconds = await _completion()
+            if completion.finish_reason == "length" and limits.room(row) < limits.params.max_new_tokens:
+                completion = replace(completion, finish_reason="conversation_length")
+            row.append_response(completion, renderer, seconds=seconds)
+        feedback, seconds = await _feedback()
+        row.read(feedback, renderer, seconds=seconds)
+        batch.heard[place] += 1
+        if not row.done and batch.heard[place] >= member.max_turns:
+            row.cut("turns")
+        if not row.done and limits.room(row) < 1:
+            row.cut("conversation_length")
+
+
+@dataclass(eq=False)
+class _Open:
+    """The conversations of a batch, each suspended where it awaits something."""
+
+    batch: OpenBatch
+    key: Key
+    answers: Answers | None
+    suspended: dict[int, Coroutine[Awaited, Any, None]] = field(default_factory=dict)
+    unrequested: list[int] = field(default_factory=list)
+    """Places of rows that await a completion which is not requested yet."""
+    interrupted: list[int] = field(default_factory=list)
+    """The same, but not before the next session."""
+    outgoing: list[int] = field(default_factory=list)
+    """Places of rows whose response is to be given to the environment."""
+    since: dict[int, float] = field(default_factory=dict)
+    """Place of a row that awaits feedback -> since when."""
+    requested: int = 0
+    """Completions that samplers work on."""
+
+
+@dataclass
+class _Request:
+    """A request at the sampler, for consecutive rows."""
+
+    open: _Open
+    first: int
+    """Place of its first row."""
+    first_sample: int
+    left: int
+    """Completions to come."""
+    since: float
+
+
+class Engine:
+    """Runs conversations between one session of a sampler and their environments."""
+
+    def __init__(
+        self,
+        member: Callable[[int], MixtureEnv],
+        limits: TurnLimits,
+        *,
+        halt: Halt = lambda batch, place: None,
+        ordered: bool = False,
+    ) -> None:
+        """``member``: the environment of a task. ``ordered``: feedback is taken in the order of rows, so that nothing
+        depends on the clock; otherwise as it comes."""
+        self._member, self._limits, self._halt, self._ordered = member, limits, halt, ordered
+        self._session: SamplerSession | None = None
+        self._open: list[_Open] = []
+        self._requests: dict[int, _Request] = {}
+        self._next_request = 0
+        self.generation_s = 0.0
+        """Seconds of waiting for the sampler."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a sampler or an environment works on something."""
+        return bool(self._requests) or any(one.answers is not None and one.since for one in self._open)
+
+    def __contains__(self, batch: OpenBatch) -> bool:
+        return any(one.batch is batch for one in self._open)
+
+    def begin(self, batch: OpenBatch, key: Key, answers: Answers | None, *, first: bool = False) -> None:
+        """Begin or continue the conversations of a batch; with ``first`` they come before those of other batches.
+
+        Without ``answers`` a conversation is over as soon as it awaits feedback.
+        """
+        opened = _Open(batch, key, answers)
+        self._open.insert(0 if first else len(self._open), opened)
+        for place, row in enumerate(batch.rows):
+            if not batch.over(place) and not row.done:
+                opened.suspended[place] = converse(batch, place, self._member(row.task_id), self._limits)
+                self._resume(opened, place, None)
+
+    def end(self, batch: OpenBatch) -> None:
+        """Drop a batch and its suspended conversations."""
+        (opened,) = [one for one in self._open if one.batch is batch]
+        self._open.remove(opened)
+        for conversation in opened.suspended.values():
+            conversation.close()
+
+    def run(self, session: SamplerSession | None) -> None:
+        """Run all conversations as far as ``session`` responds, then close it."""
+        self.connect(session)
+        try:
+            while self.busy:
+                self.advance()
+        finally:
+            if session is not None:
+                session.close()
+
+    def connect(self, session: SamplerSession | None) -> None:
+        """Request completions of ``session`` from now on, also of responses that were interrupted."""
+        self._session = session
+        for opened in self._open:
+            opened.unrequested, opened.interrupted = opened.unrequested + opened.interrupted, []
+        self.request()
+
+    def interrupt(self) -> None:
+        """End the requests and the session; unfinished responses are kept for the next session."""
+        while self._requests and self._session is not None:
+            self._give_completions(self._session.abort(list(self._requests)))
+            self._take_completions(_POLL_S)
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a session."""
+        return self._session is not None
+
+    def advance(self) -> None:
+        """Take what the sampler and environments have finished, and resume the conversations that await it."""
+        self._take_completions(_TURN_POLL_S if any(one.since for one in self._open) else _POLL_S)
+        for opened in self._open:
+            if opened.answers is not None and opened.since:
+                self._exchange_feedback(opened, opened.answers)
+        self.request()
+
+    def request(self) -> None:
+        """Request the next response of every row that awaits one; rows that share a prompt are one request."""
+        if self._session is None:
+            return
+        requests: list[SampleRequest] = []
+        for opened in self._open:
+            waiting, opened.unrequested = sorted(opened.unrequested), []
+            for place in waiting:
+                self._add_request(opened, place, requests)
+        if requests:
+            self._session.submit(requests)
+
+    def _add_request(self, opened: _Open, place: int, requests: list[SampleRequest]) -> None:
+        """Append the request of a row to ``requests``, or join the row to the last of them."""
+        batch, row = opened.batch, opened.batch.rows[place]
+        written: Sequence[int] = batch.begun[place].token_ids if place in batch.begun else ()
+        until = self._halt(batch, place)
+        if until is not None and until <= len(written):
+            opened.interrupted.append(place)
+            return
+        limit = self._limits.room(row) if until is None else until
+        opened.requested += 1
+        last = requests[-1] if requests else None
+        if last is not None and not (batch.heard[place] or written or last.prefix):
+            before = self._requests[last.request_id]
+            follows = before.open is opened and before.first + before.left == place
+            alike = not batch.heard[before.first] and last.params.max_new_tokens == limit
+            if follows and alike and batch.rows[before.first].group == row.group:
+                requests[-1] = replace(last, n=last.n + 1)
+                before.left += 1
+                return
+        name, self._next_request = self._next_request, self._next_request + 1
+        self._requests[name] = _Request(opened, place, row.sample, 1, time.monotonic())
+        requests.append(
+            SampleRequest(
+                request_id=name,
+                prompt_ids=(*row.prompt_ids, *row.tokens),
+                n=1,
+                params=replace(self._limits.params, max_new_tokens=limit),
+                key=(*opened.key(place), row.task_id, batch.heard[place]),
+                prefix=written,
+                first_sample=row.sample,
+                group=batch.first_group + row.group,
+            )
+        )
+
+    def _take_completions(self, wait_s: float) -> None:
+        """Take the completions that the sampler has finished or aborted."""
+        if not self._requests or self._session is None:
+            return
+        began = time.perf_counter()
+        completions = self._session.poll(wait_s)
+        self.generation_s += time.perf_counter() - began
+        self._give_completions(completions)
+
+    def _give_completions(self, completions: Sequence[Completion]) -> None:
+        """Give completions to their conversations; those that are not whole are kept for the next session."""
+        for completion in completions:
+            request = self._requests[completion.request_id]
+            opened, place = request.open, request.first + completion.sample_index - request.first_sample
+            request.left -= 1
+            if not request.left:
+                del self._requests[completion.request_id]
+            opened.requested -= 1
+            batch = opened.batch
+            whole = joined(batch.begun.pop(place, None), completion)
+            halted = whole.finish_reason == "length" and self._halt(batch, place) is not None
+            if completion.finish_reason == "abort" or halted:
+                if whole.token_ids:
+                    batch.begun[place] = whole
+                opened.interrupted.append(place)
+            else:
+                self._resume(opened, place, (whole, time.monotonic() - request.since))
+
+    def _exchange_feedback(self, opened: _Open, answers: Answers) -> None:
+        """Give responses to the environments of a batch, and resume the conversations whose feedback is there."""
+        answers.give([opened.batch.rows[place].response(place) for place in opened.outgoing])
+        opened.outgoing.clear()
+        complete = not opened.requested and not opened.unrequested
+        arrived = answers.take(0.0 if self._requests else _WAIT_S, complete=complete)
+        if self._ordered:
+            while answers.open and (answers.in_part or complete):
+                arrived += answers.take(_WAIT_S, complete=complete)
+            arrived.sort(key=lambda feedback: feedback.place)
+        for feedback in arrived:
+            seconds = time.monotonic() - opened.since.pop(feedback.place)
+            self._resume(opened, feedback.place, (feedback, seconds))
+
+    def _resume(self, opened: _Open, place: int, value: object) -> None:
+        """Run a conversation up to what it awaits next."""
+        try:
+            awaited = opened.suspended[place].send(value)
+        except StopIteration:
+            del opened.suspended[place]
+            opened.batch.finish(place)
+            return
+        if awaited == "completion":
+            opened.unrequested.append(place)
+            return
+        opened.since[place] = time.monotonic()
+        opened.outgoing.append(place)
+        if opened.answers is None:
+            opened.batch.finish(place)
+
+
+class StreamSession:
+    """A session over a sampler's stream: for the responses of one turn, which are requested all at once."""
+
+    def __init__(self, stream: Callable[[Sequence[SampleRequest]], Iterator[Completion]]) -> None:
+        self._stream = stream
+        self._running: Iterator[Completion] = iter(())
+        self.open = 0
+
+    def submit(self, requests: Sequence[SampleRequest]) -> None:
+        self._running, self.open = self._stream(requests), sum(request.n for request in requests)
+
+    def poll(self, max_s: float) -> list[Completion]:
+        """Return the next completion, however long it takes."""
+        done = [one for one in [next(self._running, None)] if one is not None]
+        self.open -= len(done)
+        return done
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Return nothing: a stream goes on to its end."""
+        return []
+
+    def close(self) -> None:
+        if isinstance(self._running, Generator):
+            self._running.close()
