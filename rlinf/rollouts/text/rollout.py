@@ -19,8 +19,9 @@ import torch
 from rlinf.algorithms.catalog import columns_of
 from rlinf.base.random_streams import rollout_key
 from rlinf.data.batch import Batch
-from rlinf.data.inputs import TextInputs
+from rlinf.data.inputs import TextInputs, picture_column
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams
+from rlinf.data.pictures import pictures_of
 from rlinf.data.ragged import LOGPROBS, TOKENS, RemoteArray
 from rlinf.data.remote_rows import RemoteColumns, RemoteRows
 from rlinf.interfaces import SamplerSession
@@ -246,6 +247,7 @@ class TextRollout:
                 answer=str(infos["answer"][place]),
                 prompt_text=prompts[place],
                 prompt_ids=self.renderer_of(task).prompt(prompts[place]),
+                pictures=pictures_of(prompts[place]),
             )
             for place, task in enumerate(task_ids)
         ]
@@ -262,11 +264,14 @@ class TextRollout:
             for task, prompt in zip(task_ids, prompts, strict=True)
         ]
 
-    def fixed_prompts(self, count: int) -> list[tuple[int, ...]]:
-        """The prompts of the run's first ``count`` draws as token ids, however far the run is."""
+    def fixed_prompts(self, count: int) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
+        """(token ids, addresses of pictures) of the prompts of the run's first ``count`` draws, however far it is."""
         task_ids, _ = self.draws.draw(0, count, self._fits, keep=False)
         prompts = self.envs.prompts("train", task_ids)
-        return [self.renderer_of(task).prompt(prompt) for task, prompt in zip(task_ids, prompts, strict=True)]
+        return [
+            (self.renderer_of(task).prompt(prompt), tuple(pictures_of(prompt)))
+            for task, prompt in zip(task_ids, prompts, strict=True)
+        ]
 
     def require_fitting_prompt(self) -> None:
         """Raises UserError where an environment has no prompt that fits, or can't say how hard its tasks are."""
@@ -401,6 +406,7 @@ def _inputs(rows: Sequence[Row], pad_token_id: int) -> TextInputs:
         prompts,
         prompt_lengths=torch.tensor([len(row.prompt_ids) for row in rows]),
         response_lengths=torch.tensor([len(row.tokens) for row in rows]),
+        pictures=picture_column([row.pictures for row in rows]) if any(row.pictures for row in rows) else None,
     )
 
 
