@@ -17,11 +17,11 @@ import base64
 import functools
 import hashlib
 import io
-import mimetypes
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _OPEN, _CLOSE = "\ufff9", "\ufffb"
-_MARK = re.compile(f"{_OPEN}([^{_CLOSE}]*){_CLOSE}")
 _DATA, _FILE = "data:", "file:"
+_MARK = re.compile(f"{_OPEN}((?:{_DATA}|{_FILE})[^{_CLOSE}]*){_CLOSE}")
+_GREY = 128
 _OPENED = 64
 """Pictures that stay decoded."""
 
@@ -142,7 +143,10 @@ def described(text: str) -> str:
     """The text for people, with the size of each picture in its place."""
 
     def size(uri: str) -> str:
-        width, height = opened(uri).size
+        try:
+            width, height = opened(uri).size
+        except PictureError:
+            return "[picture]"
         return f"[picture {width}x{height}]"
 
     return replaced(text, size)
@@ -169,12 +173,37 @@ def opened(uri: str) -> Image:
     return _decoded(content).convert("RGB")
 
 
-def inlined(uri: str) -> str:
-    """The same picture as a ``data:`` URI, for pages and servers elsewhere."""
-    if uri.startswith(_DATA):
-        return uri
-    path = unquote(urlsplit(uri).path)
-    return _data(Path(path).read_bytes(), mimetypes.guess_type(path)[0] or "image/png")
+def for_page(text: str, side: int = 256) -> str:
+    """The text with each picture as a ``data:`` URI of at most ``side`` pixels in both directions."""
+
+    def small(uri: str) -> str:
+        try:
+            picture = opened(uri)
+        except PictureError:
+            return "[picture]"
+        if uri.startswith(_DATA) and max(picture.size) <= side:
+            return marked(uri)
+        picture = picture.copy()
+        picture.thumbnail((side, side))
+        return marked(address(picture))
+
+    return replaced(text, small)
+
+
+def with_other_pictures(texts: Sequence[str], *, which: Literal["blank", "swapped"], offset: int) -> list[str]:
+    """Texts with other pictures: of one colour and the same size, or those of the text ``offset`` places later."""
+
+    def blank(uri: str) -> str:
+        width, height = opened(uri).size
+        return marked(address(np.full((height, width, 3), _GREY, np.uint8)))
+
+    if which == "blank":
+        return [replaced(text, blank) for text in texts]
+    swapped = []
+    for place, text in enumerate(texts):
+        others = itertools.cycle(pictures_of(texts[(place + offset) % len(texts)]) or pictures_of(text))
+        swapped.append(replaced(text, lambda _, others=others: marked(next(others))))
+    return swapped
 
 
 def picture_ids(uri: str, count: int) -> list[int]:

@@ -78,7 +78,8 @@ def require_text_model(config: Any, key: str) -> None:
         return
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
         why = REFUSED.get(kind, "which is none of the vision-language models that are trained here")
-        raise PolicyError(f"{key}: {kind}: {why}. Take one of {', '.join(FAMILIES)}, or a model of text (qwen2, llama).")
+        known = ", ".join(FAMILIES)
+        raise PolicyError(f"{key}: {kind}: {why}. Take one of {known}, or a model of text (qwen2, llama).")
     if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         return
     raise PolicyError(f"{key}: {kind} is no causal language model. Take one, for example qwen2, qwen3 or llama.")

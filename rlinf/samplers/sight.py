@@ -22,9 +22,7 @@ class Sight:
     reader: PictureReader
     excluded: tuple[int, ...]
 
-    def inputs(
-        self, model: Any, ids: Tensor, mask: Tensor, pictures: Sequence[Sequence[str]]
-    ) -> dict[str, Any]:
+    def inputs(self, model: Any, ids: Tensor, mask: Tensor, pictures: Sequence[Sequence[str]]) -> dict[str, Any]:
         """The decoder's inputs for left-padded prompts ``ids`` [B, n], of which ``mask`` [B, n] are tokens."""
         width = ids.shape[1]
         lengths = mask.sum(dim=1, keepdim=True)

@@ -103,9 +103,9 @@ class AnswerProbe:
         gap_accepted: bool,
         seed: int,
     ) -> None:
-        """``prompts(n)``: n prompts as token ids with their pictures, asked for once. ``limit`` [nats]: the distance that rounding stays
-        below (`rollout.gap_limit`); None: more than rounding is expected, and nothing is probed. ``gap_accepted``: a
-        larger one ends no run."""
+        """``prompts(n)``: n prompts as token ids with their pictures, asked for once. ``limit`` [nats]: the distance
+        that rounding stays below (`rollout.gap_limit`); None: more than rounding is expected, and nothing is probed.
+        ``gap_accepted``: a larger one ends no run."""
         self._samplers, self._learner, self._prompts = samplers, learner, prompts
         self._params, self._limit, self._seed, self._gap_accepted = params, limit, seed, gap_accepted
         self._requests: list[SampleRequest] = []
@@ -220,9 +220,7 @@ class AnswerProbe:
         actions, counts = _padded([tokens for _, tokens in rows])
         mask = torch.arange(actions.shape[1]) < counts[:, None]
         return Batch(
-            inputs=TextInputs(
-                prompts, lengths, counts, pictures=picture_column(pictures) if any(pictures) else None
-            ),
+            inputs=TextInputs(prompts, lengths, counts, pictures=picture_column(pictures) if any(pictures) else None),
             actions=actions,
             mask=mask,
             rollout_logprobs=torch.zeros(mask.shape),

@@ -17,7 +17,12 @@ class PlaceError(ValueError):
 
 
 def decoder_inputs(
-    model: Any, reader: PictureReader, sequences: Tensor, pictures: Sequence[Sequence[str]], rows: Tensor, columns: Tensor
+    model: Any,
+    reader: PictureReader,
+    sequences: Tensor,
+    pictures: Sequence[Sequence[str]],
+    rows: Tensor,
+    columns: Tensor,
 ) -> dict[str, Any]:
     """Keyword arguments of the decoder for the tokens ``sequences[rows, columns]``, of any shape [R, C].
 

@@ -45,6 +45,7 @@ class PictureReader:
         """``config``: the model's, of a family in :data:`FAMILIES`; ``processor``: its image processor."""
         self.family: Family = FAMILIES[config.model_type]
         self._config, self._processor = config, processor
+        self._marks: tuple[Any, dict[str, int]] | None = None
         self.pixels = functools.lru_cache(maxsize=_KEPT)(self._pixels)
 
     def __deepcopy__(self, memo: Any) -> PictureReader:
@@ -59,18 +60,26 @@ class PictureReader:
 
         Marks that the tokenizer does not have are left out.
         """
-        pixels, vocabulary = self.pixels(uri), tokenizer.get_vocab()
+        pixels, marks = self.pixels(uri), self.mark_ids(tokenizer)
         features = picture_ids(uri, pixels.count)
         found: list[int] = []
         for part in pixels.frame:
             if isinstance(part, int):
                 found += features[:part]
                 features = features[part:]
-            elif part in vocabulary:
-                found.append(vocabulary[part])
+            elif part in marks:
+                found.append(marks[part])
             elif part not in self.family.marks:
                 found += tokenizer.encode(part, add_special_tokens=False)
         return found
+
+    def mark_ids(self, tokenizer: Any) -> dict[str, int]:
+        """The ids of the family's marks that the tokenizer has."""
+        if self._marks is None or self._marks[0] is not tokenizer:
+            vocabulary = tokenizer.get_vocab()
+            known = {name: vocabulary[name] for name in self.family.marks if name in vocabulary}
+            self._marks = tokenizer, known
+        return self._marks[1]
 
     def _pixels(self, uri: str) -> Pixels:
         picture = opened(uri)
@@ -134,6 +143,7 @@ def _new_processor(config: Any, vision: VisionConfig) -> Any:
     import transformers
 
     sizes = config.vision_config
+    processor: Any
     if family_of(config) == FAMILIES["qwen2_vl"]:
         factor = sizes.patch_size * sizes.spatial_merge_size
         processor = transformers.Qwen2VLImageProcessorPil(
@@ -147,7 +157,7 @@ def _new_processor(config: Any, vision: VisionConfig) -> Any:
         processor = transformers.CLIPImageProcessorPil(size={"shortest_edge": sizes.image_size}, crop_size=side)
     else:
         edge = {"longest_edge": sizes.image_size}
-        kind = transformers.SmolVLMImageProcessorPil
+        kind: Any = transformers.SmolVLMImageProcessorPil
         if config.model_type == "idefics3":
             kind = transformers.Idefics3ImageProcessorPil
         processor = kind(size=edge, max_image_size=edge, do_image_splitting=False)

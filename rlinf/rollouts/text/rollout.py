@@ -194,12 +194,19 @@ class TextRollout:
         return [row.total_reward for row in done.rows], sum(int(row.mask.array.sum()) for row in done.rows)
 
     def converse(
-        self, split: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
+        self,
+        split: str,
+        task_ids: Sequence[int],
+        *,
+        samples: int,
+        params: SamplingParams,
+        key: tuple[int, ...],
+        change: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> Conversations:
-        """``samples`` conversations about each task, in the order of ``task_ids``."""
+        """``samples`` conversations about each task, in the order of ``task_ids``; ``change`` rewrites the prompts."""
         clock = Clock()
         began = time.perf_counter()
-        rows = self.open_rows(split, task_ids, samples)
+        rows = self.open_rows(split, task_ids, samples, change)
         clock.add("time/env_reset_s", began)
         self.hold(OpenBatch(0, rows), lambda place: key, self._session(split), params, clock)
         return Conversations(rows, {**summary(rows), **metrics_by_member(self.members, rows), **clock.spent})
@@ -228,10 +235,17 @@ class TextRollout:
         """An engine for conversations with the limits of this run."""
         return Engine(self.member, self.turn_limits(params), **options)
 
-    def open_rows(self, split: str, task_ids: Sequence[int], samples: int) -> list[Row]:
-        """``samples`` new conversations about each task."""
+    def open_rows(
+        self,
+        split: str,
+        task_ids: Sequence[int],
+        samples: int,
+        change: Callable[[Sequence[str]], Sequence[str]] = tuple,
+    ) -> list[Row]:
+        """``samples`` new conversations about each task, whose prompts ``change`` rewrites."""
         repeated = [task for task in task_ids for _ in range(samples)]
-        return self.rows_of(repeated, self.envs.reset(split, repeated), samples)
+        prompts, infos = self.envs.reset(split, repeated)
+        return self.rows_of(repeated, (change(prompts), infos), samples)
 
     def rows_of(
         self, task_ids: Sequence[int], started: tuple[Sequence[str], Mapping[str, Any]], samples: int

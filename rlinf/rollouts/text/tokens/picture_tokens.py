@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rlinf.base.errors import UserError
+from rlinf.base.time_limit import TimeLimitError
 from rlinf.data.pictures import marked, pictures_of, pieces
+from rlinf.rollouts.text.tokens.chat_template import rendered
 
 if TYPE_CHECKING:
     from rlinf.models.vision.reading import PictureReader
@@ -15,7 +18,37 @@ _SPELLED = "\ufffa"
 """Stands in names of marks that a text spells while a template is rendered."""
 
 
-def with_parts(message: Mapping[str, Any], *, lists: bool) -> Mapping[str, Any]:
+def rendered_with_pictures(
+    reader: PictureReader,
+    tokenizer: Any,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    prompt: bool,
+    variables: Mapping[str, Any],
+    tools: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The conversation as :func:`rlinf.rollouts.text.tokens.chat_template.rendered` writes it, pictures as marks.
+
+    Raises:
+        ValueError: the template leaves pictures out.
+    """
+
+    def write(given: Sequence[Mapping[str, Any]]) -> str:
+        return rendered(tokenizer, given, prompt=prompt, variables=variables, tools=tools)
+
+    try:
+        text = write([_with_parts(one, lists=False) for one in messages])
+    except TimeLimitError:
+        raise
+    except Exception:  # some templates take contents that are lists alone
+        text = ""
+    first = next((str(one["content"]) for one in messages if isinstance(one.get("content"), str)), "")
+    if not text or pieces(first)[-1].strip() not in text.replace(_SPELLED, ""):
+        text = write([_with_parts(one, lists=True) for one in messages])
+    return _with_marks(text, messages, reader.family.placeholder)
+
+
+def _with_parts(message: Mapping[str, Any], *, lists: bool) -> Mapping[str, Any]:
     """A message as the template of a vision-language model takes it: its content a list where it has pictures.
 
     ``lists``: where it has none too.
@@ -33,7 +66,7 @@ def with_parts(message: Mapping[str, Any], *, lists: bool) -> Mapping[str, Any]:
     return {**message, "content": parts}
 
 
-def with_marks(text: str, messages: Sequence[Mapping[str, Any]], placeholder: str) -> str:
+def _with_marks(text: str, messages: Sequence[Mapping[str, Any]], placeholder: str) -> str:
     """A rendered conversation with the marks of its pictures where the template has put placeholders.
 
     Raises:
@@ -49,10 +82,18 @@ def with_marks(text: str, messages: Sequence[Mapping[str, Any]], placeholder: st
     return text.replace(_SPELLED, "")
 
 
-def picture_tokens(text: str, reader: PictureReader, tokenizer: Any) -> list[int]:
-    """Token ids of a text with pictures; names of marks that it spells are encoded as ordinary text."""
-    vocabulary = tokenizer.get_vocab()
-    names = [re.escape(name) for name in reader.family.marks if name in vocabulary]
+def picture_tokens(text: str, reader: PictureReader | None, tokenizer: Any) -> list[int]:
+    """Token ids of a text with pictures; names of marks that it spells are encoded as ordinary text.
+
+    Raises:
+        UserError: the policy reads text alone.
+    """
+    if reader is None:
+        raise UserError(
+            "the environment shows pictures, and the policy reads text alone. Take a vision-language model, for "
+            "example policy.architecture.model_type: qwen2_vl, or policy.path: Qwen/Qwen2.5-VL-3B-Instruct."
+        )
+    names = [re.escape(name) for name in reader.mark_ids(tokenizer)]
     found: list[int] = []
     for place, piece in enumerate(pieces(text)):
         if place % 2:

@@ -15,7 +15,7 @@ from rlinf.data.messages import Completion
 from rlinf.data.pictures import pictures_of
 from rlinf.rollouts.text.tokens.chat_template import rendered
 from rlinf.rollouts.text.tokens.decoding import ResponseText
-from rlinf.rollouts.text.tokens.picture_tokens import picture_tokens, with_marks, with_parts
+from rlinf.rollouts.text.tokens.picture_tokens import picture_tokens, rendered_with_pictures
 from rlinf.rollouts.text.tokens.thoughts import opened_thoughts
 from rlinf.rollouts.text.tokens.tool_forms import (
     ANY_TOOL,
@@ -447,11 +447,9 @@ class PromptRenderer:
     def _apply(
         self, messages: Sequence[Mapping[str, Any]], *, prompt: bool, tools: Sequence[Mapping[str, Any]] = ()
     ) -> str:
-        reader = self._reader
-        given = messages if reader is None else [with_parts(one, lists=not self._takes_strings) for one in messages]
+        write = rendered if self._reader is None else functools.partial(rendered_with_pictures, self._reader)
         try:
-            text = rendered(self.tokenizer, given, prompt=prompt, variables=self._template_kwargs, tools=tools)
-            return text if reader is None else with_marks(text, messages, reader.family.placeholder)
+            return write(self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools)
         except TimeLimitError as error:  # no one tries again, or another way: each attempt takes as long
             raise TemplateTooSlowError(
                 f"data.chat_template: the tokenizer's template can't be rendered: {error}. Set data.chat_template: "
@@ -477,13 +475,6 @@ class PromptRenderer:
         tokens, first = self.encode(text), () if self.chat else text_start(self.tokenizer)
         return tokens if tokens[: len(first)] == first else (*first, *tokens)
 
-    @functools.cached_property
-    def _takes_strings(self) -> bool:
-        """Whether the template of a vision-language model writes messages whose content is a text, not a list."""
-        with contextlib.suppress(Exception):  # a template is a program of its author's
-            return _PROBE in rendered(self.tokenizer, [_QUESTION], prompt=True, variables=self._template_kwargs)
-        return False
-
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of a text; marks in it become their tokens, and pictures the tokens that stand for them.
 
@@ -492,13 +483,8 @@ class PromptRenderer:
         Raises:
             UserError: it has pictures, and the policy reads text alone.
         """
-        if self._reader is not None:
+        if self._reader is not None or pictures_of(text):
             return tuple(picture_tokens(text, self._reader, self.tokenizer))
-        if pictures_of(text):
-            raise UserError(
-                "the environment shows pictures, and the policy reads text alone. Take a vision-language model, for "
-                "example policy.architecture.model_type: qwen2_vl, or policy.path: Qwen/Qwen2.5-VL-3B-Instruct."
-            )
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
 
