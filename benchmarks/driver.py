@@ -24,7 +24,7 @@ import torch
 from rlinf.algorithms.advantages.distributed import row_statistics
 from rlinf.algorithms.objective import Objective
 from rlinf.algorithms.prepare import AlgorithmState, prepare_rows
-from rlinf.cluster.api import Assembled
+from rlinf.cluster.api import Assembled, Handle
 from rlinf.cluster.packing import Packed, pack, unpack
 from rlinf.data.advantage_spec import PreparedRows, Rows
 from rlinf.data.batch import Batch
@@ -59,8 +59,10 @@ RANKS_ON_A_NODE = 8
 T = TypeVar("T")
 
 
-class Kept:
-    """What a worker keeps: a value, or what is cut from others when somebody asks for it."""
+class Kept(Handle):
+    """What a worker keeps: a value, or what is cut from others when it is fetched."""
+
+    group, rank, method = "sampler", 0, "made"
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -74,8 +76,11 @@ class Kept:
         """Bytes, packed."""
         return bytes_packed(self.value)
 
-    def result(self) -> Any:
+    def result(self, timeout: float | None = None) -> Any:
         return self.value
+
+    def done(self) -> bool:
+        return True
 
 
 class Keepers:
@@ -103,7 +108,7 @@ def messages(completions: list[Completion], samplers: int) -> list[list[tuple[Pa
         if own:
             asked = SampleRequest(0, (0,), len(own), SamplingParams(1), ())
             portions = SamplerWorker(Finished(own)).stream_remote([asked])  # type: ignore[arg-type]
-            found.append([(pack(facts), Kept(lambda runs=runs: runs)) for facts, runs in portions])
+            found.append([(pack(facts), Kept(functools.partial(RaggedRows.join, runs))) for facts, runs in portions])
     return found
 
 
@@ -115,7 +120,7 @@ def received(sent: list[list[tuple[Packed, Kept]]]) -> list[Completion]:
         completion
         for source, portions in zip(sources, sent, strict=True)
         for facts, runs in portions
-        for completion in completions_of((unpack(facts, writable=True), runs), source)  # type: ignore[arg-type]
+        for completion in completions_of((unpack(facts, writable=True), runs), source)
     ]
 
 
@@ -150,7 +155,10 @@ def timed(part: Callable[[], T]) -> tuple[float, T]:
 
 
 class NoTokenizer:
-    """Of which a run asks nothing on the driver: texts are made where they are graded."""
+    """Has no words: texts are made where responses are graded, and of rows that are fetched, which is not timed."""
+
+    def decode(self, tokens: list[int], *, skip_special_tokens: bool) -> str:
+        return ""
 
 
 def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[dict[str, float], dict[str, str]]:
@@ -164,6 +172,7 @@ def measure(count: int, positions: int, ranks: list[int], sample: int) -> tuple[
     seconds["receive"], completions = timed(lambda: received(sent))
     seconds["rows"], rows = timed(lambda: graded_rows(completions, renderer))
     seconds["batch_of"], batch = timed(lambda: rows_of_batch(rows, pad_token_id=0, multi_turn=False))
+    assert isinstance(batch, RemoteRows)
     prepared: Rows = batch
     of_a_rank: dict[str, float] = {}
     for adv_type in ESTIMATORS:
@@ -221,7 +230,7 @@ def with_values(batch: RemoteRows) -> RemoteRows:
     for rank, rows in enumerate(torch.arange(len(lengths)).tensor_split(SAMPLERS)):
         source = RemoteRowStore(group, rank)
         runs = RaggedRows.of_rows({"old_values": [np.zeros(lengths[row], np.float32) for row in rows.tolist()]})
-        source.add(Kept(lambda runs=runs: runs), len(rows))  # type: ignore[arg-type]
+        source.add(Kept(functools.partial(RaggedRows.join, runs)), len(rows))
         places += [(source, place) for place in range(len(rows))]
     return batch.with_columns({"old_values": torch.float32}, places)
 
