@@ -80,8 +80,8 @@ def _write(
     for name, value in branch.items():
         key, indent = f"{prefix}{name}", "  " * depth
         if key in settings:
-            said = "; ".join(text for text in (settings[key].cause, settings[key].note) if text)
-            lines.append(f"{indent}{name}: {_flow(value)}" + (f"  # {said}" if said else ""))
+            comment = "; ".join(text for text in (settings[key].cause, settings[key].note) if text)
+            lines.append(f"{indent}{name}: {_flow(value)}" + (f"  # {comment}" if comment else ""))
         elif isinstance(value, dict):
             lines.append(f"{indent}{name}:")
             _write(value, settings, f"{key}.", depth + 1, lines)

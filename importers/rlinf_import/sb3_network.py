@@ -27,8 +27,8 @@ def network(sheet: Sheet, algorithm: str) -> None:
     sheet.put("policy.hidden_sizes", sizes)
     sheet.put("policy.activation", activation)
     if algorithm == "crossq":
-        sheet.differs.append(f"{sheet.source.path}: policy.hidden_sizes: critics have the layers of the actor here; ")
-        sheet.differs[-1] += "sb3-contrib makes theirs [1024, 1024] unless net_arch gives others"
+        why = "critics have the actor's layers here; sb3-contrib's are [1024, 1024] unless net_arch gives others"
+        sheet.differs.append(f"{sheet.source.path}: policy.hidden_sizes: {why}")
     if algorithm == "ppo_lstm":
         sheet.put("policy.recurrent", "lstm")
         sheet.put("policy.embedding_size", 256)

@@ -215,17 +215,13 @@ class TextRollout:
     ) -> None:
         """Hold conversations as far as ``session`` responds, in the environments of the last reset."""
         began, busy = time.perf_counter(), self.envs.busy_s
-        engine = self.engine(params)
+        engine = Engine(self.member, self.turn_limits(params))
         engine.begin(batch, key, self.envs.answers())
         engine.run(session)
         waited = time.perf_counter() - began - engine.generation_s
         clock.count(GENERATION, engine.generation_s)
         clock.count("time/verification_s", waited)
         clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
-
-    def engine(self, params: SamplingParams, **options: Any) -> Engine:
-        """An engine for conversations with the limits of this run."""
-        return Engine(self.member, self.turn_limits(params), **options)
 
     def open_rows(self, split: str, task_ids: Sequence[int], samples: int) -> list[Row]:
         """``samples`` new conversations about each task."""

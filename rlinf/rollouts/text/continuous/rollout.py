@@ -19,6 +19,7 @@ from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.continuous.staleness_bound import Groups, StalenessBound
 from rlinf.rollouts.text.continuous.version_log import TokenVersionLog, VersionsOfTokens
 from rlinf.rollouts.text.conversation import Answers, Response, Row
+from rlinf.rollouts.text.engine import Engine
 from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch, spans_of
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
@@ -81,7 +82,8 @@ class ContinuousRollout(TextRollout):
         replayed = rollout.replay_arrivals
         self._replayed = None if replayed is None else VersionsOfTokens(Path(replayed))
         # In one process the order of answers must not depend on the clock.
-        self._engine = self.engine(self.params, halt=self._halt, ordered=not concurrent)
+        limits = self.turn_limits(self.params)
+        self._engine = Engine(self.member, limits, halt=self._halt, ordered=not concurrent)
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
         """The batch of ``step``, of conversations that were begun at most `staleness` iterations ago.
