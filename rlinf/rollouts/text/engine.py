@@ -122,10 +122,13 @@ class Engine:
         *,
         halt: Halt = lambda batch, place: None,
         ordered: bool = False,
+        timed: bool = True,
     ) -> None:
         """``member``: the environment of a task. ``ordered``: feedback is taken in the order of rows, so that nothing
-        depends on the clock; otherwise as it comes."""
+        depends on the clock; otherwise as it comes. ``timed``: turns have the seconds that they took; responses that
+        are requested all at once have no time of their own."""
         self._member, self._limits, self._halt, self._ordered = member, limits, halt, ordered
+        self._timed = timed
         self._session: SamplerSession | None = None
         self._open: list[_Open] = []
         self._requests: dict[int, _Request] = {}
@@ -271,7 +274,7 @@ class Engine:
                     batch.begun[place] = whole
                 opened.interrupted.append(place)
             else:
-                self._resume(opened, place, (whole, time.monotonic() - request.since))
+                self._resume(opened, place, (whole, self._seconds(request.since)))
 
     def _exchange_feedback(self, opened: _Open, answers: Answers) -> None:
         """Give responses to the environments of a batch, and resume the conversations whose feedback is there."""
@@ -284,8 +287,12 @@ class Engine:
                 arrived += answers.take(_WAIT_S, complete=complete)
             arrived.sort(key=lambda feedback: feedback.place)
         for feedback in arrived:
-            seconds = time.monotonic() - opened.since.pop(feedback.place)
-            self._resume(opened, feedback.place, (feedback, seconds))
+            since = opened.since.pop(feedback.place)
+            self._resume(opened, feedback.place, (feedback, self._seconds(since)))
+
+    def _seconds(self, since: float) -> float:
+        """Return the seconds of a turn that began at ``since``; 0 if turns are not timed."""
+        return time.monotonic() - since if self._timed else 0.0
 
     def _resume(self, opened: _Open, place: int, value: object) -> None:
         """Run a conversation up to what it awaits next."""

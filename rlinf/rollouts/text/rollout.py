@@ -215,7 +215,7 @@ class TextRollout:
     ) -> None:
         """Hold conversations as far as ``session`` responds, in the environments of the last reset."""
         began, busy = time.perf_counter(), self.envs.busy_s
-        engine = Engine(self.member, self.turn_limits(params))
+        engine = Engine(self.member, self.turn_limits(params), timed=self.max_turns > 1)
         engine.begin(batch, key, self.envs.answers())
         engine.run(session)
         waited = time.perf_counter() - began - engine.generation_s
