@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart smollm2 models/smollm2 test test-sinks test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs dist clean
+.PHONY: quickstart smollm2 models/smollm2 test test-sinks test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs benchmarks dist clean
 
 quickstart: .venv/.installed
 	$(BIN)/rlinf train config/math/quickstart.yaml
@@ -77,9 +77,10 @@ format: .venv/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The generated pages (configuration, metrics, commands), then the site in site/, without a network.
+# The generated pages (configuration, metrics, commands, algorithms, benchmarks), then the site in site/, without a network.
 docs: .venv/.installed-docs build/screens/.taken
 	$(BIN)/python -m rlinf.commands.reference
+	$(BIN)/python benchmarks/pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # Pictures of `rlinf ui` over three short runs: the site does without them where Chromium or its driver is missing.
@@ -145,6 +146,10 @@ venvs/libero: requirements/libero.txt requirements/libero-packages.txt
 	$(PYTHON) -m venv $@
 	$@/bin/pip install -q --disable-pip-version-check -r requirements/libero.txt
 	$@/bin/pip install -q --disable-pip-version-check --no-deps -r requirements/libero-packages.txt
+
+# The short benchmarks, within 20 minutes: which figures moved beyond noise against benchmarks/results/.
+benchmarks: .venv/.installed
+	$(BIN)/python benchmarks/short.py
 
 # A wheel and an sdist in dist/.
 dist: .venv/.installed

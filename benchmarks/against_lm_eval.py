@@ -19,13 +19,13 @@ import tempfile
 from pathlib import Path
 
 import yaml
+from records import add_output, figures_of_table, save
 
 from rlinf.train.evaluation.outcomes import TaskOutcome
 from rlinf.train.evaluation.paired import compare
 from rlinf.train.evaluation.saved import read_evaluation
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "lm_eval.md"
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 TOKENS = 24
 TASK = "held_out_sums"
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="a Hugging Face folder, such as RUN/policy")
     parser.add_argument("--lm-eval", required=True, help="lm-eval's program")
     parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    add_output(parser, "lm_eval")
     options = parser.parse_args()
     model = options.model.absolute()
     with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +137,7 @@ def main() -> None:
         text = report(ours(model, data, scratch), theirs(model, data, scratch, options.lm_eval))
     print(text)
     if options.write:
-        RESULTS.write_text(text)
+        save(options.write, figures_of_table(text), intervals="")
 
 
 if __name__ == "__main__":

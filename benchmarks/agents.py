@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from recipes import T95
+from records import add_output, figures_of_table, save
 from train_once import Trained, train_once
 
 from rlinf.config import load
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "agents.md"
 _KEPT = "measured.json"
 
 # Name -> file of config/agents/ and what is changed in it.
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--recipes", default=";".join(RUNS), help="separated by semicolons")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "agents")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    add_output(parser, "agents")
     parser.add_argument("--report", action="store_true", help="only tell what the folder holds")
     options = parser.parse_args()
     if not options.report:
@@ -164,15 +164,7 @@ def main() -> None:
     text = f"{table(runs)}\n\n{credit(runs)}".strip()
     print(text)
     if options.write:
-        RESULTS.write_text(
-            "## Agents\n\n"
-            "`python benchmarks/agents.py --write`: the recipes of `config/agents/` as a user starts them, with one "
-            "thread\n(`cluster.backend=local`), each seed's mean reward before the first step and after the last. "
-            "Seconds are those of a machine\nwith two cores that other work shared.\n\n"
-            f"{text}\n\n"
-            "The second table is five questions in a row, each paid by itself (`config/agents/turn_credit.yaml`): the "
-            "same model,\nwarm start and steps, an advantage for every turn against one for the whole conversation.\n"
-        )
+        save(options.write, figures_of_table(text), intervals="95% Student over seeds")
 
 
 if __name__ == "__main__":

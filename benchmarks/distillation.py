@@ -15,8 +15,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from records import add_output, figures_of_table, save
+
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "distillation.md"
 ARMS = {
     "opd": ("teacher alone (`opd`)", "algorithm.adv_type=opd"),
     "grpo": ("verifier alone (`grpo`)", "algorithm.adv_type=grpo", "teacher.path=null"),
@@ -85,7 +86,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--teacher", type=Path, help="a finished run of teacher.yaml; trained where there is none")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "distillation")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    add_output(parser, "distillation")
     options = parser.parse_args()
     recipes, folder = ROOT / "config" / "distillation", options.folder.absolute()
     teacher = (options.teacher or folder / "teacher").absolute()
@@ -110,7 +111,7 @@ def main() -> None:
     text = table(seeds, arms, folder, found[max(found)], options.warm_up)
     print(text)
     if options.write:
-        RESULTS.write_text(text)
+        save(options.write, figures_of_table(text, labels=2), intervals="")
 
 
 if __name__ == "__main__":

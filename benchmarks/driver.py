@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from records import Figure, add_output, save, spread
 
 from rlinf.algorithms.advantages.distributed import row_statistics
 from rlinf.algorithms.objective import Objective
@@ -339,13 +340,22 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES))
     parser.add_argument("--ranks", nargs="+", type=int, default=list(RANKS))
     parser.add_argument("--sample", type=int, default=256, help="rows that are really made, at most")
+    parser.add_argument("--repeats", type=int, default=1)
+    add_output(parser, "driver")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    found = []
     for shape in options.shapes:
         count, positions = map(int, shape.split("x"))
-        seconds, words = measure(count, positions, options.ranks, options.sample)
+        repeats = [measure(count, positions, options.ranks, options.sample) for _ in range(options.repeats)]
+        seconds, words = repeats[-1]
+        for name in seconds:
+            value, interval = spread([each[name] for each, _ in repeats])
+            found.append(Figure(shape.replace("x", " x "), name, value, "", interval, n=options.repeats))
         print(f"{shape}: " + ", ".join(f"{name} {value:.3g}" for name, value in seconds.items()))
         print(" " * len(shape) + "  " + ", ".join(f"{name} {value}" for name, value in words.items()), flush=True)
+    if options.write:
+        save(options.write, found, intervals="smallest to largest of the repeats")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from records import add_output, figures_of_table, save
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlinf.config import Config
@@ -41,7 +42,6 @@ from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
 
-RESULTS = Path(__file__).resolve().parent / "results" / "endpoint.md"
 GROUP, MAX_NEW_TOKENS, VOCABULARY = 4, 64, 400
 _QUESTION = "Here is a list of 12 things and their prices. Which of them costs least, and what does it cost?"
 _PROMPT = " ".join([_QUESTION] * 3)
@@ -270,7 +270,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=64)
     parser.add_argument("--calls", type=int, default=4)
     parser.add_argument("--models", default="96x2,256x4", help="WIDTHxLAYERS with random weights, or folders")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    add_output(parser, "endpoint")
     parser.add_argument("--play", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -291,13 +291,7 @@ def main() -> None:
     text = "\n".join(lines)
     print(text)
     if options.write:
-        RESULTS.write_text(
-            "## The endpoint\n\n"
-            f"`python benchmarks/endpoint.py --sessions {options.sessions} --calls {options.calls} --write`: "
-            f"{options.sessions} agents in another process hold a conversation\neach over `/v1/chat/completions`, up "
-            f"to {MAX_NEW_TOKENS} tokens a response. CPU time of the run's process, with the `hf` sampler on the CPU."
-            f"\n\n{text}\n"
-        )
+        save(options.write, figures_of_table(text), intervals="")
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from records import Figure, add_output, save
+
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "generation.md"
 VOCABULARY, EOS, PAD = 512, 1, 0
 PROMPTS, GROUP = 16, 16
 CACHE_MB = 1024
@@ -215,6 +216,8 @@ def measure(case: Case, folder: Path, repeats: int) -> dict[str, float]:
         lengths.append(tokens / (PROMPTS * GROUP))
     return {
         "per_cpu_s": statistics.median(per_cpu),
+        "slowest": round(min(per_cpu)),
+        "fastest": round(max(per_cpu)),
         "per_s": statistics.median(per_wall),
         "mean_length": statistics.mean(lengths),
     }
@@ -263,7 +266,7 @@ def main() -> None:
     parser.add_argument("--sizes", default=",".join(ARCHITECTURES))
     parser.add_argument("--lengths", default="fixed,ragged")
     parser.add_argument("--engines", default=",".join(ENGINES))
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    add_output(parser, "generation")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -281,20 +284,22 @@ def main() -> None:
                     print(case, results[case], flush=True)
     print(table(results))
     if options.write:
-        write_section(" ".join(["python benchmarks/generation.py", *sys.argv[1:]]), table(results))
+        save(options.write, figures(results, options.repeats), intervals="smallest to largest of the repeats")
 
 
-def write_section(command: str, text: str) -> None:
-    """The section of ``benchmarks/RESULTS.md`` about generation."""
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(
-        "## Generation\n\n"
-        f"`{command}`: medians, float32, one thread, "
-        f"{PROMPTS} prompts x {GROUP} responses at temperature 1.\n"
-        f"`fixed`: {LENGTHS['fixed']} new tokens a row; `ragged` and `long`: caps {LENGTHS['ragged']} and "
-        f"{LENGTHS['long']}, means about a third of them, useful tokens only. Load average {os.getloadavg()[1]:.0f} on "
-        f"{os.cpu_count()} cores (shared with other work).\n\n" + text + "\n"
-    )
+def figures(results: dict[Case, dict[str, float] | str], repeats: int) -> list[Figure]:
+    """Return tokens per CPU-second and per second of the cases that finished."""
+    found = []
+    for case, measured in results.items():
+        name = f"{case.size}, {case.lengths}, {LABELS[case.engine]}"
+        if isinstance(measured, str):
+            found.append(Figure(name, "tokens per CPU-second", None, remark="failed"))
+            continue
+        interval = (measured["slowest"], measured["fastest"])
+        found.append(Figure(name, "tokens per CPU-second", round(measured["per_cpu_s"]), interval=interval, n=repeats))
+        found.append(Figure(name, "tokens per second", round(measured["per_s"]), n=repeats))
+        found.append(Figure(name, "mean length", round(measured["mean_length"]), n=repeats))
+    return found
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from records import add_output, figures_of_table, save
+
 ROOT = Path(__file__).parents[1]
 FAMILIES = (
     "chain_sum", "fraction_simplification", "complex_arithmetic", "polynomial_equations", "simple_equations",
@@ -156,6 +158,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lm-eval-python", help="an interpreter with lm_eval, math_verify, antlr 4.11 and sympy")
     parser.add_argument("--disagreements", type=Path, help="a JSONL file to write")
+    add_output(parser, "grading")
     parser.add_argument("--grade-as-lm-eval", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.grade_as_lm_eval:
@@ -167,7 +170,10 @@ def main(arguments: Iterable[str] | None = None) -> None:
     if options.lm_eval_python:
         graders["lm-eval minerva_math"] = lambda given: in_another(options.lm_eval_python, given)
     verdicts = {name: grade(pairs) for name, grade in graders.items()}
-    print("\n".join(table(pairs, verdicts)))
+    text = "\n".join(table(pairs, verdicts))
+    print(text)
+    if options.write:
+        save(options.write, figures_of_table(text, labels=2), intervals="")
     if options.disagreements:
         with options.disagreements.open("w", encoding="utf-8") as file:
             for index, pair in enumerate(pairs):

@@ -31,7 +31,6 @@ import itertools
 import json
 import math
 import os
-import platform
 import resource
 import shutil
 import statistics
@@ -40,14 +39,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from records import figures_of_table, save
+
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "grpo_vs_trl.md"
-PRETRAINED_RESULTS = RESULTS.with_name("grpo_vs_trl_pretrained.md")
 NEVER_DRAWN = "<jupyter_script>"
 """A token of SmolLM2's vocabulary that no answer has: where it ends a response, none ends."""
 PROMPTS, GROUP = 8, 8
@@ -432,29 +429,6 @@ def table(results: Results) -> str:
     return "\n".join(lines)
 
 
-def report(results: Results, options: argparse.Namespace) -> str:
-    """The results page of the cases so far: what was measured, with what, how and when."""
-    versions = ", ".join(f"{name} {version(name)}" for name in ("trl", "transformers", "torch"))
-    settings = ", ".join(f"`{name}={value}`" for name, value in trl_settings(options.model).items())
-    counts = " or ".join(sorted({str(len(runs)) for engines in results.values() for runs in engines.values()}))
-    return (
-        "## The whole GRPO step beside TRL\n\n"
-        f"`python benchmarks/grpo_vs_trl.py --repeats {options.repeats} --steps {options.steps} "
-        f"--cases {','.join(results)} --engines {options.engines}{' --model models/smollm2' if options.model else ''} "
-        f"--write`, {datetime.now(UTC):%Y-%m-%d}: {versions}, "
-        f"Python {platform.python_version()}, {platform.machine()}, one thread, {'' if options.model else 'float32, '}"
-        f"load average {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores.\n\n"
-        f"{table(results)}\n\n"
-        f"Medians over {counts} processes of {options.steps} steps each, after the first "
-        f"{cases_of(options.model)[next(iter(results))].warm_up} that are not counted; the libraries take turns. "
-        f"{PROMPTS} prompts x {GROUP} responses a step, "
-        f"{'SmolLM2-135M-Instruct' if options.model else 'Qwen2 architecture with 0.9M parameters'}, the same weights, "
-        " tokenizer, prompts and reward function; the script's docstring says what "
-        "the cases are. rlinf: `cluster.backend=local`, `rollout.sampler` as named, everything else at its default. "
-        f"TRL: {settings}, everything else at its default.\n"
-    )
-
-
 def cases_of(model: str | None) -> Mapping[str, Case]:
     """By name: of the tiny model, or of the pretrained one."""
     if model is None:
@@ -468,7 +442,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--cases", help="default: all")
     parser.add_argument("--engines", default="rlinf,trl", help=f"some of {', '.join(ENGINES)}; one of TRL's among them")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures as JSON")
     parser.add_argument("--model", help="folder of a pretrained chat model instead of the tiny one: models/smollm2")
     parser.add_argument("--one", nargs=3, metavar=("ENGINE", "CASE", "POLICY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -490,7 +464,8 @@ def main() -> None:
                 runs.append(measure_apart(engine, name, policy, options.steps, options.model))
                 print(f"{name} {engine}: {runs[-1].speed:,.0f} tokens per CPU-second", flush=True)
             if options.write:
-                (PRETRAINED_RESULTS if options.model else RESULTS).write_text(report(results, options))
+                found = figures_of_table(table(results), labels=2)
+                save(options.write, found, intervals="smallest to largest of the processes")
     print(table(results))
 
 

@@ -1,6 +1,6 @@
 """What `env.isolation: process` costs: a vector step in this process against one behind a socket.
 
-    python benchmarks/isolation.py [--steps 2000] [--python PYTHON] [--write]
+    python benchmarks/isolation.py [--steps 500] [--rounds 5] [--python PYTHON] [--write]
 
 CPU time is that of both processes, per vector step; wall-clock time is the median over steps, which other work on the
 machine disturbs least.
@@ -19,11 +19,11 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from records import Figure, add_output, save, spread
 
 from rlinf.rollouts.vec_env.vectorize import make_vec_env
 from rlinf.schema import EnvConfig
 
-RESULTS = Path(__file__).resolve().parent / "results" / "isolation.md"
 _CASES = (("CartPole-v1", 8), ("CartPole-v1", 64), ("isolation:Picture-v0", 8))
 
 
@@ -85,35 +85,36 @@ def cpu_seconds() -> float:
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
-def table(python: str | None, steps: int) -> str:
-    lines = [
-        "| environment | envs | in process, CPU us | isolated, CPU us | in process, median us | isolated, median us |",
-        "|---|---|---|---|---|---|",
-    ]
+def figures(python: str | None, steps: int, rounds: int) -> list[Figure]:
+    """Return median and range of the rounds, with both kinds of isolation."""
+    found = []
     for env_id, num_envs in _CASES:
-        here = measure(EnvConfig(env_id, vectorization="sync"), num_envs, steps)
-        there = measure(EnvConfig(env_id, isolation="process", python=python), num_envs, steps)
-        name = env_id.replace("isolation:Picture-v0", "84 x 84 x 3 image")
-        lines.append(f"| {name} | {num_envs} | {here.cpu:.0f} | {there.cpu:.0f} | {here.wall:.0f} | {there.wall:.0f} |")
-    return "\n".join(lines)
+        name = f"{env_id.replace('isolation:Picture-v0', '84 x 84 x 3 image')}, {num_envs}"
+        kinds = {
+            "in process": EnvConfig(env_id, vectorization="sync"),
+            "isolated": EnvConfig(env_id, isolation="process", python=python),
+        }
+        for kind, options in kinds.items():
+            costs = [measure(options, num_envs, steps) for _ in range(rounds)]
+            for metric, name_of in (("CPU time", "cpu"), ("median step", "wall")):
+                value, interval = spread([getattr(cost, name_of) for cost in costs])
+                found.append(Figure(name, f"{kind}, {metric}", value, "us", interval, n=steps * rounds))
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=500, help="of a round")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--python", help="the other interpreter (default: this one)")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    add_output(parser, "isolation")
     options = parser.parse_args(arguments)
+    target = options.write and options.write.absolute()
     os.chdir(Path(__file__).parent)  # the other process finds this module here
-    text = table(options.python, options.steps)
-    print(text)
-    if options.write:
-        RESULTS.write_text(
-            "## Isolated environments\n\n"
-            f"`python benchmarks/isolation.py --steps {options.steps} --write`, one step of all environments in this "
-            "process and in\nanother interpreter (`env.isolation: process`). CPU time is that of both processes; the "
-            f"machine's load was {os.getloadavg()[0]:.0f}\non two cores, so wall-clock times say little.\n\n{text}\n"
-        )
+    found = figures(options.python, options.steps, options.rounds)
+    print(*found, sep="\n")
+    if target:
+        save(target, found, intervals="smallest to largest of the rounds")
 
 
 if __name__ == "__main__":

@@ -8,18 +8,16 @@ Random actions in task 0 of libero_object with its own meshes and scenes. CPU ti
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from isolation import cpu_seconds
+from records import add_output, figures_of_table, save
 
 from rlinf.config.extras import OWN_ENVIRONMENT
 from rlinf.rollouts.vec_env.vectorize import make_vec_env
 from rlinf.schema import EnvConfig
 
-RESULTS = Path(__file__).resolve().parent / "results" / "libero_steps.md"
 CHUNKS = (1, 4, 8)
 """Actions a decision: pictures are drawn once in each N steps."""
 PICTURES: Sequence[tuple[str, dict[str, object]]] = (
@@ -70,17 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--python", default=OWN_ENVIRONMENT["libero"].python)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    add_output(parser, "libero_steps")
     options = parser.parse_args(arguments)
     text = table(options.python, options.steps)
     print(text)
     if options.write:
-        RESULTS.write_text(
-            "## Steps of LIBERO\n\n"
-            f"`python benchmarks/libero_steps.py --steps {options.steps} --write`: environment steps per CPU-second of "
-            "both processes, random actions,\ntask 0 of libero_object with its own meshes and scenes, drawn in "
-            f"software; the machine's load was {os.getloadavg()[0]:.0f} on two cores.\n\n{text}\n"
-        )
+        save(options.write, figures_of_table(text), intervals="")
 
 
 if __name__ == "__main__":

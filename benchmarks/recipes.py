@@ -19,13 +19,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from records import add_output, figures_of_table, save
 
 from rlinf.config import load
 from rlinf.train import run, run_sft
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = ROOT / "config" / "math"
-RESULTS = ROOT / "benchmarks" / "results" / "recipes.md"
 ALL = (
     *("grpo", "grpo_process", "dr_grpo", "dapo", "gspo", "cispo"),
     *("rloo", "maxrl", "reinforce_pp", "reinforce_pp_baseline", "ppo"),
@@ -168,25 +168,6 @@ def differences(runs: Sequence[Measured], budget: int) -> str:
     return "\n".join([f"| against `grpo` at {budget:,} tokens | points, paired by seed | |", "|---|---|---|", *lines])
 
 
-def write_section(runs: Sequence[Measured], policy: Path, *, warm_steps: int) -> None:
-    """The section of ``benchmarks/RESULTS.md`` about recipes; ``policy`` is what the runs of a seed started from."""
-    model = json.loads((policy / "config.json").read_text())
-    size = f"{model['num_hidden_layers']} layers of width {model['hidden_size']}"
-    budgets = sorted({run.budget for run in runs})
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(
-        "## Recipes\n\n"
-        "`python benchmarks/recipes.py --write`: greedy accuracy on 300 held-out tasks after about "
-        f"{' and '.join(f'{budget:,}' for budget in budgets)}\ngenerated tokens; a run is judged after a whole step, "
-        f"so the tokens spent differ. The recipes of a seed start from\none policy ({size}, {warm_steps} supervised "
-        "steps, of whose demonstrations more than half stop before the answer).\nMean over seeds with the 95% interval "
-        "(Student). Seconds are those of training steps, on one thread of a machine\nthat had other work to do: "
-        "compare them with care.\n\n"
-        + "\n\n".join([table(runs), *(differences(runs, budget) for budget in budgets)])
-        + "\n\n`grpo_process` against `grpo` is process against outcome supervision: they differ in nothing else.\n"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0,1,2")
@@ -194,7 +175,7 @@ def main() -> None:
     parser.add_argument("--tokens", default="24000,72000", help="budgets of generated tokens")
     parser.add_argument("--warm-steps", type=int, default=350)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "recipes")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    add_output(parser, "recipes")
     parser.add_argument("--report", action="store_true", help="only tell what the folder holds")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -208,9 +189,10 @@ def main() -> None:
                     print(measure(recipe, seed, policy, budget, options.folder), flush=True)
     found = [Measured(**json.loads(path.read_text())) for path in sorted(options.folder.glob("*/measured_*.json"))]
     runs = [run for run in found if run.budget in budgets]
-    print(table(runs), *(differences(runs, budget) for budget in budgets), sep="\n\n")
+    text = "\n\n".join([table(runs), *(differences(runs, budget) for budget in budgets)])
+    print(text)
     if options.write:
-        write_section(runs, options.folder / f"warm_{seeds[0]}" / "policy", warm_steps=options.warm_steps)
+        save(options.write, figures_of_table(text), intervals="95% Student over seeds")
 
 
 if __name__ == "__main__":

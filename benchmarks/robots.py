@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from study import ROOT, Measured, Study, by_recipe, mean, span
+from study import Measured, Study, by_recipe, mean, span
 from train_once import Trained
 
 from rlinf.config import Config
@@ -24,18 +24,6 @@ RECIPES = (
 EVALUATIONS = 6
 """Of each run, beside the first and the last."""
 SUCCESS = "eval/success_once"
-WORDS = """
-## Robot simulators
-
-`python benchmarks/robots.py --write`: each recipe as it is in `config/sim/`, trained by
-`rlinf train config/sim/NAME.yaml run.seed=SEED cluster.backend=local` with evaluations on the way, on start
-states that training never sees. Success is each benchmark's own criterion, reached once in an episode; `at
-the end` says how many still satisfied it in the last step. Before the first step `tabletop_vla` has imitated
-the environment's demonstrator: its `before` is the result of imitation. Intervals are Wilson's 95% over the episodes of
-all seeds (they say nothing of the spread between seeds, which the single values show; Meta-World's episodes
-are of 10 held-out starts, so that its intervals are narrower than they should be). Minutes are of a
-machine with two cores and as many other processes as `load` says; CPU-seconds are of the whole tree.
-"""
 
 
 @dataclass(frozen=True)
@@ -83,8 +71,8 @@ def _rate(rows: Sequence[Successes], rates: Sequence[float]) -> str:
 
 
 STUDY = Study(
-    words=WORDS,
-    results=ROOT / "benchmarks" / "results" / "robots.md",
+    name="robots",
+    intervals="95% Wilson over the episodes of all seeds",
     recipes=RECIPES,
     kind=Successes,
     settings=settings,

@@ -1,28 +1,33 @@
 """What a call of the sandbox costs: a short program, from its text to what it printed.
 
-    python benchmarks/sandbox.py [--calls 100] [--write]
+    python benchmarks/sandbox.py [--calls 30] [--rounds 5] [--write]
 
-One call after another, and 16 threads that call at the same time. The fastest call is the one that other work on the
-machine disturbed least.
+One call after another, then 16 threads at the same time; medians and ranges of the rounds. Other work on the machine
+disturbs the fastest call least.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
+from records import Figure, add_output, save, spread
 from rlinf_envs.errors import SettingError
 from rlinf_envs.sandbox.run import Sandbox
 from rlinf_envs.sandbox.walls import KINDS
 
-RESULTS = Path(__file__).resolve().parent / "results" / "sandbox.md"
 _PROGRAM = "def double(x):\n    return 2 * x\nassert double(2) == 4\nprint(double(21))\n"
 _THREADS = 16
+METRICS = {
+    "fastest": "fastest call",
+    "median": "median call",
+    "slowest": "95th percentile",
+    "side_by_side": f"{_THREADS} threads, time a call",
+}
+"""Field of :class:`Cost` -> name of the figure."""
 
 
 @dataclass(frozen=True)
@@ -52,36 +57,31 @@ def measure(sandbox: Sandbox, calls: int) -> Cost:
     return Cost(*(1e3 * value for value in (min(walls), statistics.median(walls), slowest, together / calls)))
 
 
-def table(calls: int) -> str:
-    lines = [
-        f"| walls | fastest call, ms | median | 95 of 100 within | ms a call, {_THREADS} side by side |",
-        "|---|---|---|---|---|",
-    ]
+def figures(calls: int, rounds: int) -> list[Figure]:
+    """Return median and range of the rounds, for each kind of sandbox that this machine has."""
+    found = []
     for kind in KINDS:
         try:
-            cost = measure(Sandbox(kind=kind), calls)
+            costs = [measure(Sandbox(kind=kind), calls) for _ in range(rounds)]
         except SettingError as error:
             print(error)
             continue
-        lines.append(
-            f"| {kind} | {cost.fastest:.0f} | {cost.median:.0f} | {cost.slowest:.0f} | {cost.side_by_side:.0f} |"
-        )
-    return "\n".join(lines)
+        for name, metric in METRICS.items():
+            value, interval = spread([getattr(cost, name) for cost in costs])
+            found.append(Figure(kind, metric, value, "ms", interval, n=calls * rounds))
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=100)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--calls", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=5)
+    add_output(parser, "sandbox")
     options = parser.parse_args()
-    text = table(options.calls)
-    print(text)
+    found = figures(options.calls, options.rounds)
+    print(*found, sep="\n")
     if options.write:
-        RESULTS.write_text(
-            "## The sandbox\n\n"
-            f"`python benchmarks/sandbox.py --calls {options.calls} --write`: a program of four lines, from its text "
-            f"to what it printed, at a load\nof {os.getloadavg()[0]:.0f} on two cores.\n\n{text}\n"
-        )
+        save(options.write, found, intervals="smallest to largest of the rounds")
 
 
 if __name__ == "__main__":

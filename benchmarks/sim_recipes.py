@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from recipes import T95
-from study import ROOT, Measured, Study, by_recipe, mean, span
+from study import Measured, Study, by_recipe, mean, span
 from train_once import Trained
 
 # Recipe -> what others published for the environment: Stable-Baselines3's RL Zoo (mean +- spread over the episodes of
@@ -30,14 +30,6 @@ PUBLISHED = {
     "hopper_ppo": "RL Zoo PPO 2,410 ± 10 (1M); CleanRL PPO 2,383 ± 272 (1M)",
     "hopper_sac": "RL Zoo SAC 2,326 ± 1,130 (1M); CleanRL SAC 2,310 ± 343 (1M)",
 }
-WORDS = """
-## Recipes for gymnasium's environments
-
-`python benchmarks/sim_recipes.py --write`: each recipe as it is in `config/sim/`, its last evaluation
-(greedy, start states of its own). Published figures are other people's, with their numbers of steps in
-brackets; where a recipe runs for fewer, it says so by its steps. CPU-seconds are of the whole tree of
-processes on a machine with two cores and as many running processes as `load` says, which inflates them.
-"""
 
 
 @dataclass(frozen=True)
@@ -80,8 +72,8 @@ def _spread(values: Sequence[float]) -> str:
 
 
 STUDY = Study(
-    words=WORDS,
-    results=ROOT / "benchmarks" / "results" / "sim_recipes.md",
+    name="sim_recipes",
+    intervals="95% Student over seeds",
     recipes=tuple(PUBLISHED),
     kind=Returns,
     settings=lambda _config: (),

@@ -18,6 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from records import figures_of_table, save
+
 from rlinf.config import load
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -86,7 +88,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "smollm2")
     parser.add_argument("--report", action="store_true", help="make no run: tell of those that are there")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/smollm2_RECIPE.md")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the figures as JSON")
     parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="of the configuration, for all seeds")
     options = parser.parse_args()
     seeds = [int(seed) for seed in options.seeds.split(",")]
@@ -96,7 +98,7 @@ def main() -> None:
     text = table(options.recipe, seeds, options.folder, options.changes)
     print(text)
     if options.write:
-        (ROOT / "benchmarks" / "results" / f"smollm2_{options.recipe}.md").write_text(text)
+        save(options.write, figures_of_table(text), intervals="95% Wilson")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from records import add_output, figures_of_table, save
 from train_once import Trained, train_once
 
 from rlinf.config import Config, load
@@ -64,9 +65,10 @@ Run = TypeVar("Run", bound=Measured)
 class Study(Generic[Run]):
     """A table of recipes of ``config/sim/``. ``tell`` makes a row of the run that ``settings`` are added to."""
 
-    words: str
-    """Heading and introduction of the section."""
-    results: Path
+    name: str
+    """Of its record in `benchmarks/results/`."""
+    intervals: str
+    """Kind of the intervals in the table."""
     recipes: Sequence[str]
     """In the order of the table."""
     kind: type[Run]
@@ -93,13 +95,12 @@ class Study(Generic[Run]):
 
     def main(self, description: str) -> None:
         """The command line."""
-        name = self.results.stem
         parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("--seeds", default="0,1,2")
         parser.add_argument("--recipes", default=",".join(self.recipes))
-        parser.add_argument("--folder", type=Path, default=ROOT / "runs" / name)
+        parser.add_argument("--folder", type=Path, default=ROOT / "runs" / self.name)
         parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="changes every recipe")
-        parser.add_argument("--write", action="store_true", help=f"write {self.results.relative_to(ROOT)}")
+        add_output(parser, self.name)
         parser.add_argument("--report", action="store_true", help="only tell what the folder holds")
         options = parser.parse_args()
         if not options.report:
@@ -109,29 +110,10 @@ class Study(Generic[Run]):
         table = self.table(self.runs(options.folder))
         print(table)
         if options.write:
-            before = self.results.read_text() if self.results.exists() else ""
-            self.results.write_text(f"{self.words.strip()}\n\n{self._with_others(table, before)}\n")
-
-    def _with_others(self, table: str, before: str) -> str:
-        """The table with the rows ``before`` has of recipes that this folder does not hold, and what followed them."""
-        rows = {_recipe(line): line for text in (before, table) for line in text.splitlines() if _recipe(line)}
-        head = table.splitlines()[:2]
-        ordered = sorted(rows, key=lambda name: self.recipes.index(name) if name in self.recipes else -1)
-        # Remarks stand below the table, which is the last one of the section.
-        remarks = before.rpartition("\n|")[2].partition("\n")[2].strip() if "\n|" in before else ""
-        return "\n".join([*head, *(rows[name] for name in ordered), *(["", remarks] if remarks else [])])
+            save(options.write, figures_of_table(table), intervals=self.intervals)
 
     def _read(self, path: Path) -> Run:
         return self.kind(**json.loads(path.read_text()))
-
-
-def _recipe(line: str) -> str:
-    """The recipe that a table's line is about; empty for any other line.
-
-    >>> _recipe("| `fetch_reach` | ..."), _recipe("| recipe | ...")
-    ('fetch_reach', '')
-    """
-    return line.split("`")[1] if line.startswith("| `") else ""
 
 
 def mean(values: Sequence[float]) -> float:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import os
 import statistics
 import sys
 import tempfile
@@ -28,10 +27,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlinf.data.messages import WeightForm
 
+from records import add_output, figures_of_table, save
+
 from rlinf.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "weight_update.md"
 WAYS = ("shared_memory", "collective", "object_store")
 ARCHITECTURES = {
     "30m": {"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 10, "num_attention_heads": 8},
@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("--samplers", default="hf,vllm")
     parser.add_argument("--stages", type=int, help="pipeline stages of a megatron learner")
     parser.add_argument("--bucket-mb", type=int, default=2048, help="learner.weight_bucket_mb of that learner")
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    add_output(parser, "weight_update")
     options = parser.parse_args()
     sys.path[:0] = [str(ROOT), str(ROOT / "envs")]
     rows: list[dict[str, Any]] = []
@@ -234,14 +234,8 @@ def main() -> None:
                 )
     print(table(rows))
     if options.write:
-        RESULTS.write_text(
-            "## Weight updates\n\n"
-            f"`python benchmarks/weight_update.py --repeats {options.repeats} --sizes {options.sizes} "
-            f"--samplers {options.samplers} --write`: from the learner's weights to a sampler whose next token follows "
-            f"them, two processes of one node through Ray, float32, one thread each; medians of {options.repeats} "
-            f"updates after {UNCOUNTED} that are not counted. Load average {os.getloadavg()[1]:.0f} on "
-            f"{os.cpu_count()} cores (shared with other work).\n\n" + table(rows) + "\n"
-        )
+        found = figures_of_table(table(rows), labels=4)
+        save(options.write, found, intervals="smallest to largest of the repeats")
 
 
 if __name__ == "__main__":

@@ -19,8 +19,6 @@ SUFFIXES = {".py", ".md", ".yaml", ".js", ".html"}
 HISTORY = (
     "docs/decisions/",
     "docs/glossary.md",
-    "benchmarks/results/",
-    "benchmarks/RESULTS.md",
     "tests/runs/recorded/",
     "examples/word_problems/",
 )
