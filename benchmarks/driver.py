@@ -351,7 +351,7 @@ def main() -> None:
         seconds, words = repeats[-1]
         for name in seconds:
             value, interval = spread([each[name] for each, _ in repeats])
-            found.append(Figure(shape.replace("x", " x "), name, value, "", interval, n=options.repeats))
+            found.append(Figure(name, shape.replace("x", " x "), value, "", interval, n=options.repeats))
         print(f"{shape}: " + ", ".join(f"{name} {value:.3g}" for name, value in seconds.items()))
         print(" " * len(shape) + "  " + ", ".join(f"{name} {value}" for name, value in words.items()), flush=True)
     if options.write:

@@ -7,15 +7,16 @@
 #SBATCH --cpus-per-task=64
 #SBATCH --exclusive
 #SBATCH --time=24:00:00
-# Five minutes before the end the driver is told to save; `--requeue` starts the same command again, which resumes.
+# The driver gets SIGTERM five minutes before the end and saves; `--requeue` starts the same command, which resumes.
 #SBATCH --signal=B:TERM@300
 #SBATCH --requeue
 set -euo pipefail
 
-# The environment that has rlinf, on a disk that all machines see.
+# The environment that has rlinf, on a disk that all machines share.
+# shellcheck source=/dev/null
 source "${RLINF_VENV:?set RLINF_VENV to the folder of the virtual environment}/bin/activate"
 
-machines=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
+mapfile -t machines < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 head=${machines[0]}
 address=$(srun --nodes=1 --ntasks=1 --nodelist="$head" hostname --ip-address | awk '{print $1}')
 port=$((10000 + SLURM_JOB_ID % 20000)) # two jobs may share the first machine's network
@@ -28,7 +29,7 @@ if (( ${#machines[@]} > 1 )); then
         ray start --address="$address:$port" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
 fi
 
-# Until all of them have joined.
+# Wait until all machines have joined.
 for _ in $(seq 60); do
     joined=$(srun --nodes=1 --ntasks=1 --nodelist="$head" --overlap \
         python -c "import ray; ray.init('$address:$port', log_to_driver=False, logging_level='ERROR'); print(len(ray.nodes()))" || echo 0)

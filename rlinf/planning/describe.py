@@ -93,14 +93,33 @@ def _not_suited(config: Config, gpus: int) -> list[str]:
             "policy.dtype: bfloat16 is emulated by this CPU (it has neither avx512_bf16 nor amx_bf16): a step takes "
             "several times as long as in float32. Set policy.dtype: float32"
         )
-    ranks, backend = config.learner.num_workers, config.learner.backend
-    if backend in ("fsdp", "megatron") and config.cluster.gpu_memory_gb is None:
-        needed = f"{ranks} GPUs for its learner" if ranks > 1 else "a GPU for its learner"
+    needed = _gpus_needed(config)
+    if needed:
+        parts = " and ".join(f"{_counted(count)} for its {part}" for part, count in needed.items())
         found.append(
-            f"this machine has no GPU, and learner.backend: {backend} is meant for them: the run needs {needed}. "
-            "cluster.gpu_memory_gb=80 plans for GPUs of 80 GB"
+            f"this machine has no GPU, and learner.backend: {config.learner.backend} is meant for them: the run needs "
+            f"{parts}. cluster.gpu_memory_gb=80 plans for GPUs of 80 GB"
         )
     return found
+
+
+def _gpus_needed(config: Config) -> dict[str, int]:
+    """Count the GPUs that a run with a sharded learner needs elsewhere, by part; empty for runs made for a CPU."""
+    if config.learner.backend not in ("fsdp", "megatron") or config.cluster.gpu_memory_gb is not None:
+        return {}
+    found = {"learner": config.learner.num_workers}
+    if is_text(config) and not shares_gpus(config) and config.rollout.sampler == "vllm":
+        found["samplers"] = config.rollout.num_samplers * config.rollout.vllm.tensor_parallel_size
+    return found
+
+
+def _counted(gpus: float) -> str:
+    """Return a number of GPUs with its noun.
+
+    >>> _counted(1), _counted(0.5)
+    ('1 GPU', '0.5 GPUs')
+    """
+    return f"{gpus:g} GPU{'' if gpus == 1 else 's'}"
 
 
 def _correction_advice(config: Config) -> list[str]:
@@ -174,14 +193,20 @@ def _processes(config: Config, cpus: int, gpus: int) -> Rows:
         return [("backend", "local: everything in this process"), ("machine", machine)]
     shared, per_learner = shares_gpus(config), gpus_per_learner(config.cluster, on_gpus=gpus > 0)
     sampler = config.rollout.sampler if is_text(config) else "policy"
-    where = "on the CPU" if gpus == 0 else "on the GPUs of the learner" if shared else "GPUs of their own"
+    needed = _gpus_needed(config) if not gpus else {}
+    where = "on the CPU" if not (gpus or needed) else "on the GPUs of the learner" if shared else "GPUs of their own"
+    if "samplers" in needed:
+        where = f"needs {_counted(needed['samplers'])}"
+    each = f"{_counted(per_learner)} each" if gpus else "on the CPU"
+    if "learner" in needed:
+        each = f"needs {_counted(needed['learner'])}"
     count = f"{ranks} rank" if ranks == 1 else f"{ranks} ranks"
     judge = (
         [("reward model", f"{config.reward_model.gpus:g} GPUs")] if config.reward_model.supervision != "none" else []
     )
     return [
         ("backend", f"ray ({cluster.address or 'started here'}), {'colocated' if shared else 'separate'}"),
-        ("learner", f"{count} ({config.learner.backend}), {f'{per_learner:g} GPUs each' if gpus else 'on the CPU'}"),
+        ("learner", f"{count} ({config.learner.backend}), {each}"),
         ("samplers", f"{samplers} ({sampler}), {where}"),
         ("env workers", str(workers)),
         *judge,

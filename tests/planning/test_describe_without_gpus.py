@@ -39,7 +39,16 @@ def test_sizes_for_gpus_say_how_many_are_needed() -> None:
     reported = _plan(learner={"backend": "fsdp", "num_workers": 8})
     assert "0 GPUs each" not in reported
     assert "the run needs 8 GPUs for its learner. cluster.gpu_memory_gb=80 plans" in reported
+    assert "8 ranks (fsdp), needs 8 GPUs" in reported
     assert "this machine has no GPU" not in _plan()
+
+
+def test_samplers_with_their_own_gpus_are_counted() -> None:
+    vllm = {"sampler": "vllm", "num_samplers": 2, "vllm": {"tensor_parallel_size": 2}}
+    sharded = {"backend": "fsdp", "num_workers": 8}
+    reported = _plan(learner=sharded, rollout=vllm, cluster={"placement": "separate"})
+    assert "2 (vllm), needs 4 GPUs" in reported
+    assert "the run needs 8 GPUs for its learner and 4 GPUs for its samplers" in reported
 
 
 def test_memory_is_that_of_the_micro_batch_which_the_machine_allows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,45 @@
+#!/bin/bash
+# A run on several machines under Slurm, inside an Apptainer image:
+#   RLINF_SIF=/shared/rlinf.sif RLINF_SHARED=/shared sbatch examples/cluster/slurm_apptainer.sh run.yaml [key=value ...]
+#SBATCH --job-name=rlinf
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gpus-per-node=8
+#SBATCH --cpus-per-task=64
+#SBATCH --exclusive
+#SBATCH --time=24:00:00
+# The driver gets SIGTERM five minutes before the end and saves; `--requeue` starts the same command, which resumes.
+#SBATCH --signal=B:TERM@300
+#SBATCH --requeue
+set -euo pipefail
+
+image=${RLINF_SIF:?set RLINF_SIF to the image that apptainer build wrote}
+shared=${RLINF_SHARED:?set RLINF_SHARED to the folder that all machines share: run.dir, models, data}
+inside=(apptainer exec --nv --bind "$shared" --pwd "$PWD" "$image")
+
+mapfile -t machines < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+head=${machines[0]}
+address=$(srun --nodes=1 --ntasks=1 --nodelist="$head" hostname --ip-address | awk '{print $1}')
+port=$((10000 + SLURM_JOB_ID % 20000)) # two jobs may share the first machine's network
+
+srun --nodes=1 --ntasks=1 --nodelist="$head" --overlap "${inside[@]}" \
+    ray start --head --node-ip-address="$address" --port="$port" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
+sleep 20
+if ((${#machines[@]} > 1)); then
+    srun --nodes=$((${#machines[@]} - 1)) --ntasks-per-node=1 --exclude="$head" --overlap "${inside[@]}" \
+        ray start --address="$address:$port" --num-cpus="$SLURM_CPUS_PER_TASK" --block &
+fi
+
+# Wait until all machines have joined.
+count="import ray; ray.init('$address:$port', log_to_driver=False, logging_level='ERROR'); print(len(ray.nodes()))"
+for _ in $(seq 60); do
+    joined=$(srun --nodes=1 --ntasks=1 --nodelist="$head" --overlap "${inside[@]}" python -c "$count" || echo 0)
+    [ "$joined" = "${#machines[@]}" ] && break
+    sleep 5
+done
+
+srun --nodes=1 --ntasks=1 --nodelist="$head" --overlap "${inside[@]}" \
+    rlinf train "$@" cluster.address="$address:$port" &
+driver=$!
+trap 'kill -TERM $driver' TERM
+wait $driver || wait $driver
