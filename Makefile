@@ -81,6 +81,7 @@ format: .venv/.installed-dev
 docs: .venv/.installed-docs build/screens/.taken
 	$(BIN)/python -m rlinf.commands.reference
 	$(BIN)/python benchmarks/pages.py
+	$(BIN)/python docs/assets/algorithm_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # Pictures of `rlinf ui` over three short runs: the site does without them where Chromium or its driver is missing.

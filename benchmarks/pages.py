@@ -123,8 +123,8 @@ SUMMARY = (
     Row(
         "TD3 on Pendulum, 8,000 steps: return of seed 0",
         "off_policy_vs_sb3",
-        ("TD3, Pendulum-v1, 8,000 steps, seed 0", "rlinf, return"),
-        ("TD3, Pendulum-v1, 8,000 steps, seed 0", "peer, return"),
+        ("`pendulum_td3`, Pendulum-v1, 8,000 steps, seed 0", "rlinf, return"),
+        ("`pendulum_td3`, Pendulum-v1, 8,000 steps, seed 0", "peer, return"),
         "Stable-Baselines3 2.9",
     ),
     Row(

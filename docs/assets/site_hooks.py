@@ -13,6 +13,8 @@ _REFERENCES = ("config.md", "metrics.md")
 """Pages of wide tables: the table of contents leaves them its place."""
 _WIDE = 3
 """Columns from which on a table does not fit a phone."""
+_KINDS = {"advantage": "Advantage estimators", "loss": "Policy losses", "off_policy": "Off-policy"}
+"""Beginning of the file name of an algorithm's page -> part of the navigation."""
 _TABLE = re.compile(r"<table>\n<thead>.*?</table>", re.DOTALL)
 _CELL = re.compile(r"<(th|td)\b([^>]*)>(.*?)</\1>", re.DOTALL)
 _SCREENS = re.compile(r"<!-- screens: (.*?) -->")
@@ -21,13 +23,18 @@ _LINK = re.compile(r"\]\((\.\./[^)\s]*)\)")
 
 
 def on_config(config: Any) -> Any:
-    """Every decision record is in the navigation, by its title: inside the explanations, which newcomers read last."""
+    """Decision records and the pages of algorithms are in the navigation, by their titles."""
     records = sorted((Path(config.docs_dir) / "decisions").glob("*.md"))
     titles = [record.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for record in records]
     titles = [re.sub(r"^(\d+):? ", r"\1: ", title) for title in titles]
     entries = [{title: f"decisions/{record.name}"} for title, record in zip(titles, records, strict=True)]
     (explanations,) = [part["Explanations"] for part in config.nav if "Explanations" in part]
     explanations.append({"Decisions": entries})
+    (algorithms,) = [part["Algorithms"] for part in config.nav if "Algorithms" in part]
+    for kind, title in _KINDS.items():
+        names = sorted(path.name for path in (Path(config.docs_dir) / "algorithms").glob(f"{kind}_*.md"))
+        pages = [{name.removeprefix(f"{kind}_").removesuffix(".md"): f"algorithms/{name}"} for name in names]
+        algorithms.append({title: pages})
     return config
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +62,16 @@ def test_every_option_of_the_catalog_is_on_the_page():
     options = {option for entry in entries for option in entry.reads}
     options |= {*catalog.ADVANTAGE_OPTIONS, *catalog.REWARD_OPTIONS, *catalog.STEP_OPTIONS, *catalog.LOSS_OPTIONS}
     assert sorted(option for option in options if option not in text) == []
+
+
+def test_committed_pages_of_algorithms_are_current() -> None:
+    folder = PAGE.parent / "algorithms"
+    code = f"import sys; sys.path.insert(0, {str(PAGE.parent / 'assets')!r}); import algorithm_pages as a, json; "
+    code += "print(json.dumps(dict(a.pages())))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PAGE.parents[1])
+    made = json.loads(done.stdout)
+    assert {path.name for path in folder.glob("*.md")} == set(made)
+    for name, text in made.items():
+        assert (folder / name).read_text(encoding="utf-8") == text, "run: make docs"
+    entries = [name for table in ("advantages", "losses", "off_policy") for name in catalog.TABLES[table]]
+    assert len(made) == len(entries) + 1
