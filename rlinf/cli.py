@@ -201,7 +201,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--time", action="store_true", help="run a few steps, and estimate how long the whole run takes")
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
-    listed = commands.add_parser("list", help="what there is to choose from")
+    listed = commands.add_parser("list", help="list recipes, algorithms, environments, metrics, ...")
     listed.add_argument("what", nargs="?", metavar="WHAT", help="advantages, losses, ...; without it: all there is")
     listed.set_defaults(handler=_list)
     doctor = commands.add_parser("doctor", help="what this machine can run")
@@ -233,7 +233,7 @@ def _add_config_command(
 
 def _add_overrides(command: argparse.ArgumentParser) -> None:
     command.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the file")
-    command.add_argument("--set", action="append", default=[], metavar="key=value", help="the same as an option")
+    command.add_argument("--set", action="append", default=[], metavar="key=value", help="override a configuration key")
 
 
 def _overrides(options: argparse.Namespace) -> list[str]:

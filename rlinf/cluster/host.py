@@ -143,7 +143,7 @@ class Host:
         """Proves by its answer that the process is there."""
 
     def free_port(self) -> int:
-        """A port of this node that nobody listens on now."""
+        """Return a free TCP port on this node."""
         with socket.socket() as probe:
             probe.bind((self._place.address, 0))
             return int(probe.getsockname()[1])

@@ -219,7 +219,7 @@ def _knowing_ports(start: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on now.
+    """Return free TCP ports on 127.0.0.1.
 
     Ray's agents take seconds to come up. So these are ports that the system does not deal out to others meanwhile, such
     as the workers of another run, and not those of Ray's own workers; at random, for several drivers may start at once.

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--limit", type=_positive, metavar="N", help="only the first N tasks")
     parser.add_argument("--out", metavar="DIR", help="of a bare model: where results go (default runs/eval_NAME)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the configuration")
-    parser.add_argument("--set", action="append", default=[], metavar="key=value", help="the same as an option")
+    parser.add_argument("--set", action="append", default=[], metavar="key=value", help="override a configuration key")
     options = parser.parse_intermixed_args(list(arguments))
     overrides = [*options.overrides, *options.set]
     if options.data is None and options.suite is None:

@@ -1,4 +1,4 @@
-"""`rlinf list`: what there is to choose from, one line each."""
+"""`rlinf list`: recipes, algorithms, environments, metrics and more, one line each."""
 
 from __future__ import annotations
 

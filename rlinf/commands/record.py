@@ -87,5 +87,5 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--task", metavar="WORDS", help="the instruction (default: the environment's)")
     parser.add_argument("--split", choices=("train", "eval"), default="train", help="whose environment is played")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the file")
-    parser.add_argument("--set", action="append", default=[], metavar="key=value", help="the same as an option")
+    parser.add_argument("--set", action="append", default=[], metavar="key=value", help="override a configuration key")
     return parser

@@ -18,7 +18,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("run", metavar="RUN", type=Path, help="a run directory")
     parser.add_argument("--step", type=int, metavar="K", help="the step (default: the last one)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="where to compute: cluster.backend=local")
-    parser.add_argument("--set", action="append", default=[], metavar="key=value", help="the same as an option")
+    parser.add_argument("--set", action="append", default=[], metavar="key=value", help="override a configuration key")
     options = parser.parse_intermixed_args(list(arguments))
     from rlinf.train.verify import verify
 

@@ -182,7 +182,7 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
 
 
 def report_unresolved(tree: Branch, failures: dict[int, str], problems: list[ConfigProblem]) -> None:
-    """A problem for each value that did not resolve and counts; it is as if nobody had written it from then on."""
+    """Report every unresolved interpolation in effect and treat its key as unset."""
     for path, located in list(_waiting(tree, ())):
         if id(located) not in failures:
             continue

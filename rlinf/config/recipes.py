@@ -48,7 +48,7 @@ def packaged(name: str | Path, known: Mapping[str, Path] | None = None) -> Path 
 
 
 def located(name: str | Path, known: Mapping[str, Path] | None = None) -> Path:
-    """The file that somebody meant: a recipe by its name, else the path as it is."""
+    """Resolve a recipe name or a path."""
     return packaged(name, known) or Path(name)
 
 

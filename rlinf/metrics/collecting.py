@@ -8,7 +8,7 @@ from rlinf.metrics.entry import COUNT, NATS, REWARD, SECONDS, SHARE, TOKENS, Met
 
 _EPISODES = "of the episodes that ended in this step"
 _LONGER = "a larger rollout.max_new_tokens, or algorithm.overlong_penalty"
-_BOUND = "more workers for whoever is waited for"
+_BOUND = "more workers for the side that is waited for"
 
 REWARDS: Mapping[str, Metric] = {
     "reward/mean": Metric("mean reward of the responses", "mean R", REWARD, "rises", "docs: my run does not learn"),

@@ -35,7 +35,7 @@ class KeptStates:
         return (len(before), states) if goes_on else None
 
     def clear(self) -> None:
-        """Keeps nothing."""
+        """Drop all cached states."""
         self._kept.clear()
         self._bytes = 0
 

@@ -46,7 +46,7 @@ class InOrder(Searcher):
         return {**self.setting, PLACE: place}
 
     def _tell(self) -> bool:
-        """Hands on the next setting's answer; False where a seed of it still runs."""
+        """Report the next finished setting; return False while one of its seeds runs."""
         trials = self.trials[self.reported * self.seeds : (self.reported + 1) * self.seeds]
         if not all(trial in self.results for trial in trials):
             return False

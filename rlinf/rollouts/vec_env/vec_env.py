@@ -155,7 +155,7 @@ def _not_finite(env_index: int, observations: Arrays, reward: float) -> str:
 
 
 def close_quietly(env: gymnasium.Env) -> None:
-    """Closes an environment that may be broken already; what it raises then is of no interest."""
+    """Close an environment that may be broken already; errors on closing are ignored."""
     try:
         env.close()
     except Exception:
