@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart smollm2 models/smollm2 test test-sinks test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs benchmarks dist clean
+.PHONY: quickstart smollm2 models/smollm2 test test-sinks test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs docs-check benchmarks dist clean
 
 quickstart: .venv/.installed
 	$(BIN)/rlinf train config/math/quickstart.yaml
@@ -83,6 +83,10 @@ docs: .venv/.installed-docs build/screens/.taken
 	$(BIN)/python benchmarks/pages.py
 	$(BIN)/python docs/assets/algorithm_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# Every page of the site in Chromium at two widths: what scrolls sideways, images that do not load.
+docs-check: docs
+	$(BIN)/python docs/assets/site_check.py site
 
 # Pictures of `rlinf ui` over three short runs: the site does without them where Chromium or its driver is missing.
 SCREEN_RUNS := build/screens/runs

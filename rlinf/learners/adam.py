@@ -16,7 +16,7 @@ _STATE = ("exp_avg", "exp_avg_sq", "step")
 
 
 class Adam(torch.optim.Adam):
-    """torch's fused Adam (AdamW where ``decoupled_weight_decay``) and its state; `move()` is `step()` with less overhead.
+    """torch's fused Adam (AdamW if ``decoupled_weight_decay``) and its state; `move()` is `step()` with less overhead.
 
     Hooks of :meth:`step` are not called by :meth:`move`.
     """

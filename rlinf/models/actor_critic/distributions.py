@@ -198,7 +198,7 @@ class SquashedGaussianHead(GaussianHead):
         return super().log_prob(parameters, actions) - log_tanh_slope(actions)
 
     def draw(self, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a sample and its log-probability; cheaper than two calls, since the distance to the mean is the noise."""
+        """Return a sample and its log-probability, cheaper than by two calls: the distance to the mean is the noise."""
         actions = self.sample(parameters, noise)
         return actions, -0.5 * noise.square() - parameters[:, 1] - _LOG_SQRT_2PI - log_tanh_slope(actions)
 
