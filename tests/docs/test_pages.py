@@ -187,6 +187,19 @@ def test_every_page_is_in_the_navigation() -> None:
     assert set(named(site["nav"])) == {name for path in PAGES if not (name := _name(path)).startswith(added)}
 
 
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md"], ids=lambda path: path.name)
+def test_pages_speak_in_the_terms_of_the_field(path: Path) -> None:
+    """Decision records are history."""
+    if path.parent.name != "decisions":
+        assert re.findall(r"\b(?:whoever|nobody|somebody)\b", path.read_text(encoding="utf-8"), re.IGNORECASE) == []
+
+
+def test_searched_terms_are_on_the_pages() -> None:
+    text = " ".join(path.read_text(encoding="utf-8").lower() for path in [*PAGES, ROOT / "README.md"])
+    terms = ("prefix cache", "batch-invariant", "fault tolerance", "staleness", "reward hacking")
+    assert [term for term in terms if text.count(term) < 2] == []
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/comparison.md", "docs/algorithms.md", "docs/index.md"])
 def test_no_page_counts_the_catalog(page: str) -> None:
     """A number in prose would have to change with every new estimator or loss."""
