@@ -32,7 +32,7 @@ def test_a_block_that_raises_is_recorded() -> None:
     assert [span.name for span in timeline.end()] == ["reward"]
 
 
-def test_lanes_are_those_of_the_running_worker() -> None:
+def test_processes_are_those_of_the_running_worker() -> None:
     timeline.begin()
     with timeline.process("env 1"), timeline.span("step"):
         timeline.record("inside", time.monotonic(), process="conversations", track="task 1")

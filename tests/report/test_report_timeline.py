@@ -45,7 +45,7 @@ def test_what_took_long_is_named_with_where(tmp_path: Path) -> None:
     assert process["tracks"] == [{"name": "row 7", "spans": [[line["names"].index("tool search"), 1.0, 3.0, "row 7"]]}]
 
 
-def test_the_newest_come_first_and_a_lane_shows_the_tracks_that_end_last(tmp_path: Path) -> None:
+def test_the_newest_come_first_and_a_process_shows_the_tracks_that_end_last(tmp_path: Path) -> None:
     spans = [Span("generation", 0.0, 1.0 + i, "conversations", f"task {i}") for i in range(MAX_TRACKS + 5)]
     for step in (1, 2, 3):
         write(tmp_path, step, spans)
