@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlinf.base import timeline
 from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S, CustomReward
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.reward_terms.failure import TermFailure
@@ -199,7 +200,7 @@ class _Term:
     def _attempts(self, prompt: str, response: str, task: Task) -> float | None:
         for attempt in range(self._retries + 1):
             try:
-                with self._gate:
+                with self._gate, timeline.span(f"reward {self.name}"):
                     return float(self._function(prompt=prompt, response=response, answer=task.answer, row=task.row))
             except TermFailure as failure:
                 if attempt == self._retries:

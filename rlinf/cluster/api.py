@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, overload
 
+from rlinf.base.timeline import Span
 from rlinf.cluster.errors import WorkerError, WorkerRefused
 from rlinf.cluster.failure import Failure
 
@@ -202,6 +203,13 @@ class WorkerGroup(ABC):
         """The address of each rank's node."""
 
     @abstractmethod
+    def record_spans(self, on: bool) -> list[Span]:
+        """Begin to record what runs in the workers, or end it and return the spans.
+
+        Workers that do not respond in time are left out: a timeline never ends a run.
+        """
+
+    @abstractmethod
     def restart(self, rank: int, *, counted: bool = True) -> None:
         """Ends one worker and builds it again, at most ``max_restarts`` times a rank in ``restart_window_s`` seconds.
 
@@ -310,6 +318,10 @@ class Cluster(ABC):
 
         :raises WorkerTimeout: a call among them is past its own deadline.
         """
+
+    @abstractmethod
+    def record_spans(self, on: bool) -> list[Span]:
+        """Begin to record what runs in this process and in all workers, or end it and return the spans."""
 
     @abstractmethod
     def close(self) -> None:

@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 
 import ray
 
+from rlinf.base import timeline
 from rlinf.base.redaction import redact_warnings
+from rlinf.base.timeline import Span
 from rlinf.cluster.api import Assembled, RankInfo
 from rlinf.cluster.failure import Failure, capture
 from rlinf.cluster.packing import Packed, pack, unpack
@@ -67,6 +69,7 @@ class Host:
     def build(self, packed: Packed, info: RankInfo) -> Failure | None:
         """Makes the worker's object."""
         self._running = ("build", threading.get_ident(), time.monotonic())
+        timeline.name_process(f"{info.group} {info.rank}")
         try:
             self._target = unpack(packed, writable=True)(info)
         except (Exception, SystemExit) as error:
@@ -92,7 +95,8 @@ class Host:
         self._running = (method, threading.get_ident(), time.monotonic())
         try:
             args, options = _arguments(packed, shared)
-            return packed_as(getattr(self._target, method)(*args, **options))
+            with timeline.span(method):
+                return packed_as(getattr(self._target, method)(*args, **options))
         except (Exception, SystemExit) as error:
             return capture(error)
         finally:
@@ -106,6 +110,7 @@ class Host:
         ``apart``: items are pairs. The second half comes first: whoever has the first one has both.
         """
         self._running = (method, threading.get_ident(), time.monotonic())
+        since = time.monotonic()
         try:
             args, options = _arguments(packed, shared)
             items = getattr(self._target, method)(*args, **options)
@@ -118,6 +123,7 @@ class Host:
         except (Exception, SystemExit) as error:
             yield capture(error)
         finally:
+            timeline.record(method, since)
             self._stopped_streams.discard(token)
             self._running = None
 
@@ -151,6 +157,13 @@ class Host:
     def stop_stream(self, token: int) -> None:
         """Ends a stream at its next item."""
         self._stopped_streams.add(token)
+
+    def record_spans(self, on: bool) -> list[Span]:
+        """Begin to record what runs here, or end it and return the spans."""
+        if on:
+            timeline.begin()
+            return []
+        return timeline.end()
 
     def stack(self) -> str:
         """Where the running call is now, innermost frame last."""

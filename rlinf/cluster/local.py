@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from rlinf.base import timeline
+from rlinf.base.timeline import Span
 from rlinf.cluster.api import (
     Assembled,
     Build,
@@ -131,7 +133,8 @@ class LocalGroup(WorkerGroup):
         value, error = None, None
         try:
             given = {name: _value(option) for name, option in options.items()}
-            value = function(*map(_value, args), **given)
+            with timeline.process(f"{self.name} {rank}"), timeline.span(method):
+                value = function(*map(_value, args), **given)
         except (Exception, SystemExit) as raised:
             error = self.failure(rank, method, capture(raised))
         return LocalHandle(self.name, rank, method, value, error)
@@ -146,6 +149,10 @@ class LocalGroup(WorkerGroup):
         pairs = getattr(self._worker(rank), method)(*args, **options)
         items = ((facts, LocalHandle(self.name, rank, method, apart, None)) for facts, apart in pairs)
         return LocalStream(self, rank, method, items)
+
+    def record_spans(self, on: bool) -> list[Span]:
+        """Return nothing: the workers' spans are those of this process."""
+        return []
 
     def nodes(self) -> list[str]:
         return [info.node for info in self._infos]
@@ -211,6 +218,12 @@ class LocalCluster(Cluster):
 
     def wait_any(self, pending: Sequence[Pending], timeout: float | None = None) -> list[Pending]:
         return list(pending)
+
+    def record_spans(self, on: bool) -> list[Span]:
+        if on:
+            timeline.begin()
+            return []
+        return timeline.end()
 
     def close(self) -> None:
         import torch

@@ -16,6 +16,7 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
+from rlinf.base.timeline import Span
 from rlinf.cluster import waiting
 from rlinf.cluster.api import Assembled, Handle, RankInfo, Stream, WorkerGroup
 from rlinf.cluster.death import describe_death, node_was_lost
@@ -309,6 +310,17 @@ class RayGroup(WorkerGroup):
         )
         self._pings.pop(rank, None)
         return WorkerTimeout(message, group=self.name, rank=rank, method="ping")
+
+    def record_spans(self, on: bool) -> list[Span]:
+        if self._closed:
+            return []
+        refs = [self._control(rank, "record_spans", on) for rank in range(self.size)]
+        ready, _ = ray.wait(refs, num_returns=len(refs), timeout=_ANSWER_S)
+        spans: list[Span] = []
+        for ref in ready:
+            with suppress(RayError):  # a worker that died; its own call reports that
+                spans += ray.get(ref)
+        return spans
 
     def stacks(self, ranks: Sequence[int]) -> list[str]:
         """Where workers are, in words, for the message of a timeout."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from rlinf.algorithms.metrics import PartialMetrics
+from rlinf.base import timeline
 from rlinf.base.random_streams import stream_seed
 from rlinf.data.batch import Batch, Costs
 from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
@@ -221,17 +222,20 @@ class TorchLearner(Offloadable):
         """One optimiser step over a minibatch; (metrics, whether it was skipped)."""
         self.forget_gradients()
         partial = [self._backward(mini, part, rows) for part, rows in mini.batch.passes(mini.part)]
-        sum_gradients(self._trained, self.size)
+        with timeline.span("sum of gradients"):
+            sum_gradients(self._trained, self.size)
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _backward(self, mini: Minibatch, part: Batch, rows: Tensor) -> PartialMetrics:
         """Adds the gradient of ``part``, which are ``rows`` of the batch."""
         part = part.to(self.device)
         with_entropy = "entropy" in self.stage.objective.needs
-        output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=with_entropy)
-        loss, metrics = mini.loss(part, rows, output)
+        with timeline.span("forward", details={"rows": part.num_rows}):
+            output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=with_entropy)
+            loss, metrics = mini.loss(part, rows, output)
         if loss.requires_grad:
-            loss.backward()
+            with timeline.span("backward", details={"rows": part.num_rows}):
+                loss.backward()
         return metrics
 
     def _step(self, loss: float) -> float:
@@ -244,7 +248,8 @@ class TorchLearner(Offloadable):
             clip_gradients(self._trained, self.stage.optimizer.grad_clip, total)
         for group in self.optimizer.param_groups:
             group["lr"] = group["peak_lr"] * self.lr_scale * self.stage.lr_factor(self.optimizer_steps)
-        self.optimizer.move()
+        with timeline.span("optimiser step"):
+            self.optimizer.move()
         self.optimizer_steps += 1
         return norm
 

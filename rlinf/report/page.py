@@ -20,6 +20,7 @@ SCRIPTS = (
     "episodes.js",
     "samples.js",
     "evaluations.js",
+    "timeline.js",
     "run.js",
     "sweep.js",
     "index.js",

@@ -16,6 +16,7 @@ from rlinf.report.conversations import samples, some_steps
 from rlinf.report.evaluations import comparisons, evaluation_rows
 from rlinf.report.health import examine
 from rlinf.report.runs import RunRecord, leads_out
+from rlinf.report.timeline import timelines
 
 # In the order in which a step goes through them. A text rollout has three stages, a simulator's is one.
 _STAGES = {
@@ -45,6 +46,7 @@ def runs_payload(runs: Sequence[RunRecord]) -> dict[str, Any]:
 def run_payload(run: RunRecord) -> dict[str, Any]:
     """One run."""
     summary = run.summary or {}
+    drawn, damaged = timelines(run.path)
     return {
         "name": run.name,
         "path": str(run.path),
@@ -53,10 +55,11 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
         "final": summary.get("metrics", {}),
         "initial": summary.get("initial_metrics", {}),
         "series": thinned({**run.series, **axes(run.series)}),
-        "notes": list(run.notes),
+        "notes": [*run.notes, *damaged],
         "headlines": headlines(run),
         "health": [asdict(finding) for finding in examine(run)],
         "stages": stages(run),
+        "timelines": drawn,
         "samples": samples(run),
         "clip": _clip_range(run),
         "evaluations": evaluation_rows(run),

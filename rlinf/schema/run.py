@@ -69,6 +69,11 @@ class LoggingConfig:
     """Groups that are written each time."""
     plain_every: int = key(1, at_least=1)
     """With `plain` progress: print a line every N iterations."""
+    trace_every: int = key(0, at_least=0, example=10)
+    """Write the timeline of an iteration every N iterations, the first one too, as a trace for Perfetto; 0 writes none.
+
+    `timeline/step_000010.json` has what ran when: conversations and their turns, tools, rewards, calls of each worker,
+    passes of the learner, weight updates. The report shows the newest ones."""
 
 
 @dataclass(frozen=True)

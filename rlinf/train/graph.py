@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rlinf.algorithms.prepare import Preparation
+from rlinf.base import timeline
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
 from rlinf.interfaces import ContinuousGeneration, Rollout
@@ -87,7 +88,8 @@ class Graph:
         # Where they share a device: the optimiser leaves it before samplers come back, the weights once they are sent.
         slept = self.learner.sleep(keep_weights=True)
         self.wake()
-        numbers = self.send_weights(version)
+        with timeline.span("weights to samplers"):
+            numbers = self.send_weights(version)
         for name, value in self.learner.sleep().items():
             numbers[name] = value + slept[name]
         metrics = {f"weights/{name}": value for name, value in numbers.items()}

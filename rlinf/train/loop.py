@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from rlinf.base import timeline
 from rlinf.base.json_files import read_json_lines
 from rlinf.base.signals import Stopped, defer_signals
 from rlinf.config import Config
@@ -28,6 +29,7 @@ from rlinf.train.saved_batches import BatchRecorder
 from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.samples import write_samples
+from rlinf.train.tracking.step_timeline import RecordSpans, StepTimeline
 from rlinf.train.warm_start import warm_start
 
 _log = logging.getLogger(__name__)
@@ -48,9 +50,12 @@ class Trainer:
         *,
         batches: BatchSource | None = None,
         recorder: BatchRecorder | None = None,
+        spans: RecordSpans | None = None,
     ) -> None:
         """``source``: what a run without checkpoints begins with, instead of an untrained policy. ``batches``: saved
-        ones, instead of those that the graph collects. ``recorder`` keeps the first batches."""
+        ones, instead of those that the graph collects. ``recorder`` keeps the first batches. ``spans`` begins and ends
+        the recording of what runs in all processes (`logging.trace_every`)."""
+        self.timeline = StepTimeline(folder.path, spans, every=config.logging.trace_every)
         self.recorder = recorder
         self.config, self.graph, self.display, self.after_step = config, graph, display, after_step
         self.callbacks = callbacks
@@ -166,6 +171,7 @@ class Trainer:
     def advance(self) -> None:
         """One training iteration, up to new weights in the samplers. Until its update begins it can be interrupted."""
         graph, state, began = self.graph, self.run.progress, time.perf_counter()
+        self.timeline.begin(state.step)
         rows, metrics = self.batches.ready(state.step) or self.collect(state.step)
         if self.recorder is not None:
             self.recorder.add(state.step, rows, metrics)
@@ -183,6 +189,7 @@ class Trainer:
                     metrics |= model.refresh(state.step, graph.rollout)
                 metrics |= rates(metrics, time.perf_counter() - began)
                 metrics |= {name: float(count) for name, count in graph.restarts().items()}
+                self.timeline.end(state.step)
                 self.keep_samples(batch)
                 state.unfinished = metrics
                 self.run.mark()
@@ -191,7 +198,7 @@ class Trainer:
         """The batch of an iteration; with dynamic sampling, from as many rollouts as it takes."""
         _log.debug("step %d: collect", step)
         wanted, rollout = self.config.algorithm, self.graph.rollout
-        with self.graph.generating():
+        with self.graph.generating(), timeline.span("collect", details={"step": step + 1}):
             if not wanted.dynamic_sampling:
                 return rollout.collect(step)
             return collect_nonconstant_groups(
@@ -207,7 +214,8 @@ class Trainer:
         judged: Metrics = {}
         for model in self.graph.reward_models:
             rows, judged = model.score(rows.fetch(), step)
-        batch, prepared = self.graph.preparation.prepare(rows, step)
+        with timeline.span("advantages"):
+            batch, prepared = self.graph.preparation.prepare(rows, step)
         return batch, {**prepared, **judged, "time/prepare_s": time.perf_counter() - began}
 
     def update(self, batch: Rows, step: int) -> Metrics:
@@ -215,7 +223,8 @@ class Trainer:
         _log.debug("step %d: update", step)
         began = time.perf_counter()
         try:
-            numbers = self.graph.learner.update(batch, step=step)
+            with timeline.span("update"):
+                numbers = self.graph.learner.update(batch, step=step)
         except Exception:
             quarantine(batch, self.run.folder.path, step)
             raise

@@ -135,7 +135,16 @@ def _run(
             else:
                 graph, batches = build_learner_graph(saved, setup, cluster, folder.path), ReplayedBatches(saved)
             trainer = Trainer(
-                config, graph, folder, display, after_step, callbacks, source, batches=batches, recorder=recorder
+                config,
+                graph,
+                folder,
+                display,
+                after_step,
+                callbacks,
+                source,
+                batches=batches,
+                recorder=recorder,
+                spans=cluster.record_spans,
             )
             if saved is not None:
                 trainer.run.progress.step = saved.steps[0]

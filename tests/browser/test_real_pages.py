@@ -81,6 +81,17 @@ def test_a_run_of_several_turns(browser: Any, tmp_path: Path) -> None:
     assert all(re.search(r"\d tokens, version 0, [\d.e-]+ m?s", words) for words in spoken)
 
 
+def test_a_timeline(browser: Any, tmp_path: Path) -> None:
+    page = click_through(browser, conversation_run(tmp_path / "run") / "report.html")
+    assert page.tabs == [*TABS[:3], "Timeline", *TABS[3:]]
+    page.open("Timeline")
+    names = [row.text.split("\n")[0] for row in page.find("tbody tr")]
+    assert any(name.startswith("generation") for name in names)
+    processes = [process.text for process in page.find(".process b")]
+    assert {"driver", "conversations", "learner 0", "sampler 0"} <= set(processes)
+    assert all(span.get_attribute("title") for span in page.find(".spans i"))
+
+
 def test_an_agents_episodes_with_their_branches(browser: Any, tmp_path: Path) -> None:
     page = click_through(browser, agent_run(tmp_path / "run") / "report.html")
     page.open("Samples")

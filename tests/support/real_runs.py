@@ -42,7 +42,7 @@ def conversation_run(folder: Path) -> Path:
         "rollout": {"batch_size": 2, "max_new_tokens": 40},
         "evaluation": {"size": 4, "env_kwargs": {}},
     }
-    run(config(folder, env=game, logging={"samples_every": 1}, **sections))
+    run(config(folder, env=game, logging={"samples_every": 1, "trace_every": 1}, **sections))
     return folder
 
 

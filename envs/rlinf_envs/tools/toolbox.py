@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rlinf.base import timeline
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tools.calls import calls_in
@@ -68,7 +69,8 @@ class Toolbox:
             elif call.name not in tools:
                 answers.append(f"error: {unknown('tool', call.name, tools)}")
             else:
-                answers.append(tools[call.name].answer(call.arguments))
+                with timeline.span(f"tool {call.name}", track=f"row {row}", details={"row": row}):
+                    answers.append(tools[call.name].answer(call.arguments))
         return "\n".join(answers)
 
     def _add(self, setting: ToolSetting) -> None:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from rlinf.base import timeline
 from rlinf.learners.host_reference import in_place, moved_towards
 from rlinf.learners.megatron.architecture import UnsupportedModel, build_chunks, transformer_config
 from rlinf.learners.megatron.checkpoint import load_state, save_state
@@ -238,7 +239,8 @@ class MegatronLearner(Offloadable):
         def loss(piece: MicroBatch, logits: Tensor) -> tuple[Tensor, PartialMetrics]:
             return mini.loss(piece.part, piece.rows, self._score(piece, logits))
 
-        partial = run_backward(self.chunks, self._packed(mini.batch, mini.part), loss)
+        with timeline.span("forward and backward"):
+            partial = run_backward(self.chunks, self._packed(mini.batch, mini.part), loss)
         load = self._expert_load()
         metrics, skipped = mini.conclude(self._over_ranks(partial), self._step)
         return {**metrics, **load}, skipped
@@ -266,7 +268,8 @@ class MegatronLearner(Offloadable):
         norm = gradient_norm(self.optimizer)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
         factor = self.lr_scale * self.stage.lr_factor(self.optimizer_steps)
-        take_step(self.optimizer, factor=factor, norm=norm, clip=self.stage.optimizer.grad_clip)
+        with timeline.span("optimiser step"):
+            take_step(self.optimizer, factor=factor, norm=norm, clip=self.stage.optimizer.grad_clip)
         self.optimizer_steps += 1
         return norm
 

@@ -110,6 +110,8 @@ function runPages(runs, comparisons) {
   tab("Overview", (section) => overviewPanel(section, runs));
   tab("Curves", (section) => curvesPanel(section, runs));
   tab("Time", (section) => timePanel(section, runs));
+  const timed = runs.filter((run) => run.timelines.length);
+  if (timed.length) tab("Timeline", (section) => perRun(section, timed, timelinePanel));
   tab("Samples", (section) => perRun(section, runs, samplesPanel));
   if (runs.some(hasEvaluations)) tab("Evaluations", (section) => evaluationsPanel(section, runs, comparisons));
   if (runs.some(hasEpisodes)) tab("Episodes", (section) => perRun(section, runs, episodesPanel));

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Coroutine, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from rlinf.base import timeline
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Answers, Feedback, Row
@@ -27,6 +28,8 @@ _POLL_S = 0.1
 _TURN_POLL_S = 0.02
 """The same while environments have responses, which may be answered meanwhile."""
 _WAIT_S = 0.05
+CONVERSATIONS = "conversations"
+"""The process of the timeline with what each conversation awaits."""
 
 Awaited = Literal["completion", "feedback"]
 Key = Callable[[int], tuple[int, ...]]
@@ -274,6 +277,7 @@ class Engine:
                     batch.begun[place] = whole
                 opened.interrupted.append(place)
             else:
+                self._record("generation", opened, place, request.since)
                 self._resume(opened, place, (whole, self._seconds(request.since)))
 
     def _exchange_feedback(self, opened: _Open, answers: Answers) -> None:
@@ -288,7 +292,20 @@ class Engine:
             arrived.sort(key=lambda feedback: feedback.place)
         for feedback in arrived:
             since = opened.since.pop(feedback.place)
+            self._record("environment", opened, feedback.place, since)
             self._resume(opened, feedback.place, (feedback, self._seconds(since)))
+
+    def _record(self, name: str, opened: _Open, place: int, since: float) -> None:
+        """Record what a conversation awaited since ``since``, for the timeline of the step."""
+        if timeline.recording():
+            row, turn = opened.batch.rows[place], opened.batch.heard[place]
+            timeline.record(
+                name,
+                since,
+                process=CONVERSATIONS,
+                track=f"task {row.task_id}, sample {row.sample}",
+                details={"task": row.task_id, "sample": row.sample, "turn": turn, "tokens": len(row.tokens)},
+            )
 
     def _seconds(self, since: float) -> float:
         """Return the seconds of a turn that began at ``since``; 0 if turns are not timed."""

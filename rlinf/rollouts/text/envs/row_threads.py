@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import queue
 import threading
 import time
@@ -83,7 +84,9 @@ class RowThreads:
         while self._waiting and len(self._running) < _MOST:
             call = _Call(self._waiting.popleft(), time.monotonic())
             self._running[call.response.place] = call
-            threading.Thread(target=self._answer, args=(call,), name="conversation", daemon=True).start()
+            # Spans of the timeline stay those of this worker.
+            context = contextvars.copy_context()
+            threading.Thread(target=context.run, args=(self._answer, call), name="conversation", daemon=True).start()
 
     def _answer(self, call: _Call) -> None:
         """In a thread: what the environment says to one response."""
