@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import rlinf
+from rlinf.base.packages import DISTRIBUTION
 from rlinf.cli import main
 from rlinf.config import Config, load
 from rlinf.train import run_dir
@@ -128,6 +129,7 @@ LIGHT = {"torch", "transformers", "ray", "numpy", "gymnasium", "reasoning_gym", 
 LOADED = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+from rlinf.base.packages import DISTRIBUTION
 from rlinf.cli import main
 main(sys.argv[1:])
 """
@@ -185,7 +187,7 @@ def test_what_is_recorded_of_the_code_is_never_the_commit_of_somebody_else(
         subprocess.run([*git, *arguments], check=True)
     monkeypatch.setattr(run_dir, "__file__", str(package / "run_dir.py"))
     monkeypatch.chdir(tmp_path)
-    assert run_dir.machine()["commit"] == f"rlinf {rlinf.__version__}, installed without its repository"
+    assert run_dir.machine()["commit"] == f"{DISTRIBUTION} {rlinf.__version__}, installed without its repository"
     subprocess.run([*git, "add", "-A"], check=True)
     assert len(run_dir.machine()["commit"]) == 40
 

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import ray
 
+from rlinf.base.logs import LEVEL, show
 from rlinf.base.redaction import redact_warnings
 from rlinf.cluster.api import Assembled, RankInfo
 from rlinf.cluster.failure import Failure, capture
@@ -67,6 +68,7 @@ class Host:
     def build(self, packed: Packed, info: RankInfo) -> Failure | None:
         """Makes the worker's object."""
         self._running = ("build", threading.get_ident(), time.monotonic())
+        show(os.environ.get(LEVEL, "warning").upper(), f"{info.group} {info.rank}")
         try:
             self._target = unpack(packed, writable=True)(info)
         except (Exception, SystemExit) as error:
