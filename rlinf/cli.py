@@ -50,6 +50,7 @@ GROUPS = {
     "Run": ("check", "try", "sft", "train", "sweep"),
     "Look at runs": ("report", "watch", "ui", "replay"),
     "Evaluate": ("eval", "compare"),
+    "Compute again": ("verify", "backends"),
     "Models and data": ("record", "serve", "export", "convert", "publish"),
     "Set up": ("list", "doctor", "new", "import", "completion"),
 }
