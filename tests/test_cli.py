@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import subprocess
 import sys
 import types
@@ -10,13 +12,19 @@ from pathlib import Path
 import pytest
 
 import rlinf
-from rlinf.cli import main
+from rlinf.base.packages import DISTRIBUTION
+from rlinf.cli import GROUPS, build_parser, main
 from rlinf.config import Config, load
 from rlinf.train import run_dir
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 
 ROOT = Path(__file__).parents[1]
 QUICKSTART = str(ROOT / "config" / "math" / "quickstart.yaml")
+
+
+def commands_of(parser: argparse.ArgumentParser) -> list[str]:
+    (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return list(commands.choices)
 
 
 @pytest.fixture
@@ -36,6 +44,16 @@ def test_help_says_in_one_sentence_what_it_is(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "import rlinf" not in capsys.readouterr().out
+
+
+def test_help_shows_each_command_in_one_group(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(commands_of(build_parser()))
+    assert all(f"{group}:\n    {names[0]} " in printed for group, names in GROUPS.items())
+    assert len(re.findall(r"^    \w", printed, re.MULTILINE)) == len(grouped)
 
 
 def test_the_package_runs_as_a_module() -> None:
@@ -128,7 +146,8 @@ LIGHT = {"torch", "transformers", "ray", "numpy", "gymnasium", "reasoning_gym", 
 LOADED = """
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
-from rlinf.cli import main
+from rlinf.base.packages import DISTRIBUTION
+from rlinf.cli import GROUPS, build_parser, main
 main(sys.argv[1:])
 """
 
@@ -185,7 +204,7 @@ def test_what_is_recorded_of_the_code_is_never_the_commit_of_somebody_else(
         subprocess.run([*git, *arguments], check=True)
     monkeypatch.setattr(run_dir, "__file__", str(package / "run_dir.py"))
     monkeypatch.chdir(tmp_path)
-    assert run_dir.machine()["commit"] == f"rlinf {rlinf.__version__}, installed without its repository"
+    assert run_dir.machine()["commit"] == f"{DISTRIBUTION} {rlinf.__version__}, installed without its repository"
     subprocess.run([*git, "add", "-A"], check=True)
     assert len(run_dir.machine()["commit"]) == 40
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlinf.base.packages import missing_package
-from rlinf.base.user_code import Call
 from rlinf_envs.errors import RewardError, SettingError
+from rlinf_envs.reward_calls import misfit
 from rlinf_envs.suggest import unknown
 from rlinf_envs.workers import Memory, WorkerPool
 
 DEFAULT_TIMEOUT_S = 120.0
 DEFAULT_MEMORY_MB = 8192
-_CALL = Call(names=("prompt", "response", "answer", "row"))
 
 
 def find_function(path: str) -> Callable[..., Any]:
@@ -43,9 +42,9 @@ def find_function(path: str) -> Callable[..., Any]:
         raise SettingError(
             f"reward.custom: {module_name!r} has no function {name!r}: {unknown('name', name, functions)}"
         )
-    misfit = _CALL.misfit(function)
-    if misfit:
-        raise SettingError(f"reward.custom: {path} {misfit}. Write def {name}(*, {', '.join(_CALL.names)})")
+    wrong = misfit(function, name)
+    if wrong:
+        raise SettingError(f"reward.custom: {path} {wrong}")
     return function
 
 

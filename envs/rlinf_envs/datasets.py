@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlinf.base.packages import install_command
+from rlinf.base.packages import absent
 from rlinf.base.parquet_rows import MAX_ROWS
 from rlinf.base.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows
 from rlinf_envs.errors import DatasetError
@@ -138,4 +138,4 @@ def _datasets() -> Any:
     try:
         return importlib.import_module("datasets")
     except ImportError as error:
-        raise ImportError(f"this dataset needs the datasets library: {install_command('datasets')}") from error
+        raise absent("datasets", "this dataset") from error

@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from rlinf_envs import reward_calls
 from rlinf_envs.custom_rewards import find_function
 
 
@@ -15,7 +16,7 @@ def call(
     """The number that the function at ``path`` returns, or what is wrong with it and at which of its lines."""
     function = find_function(path)
     try:
-        value = function(prompt=prompt, response=response, answer=answer, row=row)
+        value = reward_calls.call(function, reward_calls.Scored(prompt, response, answer, row))
     except BaseException as error:  # SystemExit too: it would end this process without a word
         words = " ".join(str(error).split())  # one paragraph
         why = f"{type(error).__name__}: {words:.500}" if words else type(error).__name__

@@ -16,6 +16,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from rlinf_envs.contract import Infos, StepResult
 from rlinf_envs.difficulty import difficulty
 from rlinf_envs.errors import SettingError
 from rlinf_envs.prompts import prompt_template
@@ -24,10 +25,6 @@ from rlinf_envs.spaces import MAX_CHARS, FreeText, batched
 from rlinf_envs.steps import StepGrader
 from rlinf_envs.tasks import CutJudge, Judge, Judgement, Task, TaskSource
 from rlinf_envs.tools.toolbox import Toolbox
-
-Infos = dict[str, Any]
-StepResult = tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], Infos]
-
 
 _LISTS = ("step_ends", "step_rewards")
 _EMPTY: Mapping[str, Any] = {"verdict": "", "extracted": None}

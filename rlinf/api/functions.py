@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlinf.base.errors import UserError
+from rlinf.base.logs import asked_level, show
 from rlinf.base.user_code import kind_of
 from rlinf.config import Config
 from rlinf.config import load as load_file
@@ -68,11 +69,13 @@ def fit(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = Fa
     """Train, or continue what is in ``config.run.dir``; the same call resumes a run that was killed.
 
     ``callbacks`` (:class:`rlinf.Callback`) run in this process between iterations, on Ray and locally alike. ``report``
-    writes report.html at the end.
+    writes report.html at the end. Log lines of level INFO and above go to standard error with time, level and process,
+    unless the application has set up `logging` itself; RLINF_LOG=warning shows fewer.
     """
     from rlinf.train.run import run
 
     _require_config(config, "fit")
+    show(asked_level() or "INFO", "driver")
     return run(config, report=report, callbacks=callbacks)
 
 

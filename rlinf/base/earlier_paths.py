@@ -1,4 +1,4 @@
-"""Imports by the module paths of version 0.1's first releases, so that scripts written for them go on.
+"""Imports by the module paths from before version 0.1.0, so that scripts written for them go on.
 
 Each such import gives the module that has the code now, the same object, with a DeprecationWarning that names it.
 """
@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-import warnings
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from rlinf.base.deprecation import deprecate
+
+_REMOVED_IN = "0.3"
 _PATHS = {
     "rlinf.columns": "rlinf.data.token_array",
     "rlinf.config.schema": "rlinf.schema",
@@ -54,7 +56,7 @@ class EarlierPaths(MetaPathFinder, Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         present = str(present_path(spec.name))
-        warnings.warn(f"{spec.name} is {present} now", DeprecationWarning, stacklevel=2)
+        deprecate(spec.name, present, removed_in=_REMOVED_IN)
         module = importlib.import_module(present)
         spec.loader_state = module.__spec__
         return module

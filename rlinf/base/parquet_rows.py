@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.packages import absent
+
 _BATCH_BYTES = 16 << 20
 _MOST_ROWS_AT_ONCE = 4096
 _BUFFER_BYTES = 1 << 20
@@ -35,7 +37,7 @@ def parquet_rows(
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as error:
-        raise ImportError("reading Parquet needs pyarrow: pip install pyarrow") from error
+        raise absent("pyarrow", f"{file}: reading Parquet") from error
     try:
         schema = parquet.read_schema(file)
         # A text that many rows have stays one text; written out for each, it would not fit into memory.

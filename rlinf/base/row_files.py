@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from rlinf.base.json_text import parse_json
-from rlinf.base.packages import install_command
 from rlinf.base.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parquet_rows
 
 _LINES, _TABLES, _GZIP = (".jsonl", ".ndjson"), {".csv": ",", ".tsv": "\t"}, ".gz"
@@ -188,8 +187,6 @@ def _parquet(file: Path) -> Iterator[Record]:
         for number, row in enumerate(parquet_rows(file)):
             place = f"{file} row {number}"
             yield Record(place, None, row) if isinstance(row, str) else Record(place, row)
-    except ImportError as error:
-        raise ImportError(f"{file}: reading Parquet needs pyarrow: {install_command('datasets')}") from error
     except ParquetError as error:
         raise RowFileError(str(error)) from error
 

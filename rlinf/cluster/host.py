@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import ray
 
 from rlinf.base import timeline
+from rlinf.base.logs import LEVEL, show
 from rlinf.base.redaction import redact_warnings
 from rlinf.base.timeline import Span
 from rlinf.cluster.api import Assembled, RankInfo
@@ -70,6 +71,7 @@ class Host:
         """Makes the worker's object."""
         self._running = ("build", threading.get_ident(), time.monotonic())
         timeline.name_process(f"{info.group} {info.rank}")
+        show(os.environ.get(LEVEL, "warning").upper(), f"{info.group} {info.rank}")
         try:
             self._target = unpack(packed, writable=True)(info)
         except (Exception, SystemExit) as error:

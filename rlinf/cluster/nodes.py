@@ -15,12 +15,13 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+import rlinf
 from rlinf.cluster.connect import connect
 from rlinf.cluster.errors import ClusterError
 from rlinf.schema.cluster import ClusterConfig
 
-PACKAGES = ("torch", "ray", "transformers", "numpy", "rlinf", "vllm", "megatron-core")
-"""Whose versions must be the same on all machines that have them."""
+PACKAGES = ("torch", "ray", "transformers", "numpy", "vllm", "megatron-core")
+"""Whose versions must be the same on all machines that have them, as that of rlinf itself."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class NodeFacts:
     """As Ray counts them."""
     gpus: float
     versions: Mapping[str, str]
-    """Of Python and of those of :data:`PACKAGES` that are installed."""
+    """Of Python, rlinf and those of :data:`PACKAGES` that are installed."""
     shared_memory: int
     """Free bytes of ``/dev/shm``; 0 where there is none."""
     sees_folder: bool
@@ -79,7 +80,7 @@ def _ask_all(mark: str, timeout_s: float) -> list[NodeFacts]:
 
 
 def _facts(address: str, cpus: float, gpus: float, mark: str) -> NodeFacts:
-    versions = {"python": platform.python_version()}
+    versions = {"python": platform.python_version(), "rlinf": rlinf.__version__}
     for package in PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)

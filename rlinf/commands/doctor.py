@@ -17,7 +17,7 @@ from rlinf.commands.graphics import mujoco_draws, vulkan_devices
 from rlinf.config.extras import MODULES, OWN_ENVIRONMENT
 from rlinf.config.machine import cpu_count, gpu_count, installed, memory_bytes
 
-_BASE = ("torch", "transformers", "ray", "gymnasium", "omegaconf", "math-verify", "reasoning-gym", "tensorboard")
+_BASE = ("torch", "transformers", "ray", "gymnasium", "omegaconf")
 _LIBRARIES = (
     ("EGL", "libegl1 libegl-mesa0 libgl1-mesa-dri", "cameras of MuJoCo simulators, with MUJOCO_GL=egl"),
     ("OSMesa", "libosmesa6", "the same without EGL, slower, with MUJOCO_GL=osmesa"),
@@ -62,8 +62,8 @@ def examine() -> list[Finding]:
 
 def _python() -> Finding:
     version = platform.python_version()
-    good = (3, 11) <= sys.version_info[:2] <= (3, 12)
-    return Finding("python", "ok" if good else "broken", version, "use Python 3.11 or 3.12")
+    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return Finding("python", "ok" if good else "broken", version, "use Python 3.11, 3.12 or 3.13")
 
 
 def _base() -> list[Finding]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,10 +40,7 @@ def pages() -> Mapping[str, str]:
 
 def commands() -> list[str]:
     """The names of all commands, in the order of ``rlinf --help``."""
-    names = re.search(r"\{([^}]*)\}", cli.build_parser().format_usage().replace("COMMAND", ""))
-    if names:
-        return names.group(1).split(",")
-    return [line.split()[0] for line in help_of([]).splitlines() if re.match(r" {4}[a-z]", line)]
+    return [name for group in cli.GROUPS.values() for name in group]
 
 
 def commands_page() -> str:

@@ -136,5 +136,7 @@ def _smallest(config: Config, folder: Path) -> Config:
         evaluation=EvaluationConfig(size=0),
         checkpoint=replace(config.checkpoint, every=0, best_metric=None, export=False),
         cluster=replace(config.cluster, backend="local"),
-        logging=LoggingConfig(progress="none", tensorboard=False, samples_every=0),
+        logging=LoggingConfig(
+            progress="none", tensorboard=False, wandb_project="", mlflow_experiment="", samples_every=0
+        ),
     )

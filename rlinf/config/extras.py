@@ -14,7 +14,10 @@ from rlinf.schema import Sections
 MODULES: Mapping[str, str] = {
     "lora": "peft",
     "gguf": "gguf",
-    "datasets": "datasets",
+    "data": "datasets",
+    "verify": "math_verify",
+    "reasoning": "reasoning_gym",
+    "tensorboard": "tensorboard",
     "megatron": "megatron",
     "vllm": "vllm",
     "sweep": "optuna",
@@ -42,6 +45,8 @@ MODULES: Mapping[str, str] = {
 
 _HDF5 = (".hdf5", ".h5")
 _SIMULATORS: Mapping[str, tuple[str, ...]] = {
+    "reasoning": ("rlinf_envs:rlinf/ReasoningGym-",),
+    "verify": ("rlinf_envs:rlinf/Math-", "rlinf_envs:rlinf/MathToolLoop-"),
     "mujoco": (
         "Ant-", "HalfCheetah-", "Hopper-", "Humanoid-", "HumanoidStandup-", "InvertedDoublePendulum-",
         "InvertedPendulum-", "Pusher-", "Reacher-", "Swimmer-", "Walker2d-",
@@ -129,9 +134,11 @@ def needed_extras(config: Sections, *, text: bool) -> list[Extra]:
         needed.append(Extra("lora", f"policy.lora.rank: {config.policy.lora.rank}"))
     if config.policy.path is not None and is_gguf(config.policy.path):
         needed.append(Extra("gguf", f"policy.path: {config.policy.path}"))
-    if config.logging.wandb_project is not None:
+    if config.logging.tensorboard:
+        needed.append(Extra("tensorboard", "logging.tensorboard: true"))
+    if config.logging.wandb_project:
         needed.append(Extra("wandb", "logging.wandb_project"))
-    if config.logging.mlflow_experiment is not None:
+    if config.logging.mlflow_experiment:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
     if config.logging.trackio_project is not None:
         needed.append(Extra("trackio", "logging.trackio_project"))

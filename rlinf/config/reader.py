@@ -108,7 +108,8 @@ class Reader:
         """``key=value`` pairs as one more layer."""
         tree: Branch = {}
         for override in overrides:
-            key, equals, text = override.partition("=")
+            # `+key=value`, as Hydra wants it for a key that the file has not: every key may be set here.
+            key, equals, text = override.removeprefix("+").removeprefix("+").partition("=")
             origin = Origin(COMMAND_LINE)
             if not equals or not key.strip():
                 fix = "Write key=value, for example rollout.batch_size=64."

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 _STATE = ("exp_avg", "exp_avg_sq", "step")
+_KERNELS = ("_fused_adam_", "_fused_adamw_", "_foreach_add_", "_foreach_mul_", "_foreach_norm")
+"""Functions of torch that are not public: a torch without one of them gets the public optimizer and clipping."""
 
 
 class Adam(torch.optim.Adam):
@@ -79,5 +81,7 @@ def clip_gradients(parameters: Sequence[nn.Parameter], limit: float, norm: Tenso
 
 
 def _alike(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether all are there, whole, of float32 and on the CPU: then torch has nothing to sort."""
+    """Whether all are there, whole, of float32 and on the CPU, and the kernels are: then torch has nothing to sort."""
+    if not all(hasattr(torch, name) for name in _KERNELS):
+        return False
     return all(type(t) is Tensor and t.dtype is torch.float32 and t.device.type == "cpu" for t in tensors)

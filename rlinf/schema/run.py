@@ -53,12 +53,12 @@ class LoggingConfig:
 
     progress: Literal["auto", "live", "plain", "none"] = "auto"
     """`live` draws a display that updates, `plain` prints a line a step, `auto` looks whether a person is watching."""
-    tensorboard: bool = True
-    """Write TensorBoard events beside `metrics.jsonl`."""
+    tensorboard: bool | None = key(None, example=True)
+    """Write TensorBoard events next to `metrics.jsonl`; null: if the package is installed (extra: tensorboard)."""
     wandb_project: str | None = key(None, example="my-project")
-    """Send metrics to this Weights & Biases project (extra: wandb)."""
+    """Send metrics to this Weights & Biases project (extra: wandb); null: `WANDB_PROJECT`; "": none."""
     mlflow_experiment: str | None = key(None, example="my-experiment")
-    """Send metrics to this MLflow experiment (extra: mlflow)."""
+    """Send metrics to this MLflow experiment (extra: mlflow); null: `MLFLOW_EXPERIMENT_NAME`; "": none."""
     trackio_project: str | None = key(None, example="my-project")
     """Send metrics to this Trackio project (extra: trackio)."""
     sinks: dict[str, object] = key({}, example={"my_trackers:Lines": {"path": "lines.txt"}})

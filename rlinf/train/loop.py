@@ -238,7 +238,7 @@ class Trainer:
 
     def evaluate(self) -> Metrics:
         """The evaluation of now, with the weights that the samplers hold."""
-        _log.debug("step %d: evaluate", self.run.progress.step)
+        _log.info("step %d: evaluate", self.run.progress.step)
         return self.evaluation.evaluate()
 
     def keep_samples(self, batch: Rows) -> None:

@@ -242,7 +242,7 @@ def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
 
     if not plotting_installed():
         return
-    _log.debug("report")
+    _log.info("report")
     try:
         display.say(f"Report: {write_run_report(folder.path, display.say)}")
     except Exception as error:

@@ -13,9 +13,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Self
 
+import rlinf
 from rlinf.base.durable import FULL, DiskFullError, file_of, remove_leftovers, write_atomically
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
+from rlinf.base.packages import DISTRIBUTION
 from rlinf.config import Config
 from rlinf.config.record import Record
 from rlinf.config.stored import load_stored
@@ -35,7 +37,7 @@ MAY_CHANGE = (
     "sft.cache",
 )
 _CONFIG, _MACHINE, _ENVIRONMENT, _SUMMARY = "config.yaml", "machine.json", "environment.json", "summary.json"
-_PACKAGES = ("rlinf", "torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
+_PACKAGES = ("torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
 
 
 class RunDirectoryError(UserError):
@@ -203,7 +205,7 @@ def _damaged(path: Path, why: str) -> RunDirectoryError:
 
 def machine() -> dict[str, Any]:
     """Versions, machine and commit, for reports."""
-    versions = {}
+    versions = {"rlinf": rlinf.__version__}
     for name in _PACKAGES:
         try:
             versions[name] = metadata.version(name)
@@ -214,7 +216,7 @@ def machine() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "versions": versions,
-        "commit": _commit() or f"rlinf {versions.get('rlinf', 'unknown')}, installed without its repository",
+        "commit": _commit() or f"{DISTRIBUTION} {rlinf.__version__}, installed without its repository",
     }
 
 

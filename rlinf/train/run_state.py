@@ -97,7 +97,7 @@ class RunState:
         """Writes a checkpoint of what was marked last aside, then renames it: a kill leaves the one before."""
         state = self.progress
         state.wall_s, self._began = self.wall_s, time.perf_counter()
-        _log.debug("step %d: checkpoint", self.order)
+        _log.info("step %d: checkpoint", self.order)
         self.save_into(self.folder.checkpoints)
         self.folder.checkpoints.prune(self.config.checkpoint.keep, state.best[1] if state.best else None)
         self._saved = self._marked

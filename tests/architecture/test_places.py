@@ -12,6 +12,7 @@ OF_MANY_MODULES = {
     "browser": "pages of real runs in Chromium",
     "docs": "pages, README and examples",
     "faults": "damage, signals, bad data",
+    "package": "the distribution, its dependencies and CI",
     "parallel": "learners over several ranks",
     "properties": "what holds whatever the input",
     "runs": "whole runs",

@@ -17,7 +17,7 @@ def test_an_earlier_path_is_the_module_of_now(earlier: str, monkeypatch: pytest.
     now = importlib.import_module(present)
     spec = now.__spec__
     monkeypatch.delitem(sys.modules, earlier, raising=False)
-    with pytest.warns(DeprecationWarning, match=f"{earlier} is {present} now"):
+    with pytest.warns(DeprecationWarning, match=f"{earlier} is deprecated and goes in version 0.3: use {present}"):
         assert importlib.import_module(earlier) is now
     assert now.__name__ == present
     assert now.__spec__ is spec

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rlinf.base.packages import DISTRIBUTION, EXTRA_OF, install_command, missing_package
+from rlinf.base.packages import (
+    DISTRIBUTION,
+    EXTRA_OF,
+    install_command,
+    missing_package,
+    warn_of_other_distribution,
+)
 from rlinf.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +69,16 @@ def test_the_extra_of_an_installed_package_requires_it() -> None:
         wanted = {requirement(line) for line in EXTRAS[extra]}
         names = {name.lower().replace("_", "-") for name in by_module.get(module, ())}
         # `PIL`, `jax` and the like come with a requirement of the extra.
-        if names and module not in ("PIL", "megatron", "cv2", "jax", "pygame", "vllm"):
+        if names and module not in (
+            "PIL",
+            "megatron",
+            "cv2",
+            "jax",
+            "pygame",
+            "vllm",
+            "sympy",
+            "latex2sympy2_extended",
+        ):
             assert names & wanted, (module, extra, names)
 
 
@@ -115,3 +130,34 @@ def test_a_command_that_meets_a_missing_package_prints_one_sentence(
     monkeypatch.setattr("rlinf.sweep.cli.main", absent)
     assert main(["sweep", "a.yaml"]) == 2
     assert capsys.readouterr().err == f"optuna is not installed: {install_command('sweep')}\n"
+
+
+def installed_beside(folder: Path, name: str, version: str, entry: str) -> None:
+    """Make the metadata of a distribution, as pip leaves it, in ``folder``."""
+    made = folder / f"{name}-{version}.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (made / "entry_points.txt").write_text(entry)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_another_distribution_with_the_same_package_is_named(
+    own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    installed_beside(tmp_path, "rlinf", "0.3.0", "[console_scripts]\nrlinf = rlinf.cli:main\n" if own else "")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    warn_of_other_distribution.__wrapped__()
+    if own:
+        assert not recwarn.list
+        return
+    (found,) = recwarn.list
+    words = str(found.message)
+    assert words.startswith(f"{DISTRIBUTION} and rlinf 0.3.0 (another project) both install the package `rlinf`")
+    assert "pip uninstall rlinf, then pip install --force-reinstall" in words
+    assert "\n" not in words
+
+
+def test_the_base_has_nothing_that_an_extra_has_alone() -> None:
+    base = base_modules()
+    assert not base & {"reasoning_gym", "math_verify", "datasets", "pyarrow", "tensorboard", "aiohttp"}
+    assert "ray[default]" not in " ".join(PROJECT["dependencies"])

@@ -14,7 +14,7 @@ BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Skipped where there is no Chromium (apt install chromium chromium-driver) or no selenium (extra dev)."""
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium (pip install 'rlinf[dev]')")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium (pip install 'oneloop-rl[dev]')")
     if not (BROWSER and DRIVER):
         pytest.skip("needs apt install chromium chromium-driver")
     options = webdriver.ChromeOptions()

@@ -29,7 +29,7 @@ def test_an_id_that_says_what_it_needs(env_id: str, extra: str) -> None:
     found = simulator_extra(env_id)
     assert found is not None
     assert found.name == extra
-    assert found.fix == f"pip install 'rlinf[{extra}]'"
+    assert found.fix == f"pip install 'oneloop-rl[{extra}]'"
 
 
 def test_classic_control_needs_no_extra() -> None:

@@ -104,8 +104,8 @@ def test_extras_by_purpose_name_extras_that_exist() -> None:
     assert {"math", "sim", "vllm", "megatron", "agents", "robots", "docs", "all-cpu"} <= set(extras)
     for name, needed in extras.items():
         for requirement in needed:
-            if requirement.startswith("rlinf["):
-                inner = requirement.removeprefix("rlinf[").rstrip("]").split(",")
+            if requirement.startswith("oneloop-rl["):
+                inner = requirement.removeprefix("oneloop-rl[").rstrip("]").split(",")
                 assert set(inner) <= set(extras), name
                 assert "vllm" not in inner
 

@@ -40,7 +40,7 @@ def commands() -> list[str]:
 def test_every_command_of_the_page_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("websockets", reason="pip install 'rlinf[serve]'")
+    pytest.importorskip("websockets", reason="pip install 'oneloop-rl[serve]'")
     (config,) = re.findall(r"^```yaml\n(# robot\.yaml\n.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     Path("robot.yaml").write_text(config)

@@ -76,7 +76,7 @@ def test_without_the_extra_it_is_named(
 ) -> None:
     monkeypatch.setattr("rlinf.config.extras.installed", lambda module: False)
     assert cli.main(["watch", str(simulated)]) == 2
-    assert capsys.readouterr().err == "a video needs pip install 'rlinf[video]'\n"
+    assert capsys.readouterr().err == "a video needs pip install 'oneloop-rl[video]'\n"
 
 
 def test_a_window_is_opened_where_there_is_a_display(

@@ -21,7 +21,7 @@ from rlinf.cli import main
 from rlinf.commands.serve import main as serve
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 
-pytest.importorskip("websockets", reason="pip install 'rlinf[serve]'")
+pytest.importorskip("websockets", reason="pip install 'oneloop-rl[serve]'")
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 

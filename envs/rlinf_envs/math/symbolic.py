@@ -12,6 +12,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from rlinf.base.packages import absent
+
 _COMMANDS = re.compile(r"\\[A-Za-z]+")
 _WORDS = re.compile(r"[A-Za-z]{3,}")
 _FUNCTIONS = frozenset({"sqrt", "sin", "cos", "tan", "log", "exp", "pmatrix", "bmatrix", "matrix", "array", "cases"})
@@ -188,7 +190,7 @@ def _library() -> Any:
     try:
         library = importlib.import_module("math_verify")
     except ImportError as error:
-        raise ImportError("checking mathematical answers needs math-verify: pip install 'math-verify>=0.9'") from error
+        raise absent("math_verify", "checking mathematical answers") from error
     for name in ("math_verify.grader", "math_verify.parser"):
         # It warns that its time limits are off, which is intended, and logs every expression that it cannot read.
         logging.getLogger(name).setLevel(logging.CRITICAL)

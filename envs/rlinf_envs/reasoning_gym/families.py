@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from rlinf.base.packages import absent
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown
 from rlinf_envs.typed import misfits
@@ -126,4 +127,4 @@ def _factory() -> Any:
         importlib.import_module("reasoning_gym")
         return importlib.import_module("reasoning_gym.factory")
     except ImportError as error:
-        raise ImportError("rlinf/ReasoningGym-v0 needs reasoning-gym: pip install 'reasoning-gym>=0.1.25'") from error
+        raise absent("reasoning_gym", "rlinf/ReasoningGym-v0") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ from rlinf.base.user_code import imported
 from rlinf.config import Config
 from rlinf.config.defaults import default_of, value_of
 from rlinf.config.dump import at
+from rlinf.config.machine import installed
 from rlinf.config.names import leaves
 from rlinf.config.record import stored
 
@@ -59,7 +61,7 @@ class WandB:
 
         self._run = wandb.init(
             project=project,
-            name=config.run.name,
+            name=os.environ.get("WANDB_NAME") or config.run.name,
             config=stored(config),
             dir=str(folder),
             id=kept(folder).get("wandb"),
@@ -95,13 +97,15 @@ class MLflow:
         self._mlflow: Any = mlflow
         mlflow.set_experiment(experiment)
         known = kept(folder).get("mlflow")
-        run = mlflow.start_run(run_id=known, run_name=config.run.name)
+        run = mlflow.start_run(run_id=known, run_name=os.environ.get("MLFLOW_RUN_NAME") or config.run.name)
         keep(folder, "mlflow", run.info.run_id)
         if known is None:
             shown = stored(config)
             keys = [key for key in leaves() if value_of(config, key) != default_of(config, key)]
             changed = {key: at(shown, key.split(".")) for key in keys}
-            mlflow.log_params(dict(list(changed.items())[:_MOST_PARAMS]))
+            # The service takes few parameters at a time.
+            for start in range(0, len(keys), _MOST_PARAMS):
+                mlflow.log_params({key: changed[key] for key in keys[start : start + _MOST_PARAMS]})
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         self._mlflow.log_metrics({mlflow_name(name): value for name, value in metrics.items()}, step=step)
@@ -147,20 +151,26 @@ def start_sinks(folder: Path, config: Config, from_step: int) -> list[Sink]:
     """Those that `logging` asks for. Raises UserError where a service does not take the run (no account, no server)."""
     wanted = config.logging
     sinks: list[Sink] = []
-    if wanted.tensorboard:
+    if installed("tensorboard") if wanted.tensorboard is None else wanted.tensorboard:
         sinks.append(TensorBoard(folder, from_step))
-    if wanted.wandb_project is not None:
-        project = wanted.wandb_project
-        sinks.append(_started("logging.wandb_project", lambda: WandB(folder, project, config)))
-    if wanted.mlflow_experiment is not None:
-        experiment = wanted.mlflow_experiment
-        sinks.append(_started("logging.mlflow_experiment", lambda: MLflow(folder, experiment, config)))
+    if project := _project(wanted.wandb_project, "WANDB_PROJECT", "wandb"):
+        sinks.append(_started("logging.wandb_project", functools.partial(WandB, folder, project, config)))
+    if experiment := _project(wanted.mlflow_experiment, "MLFLOW_EXPERIMENT_NAME", "mlflow"):
+        sinks.append(_started("logging.mlflow_experiment", functools.partial(MLflow, folder, experiment, config)))
     if wanted.trackio_project is not None:
         project = wanted.trackio_project
         sinks.append(_started("logging.trackio_project", lambda: Trackio(folder, project, config)))
     for name, options in wanted.sinks.items():
         sinks.append(_started(f"logging.sinks {name}", functools.partial(_own, name, options, folder, config)))
     return sinks
+
+
+def _project(key: str | None, variable: str, package: str) -> str:
+    """Return the project of a service; without the key that of its own variable, if the package is installed."""
+    if key is not None:
+        return key
+    project = os.environ.get(variable, "")
+    return project if project and installed(package) else ""
 
 
 def _own(name: str, options: object, folder: Path, config: Config) -> Sink:

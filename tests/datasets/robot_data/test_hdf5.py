@@ -14,7 +14,7 @@ from rlinf.datasets.robot_data.decisions import terminal_frames
 from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
 from rlinf.datasets.robot_data.reading import count_episodes, dataset_instructions, read_dataset
 
-h5py = pytest.importorskip("h5py", reason="pip install 'rlinf[robots]'")
+h5py = pytest.importorskip("h5py", reason="pip install 'oneloop-rl[robots]'")
 
 
 def libero_file(path: Path, lengths: tuple[int, ...] = (4, 3)) -> dict[str, np.ndarray]:

@@ -21,7 +21,7 @@ MAKERS = [("make", "brax", "inverted_pendulum"), ("make_playground", "mujoco_pla
 
 @pytest.mark.parametrize(("maker", "module", "task"), MAKERS)
 def test_episodes_end_and_begin_again_one_by_one(maker: str, module: str, task: str) -> None:
-    pytest.importorskip(module, reason="pip install 'rlinf[brax]' or 'rlinf[playground]'")
+    pytest.importorskip(module, reason="pip install 'oneloop-rl[brax]' or 'oneloop-rl[playground]'")
     kwargs = {"task": task, "max_episode_steps": 12}
     env = make_vec_env(EnvConfig(f"rlinf_envs.sim.brax:{maker}", kwargs, vectorization="native"), 8)
     everyone = list(range(8))
@@ -43,7 +43,7 @@ def test_episodes_end_and_begin_again_one_by_one(maker: str, module: str, task: 
 @pytest.mark.parametrize(("maker", "module", "task"), MAKERS)
 def test_episodes_of_seeds_are_those_of_single_environments(maker: str, module: str, task: str) -> None:
     """Three episodes on two sub-environments, of which the second one begins twice, beside one that goes on."""
-    pytest.importorskip(module, reason="pip install 'rlinf[brax]' or 'rlinf[playground]'")
+    pytest.importorskip(module, reason="pip install 'oneloop-rl[brax]' or 'oneloop-rl[playground]'")
     options = EnvConfig(f"rlinf_envs.sim.brax:{maker}", {"task": task}, vectorization="native")
     batch, single = make_seeded_vec_env(options, 2), make_vec_env(replace(options, vectorization="sync"), 1)
     assert isinstance(batch, SeededBatchVecEnv)
@@ -69,7 +69,7 @@ def test_episodes_of_seeds_are_those_of_single_environments(maker: str, module: 
 @pytest.mark.slow
 @pytest.mark.parametrize(("maker", "module", "task"), MAKERS)
 def test_a_run_trains_on_it(tmp_path: Path, maker: str, module: str, task: str) -> None:
-    pytest.importorskip(module, reason="pip install 'rlinf[brax]' or 'rlinf[playground]'")
+    pytest.importorskip(module, reason="pip install 'oneloop-rl[brax]' or 'oneloop-rl[playground]'")
     file = tmp_path / "run.yaml"
     file.write_text(f"""
 run: {{max_steps: 2, dir: {tmp_path / "run"}}}

@@ -13,7 +13,7 @@ from rlinf.rollouts.vec_env.vectorize import make_vec_env
 from rlinf.schema import EnvConfig
 from rlinf.train.run import run
 
-pytest.importorskip("gymnax", reason="pip install 'rlinf[gymnax]'")
+pytest.importorskip("gymnax", reason="pip install 'oneloop-rl[gymnax]'")
 pytestmark = pytest.mark.sim
 
 RUN = """

@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 
-pytest.importorskip("onnxruntime", reason="pip install 'rlinf[onnx]'")
-pytest.importorskip("onnxscript", reason="pip install 'rlinf[onnx]'")
+pytest.importorskip("onnxruntime", reason="pip install 'oneloop-rl[onnx]'")
+pytest.importorskip("onnxscript", reason="pip install 'oneloop-rl[onnx]'")
 from rlinf.models.actor_critic.onnx_file import run_onnx, write_onnx
 
 STATE = spaces.Box(-np.inf, np.inf, (5,), np.float32)

@@ -1,0 +1,123 @@
+"""The calls of custom reward functions: ours, and those that TRL and verl make.
+
+The parameters of a function decide which call is made:
+
+- ``completions`` (TRL): lists of one, ``prompts``, ``completions`` and the row's columns; a list of one number or None.
+- ``solution_str`` (verl): ``data_source, solution_str, ground_truth, extra_info``; a number or a mapping with `score`.
+- neither (our own form): ``prompt, response, answer, row``; a number.
+
+Sources: `GRPOTrainer` of TRL (reward functions) and `default_compute_score` of verl.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any
+
+from rlinf.base.user_code import Call
+
+_OWN = Call(names=("prompt", "response", "answer", "row"))
+_OF_THE_TRAINER = ("completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
+"""Arguments of TRL that exist in its trainer alone."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a reward function is called about: one response."""
+
+    prompt: str
+    response: str
+    answer: str
+    row: Mapping[str, Any]
+
+
+def misfit(function: Any, name: str) -> str:
+    """Return the reason why ``function`` cannot be called, as the end of a sentence that begins with its path, or "".
+
+    >>> misfit(lambda completions, completion_ids: [0.0], "f")
+    'requires completion_ids, which only the trainer of TRL has'
+    """
+    parameters = _parameters(function)
+    if "completions" in parameters:
+        lost = [name for name in _OF_THE_TRAINER if name in parameters and _is_required(parameters[name])]
+        return f"requires {' and '.join(lost)}, which only the trainer of TRL has" if lost else ""
+    if "solution_str" in parameters:
+        return _verl_call(parameters).misfit(function)
+    found = _OWN.misfit(function)
+    return f"{found}. Write def {name}(*, {', '.join(_OWN.names)})" if found else ""
+
+
+def call(function: Callable[..., Any], scored: Scored) -> Any:
+    """Return the value that ``function`` gives for one response, in the form in which it is written.
+
+    Raises:
+        KeyError: a function of TRL's form requires a column that the row does not have.
+        TypeError: it returned another number of values than 1, or a mapping without ``score``.
+    """
+    parameters = _parameters(function)
+    if "completions" in parameters:
+        return _call_as_trl(function, parameters, scored)
+    if "solution_str" in parameters:
+        return _call_as_verl(function, parameters, scored)
+    return function(prompt=scored.prompt, response=scored.response, answer=scored.answer, row=scored.row)
+
+
+def _call_as_trl(function: Callable[..., Any], parameters: Mapping[str, Parameter], scored: Scored) -> float:
+    """Chats are recognised by the row: its ``prompt`` is then a list of messages, and a completion is one too."""
+    prompt = scored.row.get("prompt")
+    is_chat = isinstance(prompt, Sequence) and not isinstance(prompt, str)
+    completion = [{"role": "assistant", "content": scored.response}] if is_chat else scored.response
+    columns = {"answer": scored.answer, **scored.row}
+    given = {name: [value] for name, value in columns.items()}
+    given |= {"prompts": [prompt if is_chat else scored.prompt], "completions": [completion]}
+    if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        given = {name: value for name, value in given.items() if name in parameters}
+    for name, parameter in parameters.items():
+        if _is_required(parameter) and name not in given:
+            raise KeyError(f"the row has no column {name!r}, which the function requires; it has {', '.join(columns)}")
+    values = function(**given)
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or len(values) != 1:
+        raise TypeError(f"must return a list of one number for one completion, got {values!r:.200}")
+    # None excludes a response from the sum of TRL's rewards.
+    return 0.0 if values[0] is None else values[0]
+
+
+def _call_as_verl(function: Callable[..., Any], parameters: Mapping[str, Parameter], scored: Scored) -> Any:
+    model = scored.row.get("reward_model")
+    truth = model.get("ground_truth", scored.answer) if isinstance(model, Mapping) else scored.answer
+    given = {
+        "data_source": scored.row.get("data_source", ""),
+        "solution_str": scored.response,
+        "ground_truth": truth,
+        "extra_info": scored.row.get("extra_info") or {},
+    }
+    value = function(**{name: given[name] for name in _verl_call(parameters).names})
+    if not isinstance(value, Mapping):
+        return value
+    if "score" not in value:
+        raise TypeError(f"must return a number, or a mapping with 'score', got {dict(value)!r:.200}")
+    return value["score"]
+
+
+def _verl_call(parameters: Mapping[str, Parameter]) -> Call:
+    open_ended = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    optional = [name for name in ("data_source", "extra_info") if open_ended or name in parameters]
+    return Call(names=(*optional, "solution_str", "ground_truth"))
+
+
+def _parameters(function: Any) -> Mapping[str, Parameter]:
+    """Return what a function takes by name; nothing of a class, or of what does not say."""
+    if inspect.isclass(function) or not callable(function):
+        return {}
+    try:
+        return inspect.signature(function).parameters
+    except ValueError:  # a function in C
+        return {}
+
+
+def _is_required(parameter: Parameter) -> bool:
+    variable = (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)
+    return parameter.default is Parameter.empty and parameter.kind not in variable

@@ -1,0 +1,95 @@
+"""Reward functions as they are written for TRL and verl: arguments, results, and what is refused."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+from rlinf_envs.reward_calls import Scored, call, misfit
+
+CHAT = [{"role": "user", "content": "2 + 3?"}]
+ROW = {"prompt": CHAT, "data_source": "sums", "reward_model": {"ground_truth": "5"}, "extra_info": {"index": 7}}
+
+
+def test_columns_reach_a_function_of_trl_as_lists() -> None:
+    seen: dict[str, Any] = {}
+
+    def reward(prompts: list[str], completions: list[str], level: list[int], **rest: Any) -> list[float]:
+        seen.update(prompts=prompts, completions=completions, level=level, rest=rest)
+        return [0.25]
+
+    assert misfit(reward, "reward") == ""
+    assert call(reward, Scored("2 + 3?", "5", "5", {"level": 2, "topic": "sum"})) == 0.25
+    rest = {"answer": ["5"], "topic": ["sum"]}
+    assert seen == {"prompts": ["2 + 3?"], "completions": ["5"], "level": [2], "rest": rest}
+
+
+def test_a_chat_gives_trl_completions_of_messages() -> None:
+    def reward(prompts: Any, completions: Any, data_source: list[str]) -> list[float]:
+        assert prompts == [CHAT]
+        assert data_source == ["sums"]
+        return [float(len(completion[0]["content"])) for completion in completions]
+
+    assert call(reward, Scored("rendered", "five", "5", ROW)) == 4.0
+
+
+@pytest.mark.parametrize(("values", "value"), [([None], 0.0), ((2,), 2)])
+def test_what_trl_takes_is_taken(values: Any, value: float) -> None:
+    assert call(lambda completions, **columns: values, Scored("p", "r", "a", {})) == value
+
+
+@pytest.mark.parametrize("values", [[], [1.0, 2.0], 1.0, "1"])
+def test_another_number_of_values_is_refused(values: Any) -> None:
+    with pytest.raises(TypeError, match="must return a list of one number for one completion"):
+        call(lambda completions, **columns: values, Scored("p", "r", "a", {}))
+
+
+def test_a_missing_column_is_named_with_those_that_exist() -> None:
+    with pytest.raises(KeyError, match="no column 'solution', which the function requires; it has answer, level"):
+        call(lambda completions, solution: [0.0], Scored("p", "r", "a", {"level": 1}))
+
+
+def test_what_only_the_trainer_has_is_refused_before_the_run() -> None:
+    def reward(completions: list[str], trainer_state: object, completion_ids: object = None) -> list[float]:
+        return [0.0]
+
+    assert misfit(reward, "reward") == "requires trainer_state, which only the trainer of TRL has"
+
+
+@pytest.mark.parametrize("truth", ["5", ["5", "five"]])
+def test_verl_gets_the_ground_truth_of_the_row(truth: Any) -> None:
+    def compute_score(data_source: str, solution_str: str, ground_truth: Any, extra_info: Any = None) -> Any:
+        assert (data_source, solution_str, ground_truth, extra_info) == ("sums", "5", truth, {"index": 7})
+        return {"score": 0.75, "acc": True}
+
+    assert misfit(compute_score, "compute_score") == ""
+    row = {**ROW, "reward_model": {"ground_truth": truth}}
+    assert call(compute_score, Scored("p", "5", "five", row)) == 0.75
+
+
+def test_verl_without_its_columns_gets_the_answer() -> None:
+    def compute_score(solution_str: str, ground_truth: str) -> float:
+        return float(solution_str == ground_truth)
+
+    assert call(compute_score, Scored("p", "5", "5", {})) == 1.0
+
+
+def test_a_mapping_of_verl_without_a_score_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"a mapping with 'score', got \{'acc': 1\}"):
+        call(lambda solution_str, **rest: {"acc": 1}, Scored("p", "r", "a", {}))
+
+
+def test_a_verl_function_that_requires_more_is_refused() -> None:
+    def compute_score(solution_str: str, ground_truth: str, tokenizer: object) -> float:
+        return 0.0
+
+    assert "requires tokenizer" in misfit(compute_score, "compute_score")
+
+
+def test_our_own_form_and_partial_functions() -> None:
+    def reward(*, prompt: str, response: str, answer: str, row: Any, scale: float) -> float:
+        return scale * len(response)
+
+    assert call(functools.partial(reward, scale=2.0), Scored("p", "abc", "a", {})) == 6.0
+    assert "Write def reward(*, prompt, response, answer, row)" in misfit(lambda text: 0.0, "reward")
