@@ -1,11 +1,14 @@
-"""Agreement of ``rlinf_envs.math.verify`` with math-verify, and with lm-eval's minerva_math where it is installed.
+"""Agreement of ``rlinf_envs.math.verify`` with math-verify and with three graders of lm-eval.
 
-    python benchmarks/grading_agreement.py [--lm-eval-python VENV/bin/python] [--disagreements FILE.jsonl]
+    python -m venv venvs/lm-eval
+    venvs/lm-eval/bin/pip install lm-eval==0.4.13 math-verify antlr4-python3-runtime==4.11 sympy
+    python benchmarks/grading_agreement.py --lm-eval-python venvs/lm-eval/bin/python [--disagreements FILE.jsonl]
 
 Questions and answers come from reasoning-gym (seeded), the forms of the responses from task formats of lm-eval: a box
 (hendrycks_math), ``####`` (gsm8k), "The final answer is $...$. I hope it is correct." (minerva_math), and others that
 models write. A wrong response has the answer of another question of the family. The second set are the pairs graded by
-hand of the tests. lm-eval needs another version of antlr than math-verify, so it runs in an interpreter of its own.
+hand of the tests. lm-eval's graders are those of its tasks: gsm8k (the filter `flexible-extract`), hendrycks_math and
+minerva_math. It needs another version of antlr than math-verify, so it runs in an interpreter of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).parents[1]
 FAMILIES = (
@@ -115,17 +120,45 @@ def math_verify(pairs: Sequence[Pair]) -> list[bool]:
     return [bool(library.verify(library.parse(f"${pair.answer}$"), library.parse(pair.response))) for pair in pairs]
 
 
-def lm_eval(pairs: Sequence[Pair]) -> list[bool]:
-    """Verdicts of lm-eval's minerva_math: its own answer, or its call of math-verify."""
+def lm_eval(pairs: Sequence[Pair]) -> dict[str, list[bool]]:
+    """Verdicts of lm-eval's tasks, by task: each pair becomes the document that the task would have made of it."""
+    graders = {"gsm8k": gsm8k(), "hendrycks_math": hendrycks_math, "minerva_math": minerva_math}
+    return {f"lm-eval {name}": [grade(pair) for pair in pairs] for name, grade in graders.items()}
+
+
+def gsm8k() -> Callable[[Pair], bool]:
+    """The filter `flexible-extract` and the metric of its task file."""
+    extraction = importlib.import_module("lm_eval.filters.extraction")
+    metrics = importlib.import_module("lm_eval.api.metrics")
+    package = importlib.import_module("lm_eval").__file__
+    task = yaml.safe_load((Path(str(package)).parent / "tasks" / "gsm8k" / "gsm8k.yaml").read_text(encoding="utf-8"))
+    chain = next(one["filter"] for one in task["filter_list"] if one["name"] == "flexible-extract")
+    read = extraction.RegexFilter(**{name: value for name, value in chain[0].items() if name != "function"})
+    (metric,) = task["metric_list"]
+    options = {name: metric[name] for name in ("ignore_case", "ignore_punctuation", "regexes_to_ignore")}
+
+    def grade(pair: Pair) -> bool:
+        ((found,),) = read.apply([[pair.response]], [{}])
+        scored = metrics.exact_match_hf_evaluate([found], [f"#### {pair.answer}"], **options)
+        return bool(scored["exact_match"])
+
+    return grade
+
+
+def hendrycks_math(pair: Pair) -> bool:
+    """Equal strings between the first and the last dollar, after MATH's own normalisation."""
+    utils = importlib.import_module("lm_eval.tasks.hendrycks_math.utils")
+    return bool(utils.process_results({"solution": f"\\boxed{{{pair.answer}}}"}, [pair.response])["exact_match"])
+
+
+def minerva_math(pair: Pair) -> bool:
+    """Its own answer by sympy, or its call of math-verify."""
     utils = importlib.import_module("lm_eval.tasks.minerva_math.utils")
-    verdicts = []
-    for pair in pairs:
-        doc = {"answer": utils.normalize_final_answer(pair.answer), "solution": f"${pair.answer}$"}
-        verdicts.append(any(utils.process_results(doc, [pair.response]).values()))
-    return verdicts
+    doc = {"answer": utils.normalize_final_answer(pair.answer), "solution": f"${pair.answer}$"}
+    return any(utils.process_results(doc, [pair.response]).values())
 
 
-def in_another(interpreter: str, pairs: Sequence[Pair]) -> list[bool]:
+def in_another(interpreter: str, pairs: Sequence[Pair]) -> dict[str, list[bool]]:
     """:func:`lm_eval` in an interpreter that has it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pairs.jsonl"
@@ -133,7 +166,7 @@ def in_another(interpreter: str, pairs: Sequence[Pair]) -> list[bool]:
         done = subprocess.run(
             [interpreter, __file__, "--grade-as-lm-eval", str(path)], check=True, stdout=subprocess.PIPE, text=True
         )
-    return list(json.loads(done.stdout.splitlines()[-1]))
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def table(pairs: Sequence[Pair], verdicts: dict[str, list[bool]]) -> Iterator[str]:
@@ -159,14 +192,13 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--grade-as-lm-eval", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.grade_as_lm_eval:
-        pairs = [Pair(**json.loads(line)) for line in options.grade_as_lm_eval.read_text(encoding="utf-8").splitlines()]
+        pairs = [Pair(**json.loads(line)) for line in options.grade_as_lm_eval.read_text(encoding="utf-8").split("\n")]
         print(json.dumps(lm_eval(pairs)))
         return
     pairs = [*generated(), *by_hand()]
-    graders: dict[str, Callable[[Sequence[Pair]], list[bool]]] = {"rlinf": ours, "math-verify": math_verify}
+    verdicts = {"rlinf": ours(pairs), "math-verify": math_verify(pairs)}
     if options.lm_eval_python:
-        graders["lm-eval minerva_math"] = lambda given: in_another(options.lm_eval_python, given)
-    verdicts = {name: grade(pairs) for name, grade in graders.items()}
+        verdicts |= in_another(options.lm_eval_python, pairs)
     print("\n".join(table(pairs, verdicts)))
     if options.disagreements:
         with options.disagreements.open("w", encoding="utf-8") as file:
