@@ -41,7 +41,7 @@ def pages() -> Mapping[str, str]:
 
 
 def with_tables(text: str) -> str:
-    """``text`` (docs/algorithms.md) with the tables of the catalog between its marks, ``<!-- table: advantages -->``."""
+    """``text`` (docs/algorithms.md) with the catalog's tables between its marks, ``<!-- table: advantages -->``."""
     for name in ("advantages", "losses"):
         begin, end = f"<!-- table: {name} -->", f"<!-- end: {name} -->"
         before, found, rest = text.partition(begin)

@@ -222,6 +222,31 @@ def test_the_record_of_a_failed_trial_holds_no_secret(tmp_path: Path) -> None:
     assert leaks(sweep.folder, FROM_ENVIRONMENT, LITERAL, "7321987") == []
 
 
+@pytest.mark.slow
+def test_a_secret_in_the_space_of_a_sweep_is_written_nowhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By the whole command: not in records, logs, the table, the best file or the page."""
+    base = experiment(tmp_path / "unused")
+    file = tmp_path / "sweep.yaml"
+    content = {
+        "base": base.name,
+        "dir": str(tmp_path / "sweep"),
+        "metric": "eval/accuracy",
+        "set": {"cluster.env.MORE": "${oc.env:MY_SECRET}", "run.max_steps": 1},
+        "space": {"env.kwargs.prompt_template": {"grid": ["${oc.env:MY_SECRET} {question}", "{question}"]}},
+        "seeds": [0],
+        "resources": {"max_parallel": 1},
+    }
+    file.write_text(yaml.safe_dump(content))
+    assert main(["sweep", str(file)]) == 0
+    assert FROM_ENVIRONMENT not in "".join(capfd.readouterr())
+    (settings, *_) = (
+        json.loads(path.read_text())["setting"] for path in (tmp_path / "sweep").glob("trials/*/trial.json")
+    )
+    assert set(settings) == {"env.kwargs.prompt_template"}
+    assert (tmp_path / "sweep" / "best.yaml").exists()
+    assert leaks(tmp_path / "sweep", FROM_ENVIRONMENT, LITERAL, "7321987") == []
+
+
 def test_what_native_code_wrote_into_the_log_of_a_trial_is_hidden_in_its_record(tmp_path: Path) -> None:
     from rlinf.sweep.process import RunProcess, TrialFailed
 
