@@ -24,12 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "check_time.md"
 RECIPES: dict[str, tuple[str, ...]] = {
     "sim/cartpole_ppo": (),
-    "sim/cartpole_grpo": ("run.max_steps=20",),
-    "sim/pendulum_sac": ("run.max_steps=300",),
-    "sim/tabletop_words": ("sft.steps=20", "sft.demonstrations=50", "run.max_steps=0", "evaluation.size=32"),
-    "math/quickstart": ("sft.steps=150", "run.max_steps=10", "evaluation.size=100"),
-    "math/ppo": ("sft.steps=100", "run.max_steps=8", "evaluation.size=100"),
-    "agents/guess_number": ("run.max_steps=20",),
+    "sim/cartpole_grpo": ("run.max_steps=10",),
+    "sim/pendulum_sac": ("run.max_steps=100",),
+    "sim/tabletop_vla": ("sft.steps=20", "sft.demonstrations=50", "run.max_steps=0", "evaluation.size=32"),
+    "math/quickstart": ("sft.steps=60", "run.max_steps=6", "evaluation.size=50"),
+    "agents/guess_number": ("sft.steps=60", "run.max_steps=8", "evaluation.size=50"),
 }
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 

@@ -3,12 +3,14 @@
     python -m venv venvs/lm-eval
     venvs/lm-eval/bin/pip install lm-eval==0.4.13 math-verify antlr4-python3-runtime==4.11 sympy
     python benchmarks/grading_agreement.py --lm-eval-python venvs/lm-eval/bin/python [--disagreements FILE.jsonl]
+    python benchmarks/grading_agreement.py ... --tasks minerva_math --sample 240
 
 Questions and answers come from reasoning-gym (seeded), the forms of the responses from task formats of lm-eval: a box
 (hendrycks_math), ``####`` (gsm8k), "The final answer is $...$. I hope it is correct." (minerva_math), and others that
 models write. A wrong response has the answer of another question of the family. The second set are the pairs graded by
 hand of the tests. lm-eval's graders are those of its tasks: gsm8k (the filter `flexible-extract`), hendrycks_math and
-minerva_math. It needs another version of antlr than math-verify, so it runs in an interpreter of its own.
+minerva_math. It needs another version of antlr than math-verify, so it runs in an interpreter of its own. minerva_math
+takes seconds a pair (sympy, under an alarm of 5 s of wall time): a quiet machine, or a sample.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import random
 import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -120,14 +123,13 @@ def math_verify(pairs: Sequence[Pair]) -> list[bool]:
     return [bool(library.verify(library.parse(f"${pair.answer}$"), library.parse(pair.response))) for pair in pairs]
 
 
-def lm_eval(pairs: Sequence[Pair]) -> dict[str, list[bool]]:
-    """Verdicts of lm-eval's tasks, by task: each pair becomes the document that the task would have made of it."""
-    graders = {"gsm8k": gsm8k(), "hendrycks_math": hendrycks_math, "minerva_math": minerva_math}
-    return {f"lm-eval {name}": [grade(pair) for pair in pairs] for name, grade in graders.items()}
+def lm_eval(pairs: Sequence[Pair], tasks: Sequence[str]) -> dict[str, list[bool]]:
+    """Verdicts of lm-eval's ``tasks``: each pair becomes the document that the task would have made of it."""
+    return {f"lm-eval {name}": [grade(pair) for pair in pairs] for name in tasks for grade in (TASKS[name](),)}
 
 
 def gsm8k() -> Callable[[Pair], bool]:
-    """The filter `flexible-extract` and the metric of its task file."""
+    """The filter `flexible-extract` and the metric of the task's file."""
     extraction = importlib.import_module("lm_eval.filters.extraction")
     metrics = importlib.import_module("lm_eval.api.metrics")
     package = importlib.import_module("lm_eval").__file__
@@ -145,26 +147,45 @@ def gsm8k() -> Callable[[Pair], bool]:
     return grade
 
 
-def hendrycks_math(pair: Pair) -> bool:
+def hendrycks_math() -> Callable[[Pair], bool]:
     """Equal strings between the first and the last dollar, after MATH's own normalisation."""
     utils = importlib.import_module("lm_eval.tasks.hendrycks_math.utils")
-    return bool(utils.process_results({"solution": f"\\boxed{{{pair.answer}}}"}, [pair.response])["exact_match"])
+
+    def grade(pair: Pair) -> bool:
+        solution = {"solution": f"\\boxed{{{pair.answer}}}"}
+        return bool(utils.process_results(solution, [pair.response])["exact_match"])
+
+    return grade
 
 
-def minerva_math(pair: Pair) -> bool:
+def minerva_math() -> Callable[[Pair], bool]:
     """Its own answer by sympy, or its call of math-verify."""
     utils = importlib.import_module("lm_eval.tasks.minerva_math.utils")
-    doc = {"answer": utils.normalize_final_answer(pair.answer), "solution": f"${pair.answer}$"}
-    return any(utils.process_results(doc, [pair.response]).values())
+
+    def grade(pair: Pair) -> bool:
+        doc = {"answer": utils.normalize_final_answer(pair.answer), "solution": f"${pair.answer}$"}
+        return any(utils.process_results(doc, [pair.response]).values())
+
+    return grade
 
 
-def in_another(interpreter: str, pairs: Sequence[Pair]) -> dict[str, list[bool]]:
+TASKS: Mapping[str, Callable[[], Callable[[Pair], bool]]] = {
+    "gsm8k": gsm8k,
+    "hendrycks_math": hendrycks_math,
+    "minerva_math": minerva_math,
+}
+
+
+def in_another(interpreter: str, pairs: Sequence[Pair], tasks: Sequence[str]) -> dict[str, list[bool]]:
     """:func:`lm_eval` in an interpreter that has it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pairs.jsonl"
         path.write_text("\n".join(json.dumps(asdict(pair)) for pair in pairs), encoding="utf-8")
         done = subprocess.run(
-            [interpreter, __file__, "--grade-as-lm-eval", str(path)], check=True, stdout=subprocess.PIPE, text=True
+            [interpreter, __file__, "--grade-as-lm-eval", str(path), "--tasks", *tasks],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -179,7 +200,7 @@ def table(pairs: Sequence[Pair], verdicts: dict[str, list[bool]]) -> Iterator[st
     ):
         for grader, given in verdicts.items():
             counts = Counter((said, pair.right) for pair, said in zip(pairs, given, strict=True) if where(pair))
-            total = sum(counts.values())
+            total = max(1, sum(counts.values()))
             tp, tn, fp, fn = (counts[key] for key in ((True, True), (False, False), (True, False), (False, True)))
             yield f"| {name} | {grader} | {total:,} | {tp} | {tn} | {fp} | {fn} | {(tp + tn) / total:.3f} |"
 
@@ -188,17 +209,21 @@ def main(arguments: Iterable[str] | None = None) -> None:
     """Prints the table; writes every pair on which the graders or the label disagree."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lm-eval-python", help="an interpreter with lm_eval, math_verify, antlr 4.11 and sympy")
+    parser.add_argument("--tasks", nargs="+", choices=tuple(TASKS), default=["gsm8k", "hendrycks_math"])
+    parser.add_argument("--sample", type=int, help="as many pairs, drawn from all")
     parser.add_argument("--disagreements", type=Path, help="a JSONL file to write")
     parser.add_argument("--grade-as-lm-eval", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.grade_as_lm_eval:
         pairs = [Pair(**json.loads(line)) for line in options.grade_as_lm_eval.read_text(encoding="utf-8").split("\n")]
-        print(json.dumps(lm_eval(pairs)))
+        print(json.dumps(lm_eval(pairs, options.tasks)))
         return
     pairs = [*generated(), *by_hand()]
+    if options.sample:
+        pairs = random.Random(SEED).sample(pairs, options.sample)
     verdicts = {"rlinf": ours(pairs), "math-verify": math_verify(pairs)}
     if options.lm_eval_python:
-        verdicts |= in_another(options.lm_eval_python, pairs)
+        verdicts |= in_another(options.lm_eval_python, pairs, options.tasks)
     print("\n".join(table(pairs, verdicts)))
     if options.disagreements:
         with options.disagreements.open("w", encoding="utf-8") as file:
