@@ -1,11 +1,16 @@
-"""Agreement of ``rlinf_envs.math.verify`` with math-verify, and with lm-eval's minerva_math where it is installed.
+"""Agreement of ``rlinf_envs.math.verify`` with math-verify and with three graders of lm-eval.
 
-    python benchmarks/grading_agreement.py [--lm-eval-python VENV/bin/python] [--disagreements FILE.jsonl]
+    python -m venv venvs/lm-eval
+    venvs/lm-eval/bin/pip install lm-eval==0.4.13 math-verify antlr4-python3-runtime==4.11 sympy
+    python benchmarks/grading_agreement.py --lm-eval-python venvs/lm-eval/bin/python [--disagreements FILE.jsonl]
+    python benchmarks/grading_agreement.py ... --tasks minerva_math --sample 240
 
 Questions and answers come from reasoning-gym (seeded), the forms of the responses from task formats of lm-eval: a box
 (hendrycks_math), ``####`` (gsm8k), "The final answer is $...$. I hope it is correct." (minerva_math), and others that
 models write. A wrong response has the answer of another question of the family. The second set are the pairs graded by
-hand of the tests. lm-eval needs another version of antlr than math-verify, so it runs in an interpreter of its own.
+hand of the tests. lm-eval's graders are those of its tasks: gsm8k (the filter `flexible-extract`), hendrycks_math and
+minerva_math. It needs another version of antlr than math-verify, so it runs in an interpreter of its own. minerva_math
+takes seconds a pair (sympy, under an alarm of 5 s of wall time): a quiet machine, or a sample.
 """
 
 from __future__ import annotations
@@ -13,16 +18,18 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import random
 import re
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from pathlib import Path
 
+import yaml
 from records import add_output, figures_of_table, save
 
 ROOT = Path(__file__).parents[1]
@@ -117,25 +124,71 @@ def math_verify(pairs: Sequence[Pair]) -> list[bool]:
     return [bool(library.verify(library.parse(f"${pair.answer}$"), library.parse(pair.response))) for pair in pairs]
 
 
-def lm_eval(pairs: Sequence[Pair]) -> list[bool]:
-    """Verdicts of lm-eval's minerva_math: its own answer, or its call of math-verify."""
+def lm_eval(pairs: Sequence[Pair], tasks: Sequence[str]) -> dict[str, list[bool]]:
+    """Verdicts of lm-eval's ``tasks``: each pair becomes the document that the task would have made of it."""
+    return {f"lm-eval {name}": [grade(pair) for pair in pairs] for name in tasks for grade in (TASKS[name](),)}
+
+
+def gsm8k() -> Callable[[Pair], bool]:
+    """The filter `flexible-extract` and the metric of the task's file."""
+    extraction = importlib.import_module("lm_eval.filters.extraction")
+    metrics = importlib.import_module("lm_eval.api.metrics")
+    package = importlib.import_module("lm_eval").__file__
+    task = yaml.safe_load((Path(str(package)).parent / "tasks" / "gsm8k" / "gsm8k.yaml").read_text(encoding="utf-8"))
+    chain = next(one["filter"] for one in task["filter_list"] if one["name"] == "flexible-extract")
+    read = extraction.RegexFilter(**{name: value for name, value in chain[0].items() if name != "function"})
+    (metric,) = task["metric_list"]
+    options = {name: metric[name] for name in ("ignore_case", "ignore_punctuation", "regexes_to_ignore")}
+
+    def grade(pair: Pair) -> bool:
+        ((found,),) = read.apply([[pair.response]], [{}])
+        scored = metrics.exact_match_hf_evaluate([found], [f"#### {pair.answer}"], **options)
+        return bool(scored["exact_match"])
+
+    return grade
+
+
+def hendrycks_math() -> Callable[[Pair], bool]:
+    """Equal strings between the first and the last dollar, after MATH's own normalisation."""
+    utils = importlib.import_module("lm_eval.tasks.hendrycks_math.utils")
+
+    def grade(pair: Pair) -> bool:
+        solution = {"solution": f"\\boxed{{{pair.answer}}}"}
+        return bool(utils.process_results(solution, [pair.response])["exact_match"])
+
+    return grade
+
+
+def minerva_math() -> Callable[[Pair], bool]:
+    """Its own answer by sympy, or its call of math-verify."""
     utils = importlib.import_module("lm_eval.tasks.minerva_math.utils")
-    verdicts = []
-    for pair in pairs:
+
+    def grade(pair: Pair) -> bool:
         doc = {"answer": utils.normalize_final_answer(pair.answer), "solution": f"${pair.answer}$"}
-        verdicts.append(any(utils.process_results(doc, [pair.response]).values()))
-    return verdicts
+        return any(utils.process_results(doc, [pair.response]).values())
+
+    return grade
 
 
-def in_another(interpreter: str, pairs: Sequence[Pair]) -> list[bool]:
+TASKS: Mapping[str, Callable[[], Callable[[Pair], bool]]] = {
+    "gsm8k": gsm8k,
+    "hendrycks_math": hendrycks_math,
+    "minerva_math": minerva_math,
+}
+
+
+def in_another(interpreter: str, pairs: Sequence[Pair], tasks: Sequence[str]) -> dict[str, list[bool]]:
     """:func:`lm_eval` in an interpreter that has it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pairs.jsonl"
         path.write_text("\n".join(json.dumps(asdict(pair)) for pair in pairs), encoding="utf-8")
         done = subprocess.run(
-            [interpreter, __file__, "--grade-as-lm-eval", str(path)], check=True, stdout=subprocess.PIPE, text=True
+            [interpreter, __file__, "--grade-as-lm-eval", str(path), "--tasks", *tasks],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-    return list(json.loads(done.stdout.splitlines()[-1]))
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def table(pairs: Sequence[Pair], verdicts: dict[str, list[bool]]) -> Iterator[str]:
@@ -148,7 +201,7 @@ def table(pairs: Sequence[Pair], verdicts: dict[str, list[bool]]) -> Iterator[st
     ):
         for grader, given in verdicts.items():
             counts = Counter((said, pair.right) for pair, said in zip(pairs, given, strict=True) if where(pair))
-            total = sum(counts.values())
+            total = max(1, sum(counts.values()))
             tp, tn, fp, fn = (counts[key] for key in ((True, True), (False, False), (True, False), (False, True)))
             yield f"| {name} | {grader} | {total:,} | {tp} | {tn} | {fp} | {fn} | {(tp + tn) / total:.3f} |"
 
@@ -157,19 +210,22 @@ def main(arguments: Iterable[str] | None = None) -> None:
     """Prints the table; writes every pair on which the graders or the label disagree."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lm-eval-python", help="an interpreter with lm_eval, math_verify, antlr 4.11 and sympy")
+    parser.add_argument("--tasks", nargs="+", choices=tuple(TASKS), default=["gsm8k", "hendrycks_math"])
+    parser.add_argument("--sample", type=int, help="as many pairs, drawn from all")
     parser.add_argument("--disagreements", type=Path, help="a JSONL file to write")
     add_output(parser, "grading")
     parser.add_argument("--grade-as-lm-eval", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(None if arguments is None else list(arguments))
     if options.grade_as_lm_eval:
-        pairs = [Pair(**json.loads(line)) for line in options.grade_as_lm_eval.read_text(encoding="utf-8").splitlines()]
-        print(json.dumps(lm_eval(pairs)))
+        pairs = [Pair(**json.loads(line)) for line in options.grade_as_lm_eval.read_text(encoding="utf-8").split("\n")]
+        print(json.dumps(lm_eval(pairs, options.tasks)))
         return
     pairs = [*generated(), *by_hand()]
-    graders: dict[str, Callable[[Sequence[Pair]], list[bool]]] = {"rlinf": ours, "math-verify": math_verify}
+    if options.sample:
+        pairs = random.Random(SEED).sample(pairs, options.sample)
+    verdicts = {"rlinf": ours(pairs), "math-verify": math_verify(pairs)}
     if options.lm_eval_python:
-        graders["lm-eval minerva_math"] = lambda given: in_another(options.lm_eval_python, given)
-    verdicts = {name: grade(pairs) for name, grade in graders.items()}
+        verdicts |= in_another(options.lm_eval_python, pairs, options.tasks)
     text = "\n".join(table(pairs, verdicts))
     print(text)
     if options.write:

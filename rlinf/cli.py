@@ -71,7 +71,7 @@ DELEGATED = {
     "publish": ("rlinf.commands.publish", "the policy of a run with a model card, for the Hugging Face Hub"),
     "ui": ("rlinf.commands.ui", "runs and sweeps in the browser, live"),
     "new": ("rlinf.commands.new", "a skeleton of an environment, a reward, an algorithm or a policy of your own"),
-    "import": ("rlinf.commands.import_config", "a configuration of TRL, verl, ROLL, RLinf or SB3 as a file of ours"),
+    "import": ("rlinf.commands.import_config", "a configuration of TRL, verl, ROLL, RLinf or SB3 as one of rlinf"),
     "completion": ("rlinf.commands.completion", "a script that completes commands and options in a shell"),
     "convert": ("rlinf.commands.convert", "a run's checkpoint to a folder that others load; megatron layouts"),
 }
@@ -320,11 +320,11 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> int:
-    from rlinf.commands.listing import CHOICES, listing
+    from rlinf.commands.listing import CHOICES, listing, tables
     from rlinf.config.names import nearest
 
     if options.what is None:
-        print("\n".join(f"rlinf list {choice}" for choice in CHOICES))
+        print(tables())
         return 0
     if options.what not in CHOICES:
         close = nearest(options.what, CHOICES)

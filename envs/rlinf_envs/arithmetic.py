@@ -39,7 +39,7 @@ def evaluate(text: str) -> Fraction:
     return value
 
 
-def typed(latex: str) -> str:
+def from_latex(latex: str) -> str:
     """LaTeX arithmetic as :func:`evaluate` reads it: ``\\frac{1}{2} \\cdot 3`` is ``((1)/(2)) * 3``."""
     latex = _FRACTION.sub(r"((\1)/(\2))", latex)
     for command, sign in ((r"\cdot", "*"), (r"\times", "*"), (r"\div", "/"), ("{", "("), ("}", ")")):

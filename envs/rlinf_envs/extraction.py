@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from rlinf.base import thought_marks
+
 AnswerFormat = Literal["tag", "boxed", "####", "plain"]
 
 ANSWER_FORMATS: tuple[AnswerFormat, ...] = ("tag", "boxed", "####", "plain")
@@ -20,11 +22,7 @@ _BRACES = re.compile(
     re.DOTALL,
 )
 _SENTENCE_MARKS = ".,;:!?"
-_THOUGHTS = re.compile(
-    r"<(?P<open>think|thinking|thought|thoughts|reasoning|reflection|seed:think|\|begin_of_thought\|)>"
-    r"|</(?P<close>think|thinking|thought|thoughts|reasoning|reflection|seed:think)>|(?P<end><\|end_of_thought\|>)"
-    r"|\[(?P<slash>/?)THINK\]"
-)
+_THOUGHTS = re.compile(rf"(?P<open>{thought_marks.OPENING})|{thought_marks.CLOSING}")
 
 
 def without_thoughts(text: str) -> str:
@@ -37,7 +35,7 @@ def without_thoughts(text: str) -> str:
     thinking = False
     since = 0  # where text began that is no thought
     for mark in _THOUGHTS.finditer(text):
-        if mark["open"] or mark["slash"] == "":
+        if mark["open"]:
             if not thinking:
                 kept.append(text[since : mark.start()])
             thinking = True

@@ -62,8 +62,6 @@ class PromptsEnv(ListedQuestions):
         Raises:
             DatasetError: the dataset cannot be read, has a broken row (see ``on_bad_row``), or no row at all.
         """
-        if on_bad_row not in ("error", "skip"):
-            raise SettingError(unknown("on_bad_row", on_bad_row, ("error", "skip")))
         if limit is not None and limit < 1:
             raise SettingError(f"limit must be at least 1, got {limit}")
         if "correctness" in reward:

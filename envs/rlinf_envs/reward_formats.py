@@ -13,6 +13,7 @@ from collections.abc import Callable
 import regex
 
 from rlinf_envs.errors import SettingError
+from rlinf_envs.extraction import without_thoughts
 from rlinf_envs.suggest import unknown
 
 PATTERN_TIMEOUT_S = 1.0
@@ -22,17 +23,12 @@ _BOX = re.compile(r"\\boxed\s*\{")
 _HASHES = re.compile(r"^####\s*\S[^\n]*\Z", re.MULTILINE)
 
 
-def _behind_thoughts(response: str) -> str:
-    """The text after the thoughts; nothing of thoughts that never close."""
-    return response.rpartition("</think>")[2].partition("<think>")[0]
-
-
 def _boxed(response: str) -> bool:
-    return _BOX.search(_behind_thoughts(response)) is not None
+    return _BOX.search(without_thoughts(response)) is not None
 
 
 def _tag(response: str) -> bool:
-    text = _behind_thoughts(response).rstrip()
+    text = without_thoughts(response).rstrip()
     start = text.rfind("<answer>")
     content = text[start + len("<answer>") :].removesuffix("</answer>")
     return start >= 0 and text.endswith("</answer>") and "</answer>" not in content and bool(content.strip())
@@ -53,7 +49,7 @@ def _think(response: str) -> bool:
 
 
 def _hashes(response: str) -> bool:
-    return _HASHES.search(_behind_thoughts(response).rstrip()) is not None
+    return _HASHES.search(without_thoughts(response).rstrip()) is not None
 
 
 def _plain(response: str) -> bool:

@@ -30,9 +30,11 @@ _QUOTES = " (put it in quotes)"
 def typed(make: Callable[P, T]) -> Callable[P, T]:
     """Decorate a constructor or a function, which then raises SettingError for arguments of other types."""
 
+    names = tuple(inspect.signature(make).parameters)
+
     @functools.wraps(make)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        wrong = misfits(make, kwargs)
+        wrong = misfits(make, {**dict(zip(names, args, strict=False)), **kwargs})
         if wrong:
             raise SettingError("; ".join(wrong))
         return make(*args, **kwargs)
@@ -41,7 +43,7 @@ def typed(make: Callable[P, T]) -> Callable[P, T]:
 
 
 def misfits(make: Callable[..., Any], given: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """A sentence for each argument given by name whose type is not the one of the parameter; ``prefix`` of its name.
+    """A sentence for each argument whose type is not the one of the parameter; ``prefix`` of its name.
 
     A hint that the parameter's own default does not fit is not held against anybody.
     """
@@ -122,7 +124,8 @@ def _words(hint: Any) -> str:
 
 def _given(value: Any, hint: Any) -> str:
     """The value in words, with the way to write what was probably meant."""
-    wants_text = str in (hint, *typing.get_args(hint))
+    listed = [value for value in _literals(hint) if isinstance(value, str)]
+    wants_text = bool(listed) or str in (hint, *typing.get_args(hint))
     if value is None:
         return f"null{_COMMENT if wants_text else ''}"
     if isinstance(value, bool):
@@ -130,7 +133,7 @@ def _given(value: Any, hint: Any) -> str:
     if isinstance(value, Mapping):
         return f"the mapping {dict(value)!r:.80}{_COLON if wants_text else ''}"
     if isinstance(value, str):
-        near = difflib.get_close_matches(value, [word for word in _literals(hint) if isinstance(word, str)], n=1)
+        near = difflib.get_close_matches(value, listed, n=1)
         return f"{value!r:.80}" + (f"; did you mean {near[0]!r}?" if near else "")
     return f"{value!r:.80}{_QUOTES if wants_text and isinstance(value, int | float) else ''}"
 

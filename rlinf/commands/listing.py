@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import itertools
+import re
 from collections.abc import Iterable, Mapping
 
 from rlinf.algorithms.catalog import TABLES, Entry
@@ -42,19 +44,32 @@ REWARDS: Mapping[str, str] = {
     "language": "responses in a language",
     "module:name": "a function of your own (env.kwargs.reward.custom)",
 }
-CHOICES = (
-    *TABLES,
-    "corrections",
-    "rewards",
-    "envs",
-    "policies",
-    "samplers",
-    "sinks",
-    "learners",
-    "metrics",
-    "recipes",
-    "plugins",
-)
+_SENTENCE_END = re.compile(r"(?<=[a-z0-9)]{2})[.;]\s|[:?]? rlinf (?:train|sweep|sft) ")
+CHOSEN_BY = {
+    "advantages": "advantage estimators: algorithm.adv_type",
+    "losses": "losses of policies: algorithm.loss_type",
+    "off_policy": "algorithms with a replay buffer: algorithm.loss_type",
+    "aggregations": "means over tokens and rows: algorithm.loss_agg_func",
+    "kl": "KL estimates: algorithm.kl_penalty_type",
+    "corrections": "presets for samplers that differ from the learner: algorithm.rollout_correction.preset",
+    "rewards": "terms of a text reward: env.kwargs.reward",
+    "envs": "environments: env.id",
+    "policies": "policies: policy.name",
+    "samplers": "engines that generate responses: rollout.sampler",
+    "sinks": "trackers: logging",
+    "learners": "learners: learner.backend",
+    "metrics": "every metric, with its formula and where it is healthy",
+    "recipes": "files that come with rlinf: rlinf train NAME",
+    "plugins": "additions of installed packages",
+}
+"""The tables: what each lists, and the key that chooses from it."""
+CHOICES = tuple(CHOSEN_BY)
+
+
+def tables() -> str:
+    """The output of a plain `rlinf list`: each table with what it lists."""
+    width = max(map(len, CHOSEN_BY))
+    return "\n".join(f"rlinf list {name:<{width}}  {line}" for name, line in CHOSEN_BY.items())
 
 
 def listing(what: str) -> str:
@@ -82,8 +97,8 @@ def _own(what: str) -> str:
         return _recipes()
     if what == "metrics":
         return _metrics()
-    tables = {"policies": POLICIES, "samplers": SAMPLERS, "learners": LEARNERS, "sinks": SINKS, "rewards": REWARDS}
-    lines = tables.get(what)
+    named = {"policies": POLICIES, "samplers": SAMPLERS, "learners": LEARNERS, "sinks": SINKS, "rewards": REWARDS}
+    lines = named.get(what)
     lines = _environments() if lines is None else lines
     width = max(len(name) for name in lines)
     return "\n".join(f"{name:<{width}}  {line}" for name, line in lines.items())
@@ -113,13 +128,23 @@ def _metrics() -> str:
 
 
 def _recipes() -> str:
-    """Every packaged recipe with the first line of its file."""
+    """Every packaged recipe with the first sentence of its file."""
     packaged = {**recipes(), **sweep_recipes()}
     width = max((len(name) for name in packaged), default=0)
-    heads = {name: path.read_text(encoding="utf-8").partition("\n")[0] for name, path in packaged.items()}
-    return "\n".join(
-        f"{name:<{width}}  {head.removeprefix('# ').partition(': rlinf')[0]}" for name, head in heads.items()
-    )
+    heads = {name: first_sentence(path.read_text(encoding="utf-8")) for name, path in packaged.items()}
+    return "\n".join(f"{name:<{width}}  {head}" for name, head in heads.items())
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of the comment that a file begins with, without the command behind its last colon.
+
+    >>> first_sentence("# Dr. GRPO: no division by the\\n# deviation: rlinf train dr_grpo. More.\\nrun: {name: a}")
+    'Dr. GRPO: no division by the deviation'
+    """
+    lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())
+    comment = " ".join(line.removeprefix("#").strip() for line in lines)
+    sentence = _SENTENCE_END.split(comment)[0].rstrip(".")
+    return f"{sentence})" if sentence.count("(") > sentence.count(")") else sentence
 
 
 def _environments() -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 _STATE = ("exp_avg", "exp_avg_sq", "step")
 _KERNELS = ("_fused_adam_", "_fused_adamw_", "_foreach_add_", "_foreach_mul_", "_foreach_norm")
@@ -62,6 +63,40 @@ class Adam(torch.optim.Adam):
         if not _alike([parameter.grad for group in groups for parameter in group]):
             return None
         return [tuple([self.state[parameter][name] for parameter in group] for name in _STATE) for group in groups]
+
+
+@torch.no_grad()
+def update_ratio(optimizer: torch.optim.Adam) -> float | None:
+    """|update| / |weights| of the last step, norms over all parameters that took it; None before the first one.
+
+    The update is Adam's, lr m / (sqrt(v) + eps) with both moments corrected for their start, without weight decay.
+    Takes the memory of one parameter.
+
+    >>> weight = nn.Parameter(torch.tensor([4.0, -3.0]))
+    >>> one = Adam([weight], lr=0.1, fused=True)
+    >>> weight.grad = torch.tensor([1.0, 2.0])
+    >>> one.move(); round(update_ratio(one), 4)  # each weight moved by lr: 0.1414 / 4.982
+    0.0284
+    """
+    updates, weights = [], []
+    for group in optimizer.param_groups:
+        beta1, beta2 = group["betas"]
+        parameters = [parameter for parameter in group["params"] if parameter in optimizer.state]
+        states = [optimizer.state[parameter] for parameter in parameters]
+        steps = torch.stack([state["step"] for state in states]).tolist() if states else ()  # one wait for a GPU
+        for parameter, state, done in zip(parameters, states, steps, strict=True):
+            spread = (state["exp_avg_sq"] / (1 - beta2**done)).sqrt() + group["eps"]
+            updates.append(torch.linalg.vector_norm(state["exp_avg"] / spread) * (group["lr"] / (1 - beta1**done)))
+            weights.append(torch.linalg.vector_norm(parameter.detach()))
+    if not updates:
+        return None
+    size = float(_whole(torch.linalg.vector_norm(torch.stack(weights))))
+    return float(_whole(torch.linalg.vector_norm(torch.stack(updates)))) / size if size else None
+
+
+def _whole(norm: Tensor) -> Tensor:
+    """``norm`` over the shards of all ranks."""
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 
 def gradient_norm(gradients: list[Tensor]) -> Tensor:

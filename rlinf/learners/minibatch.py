@@ -22,6 +22,8 @@ from rlinf.data.shards import RankBatch, StepShard, StepTotals
 from rlinf.learners.stage import Stage
 
 _GAP = "sampler_logprob_gap"
+_OF_SAMPLERS = ("ratio", "ratio_max", "approx_kl_k1", "approx_kl_k3")
+"""Metrics that compare the policy with the one that drew the rows."""
 
 
 class NonFiniteUpdate(RuntimeError):
@@ -76,10 +78,10 @@ class Minibatch:
             returns=part.returns,
             ref_logprobs=part.ref_logprobs,
             entropy=output.entropy,
-            rollout_logprobs=part.rollout_logprobs,
+            rollout_logprobs=part.rollout_logprobs if stage.sampled else None,
             selected=None if self._selected is None else self._selected[rows].to(device),
         )
-        if on_policy or (self._first and part.fresh is not None):
+        if stage.sampled and (on_policy or (self._first and part.fresh is not None)):
             fresh = part.mask if part.fresh is None else part.mask & part.fresh
             gap = torch.where(fresh, (output.logprobs.detach() - part.rollout_logprobs).abs(), 0.0)
             metrics[_GAP] = mean_over(gap, fresh)
@@ -93,6 +95,8 @@ class Minibatch:
         if _GAP in merged and merged[_GAP][1] == 0:  # older weights chose all
             merged = {name: pair for name, pair in merged.items() if not name.startswith(_GAP)}
         metrics = finalise_metrics(merged)
+        if not self.stage.sampled:
+            metrics = {name: value for name, value in metrics.items() if name not in _OF_SAMPLERS}
         ratio, count = merged["ratio"]
         limit = self.stage.early_stop_imp_ratio
         if limit is not None and early_stop(ratio, count, limit):

@@ -23,6 +23,8 @@ class Stage:
     epochs: int = 1
     minibatches: int = 1
     early_stop_imp_ratio: float | None = None
+    sampled: bool = True
+    """Whether a sampler drew the rows: their log-probabilities under the policy that drew them are then known."""
     reference: bool = False
     """Keep a copy of the weights at the stage's start as the reference policy."""
 

@@ -26,7 +26,7 @@ from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
 from rlinf.data.shards import DataParallelRank, RankBatch
 from rlinf.data.split import split_by_size
 from rlinf.interfaces import Policy
-from rlinf.learners.adam import Adam, clip_gradients, gradient_norm
+from rlinf.learners.adam import Adam, clip_gradients, gradient_norm, update_ratio
 from rlinf.learners.minibatch import Minibatch, learned_rows, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
@@ -188,7 +188,9 @@ class TorchLearner(Offloadable):
         if observed is not None:
             # Running statistics change between batches only: all of one batch is evaluated under the same ones.
             self.policy.observe(observed.inputs, observed.mask)
-        return {**metrics, **compared, "lr": self._lr()}
+        ratio = update_ratio(self.optimizer)
+        size: Metrics = {} if ratio is None else {"update_ratio": ratio}
+        return {**metrics, **compared, **size, "lr": self._lr()}
 
     def _compare_with_float32(self, batch: RankBatch, step: int) -> Metrics:
         """Compares the first micro-batch here, at the iterations that ``learner.compare_float32_every`` names."""

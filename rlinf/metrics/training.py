@@ -147,6 +147,13 @@ TRAIN: Mapping[str, Metric] = {
         "steady; no spikes of 20 times its median",
         "smaller learning rate, learner.optimizer.grad_clip",
     ),
+    "train/update_ratio": Metric(
+        "learner.backend torch and fsdp: how far the last optimiser step moved the weights",
+        "|Adam's update| / |weights|",
+        "",
+        "below 0.05",
+        "a smaller learner.optimizer.lr",
+    ),
     "train/lr": Metric("learning rate of this step", "learner.optimizer.schedule", ""),
     "train/skipped_minibatches": Metric(
         "minibatches without an optimiser step: ratio above early_stop_imp_ratio, or no finite number",
@@ -277,16 +284,10 @@ SFT: Mapping[str, Metric] = {
             "value_loss",
             "kl_loss",
             "entropy",
-            "approx_kl_k1",
-            "approx_kl_k3",
-            "ratio",
-            "ratio_max",
             "grad_norm",
+            "update_ratio",
             "lr",
             "skipped_minibatches",
-            "sampler_logprob_gap",
-            "sampler_logprob_gap_max",
-            "rollout_mismatch_k1",
         )
     },
 }

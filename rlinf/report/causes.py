@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rlinf.report.first_steps import FEW
+from rlinf.report.large_updates import FEW
 
 if TYPE_CHECKING:
     from rlinf.report.runs import RunRecord

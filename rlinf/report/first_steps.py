@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlinf.base.redaction import public_url
+from rlinf.report.large_updates import FEW, TITLE, destroyed
 
 FIRST_STEPS = 3
 """Training iterations that are looked at together; fewer in a shorter run."""
 _FAILURES = "reward_failures/"
 _ALL = 0.9995
 """A share that counts as all: shares are means of floats."""
-FEW, _MOST = 0.05, 0.95
-"""Between these shares of right answers groups have right and wrong ones."""
+_MOST = 0.95
+"""Between :data:`FEW` and this share of right answers groups have right and wrong ones."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,14 @@ class FirstSteps:
         stopped = self._services(metrics)
         if step != min(FIRST_STEPS, setting(self._config, "run.max_steps")):
             return stopped if step > FIRST_STEPS else []
-        return early_warnings([self._steps[number] for number in sorted(self._steps)], self._config)
+        steps = [self._steps[number] for number in sorted(self._steps)]
+        return self._large_updates(steps) or early_warnings(steps, self._config)
+
+    def _large_updates(self, steps: Sequence[Mapping[str, float]]) -> list[EarlyWarning]:
+        """A warning that these steps destroyed the policy, if they did."""
+        series = {name: [step[name] for step in steps if name in step] for name in sorted(set().union(*steps))}
+        words = destroyed(series, setting(self._config, "learner.optimizer.lr"))
+        return [EarlyWarning(TITLE, words)] if words else []
 
     def _services(self, metrics: Mapping[str, float]) -> list[EarlyWarning]:
         """A warning for services that have failed throughout :data:`FIRST_STEPS` iterations on end, once each time."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from rlinf.report import causes
 from rlinf.report.first_steps import FIRST_STEPS, early_warnings, unpaid_answers
+from rlinf.report.large_updates import TITLE, destroyed
 from rlinf.report.runs import RunRecord
 from rlinf.report.trends import early, late, lost, peak, risen
 
@@ -31,8 +32,11 @@ class Finding:
 
 
 def examine(run: RunRecord) -> list[Finding]:
-    """All findings about a run, the worst first."""
-    findings = [finding for check in CHECKS if (finding := check(run)) is not None]
+    """All findings about a run, the worst first. What follows from another finding is left out."""
+    cause = _large_updates(run)
+    checks = CHECKS if cause is None else [check for check in CHECKS if check not in _OF_LARGE_UPDATES]
+    findings = [finding for check in checks if (finding := check(run)) is not None]
+    findings = findings if cause is None else [cause, *findings]
     return sorted(findings, key=lambda finding: WORST_FIRST[finding.level])
 
 
@@ -62,6 +66,11 @@ def _first_steps(run: RunRecord) -> Finding | None:
     ]
     warnings = early_warnings(steps, run.config)
     return Finding("bad", warnings[0].title, warnings[0].words) if warnings else None
+
+
+def _large_updates(run: RunRecord) -> Finding | None:
+    words = destroyed({name: run.values(name) for name in run.series}, run.setting("learner.optimizer.lr"))
+    return Finding("bad", TITLE, words) if words else None
 
 
 def _progress(run: RunRecord) -> Finding | None:
@@ -313,3 +322,5 @@ CHECKS: tuple[Callable[[RunRecord], Finding | None], ...] = (
     _critic,
     _failures,
 )
+_OF_LARGE_UPDATES = (_collapse, _entropy, _clipping, _constant_groups, _length, _reward_hacking, _critic)
+"""Checks whose findings are effects of a learning rate that is too high: their advice would lead away from it."""

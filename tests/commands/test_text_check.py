@@ -149,10 +149,11 @@ def test_a_task_that_can_not_be_demonstrated_is_named(recipe: Path, capsys: pyte
         "    def demonstrations(self, task_ids):\n        raise ValueError('task 3 has no reference answer')\n\n\n"
     )
     (recipe.parent / "silent_text.py").write_text(f"{module}gymnasium.register('silent-v0', vector_entry_point=Env)\n")
-    code, output = checked(capsys, recipe, "env.id=silent_text:silent-v0")
+    assert checked(capsys, recipe, "env.id=silent_text:silent-v0")[0] == 0  # nothing is imitated
+    code, output = checked(capsys, recipe, "env.id=silent_text:silent-v0", "sft.steps=2")
     assert code == WRONG_CONFIG
     assert "silent_text:silent-v0 gives no demonstrations (task 3 has no reference answer)" in output
-    assert main(["train", str(recipe), "env.id=silent_text:silent-v0"]) == WRONG_CONFIG
+    assert main(["train", str(recipe), "env.id=silent_text:silent-v0", "sft.steps=2"]) == WRONG_CONFIG
     assert "Traceback" not in capsys.readouterr().err
 
 

@@ -156,6 +156,7 @@ def test_what_an_expression_comes_to_through_another_key_is_kept_out(tmp_path: P
 
 def test_the_records_of_a_sweep_hold_no_secret(tmp_path: Path) -> None:
     from rlinf.sweep.process import RunProcess
+    from rlinf.sweep.records import TrialRecord
     from rlinf.sweep.validate import trial_config
 
     base = experiment(tmp_path / "unused")
@@ -166,14 +167,18 @@ def test_the_records_of_a_sweep_hold_no_secret(tmp_path: Path) -> None:
         "metric": "eval/accuracy",
         "mode": "max",
         "set": {"cluster.env.MORE": AS_OPTION},
-        "space": {"learner.optimizer.lr": {"grid": [1e-3]}},
+        "space": {
+            "learner.optimizer.lr": {"grid": [1e-3]},
+            "env.kwargs.prompt_template": {"grid": ["${oc.env:MY_SECRET} {question}"]},
+        },
     }
     file.write_text(yaml.safe_dump(content))
     sweep, problems = read_sweep_file(file)
     assert problems == []
     open_sweep(sweep)
     open_sweep(sweep)
-    plan = TrialPlan(0, {"learner.optimizer.lr": 1e-3}, 0)
+    setting = {"learner.optimizer.lr": 1e-3, "env.kwargs.prompt_template": "${oc.env:MY_SECRET} {question}"}
+    plan = TrialPlan(0, setting, 0)
     trial = sweep.folder / "trials" / "0"
     trial.mkdir(parents=True)
     config = trial_config(sweep, plan.setting, seed=0, run_dir=trial / "run")
@@ -184,6 +189,7 @@ def test_the_records_of_a_sweep_hold_no_secret(tmp_path: Path) -> None:
     finally:
         process.stop()
     assert (trial / "run" / "summary.json").exists()
+    TrialRecord(0, plan.setting, 0, "finished", folder=trial).write()
     assert leaks(sweep.folder, FROM_ENVIRONMENT, LITERAL, AS_OPTION, "7321987") == []
 
 
@@ -220,6 +226,32 @@ def test_the_record_of_a_failed_trial_holds_no_secret(tmp_path: Path) -> None:
     assert FROM_ENVIRONMENT not in (trial / "log.txt").read_text()
     TrialRecord(0, {"learner.optimizer.lr": 1e-3}, 0, "failed", 1, str(failed.value), folder=trial).write()
     assert leaks(sweep.folder, FROM_ENVIRONMENT, LITERAL, "7321987") == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_secret_in_the_space_of_a_sweep_is_written_nowhere(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """By the whole command: not in records, logs, the table, the best file or the page."""
+    base = experiment(tmp_path / "unused")
+    file = tmp_path / "sweep.yaml"
+    content = {
+        "base": base.name,
+        "dir": str(tmp_path / "sweep"),
+        "metric": "eval/accuracy",
+        "set": {"cluster.env.MORE": "${oc.env:MY_SECRET}", "run.max_steps": 1},
+        "space": {"env.kwargs.prompt_template": {"grid": ["${oc.env:MY_SECRET} {question}"]}},
+        "seeds": [0],
+        "resources": {"max_parallel": 1},
+    }
+    file.write_text(yaml.safe_dump(content))
+    assert main(["sweep", str(file)]) == 0
+    assert FROM_ENVIRONMENT not in "".join(capfd.readouterr())
+    (settings, *_) = (
+        json.loads(path.read_text())["setting"] for path in (tmp_path / "sweep").glob("trials/*/trial.json")
+    )
+    assert set(settings) == {"env.kwargs.prompt_template"}
+    assert (tmp_path / "sweep" / "best.yaml").exists()
+    assert leaks(tmp_path / "sweep", FROM_ENVIRONMENT, LITERAL, "7321987") == []
 
 
 def test_what_native_code_wrote_into_the_log_of_a_trial_is_hidden_in_its_record(tmp_path: Path) -> None:

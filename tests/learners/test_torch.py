@@ -151,6 +151,18 @@ def test_older_tokens_alone_say_nothing_of_the_gap() -> None:
     assert not [name for name in numbers if name.startswith("sampler_logprob_gap")]
 
 
+def test_rows_that_no_sampler_drew_are_compared_with_none() -> None:
+    """The log-probabilities of demonstrations are 0 in their column, which is no policy's."""
+    shown = batch().replace(old_logprobs=None, rollout_logprobs=torch.zeros(12, 8))
+    objective = Objective.of("reinforce")
+    sampled = learner(stage(objective=objective)).update(shown, step=0)
+    numbers = learner(stage(objective=objective, sampled=False)).update(shown, step=0)
+    compared = {"ratio", "ratio_max", "approx_kl_k1", "approx_kl_k3", "rollout_mismatch_k1"}
+    compared |= {"sampler_logprob_gap", "sampler_logprob_gap_max"}
+    assert sampled.keys() - numbers.keys() == compared
+    assert numbers == {name: value for name, value in sampled.items() if name not in compared}
+
+
 LINEAR = [name for name, entry in LOSSES.items() if entry.zero_without_advantage]
 
 

@@ -103,3 +103,15 @@ def test_a_resumed_run_remembers_the_steps_before() -> None:
     assert len(FirstSteps(CONFIG, earlier).add(3, dead)) == 1
     assert FirstSteps(CONFIG, [*earlier[:2], {"step": 2.0, **ALIVE}]).add(3, dead) == []
     assert FirstSteps(CONFIG, [*earlier, {"step": 3.0, **dead}]).add(4, dead) == []
+
+
+def test_a_policy_that_its_first_updates_destroy_is_named_at_once() -> None:
+    alive = {**ALIVE, "rollout/accuracy": 0.49, "train/update_ratio": 0.3}
+    lost = {**ALIVE, **NOTHING, "rollout/accuracy": 0.0, "rollout/cut_by_length": 1.0, "train/update_ratio": 0.2}
+    first = FirstSteps({**CONFIG, "learner": {"optimizer": {"lr": 0.01}}})
+    assert not first.add(1, alive)
+    assert not first.add(2, lost)
+    (found,) = first.add(3, lost)
+    assert found.title == "Learning rate too high"
+    assert "one optimiser step moved the weights by 30% of their size" in found.words
+    assert "try a tenth of learner.optimizer.lr (now 0.01)" in found.words

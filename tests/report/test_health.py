@@ -71,11 +71,41 @@ def test_a_policy_that_large_updates_destroyed_is_not_given_other_tasks(tmp_path
     ]
     lines = [{"step": 0, **evaluated[0]}, *lines[:2], {**lines[2], **evaluated[1]}]
     words = said(tmp_path / "run", lines)
-    for title in ("Progress", "All groups constant"):
-        assert "try a tenth of learner.optimizer.lr (now" in words[title]
-        assert "response length went from 14.6 to 24 tokens" in words[title]
-        assert "entropy went from 0.9 to 0.01 nats" in words[title]
-        assert "difficulty of the tasks" not in words[title]
+    assert list(words) == ["Learning rate too high", "Progress"]
+    large = words["Learning rate too high"]
+    assert large.startswith("rollout/accuracy fell from 0.45 to 0, and 61% of an update's decisions were clipped")
+    assert "entropy went from 0.9 to 0.01 nats" in large
+    for said_of in words.values():
+        assert "try a tenth of learner.optimizer.lr (now" in said_of
+        assert "difficulty" not in said_of
+        assert "easier" not in said_of
+    assert "response length went from 14.6 to 24 tokens" in words["Progress"]
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        {"train/update_ratio": lambda step: 0.3 / step},
+        {"train/approx_kl_k3": lambda step: 65.9 if step == 1 else 0.0},
+        {"train/clip_fraction_low": lambda step: 0.25 / step, "train/clip_fraction_high": lambda step: 0.2 / step},
+    ],
+)
+@pytest.mark.parametrize("family", ["math", "simulator"])
+def test_a_fall_with_large_updates_names_the_learning_rate(tmp_path: Path, evidence: dict, family: str) -> None:
+    falls = {"rollout/accuracy": lambda step: 0.5 if step == 1 else 0.0}
+    if family == "simulator":
+        falls = {"rollout/return": lambda step: 20.0 if step == 1 else 9.3}
+    made = {"math": healthy, "simulator": simulated}[family]
+    changes = {**falls, "reward/constant_groups": lambda step: 0.0 if step == 1 else 1.0}
+    calm = [{**made(step), **{name: value(step) for name, value in changes.items()}} for step in STEPS]
+    assert "Learning rate too high" not in levels(write_run(tmp_path / "calm", calm))
+    lines = [{**line, **{name: value(line["step"]) for name, value in evidence.items()}} for line in calm]
+    found = examine(read_run(write_run(tmp_path / "run", lines)))
+    assert (found[0].level, found[0].title) == ("bad", "Learning rate too high")
+    assert "learner.optimizer.lr (now" in found[0].words
+    assert not {"All groups constant", "Signs of reward hacking"} & {finding.title for finding in found}
+    rising = [{**made(step), **{name: value(step) for name, value in evidence.items()}} for step in STEPS]
+    assert "Learning rate too high" not in levels(write_run(tmp_path / "rising", rising))
 
 
 @pytest.mark.parametrize(("accuracy", "fix"), [(0.45, "correctness: 1.0"), (0.0, "difficulty"), (1.0, "difficulty")])

@@ -47,6 +47,16 @@ def test_an_agent_trains_from_a_configuration(tmp_path: Path) -> None:
     assert "what was said before" in (result.run_dir / "report.html").read_text()
 
 
+def test_unknown_tokens_of_an_agent_without_demonstrations_end_no_run(tmp_path: Path) -> None:
+    """The tokenizer is trained on prompts alone, and ids that the policy has no token for are bad requests."""
+    kwargs = {"tasks": "agents_for_tests:unanswered", "options": {"vocabulary": 300}}
+    env = {"id": "agent:agents_for_tests:guesses", "kwargs": kwargs, "max_turns": 20}
+    policy = {"tokenizer": {"vocab_size": 300}}
+    text = {"data": {"max_prompt_length": 64}, "sft": {"steps": 0}, "policy": policy}
+    result = run(tmp_path / "run", env=env, run={"max_steps": 1, "dir": str(tmp_path / "run")}, **text)
+    assert result.metrics["eval/reward"] == 1.0
+
+
 @pytest.mark.slow
 def test_free_conversations_are_the_same_on_ray(tmp_path: Path) -> None:
     """Two samplers and two env workers in processes of their own, with other latencies, against one process."""

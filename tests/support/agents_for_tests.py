@@ -18,6 +18,11 @@ def tasks() -> list[dict[str, Any]]:
     return TASKS
 
 
+def unanswered() -> list[dict[str, Any]]:
+    """Tasks that no response belongs to."""
+    return [{name: value for name, value in task.items() if name != "response"} for task in TASKS]
+
+
 class Client:
     """Posts JSON, after a while that ``latency`` seeds."""
 
@@ -104,12 +109,15 @@ async def generate(task: Mapping[str, Any], *, base_url: str, api_key: str, mode
     return 1.0
 
 
-async def guesses(task: Mapping[str, Any], *, base_url: str, api_key: str, model: str) -> float:
+async def guesses(task: Mapping[str, Any], *, base_url: str, api_key: str, model: str, vocabulary: int = 128) -> float:
     """Sends what no policy has; 1 where each is refused as a bad request, and a good one is answered after it."""
     policy, generate = Client(base_url, api_key, model), base_url.removesuffix("/v1") + "/inference/v1/generate"
     chat = f"{base_url}/chat/completions"
     wrong: list[tuple[str, dict[str, Any]]] = [
-        *((generate, {"token_ids": [65, token]}) for token in (-1, 128, 10**9, 2**63, 10**40, True, 1.0, "a", None)),
+        *(
+            (generate, {"token_ids": [65, token]})
+            for token in (-1, vocabulary, 10**9, 2**63, 10**40, True, 1.0, "a", None)
+        ),
         (generate, {"token_ids": [65], "sampling_params": [1]}),
         (chat, {"messages": "text"}),
         (chat, {"messages": [{"role": "user", "content": "a"}], "tools": {"a": 1}}),

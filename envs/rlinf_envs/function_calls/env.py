@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf_envs.errors import DatasetError, SettingError
-from rlinf_envs.function_calls.files import TASKS, accepted, check_form, data_folder, described, rows
+from rlinf_envs.function_calls.files import TASKS, Form, accepted, data_folder, described, rows
 from rlinf_envs.function_calls.matching import example, matches
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import check_split, in_split
@@ -39,7 +39,7 @@ class FunctionCallsEnv(TextTaskEnv):
         *,
         categories: Sequence[str] = ("simple_python",),
         path: str | None = None,
-        form: str = "schema",
+        form: Form = "schema",
         split: str = "all",
         eval_fraction: float = 0.2,
         limit: int | None = None,
@@ -61,7 +61,6 @@ class FunctionCallsEnv(TextTaskEnv):
         for category in categories:
             if category not in CATEGORIES:
                 raise SettingError(f"categories: {unknown('category', category, CATEGORIES)}")
-        check_form(form)
         wanted = check_split(split, eval_fraction)
         folder = data_folder(path)
         tasks = [task for category in categories for task in _tasks(folder, category, form)]
@@ -99,12 +98,12 @@ def _judged(response: str, task: Task) -> Judgement:
     return Judgement("correct" if right else "wrong", float(right), found)
 
 
-def _tasks(folder: Path, category: str, form: str) -> list[Task]:
+def _tasks(folder: Path, category: str, form: Form) -> list[Task]:
     answers = {} if "irrelevance" in category else accepted(folder, category)
     return [_task(row, answers.get(row["id"], []), category, form) for row in rows(folder / TASKS.format(category))]
 
 
-def _task(row: Mapping[str, Any], answers: Sequence[Any], category: str, form: str) -> Task:
+def _task(row: Mapping[str, Any], answers: Sequence[Any], category: str, form: Form) -> Task:
     functions = "\n".join(described(function, form) for function in row["function"])
     said = "\n\n".join(message["content"] for message in row["question"][0])
     calls = [example(one, row["function"]) for one in answers]

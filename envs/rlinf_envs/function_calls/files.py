@@ -6,10 +6,9 @@ import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from rlinf_envs.errors import DatasetError, SettingError
-from rlinf_envs.suggest import unknown
+from rlinf_envs.errors import DatasetError
 
 Form = Literal["schema", "signature"]
 
@@ -49,13 +48,7 @@ def accepted(folder: Path, category: str) -> dict[str, Any]:
     return {row["id"]: row["ground_truth"] for row in rows(folder / ACCEPTED / TASKS.format(category))}
 
 
-def check_form(form: str) -> None:
-    """Raises SettingError for what is no :data:`Form`."""
-    if form not in get_args(Form):
-        raise SettingError(unknown("form", form, get_args(Form)))
-
-
-def described(function: Mapping[str, Any], form: str) -> str:
+def described(function: Mapping[str, Any], form: Form) -> str:
     """A function as prompts show it: everything about it, or in fewer tokens its arguments and their types.
 
     >>> about = {"type": "dict", "properties": {"base": {"type": "integer"}, "unit": {"type": "string"}}}

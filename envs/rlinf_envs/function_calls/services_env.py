@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import gymnasium
 
 from rlinf_envs.errors import DatasetError, SettingError
-from rlinf_envs.function_calls.files import TASKS, accepted, check_form, data_folder, described, rows
+from rlinf_envs.function_calls.files import TASKS, Form, accepted, data_folder, described, rows
 from rlinf_envs.function_calls.services import MODULES, Services
 from rlinf_envs.spaces import FreeText
 from rlinf_envs.splits import check_split, in_split
@@ -66,7 +66,7 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
         turns: int | None = None,
         others: int | None = None,
         services: Sequence[str] | None = None,
-        form: str = "schema",
+        form: Form = "schema",
         split: str = "all",
         eval_fraction: float = 0.2,
     ) -> None:
@@ -90,7 +90,6 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
                     raise SettingError(unknown(what, one, known))
         if (turns is not None and turns < 1) or (others is not None and others < 0):
             raise SettingError(f"turns must be positive and others not negative, got {turns} and {others}")
-        check_form(form)
         wanted = check_split(split, eval_fraction)
         self._tasks = [
             task
@@ -147,7 +146,7 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
 
 
 @functools.lru_cache(maxsize=len(CATEGORIES) * 2)
-def _tasks(folder: Path, category: str, turns: int | None, others: int | None, form: str) -> list[_Task]:
+def _tasks(folder: Path, category: str, turns: int | None, others: int | None, form: Form) -> list[_Task]:
     """Shared by all conversations of a process."""
     answers = accepted(folder, category)
     functions = {service: rows(folder / _DESCRIPTIONS / f"{module}.json") for service, module in MODULES.items()}
@@ -164,7 +163,7 @@ def _task(
     functions: Mapping[str, Sequence[Mapping[str, Any]]],
     turns: int | None,
     others: int | None,
-    form: str,
+    form: Form,
 ) -> _Task:
     answers = answers[:turns]
     needed = {call.partition("(")[0] for turn in answers for call in turn}
@@ -187,7 +186,7 @@ def _task(
     )
 
 
-def _written(known: Mapping[str, Mapping[str, Any]], names: Sequence[str], form: str) -> str:
+def _written(known: Mapping[str, Mapping[str, Any]], names: Sequence[str], form: Form) -> str:
     """Descriptions, without what those of one service have in common and what they return."""
     lines = []
     for name in names:

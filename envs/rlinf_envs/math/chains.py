@@ -10,7 +10,7 @@ import re
 from fractions import Fraction
 from typing import Protocol
 
-from rlinf_envs.arithmetic import exact_value, typed
+from rlinf_envs.arithmetic import exact_value, from_latex
 from rlinf_envs.math.quantity import Quantity, quantity, same_quantity
 from rlinf_envs.math.relations import has_inequality
 from rlinf_envs.math.structure import bare_list, split_top
@@ -52,7 +52,7 @@ def _contradicts(member: str, value: str, equal: Equal) -> bool:
     first, second = quantity(member), quantity(value)
     if first is not None and second is not None:
         return not _alike(first, second, tolerance)
-    exact, wanted = exact_value(typed(member)), exact_value(typed(value))
+    exact, wanted = exact_value(from_latex(member)), exact_value(from_latex(value))
     if exact is not None and wanted is not None:
         return exact != wanted and abs(exact - wanted) >= tolerance
     if not (_comparable(member) and _comparable(value) and _letters(member) <= _letters(value)):

@@ -12,25 +12,24 @@ from rlinf_envs import datasets
 from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB
 from rlinf_envs.custom_rewards import DEFAULT_TIMEOUT_S as REWARD_TIMEOUT_S
 from rlinf_envs.errors import DatasetError, SettingError
-from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
+from rlinf_envs.extraction import AnswerFormat, extract, render
 from rlinf_envs.instructions import instructions
 from rlinf_envs.listed_questions import LEFT_OUT, ListedQuestions, without
 from rlinf_envs.marks import format_marks
 from rlinf_envs.math.calculator import calculator_of
 from rlinf_envs.math.grading import Verdict
 from rlinf_envs.math.pool import DEFAULT_TIMEOUT_S as VERIFY_TIMEOUT_S
-from rlinf_envs.math.pool import EXTRACTIONS, Extraction, VerifierPool
+from rlinf_envs.math.pool import Extraction, VerifierPool
 from rlinf_envs.math.rows import Fields, merged, notes_on, question_of, tasks_of
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import in_split, none_left, question_key, require_share
 from rlinf_envs.steps import StepGrader
-from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, ListedTasks, Task
 from rlinf_envs.text import Infos
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
 from rlinf_envs.typed import typed
 
-MATH_FORMATS = tuple(name for name in ANSWER_FORMATS if name != "plain")
+MathFormat = Literal["tag", "boxed", "####"]
 
 
 class MathEnv(ListedQuestions):
@@ -52,9 +51,9 @@ class MathEnv(ListedQuestions):
         repeated_questions: Literal["keep", "merge"] = "keep",
         limit: int | None = None,
         eval_fraction: float = 0.1,
-        answer_format: str = "boxed",
-        extraction: str = "lenient",
-        cut_responses: str = "strict",
+        answer_format: MathFormat = "boxed",
+        extraction: Extraction = "lenient",
+        cut_responses: Extraction = "strict",
         verify_timeout: float = VERIFY_TIMEOUT_S,
         verify_workers: int = 1,
         prompt_template: str = "{question}",
@@ -103,18 +102,9 @@ class MathEnv(ListedQuestions):
         Raises:
             DatasetError: the dataset cannot be read, has a broken row (see ``on_bad_row``), or no row at all.
         """
-        if answer_format not in MATH_FORMATS:
-            raise SettingError(unknown("answer_format", answer_format, MATH_FORMATS))
-        where = _extraction("extraction", extraction)
-        cut = _extraction("cut_responses", cut_responses)
-        if on_bad_row not in ("error", "skip"):
-            raise SettingError(unknown("on_bad_row", on_bad_row, ("error", "skip")))
-        if repeated_questions not in ("keep", "merge"):
-            raise SettingError(unknown("repeated_questions", repeated_questions, ("keep", "merge")))
         if limit is not None and limit < 1:
             raise SettingError(f"limit must be at least 1, got {limit}")
         calculator = calculator_of(tool, tools)
-        chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
         require_share(eval_fraction)
         selection = datasets.select(path, split, subset)
         fields = Fields(question_field, answer_field, domain_field, response_field)
@@ -145,23 +135,23 @@ class MathEnv(ListedQuestions):
         self.pool = VerifierPool(workers=verify_workers, timeout_s=verify_timeout)
         super().__init__(
             num_envs,
-            ListedTasks([_demonstrable(task, chosen) for task in tasks[:limit]]),
-            MathJudge(self.pool, chosen, extraction=where, cut_responses=cut),
+            ListedTasks([_demonstrable(task, answer_format) for task in tasks[:limit]]),
+            MathJudge(self.pool, answer_format, extraction=extraction, cut_responses=cut_responses),
             prompt_template_text=prompt_template,
             few_shot=few_shot,
             system_prompt=rows.system if system_prompt is None else system_prompt,
             rewards=RewardSum(
-                reward, default_format=chosen, custom_timeout_s=reward_timeout, custom_memory_mb=reward_memory_mb
+                reward, default_format=answer_format, custom_timeout_s=reward_timeout, custom_memory_mb=reward_memory_mb
             ),
             step_grader=StepGrader(steps) if steps is not None else None,
             dialogue=calculator,
             tools=Toolbox(tools) if tools else None,
             max_turns=turns_with(tools or ([tool] if tool else []), max_turns),
         )
-        paid = format_marks(reward, chosen)
+        paid = format_marks(reward, answer_format)
         self.response_marks = (*paid, *(("<calc>",) if tool else ()))
         # Responses to imitate have a form of their own.
-        self.instructions = {} if response_field else instructions(chosen, paid, calculator=tool is not None)
+        self.instructions = {} if response_field else instructions(answer_format, paid, calculator=tool is not None)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
@@ -226,13 +216,6 @@ class MathJudge:
 
     def close(self) -> None:
         self._pool.close()
-
-
-def _extraction(setting: str, given: str) -> Extraction:
-    for name in EXTRACTIONS:
-        if given == name:
-            return name
-    raise SettingError(unknown(setting, given, EXTRACTIONS))
 
 
 def _demonstrable(task: Task, answer_format: AnswerFormat) -> Task:

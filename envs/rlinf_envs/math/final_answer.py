@@ -48,12 +48,11 @@ def final_answer(response: str) -> str | None:
 
 def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = False) -> str | None:
     """The final answer in one given format; None where it is not there (see :func:`rlinf_envs.extraction.extract`)."""
-    found = extract(response, answer_format, cut=cut)
-    if found is None or answer_format == "plain":
-        return found
-    if answer_format == "boxed":
-        found = boxed_answer(without_thoughts(response)) or ""
-    return enclosed(found)
+    if answer_format == "boxed":  # a complete box counts in a response that was cut, too
+        found = (boxed_answer(without_thoughts(response)) or "").strip() or None
+    else:
+        found = extract(response, answer_format, cut=cut)
+    return found if found is None or answer_format == "plain" else enclosed(found)
 
 
 def reference_answer(answer: str) -> str:

@@ -15,7 +15,6 @@ from rlinf_envs.workers import Counts, Outcome, WorkerPool
 
 Extraction = Literal["lenient", "strict"]
 
-EXTRACTIONS: tuple[Extraction, ...] = ("lenient", "strict")
 DEFAULT_TIMEOUT_S = 5.0
 _REMEMBERED = 4096
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 
-from rlinf_envs.arithmetic import exact_value, typed
+from rlinf_envs.arithmetic import exact_value, from_latex
 
 # All of these are linear in the length of the text: a run of white space is one blank before a pattern sees it.
 _ANNOUNCED = re.compile(
@@ -236,8 +236,8 @@ def _chained_value(line: str) -> str | None:
         return None
     if not _WORD.search(bare) and not (len(pieces) == 2 and _VARIABLE.fullmatch(pieces[0])):
         return bare
-    sums = list(takewhile(lambda piece: exact_value(typed(piece)) is not None, reversed(pieces)))
-    return value if len({exact_value(typed(piece)) for piece in sums}) <= 1 else " = ".join(reversed(sums))
+    sums = list(takewhile(lambda piece: exact_value(from_latex(piece)) is not None, reversed(pieces)))
+    return value if len({exact_value(from_latex(piece)) for piece in sums}) <= 1 else " = ".join(reversed(sums))
 
 
 def _last_number(line: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rlinf_envs.arithmetic import exact_value, typed
+from rlinf_envs.arithmetic import exact_value, from_latex
 from rlinf_envs.math.structure import Container, container
 
 _VARIABLE = r"(?:[A-Za-z]|\\[a-z]+)(?:_\{?\w+\}?|')?(?:\s*\(\s*[A-Za-z]\s*\))?"
@@ -57,7 +57,7 @@ def _both(text: str) -> list[Container] | None:
     lower, upper = (second, first) if first.members[0] == r"-\infty" else (first, second)
     if upper.members[0] != r"-\infty" or lower.members[1] != r"\infty":
         return None
-    low, high = exact_value(typed(lower.members[0])), exact_value(typed(upper.members[1]))
+    low, high = exact_value(from_latex(lower.members[0])), exact_value(from_latex(upper.members[1]))
     if low is None or high is None:
         return None
     if low < high:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from rlinf_envs.arithmetic import ArithmeticFault, NumberTooLarge, evaluate, typed
+from rlinf_envs.arithmetic import ArithmeticFault, NumberTooLarge, evaluate, from_latex
 
 MAX_EXPONENT = 100_000
 MAX_FACTORIAL = 10_000
@@ -72,7 +72,7 @@ def _size(tokens: Sequence[str]) -> float:
         inner = _size(tokens[:-1])
         return math.factorial(int(inner)) if inner < 20 else math.inf
     try:
-        return float(abs(evaluate(typed(" ".join(tokens)))))
+        return float(abs(evaluate(from_latex(" ".join(tokens)))))
     except (NumberTooLarge, OverflowError):
         return math.inf
     except ArithmeticFault:

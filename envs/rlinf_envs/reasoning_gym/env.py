@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S
 from rlinf_envs.errors import SettingError
-from rlinf_envs.extraction import ANSWER_FORMATS, AnswerFormat, extract, render
+from rlinf_envs.extraction import AnswerFormat, extract, render
 from rlinf_envs.instructions import instructions
 from rlinf_envs.marks import MARKS, format_marks
 from rlinf_envs.math.calculator import calculator_of
@@ -17,7 +17,6 @@ from rlinf_envs.reasoning_gym.worked import DemonstrationStyles, worked_steps
 from rlinf_envs.rewards import RewardSum
 from rlinf_envs.splits import check_split
 from rlinf_envs.steps import StepGrader
-from rlinf_envs.suggest import unknown
 from rlinf_envs.tasks import Judgement, Task
 from rlinf_envs.text import TextTaskEnv
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting, turns_with
@@ -40,7 +39,7 @@ class ReasoningGymEnv(TextTaskEnv):
         curriculum: Mapping[str, Any] | None = None,
         split: str = "train",
         eval_fraction: float = 0.1,
-        answer_format: str = "tag",
+        answer_format: AnswerFormat = "tag",
         cut_responses: Literal["strict", "lenient"] = "strict",
         partial_credit: bool = False,
         score_timeout: float = 5.0,
@@ -86,13 +85,8 @@ class ReasoningGymEnv(TextTaskEnv):
         """
         calculator = calculator_of(tool, tools)
         self._styles = DemonstrationStyles(demonstrations, calculator=calculator is not None)
-        if answer_format not in ANSWER_FORMATS:
-            raise SettingError(unknown("answer_format", answer_format, ANSWER_FORMATS))
-        chosen: AnswerFormat = next(name for name in ANSWER_FORMATS if name == answer_format)
-        if cut_responses not in ("strict", "lenient"):
-            raise SettingError(unknown("cut_responses", cut_responses, ("strict", "lenient")))
         reward_sum = RewardSum(
-            reward, default_format=chosen, custom_timeout_s=reward_timeout, custom_memory_mb=reward_memory_mb
+            reward, default_format=answer_format, custom_timeout_s=reward_timeout, custom_memory_mb=reward_memory_mb
         )
         checked_split = check_split(split, eval_fraction)
         if size < 1:
@@ -106,7 +100,7 @@ class ReasoningGymEnv(TextTaskEnv):
             FamilyJudge(
                 source,
                 FamilyScorer(workers=score_workers, timeout_s=score_timeout),
-                chosen,
+                answer_format,
                 partial_credit=partial_credit,
                 strict_when_cut=cut_responses == "strict",
             ),
@@ -120,10 +114,10 @@ class ReasoningGymEnv(TextTaskEnv):
             max_turns=turns_with(tools or ([tool] if tool else []), max_turns),
         )
         # An answer in another format is not found at all, which matters where right answers are paid for.
-        own = (MARKS[chosen],) if chosen in MARKS and reward_sum.pays("correctness") else ()
-        paid = format_marks(reward, chosen)
+        own = (MARKS[answer_format],) if answer_format in MARKS and reward_sum.pays("correctness") else ()
+        paid = format_marks(reward, answer_format)
         self.response_marks = tuple(dict.fromkeys((*own, *paid, *(("<calc>",) if calculator else ()))))
-        self.instructions = instructions(chosen, paid, calculator=calculator is not None)
+        self.instructions = instructions(answer_format, paid, calculator=calculator is not None)
 
     def demonstrations(self, task_ids: Sequence[int]) -> Sequence[tuple[str, str | list[str]]]:
         """(prompt, correct response) for each id, in the styles that were asked for.

@@ -14,7 +14,7 @@ from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Hung, Response, graded_rows
-from rlinf.rollouts.text.demonstrated import Demonstration
+from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
 from rlinf.rollouts.text.envs.make_env import Conversations, TextEnvError, make_text_env
 from rlinf.rollouts.text.envs.mixture import MixedTextEnv
 from rlinf.rollouts.text.envs.row_threads import RowThreads
@@ -72,10 +72,10 @@ class EnvFacts:
         )
 
 
-class Demonstrations(Protocol):
-    """Where correct conversations come from."""
+class TaskTexts(Protocol):
+    """Where texts of tasks come from."""
 
-    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]: ...
+    def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]: ...
 
 
 class TextEnvWorker:
@@ -264,7 +264,7 @@ class TextEnvWorker:
         return WorkerAnswers(self, self._split)
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
-        """Correct conversations for a supervised warm start, or to train a tokenizer on.
+        """Correct conversations for a supervised warm start.
 
         Raises:
             TextEnvError: a task has no response to demonstrate.
@@ -273,9 +273,16 @@ class TextEnvWorker:
             return [Demonstration.of(one) for one in self._env(split).demonstrations(list(task_ids))]
         except ValueError as error:
             raise TextEnvError(
-                f"{self.env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, and take a policy "
-                "that has a tokenizer (policy.path, or policy.tokenizer.path)."
+                f"{self.env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, or sft.data."
             ) from error
+
+    def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]:
+        """Texts of each task, to train a tokenizer on: its prompt, and then its demonstration if there are any."""
+        try:
+            demonstrations = self.demonstrations(split, task_ids)
+        except TextEnvError:
+            return [[prompt] for prompt in self.prompts(split, task_ids)]
+        return [texts_of([one]) for one in demonstrations]
 
     def _env(self, split: str) -> Any:
         if split not in self._envs:

@@ -49,5 +49,6 @@ def warm_start_stage(config: Config) -> Stage:
         objective=Objective.of("reinforce"),
         optimizer=optimizer,
         steps=sft.steps,
+        sampled=False,
         reference=sft.loss == "dpo",
     )

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from rlinf.config import Config
 from rlinf.datasets.conversation_files import read_answers
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
-from rlinf.rollouts.text.demonstrated import texts_of
-from rlinf.rollouts.text.env_worker import Demonstrations
+from rlinf.rollouts.text.env_worker import TaskTexts
 
 _ENOUGH = 2000
 """Conversations, or tasks: enough to meet every word of a template."""
@@ -20,14 +19,14 @@ def file_texts(config: Config) -> Iterator[str]:
         yield from (message.content for conversation in row for message in conversation.messages)
 
 
-def tokenizer_texts(config: Config, envs: Demonstrations, num_tasks: int) -> Iterator[str]:
-    """Messages of ``sft.data``, or else prompts and responses of the environment's first tasks.
+def tokenizer_texts(config: Config, envs: TaskTexts, num_tasks: int) -> Iterator[str]:
+    """Messages of ``sft.data``, or else prompts and demonstrations of the environment's first tasks.
 
     Prompts that no tokenizer makes ``data.max_prompt_length`` tokens of are left out, as training leaves them out.
     """
     if config.sft.data is not None:
         yield from file_texts(config)
         return
-    for one in envs.demonstrations("train", range(min(_ENOUGH, num_tasks))):
-        if len(one.prompt.encode()) <= config.data.max_prompt_length * MAX_TOKEN_BYTES:
-            yield from texts_of([one])
+    for texts in envs.texts("train", range(min(_ENOUGH, num_tasks))):
+        if len(texts[0].encode()) <= config.data.max_prompt_length * MAX_TOKEN_BYTES:
+            yield from texts

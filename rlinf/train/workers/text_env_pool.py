@@ -62,6 +62,10 @@ class TextEnvPool(ResilientPool):
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
         return self.call_one(0, "demonstrations", split, list(task_ids))
 
+    def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]:
+        """Texts of each task, to train a tokenizer on: the prompt first."""
+        return self.call_one(0, "texts", split, list(task_ids))
+
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         """The first observation of each task; running conversations are not disturbed."""
         return self.call_one(0, "prompts", split, list(task_ids))

@@ -9,13 +9,12 @@ from pathlib import Path
 from tiny_runs import mapping
 
 from rlinf.config import load_mapping
-from rlinf.rollouts.text.demonstrated import Demonstration
 from rlinf.train.assemble.tokenizer_texts import tokenizer_texts
 
 
 class Expert:
-    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
-        return [Demonstration.of((f"{split} {task}", "yes")) for task in task_ids]
+    def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]:
+        return [[f"{split} {task}", "yes"] for task in task_ids]
 
 
 def test_they_are_those_of_the_file_that_is_imitated_or_else_of_the_environments_expert(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -68,10 +68,6 @@ class TabletopEnv(gymnasium.Env):
         expert_haste: float = 0.0,
         render_mode: str | None = None,
     ) -> None:
-        if task not in ("touch", "push") or split not in ("train", "eval"):
-            raise ValueError(f"task is touch or push and split train or eval, not {task!r} and {split!r}")
-        if reward_mode not in get_args(RewardMode):
-            raise ValueError(f"reward_mode is sparse or dense, not {reward_mode!r}")
         if not 1 <= bodies <= 4 or num_states < 1 or image_size < 16 or max_steps < 1:
             raise ValueError(
                 f"bodies must be 1 to 4, num_states and max_steps at least 1, image_size at least 16; "

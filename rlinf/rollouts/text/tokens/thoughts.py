@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from rlinf.base import thought_marks
+
 OPENING = "<think>"
-_WORDS = r"think|thinking|thought|thoughts|reasoning|seed:think"
-_OPENED = re.compile(rf"(?:<(?P<word>{_WORDS})>|\[THINK\]|<\|begin_of_thought\|>)\s*\Z")
+_OPENED = re.compile(rf"(?:{thought_marks.OPENING})\s*\Z")
 
 
 def opened_thoughts(prompt: str) -> str:
