@@ -169,7 +169,7 @@ def test_the_records_of_a_sweep_hold_no_secret(tmp_path: Path) -> None:
         "set": {"cluster.env.MORE": AS_OPTION},
         "space": {
             "learner.optimizer.lr": {"grid": [1e-3]},
-            "env.kwargs.prompt_template": {"grid": ["${oc.env:MY_SECRET} {question}"]},
+            "cluster.env.VARIED": {"grid": ["Bearer ${oc.env:MY_SECRET}"]},
         },
     }
     file.write_text(yaml.safe_dump(content))
@@ -177,7 +177,7 @@ def test_the_records_of_a_sweep_hold_no_secret(tmp_path: Path) -> None:
     assert problems == []
     open_sweep(sweep)
     open_sweep(sweep)
-    setting = {"learner.optimizer.lr": 1e-3, "env.kwargs.prompt_template": "${oc.env:MY_SECRET} {question}"}
+    setting = {"learner.optimizer.lr": 1e-3, "cluster.env.VARIED": "Bearer ${oc.env:MY_SECRET}"}
     plan = TrialPlan(0, setting, 0)
     trial = sweep.folder / "trials" / "0"
     trial.mkdir(parents=True)
@@ -239,7 +239,7 @@ def test_a_secret_in_the_space_of_a_sweep_is_written_nowhere(tmp_path: Path, cap
         "dir": str(tmp_path / "sweep"),
         "metric": "eval/accuracy",
         "set": {"cluster.env.MORE": "${oc.env:MY_SECRET}", "run.max_steps": 1},
-        "space": {"env.kwargs.prompt_template": {"grid": ["${oc.env:MY_SECRET} {question}"]}},
+        "space": {"cluster.env.VARIED": {"grid": ["Bearer ${oc.env:MY_SECRET}"]}},
         "seeds": [0],
         "resources": {"max_parallel": 1},
     }
@@ -249,7 +249,7 @@ def test_a_secret_in_the_space_of_a_sweep_is_written_nowhere(tmp_path: Path, cap
     (settings, *_) = (
         json.loads(path.read_text())["setting"] for path in (tmp_path / "sweep").glob("trials/*/trial.json")
     )
-    assert set(settings) == {"env.kwargs.prompt_template"}
+    assert settings == {"cluster.env.VARIED": "Bearer ${oc.env:MY_SECRET}"}
     assert (tmp_path / "sweep" / "best.yaml").exists()
     assert leaks(tmp_path / "sweep", FROM_ENVIRONMENT, LITERAL, "7321987") == []
 
