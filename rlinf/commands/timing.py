@@ -67,7 +67,8 @@ def time_run(config: Config) -> None:
 
 def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]) -> list[Part]:
     steps = [line for line in lines if "time/step_s" in line]
-    each = _typical(steps, "time/step_s")
+    filling = _filling(config)
+    each = _typical(steps, "time/step_s", skip=1 + filling)
     most, measured = None, _mean(steps, "rollout/response_length")
     if measured and config.facts.run_kind == "text":
         longest = float(config.rollout.max_new_tokens if config.facts.max_turns == 1 else config.facts.row_tokens)
@@ -75,7 +76,12 @@ def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]
         grows = sum(_typical(steps, name) for name in ("time/generation_s", "time/prepare_s", "time/update_s"))
         most = each + grows * max(0.0, longest / measured - 1)
         assumed.append(f"Responses stay as long as measured: {measured:.0f} tokens of at most {longest:.0f}.")
-    found = [Part("steps", config.run.max_steps, each, most)]
+    found = [Part("steps", config.run.max_steps - filling, each, most)]
+    if filling:
+        found.insert(0, Part("filling", filling, _typical(steps[:filling], "time/step_s")))
+    episode = _mean(steps, "rollout/episode_len")
+    if episode and not config.facts.holds_fragments:
+        assumed.append(f"Episodes of training stay as long as measured: {episode:.0f} steps.")
     if evaluations := _evaluations(config):
         found.append(Part("evaluations", evaluations, _typical(lines, "time/evaluation_s", skip=0)))
         if config.facts.run_kind == "simulator":
@@ -92,11 +98,16 @@ def _evaluations(config: Config) -> int:
 
 
 def _steps(config: Config) -> int:
-    """The steps to measure; off-policy learners only collect in the first ones."""
-    first = 1
-    if config.facts.off_policy:
-        first += math.ceil(config.algorithm.replay_start / max(1, config.env.num_envs * config.rollout.num_steps))
-    return min(config.run.max_steps, first + _STEPS - 1)
+    """The steps to measure."""
+    return min(config.run.max_steps, _filling(config) + _STEPS)
+
+
+def _filling(config: Config) -> int:
+    """The first steps of an off-policy run, which only collect: there is no update before `replay_start`."""
+    if not config.facts.off_policy:
+        return 0
+    collected = max(1, config.env.num_envs * config.rollout.num_steps)
+    return min(config.run.max_steps, math.ceil(config.algorithm.replay_start / collected))
 
 
 def _measured(config: Config, *, steps: int, warm_steps: int) -> tuple[list[dict[str, Any]], float]:

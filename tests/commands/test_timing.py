@@ -78,7 +78,28 @@ def test_off_policy_learners_are_measured_when_they_learn(tmp_path: Path) -> Non
         "rollout": {"num_steps": 10},
         "algorithm": {"loss_type": "sac", "replay_start": 100},
     }
-    assert timing._steps(load_mapping(sections, source="test")) == 9
+    sac = load_mapping(sections, source="test")
+    assert timing._steps(sac) == 9
+    # Five steps only collect; the next one also makes the optimiser's state, and is left out.
+    lines = [{"time/step_s": seconds} for seconds in (0.1, 0.1, 0.1, 0.1, 0.1, 5.0, 1.0, 1.0, 1.0)]
+    filling, steps, *_ = timing._of_training(sac, lines, [])
+    assert (filling.name, filling.count, filling.each_s) == ("filling", 5, 0.1)
+    assert (steps.name, steps.count, steps.each_s) == ("steps", 95, 1.0)
+
+
+def test_whole_episodes_are_assumed_to_stay_as_long(tmp_path: Path) -> None:
+    sections = {
+        "run": {"name": "grpo", "dir": str(tmp_path), "max_steps": 100},
+        "env": {"id": "CartPole-v1", "num_envs": 8},
+        "policy": {"name": "actor_critic"},
+        "rollout": {"batch_size": 4},
+        "algorithm": {"adv_type": "grpo", "group_size": 4},
+    }
+    assumed: list[str] = []
+    timing._of_training(
+        load_mapping(sections, source="test"), [{"time/step_s": 1.0, "rollout/episode_len": 22.0}], assumed
+    )
+    assert "Episodes of training stay as long as measured: 22 steps." in assumed
 
 
 @pytest.mark.parametrize("kind", ["text", "simulator"])
