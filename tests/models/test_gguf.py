@@ -176,7 +176,7 @@ def test_what_is_missing_is_said(file: Path, tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "out").exists()
     find = importlib.util.find_spec
     monkeypatch.setattr(gguf.importlib.util, "find_spec", lambda name: None if name == "gguf" else find(name))
-    with pytest.raises(GGUFError, match=r"reading it needs gguf: pip install 'rlinf\[gguf\]'"):
+    with pytest.raises(GGUFError, match=r"reading it needs gguf: pip install 'oneloop-rl\[gguf\]'"):
         convert_gguf(file, tmp_path / "out")
 
 

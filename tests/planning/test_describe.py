@@ -120,5 +120,5 @@ def test_a_token_level_kl_keeps_a_reference_whoever_asks_for_it(options: dict[st
 
 def test_extras_follow_the_configuration(write: Write) -> None:
     config = load(write("rollout: {sampler: vllm}\npolicy: {lora: {rank: 8}}\nlogging: {wandb_project: p}\n"))
-    assert [extra.name for extra in config.extras] == ["vllm", "lora", "wandb"]
-    assert load(QUICKSTART).extras == []
+    assert [extra.name for extra in config.extras] == ["vllm", "lora", "wandb", "reasoning"]
+    assert [extra.name for extra in load(QUICKSTART).extras] == ["reasoning"]

