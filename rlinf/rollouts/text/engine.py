@@ -245,6 +245,7 @@ class Engine:
                 prefix=written,
                 first_sample=row.sample,
                 group=batch.first_group + row.group,
+                pictures=tuple(row.pictures),
             )
         )
 
