@@ -26,6 +26,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 
+from rlinf.base.errors import UserError
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -33,11 +35,13 @@ _OPEN, _CLOSE = "\ufff9", "\ufffb"
 _DATA, _FILE = "data:", "file:"
 _MARK = re.compile(f"{_OPEN}((?:{_DATA}|{_FILE})[^{_CLOSE}]*){_CLOSE}")
 _GREY = 128
+_DRAFT = 64
+"""Pixels of a side, where a file is only checked."""
 _OPENED = 64
 """Pictures that stay decoded."""
 
 
-class PictureError(ValueError):
+class PictureError(UserError, ValueError):
     """An observation that is no text with pictures, or a picture that cannot be read; the message says why."""
 
 
@@ -64,6 +68,21 @@ def observed(observation: Any) -> str:
     if isinstance(observation, Sequence) and not isinstance(observation, bytes):
         return "".join(map(observed, observation))
     return marked(address(observation))
+
+
+def has_picture(value: Any) -> bool:
+    """Whether a value is a picture that :func:`observed` takes, or has one in it: an image of PIL, or an array.
+
+    >>> has_picture(["left:", np.zeros((2, 2, 3), np.uint8)]), has_picture({"sum": 3})
+    (True, False)
+    """
+    if isinstance(value, Mapping):
+        return value.get("type") in ("image", "image_url") or any(map(has_picture, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_picture, value))
+    if isinstance(value, np.ndarray):
+        return value.dtype == np.uint8 and value.ndim in (2, 3)
+    return hasattr(value, "convert") and hasattr(value, "save")
 
 
 def _part(part: Mapping[str, Any]) -> str:
@@ -112,10 +131,24 @@ def _of_path(path: str) -> str:
         return path
     file = Path(path)
     try:
-        digest = hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+        content = file.read_bytes()
     except OSError as error:
         raise PictureError(f"no picture can be read from {path!r:.100}: {error.strerror}") from error
-    return f"{_FILE}//{quote(str(file.absolute()))}#{digest}"
+    return f"{_FILE}//{quote(str(file.absolute()))}#{_digest(content)}"
+
+
+def digest(uri: str) -> str:
+    """The digest of a picture's file, wherever it is: in a ``data:`` URI or at a path.
+
+    >>> digest("file:///a/b.png#12ab")
+    '12ab'
+    """
+    fragment = urlsplit(uri).fragment if uri.startswith(_FILE) else ""
+    return fragment or _digest(_content(uri))
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def pictures_of(text: str) -> list[str]:
@@ -159,8 +192,24 @@ def opened(uri: str) -> Image:
     Raises:
         PictureError: there is none, or it is not what it was when the address was made.
     """
+    return _whole(_content(uri))
+
+
+def require_whole(uri: str) -> None:
+    """Raise PictureError where the picture at an address cannot be read to its end."""
+    content = _content(uri)
+    picture = _decoded(content)
+    picture.draft("RGB", (_DRAFT, _DRAFT))  # a JPEG file is read in full, and computed small
+    _whole(content, picture)
+
+
+def _content(uri: str) -> bytes:
+    """The bytes of the file at an address. Raises PictureError where there is none, or it is another by now."""
     if uri.startswith(_DATA):
-        return _decoded(base64.b64decode(uri.partition(",")[2])).convert("RGB")
+        try:
+            return base64.b64decode(uri.partition(",")[2])
+        except ValueError as error:
+            raise PictureError(f"{uri:.60!r} has no base64 behind its comma: {error}") from error
     if not uri.startswith(_FILE):
         raise PictureError(f"{uri:.60!r} is no address of a picture: data: and file: are read")
     parts = urlsplit(uri)
@@ -168,9 +217,23 @@ def opened(uri: str) -> Image:
         content = Path(unquote(parts.path)).read_bytes()
     except OSError as error:
         raise PictureError(f"no picture can be read from {unquote(parts.path)}: {error.strerror}") from error
-    if parts.fragment and hashlib.blake2b(content, digest_size=16).hexdigest() != parts.fragment:
+    if parts.fragment and _digest(content) != parts.fragment:
         raise PictureError(f"{unquote(parts.path)} has changed since the run began")
-    return _decoded(content).convert("RGB")
+    return content
+
+
+def _whole(content: bytes, picture: Image | None = None) -> Image:
+    """The picture of a file in RGB; transparent places are white."""
+    try:
+        picture = _decoded(content) if picture is None else picture
+        if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
+            ground = _pillow().new("RGBA", picture.size, "white")
+            return _pillow().alpha_composite(ground, picture.convert("RGBA")).convert("RGB")
+        return picture.convert("RGB")
+    except PictureError:
+        raise
+    except Exception as error:  # each format has errors of its own for files that are cut short
+        raise PictureError(f"{len(content)} bytes are no picture that can be read: {error}") from error
 
 
 def for_page(text: str, side: int = 256) -> str:
@@ -212,15 +275,15 @@ def picture_ids(uri: str, count: int) -> list[int]:
     >>> len(picture_ids("data:,", 3)), max(picture_ids("data:,", 3)) < 0
     (3, True)
     """
-    digest = hashlib.shake_128(uri.encode()).digest(4 * count)
-    return (-1 - (np.frombuffer(digest, "<u4") >> 1).astype(np.int64)).tolist()
+    drawn = hashlib.shake_128(uri.encode()).digest(4 * count)
+    return (-1 - (np.frombuffer(drawn, "<u4") >> 1).astype(np.int64)).tolist()
 
 
 def _decoded(content: bytes) -> Image:
     pillow = _pillow()
     try:
         return pillow.open(io.BytesIO(content))
-    except OSError as error:
+    except Exception as error:  # OSError, and what a format's own reader raises, sizes beyond any use included
         raise PictureError(f"{len(content)} bytes are no picture that can be read: {error}") from error
 
 

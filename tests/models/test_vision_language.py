@@ -12,10 +12,13 @@ from vision_models import ARCHITECTURES, picture, tiny_vision, tokenizer_of
 from rlinf.data.inputs import TextInputs, picture_column
 from rlinf.data.messages import SampleRequest, SamplingParams
 from rlinf.data.pictures import marked, opened
+from rlinf.datasets.conversation_rows import ConversationError, conversation_of
 from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.models.packing import distinct_prompts
 from rlinf.models.vision.families import FAMILIES
 from rlinf.models.vision.features import PlaceError
 from rlinf.models.vision.reading import PictureReader, excluded_ids, stacked
+from rlinf.rollouts.text.imitation import ConversationEncoder, ImitationData
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.samplers.sight import Sight
@@ -252,3 +255,79 @@ def processor_ids(model_type: str, tokenizer: Any, reader: PictureReader, chat: 
     options = {"patch_size": 7, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
     whole = LlavaProcessor(processor, tokenizer, **options)
     return whole(images=images, text=chat, add_special_tokens=False)["input_ids"][0]
+
+
+def test_everything_keyed_by_a_prompt_is_keyed_by_its_pictures() -> None:
+    """The same words under two pictures: renderer's cache, distinct prompts, one prefill a prompt."""
+    tokenizer = tokenizer_of("qwen2_vl")
+    model, reader = tiny_vision("qwen2_vl", tokenizer)
+    renderer = PromptRenderer(tokenizer, reader=reader)
+    uris = [picture(0), picture(1), picture(0)]
+    prompts = [renderer.prompt(marked(uri) + WORDS) for uri in uris]
+    assert prompts[0] == prompts[2] != prompts[1]
+    assert [token for token in prompts[0] if token >= 0] == [token for token in prompts[1] if token >= 0]
+    first, owners = distinct_prompts(torch.tensor(prompts), torch.tensor([len(one) for one in prompts]))
+    assert first.tolist() == [0, 1]
+    assert owners.tolist() == [0, 1, 0]
+    sampler = HFSampler(
+        model, eos_token_ids=[1], pad_token_id=0, seed=0, generation_batch_size=8, max_model_len=128,
+        sight=Sight(reader, excluded_ids(model.config, tokenizer)),
+    )  # fmt: skip
+    forced = replace(SAMPLING, ignore_eos=True)
+    # The same stream: only the pictures can make the responses' log-probabilities differ.
+    done = sampler.sample(
+        [
+            SampleRequest(place, ids, 1, forced, (7,), pictures=(uri,))
+            for place, (ids, uri) in enumerate(zip(prompts, uris, strict=True))
+        ]
+    )
+    assert done[0].logprobs == done[2].logprobs
+    assert done[0].logprobs != done[1].logprobs
+
+
+def test_conversations_with_pictures_are_imitated() -> None:
+    """Content parts, a column of pictures, and a picture in a later turn; behind the last answer nothing is read."""
+    tokenizer = tokenizer_of("qwen2_vl")
+    model, reader = tiny_vision("qwen2_vl", tokenizer)
+    uris = [picture(0), picture(1), picture(2)]
+    asked = [{"type": "image", "url": uris[0]}, {"type": "text", "text": "Which?"}]
+    messages = [
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": "red"},
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "And this?"}]},
+        {"role": "assistant", "content": "blue"},
+        {"role": "user", "content": "<image> thanks"},
+    ]
+    row = {"messages": messages, "images": uris[1:]}
+    one = ConversationEncoder(tokenizer, reader=reader).encode(conversation_of("rows:1", row))
+    assert one.pictures == uris[:2]
+    count = reader.pixels(uris[0]).count
+    assert sum(token < 0 for token in one.prompt) == count
+    assert sum(token < 0 for token in one.tokens) == count
+    assert not any(counts for token, counts in zip(one.tokens, one.mask, strict=True) if token < 0)
+    batch = ImitationData([[one]], batch_size=1, pad_token_id=0, seed=0).batch(0)
+    policy = CausalLMPolicy(model, sampling=SAMPLING, reader=reader)
+    found = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs[0]
+    ids = [*one.prompt, *one.tokens]
+    logits = own_logits(model, reader, ids, one.pictures)[len(one.prompt) - 1 : -1].log_softmax(-1)
+    expected = logits.gather(1, torch.tensor(one.tokens).clamp(min=0)[:, None])[:, 0]
+    mask = torch.tensor(one.mask)
+    torch.testing.assert_close(found[mask], expected[mask], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"prompt": "<image>Which?", "images": [], "response": "1"}, None),
+        ({"prompt": "<image>Which?", "images": ["none.png"], "response": "1"}, "none.png"),
+        ({"prompt": "<image><image>", "images": [picture(0)], "response": "1"}, "2 times, and the row has 1"),
+        ({"prompt": "Which?", "response": [{"role": "assistant", "content": [{"type": "image", "url": picture(0)}]}]},
+         "an answer of the assistant has a picture"),
+    ],
+)  # fmt: skip
+def test_a_conversation_with_a_wrong_picture_is_named_with_its_line(row: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        assert conversation_of("rows.jsonl:1", row).messages[0].content == "<image>Which?"
+        return
+    with pytest.raises(ConversationError, match=f"^rows.jsonl:1: .*{message}"):
+        conversation_of("rows.jsonl:1", row)

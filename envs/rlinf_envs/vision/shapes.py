@@ -53,7 +53,7 @@ class Shapes(Dialogue):
             {"picture": gymnasium.spaces.Box(0, 255, (pixels, pixels, 3), np.uint8), "question": FreeText()}
         )
 
-    def begin(self) -> dict[str, Any]:  # type: ignore[override]
+    def begin(self) -> dict[str, Any]:
         random = self.np_random
         kind = str(random.choice(self._questions))
         question, answers = _KINDS[kind]

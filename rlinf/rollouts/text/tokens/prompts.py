@@ -444,12 +444,18 @@ class PromptRenderer:
         """Tokens that stand for themselves, outside the vocabulary of words."""
         return frozenset({*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder})
 
+    def written(
+        self, messages: Sequence[Mapping[str, Any]], *, prompt: bool, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> str:
+        """Messages as the template writes them, with marks for pictures. Raises what the template raises."""
+        write = rendered if self._reader is None else functools.partial(rendered_with_pictures, self._reader)
+        return write(self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools)
+
     def _apply(
         self, messages: Sequence[Mapping[str, Any]], *, prompt: bool, tools: Sequence[Mapping[str, Any]] = ()
     ) -> str:
-        write = rendered if self._reader is None else functools.partial(rendered_with_pictures, self._reader)
         try:
-            return write(self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools)
+            return self.written(messages, prompt=prompt, tools=tools)
         except TimeLimitError as error:  # no one tries again, or another way: each attempt takes as long
             raise TemplateTooSlowError(
                 f"data.chat_template: the tokenizer's template can't be rendered: {error}. Set data.chat_template: "
