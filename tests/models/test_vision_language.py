@@ -306,7 +306,7 @@ def test_conversations_with_pictures_are_imitated() -> None:
     assert sum(token < 0 for token in one.tokens) == count
     assert not any(counts for token, counts in zip(one.tokens, one.mask, strict=True) if token < 0)
     batch = ImitationData([[one]], batch_size=1, pad_token_id=0, seed=0).batch(0)
-    policy = CausalLMPolicy(model, sampling=SAMPLING, reader=reader)
+    policy = CausalLMPolicy(copy.deepcopy(model), sampling=SAMPLING, reader=reader)
     found = policy.evaluate(batch.inputs, batch.actions, batch.mask).logprobs[0]
     ids = [*one.prompt, *one.tokens]
     logits = own_logits(model, reader, ids, one.pictures)[len(one.prompt) - 1 : -1].log_softmax(-1)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text, text_only_parts
 from rlinf.models.architecture_numbers import read_architecture
-from rlinf.models.vision.families import FAMILIES
+from rlinf.models.vision.families import FAMILIES, REFUSED
 from rlinf.schema.policy import VisionConfig
 
 
@@ -16,7 +16,11 @@ def check_vision(context: Context) -> None:
     config = context.config
     if not is_text(config):
         return
-    if read_architecture(config.policy).get("model_type") in FAMILIES:
+    kind = read_architecture(config.policy).get("model_type")
+    if kind in REFUSED:
+        key = "policy.architecture.model_type" if config.policy.path is None else "policy.path"
+        context.error(key, f"{key}: {kind}: {REFUSED[str(kind)]}.", f"Take one of {', '.join(FAMILIES)}.")
+    elif kind in FAMILIES:
         for key, message, fix in text_only_parts(config):
             context.error(key, message, fix)
     elif config.policy.path is None:
