@@ -14,6 +14,7 @@ from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.tasks.order import TaskOrder
+from rlinf.rollouts.text.tokens.picture_tokens import rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of, opened_thoughts
 
@@ -89,6 +90,7 @@ class ConversationEncoder:
             reader: of a vision-language model.
         """
         self.tokenizer, self.system_prompt = tokenizer, system_prompt
+        self._template_kwargs, self._reader = dict(template_kwargs or {}), reader
         self._renderer = PromptRenderer(
             tokenizer, chat_template=chat_template, template_kwargs=template_kwargs, reader=reader
         )
@@ -265,7 +267,14 @@ class ConversationEncoder:
     def _render(self, conversation: Conversation, messages: Sequence[Message], *, prompt: bool = False) -> str:
         plain = self._renderer.known_roles([message.for_template() for message in messages])
         try:
-            return self._renderer.written(plain, prompt=prompt, tools=conversation.tools)
+            return rendered_with_pictures(
+                self._reader,
+                self.tokenizer,
+                plain,
+                prompt=prompt,
+                variables=self._template_kwargs,
+                tools=conversation.tools,
+            )
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message.role for message in messages)
             message = f"{conversation.place}: the chat template refuses the roles {roles}: {error}"

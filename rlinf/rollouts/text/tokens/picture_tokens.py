@@ -19,7 +19,7 @@ _SPELLED = "\ufffa"
 
 
 def rendered_with_pictures(
-    reader: PictureReader,
+    reader: PictureReader | None,
     tokenizer: Any,
     messages: Sequence[Mapping[str, Any]],
     *,
@@ -29,6 +29,8 @@ def rendered_with_pictures(
 ) -> str:
     """The conversation as :func:`rlinf.rollouts.text.tokens.chat_template.rendered` writes it, pictures as marks.
 
+    ``reader``: None for a model of text.
+
     Raises:
         ValueError: the template leaves pictures out.
     """
@@ -36,6 +38,8 @@ def rendered_with_pictures(
     def write(given: Sequence[Mapping[str, Any]]) -> str:
         return rendered(tokenizer, given, prompt=prompt, variables=variables, tools=tools)
 
+    if reader is None:
+        return write(messages)
     try:
         text = write([_with_parts(one, lists=False) for one in messages])
     except TimeLimitError:

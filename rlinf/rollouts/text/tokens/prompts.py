@@ -13,7 +13,6 @@ from rlinf.base.errors import UserError
 from rlinf.base.time_limit import TimeLimitError
 from rlinf.data.messages import Completion
 from rlinf.data.pictures import pictures_of
-from rlinf.rollouts.text.tokens.chat_template import rendered
 from rlinf.rollouts.text.tokens.decoding import ResponseText
 from rlinf.rollouts.text.tokens.picture_tokens import picture_tokens, rendered_with_pictures
 from rlinf.rollouts.text.tokens.thoughts import opened_thoughts
@@ -444,18 +443,13 @@ class PromptRenderer:
         """Tokens that stand for themselves, outside the vocabulary of words."""
         return frozenset({*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder})
 
-    def written(
-        self, messages: Sequence[Mapping[str, Any]], *, prompt: bool, tools: Sequence[Mapping[str, Any]] = ()
-    ) -> str:
-        """Messages as the template writes them, with marks for pictures. Raises what the template raises."""
-        write = rendered if self._reader is None else functools.partial(rendered_with_pictures, self._reader)
-        return write(self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools)
-
     def _apply(
         self, messages: Sequence[Mapping[str, Any]], *, prompt: bool, tools: Sequence[Mapping[str, Any]] = ()
     ) -> str:
         try:
-            return self.written(messages, prompt=prompt, tools=tools)
+            return rendered_with_pictures(
+                self._reader, self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools
+            )
         except TimeLimitError as error:  # no one tries again, or another way: each attempt takes as long
             raise TemplateTooSlowError(
                 f"data.chat_template: the tokenizer's template can't be rendered: {error}. Set data.chat_template: "
