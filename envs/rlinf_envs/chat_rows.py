@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from rlinf.data.picture_fields import content_text
+from rlinf.data.pictures import PictureError
 
 _SPEAKERS = {"human": "user"}
 
 
-def asked_in(messages: Sequence[Any], name: str) -> tuple[str | None, str]:
+def asked_in(messages: Sequence[Any], name: str, folder: Path | None = None) -> tuple[str | None, str]:
     """(the system message, the question) of chat messages: one of the user, and a system message before it or none.
+
+    ``folder``: what the paths of pictures in content parts begin from.
 
     Raises:
         ValueError: they are others; ``name`` is that of their field.
@@ -20,15 +26,18 @@ def asked_in(messages: Sequence[Any], name: str) -> tuple[str | None, str]:
             f"{name} must be one message of the user, with a system message before it or none; it has the roles "
             f"{', '.join(map(str, roles))} (the field {name}.0.content would be the first one alone)"
         )
-    texts = [_content(message, f"{name}.{place}.content") for place, message in enumerate(messages)]
+    texts = [_content(message, f"{name}.{place}.content", folder) for place, message in enumerate(messages)]
     return (texts[0] if len(texts) == 2 else None), texts[-1]
 
 
-def _content(message: Mapping[str, Any], name: str) -> str:
-    """The text of a message, also where it is a list of one part of the kind text."""
+def _content(message: Mapping[str, Any], name: str, folder: Path | None) -> str:
+    """The text of a message, also where it is a list of parts, texts and pictures."""
     content = message.get("content", message.get("value"))
-    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
-        content = content[0].get("text")
+    if isinstance(content, list):
+        try:
+            content = content_text(content, folder)
+        except PictureError as error:
+            raise ValueError(f"{name}: {error}") from error
     if not isinstance(content, str) or not content.strip():
         raise ValueError(f"{name} must be text that is not blank")
     return content.strip()

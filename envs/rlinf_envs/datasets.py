@@ -21,6 +21,7 @@ from rlinf_envs.errors import DatasetError
 from rlinf_envs.suggest import unknown
 
 _EVAL_NAMES = ("eval", "validation", "valid", "dev", "test")
+_METADATA = "metadata"
 _SAVED = ("dataset_dict.json", "state.json", "dataset_info.json")
 
 
@@ -102,11 +103,17 @@ def _readers(path: str, subset: str | None) -> dict[str, Reader]:
 
 
 def _folder_readers(folder: Path) -> dict[str, Reader]:
-    """Files such as train.jsonl or train-00000-of-00002.parquet, grouped by the word that they start with."""
+    """Files such as train.jsonl or train-00000-of-00002.parquet, grouped by the word that they start with.
+
+    A folder of pictures has a metadata file in the folder of each split, whose rows name the pictures.
+    """
     groups: dict[str, list[Path]] = {}
     for file in sorted(folder.rglob("*")):
         if file.is_file() and is_row_file(file):
-            groups.setdefault(re.split(r"[-_.]", file.name)[0].lower(), []).append(file)
+            name = re.split(r"[-_.]", file.name)[0].lower()
+            if name == _METADATA and file.parent != folder:
+                name = file.parent.name.lower()
+            groups.setdefault(name, []).append(file)
     if not groups:
         raise DatasetError(f"{folder}: no {', '.join(SUFFIXES)} file in this folder")
 
@@ -129,9 +136,22 @@ def _library_readers(loaded: Any, path: str) -> dict[str, Reader]:
 
     def reader(name: str, table: Any) -> Reader:
         label = f"{path} {name} row".replace("  ", " ")
-        return lambda: (Record(f"{label} {number}", row) for number, row in enumerate(table))
+        stored = _undecoded(table)
+        return lambda: (Record(f"{label} {number}", row) for number, row in enumerate(stored))
 
     return {name: reader(name, table) for name, table in tables.items()}
+
+
+def _undecoded(table: Any) -> Any:
+    """The table with the pictures of its columns as they are stored: bytes and path."""
+    library = _datasets()
+    for name, feature in table.features.items():
+        inner = getattr(feature, "feature", None)
+        if isinstance(feature, library.Image):
+            table = table.cast_column(name, library.Image(decode=False))
+        elif isinstance(inner, library.Image):
+            table = table.cast_column(name, library.Sequence(library.Image(decode=False)))
+    return table
 
 
 def _datasets() -> Any:

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 
+from rlinf.data.pictures import observed
 from rlinf_envs.spaces import FreeText
 from rlinf_envs.tools.toolbox import Toolbox, ToolSetting
 
@@ -28,7 +29,8 @@ from rlinf_envs.tools.toolbox import Toolbox, ToolSetting
 class Say:
     """An answer to a response that does not end the conversation, and the reward of that response."""
 
-    message: str
+    message: Any
+    """A text, or a picture, or a list of texts and pictures (:func:`rlinf.data.pictures.observed`)."""
     reward: float = 0.0
 
 
@@ -64,19 +66,23 @@ class Dialogue(gymnasium.Env[str, str]):
         """The tools as a chat template takes them."""
         return [] if self._toolbox is None else self._toolbox.schemas
 
-    def begin(self) -> str:
-        """The first prompt; every random draw comes from ``self.np_random``."""
+    def begin(self) -> Any:
+        """The first prompt; every random draw comes from ``self.np_random``.
+
+        A text, or a list or mapping of texts and pictures (:func:`rlinf.data.pictures.observed`).
+        """
         raise NotImplementedError(f"{type(self).__name__} needs a method begin() that returns the first prompt")
 
     def reply(self, response: str) -> str | Say | End:
         """The answer to ``response``, or the end."""
         raise NotImplementedError(f"{type(self).__name__} needs a method reply(response)")
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
+        prompt = self.begin()
         if self._toolbox is not None:
-            self._toolbox.begin(0)
-        return self.begin(), {}
+            self._toolbox.begin(0, observed(prompt))
+        return prompt, {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Raises TypeError where :meth:`reply` returns something else."""

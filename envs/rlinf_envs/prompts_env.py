@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from rlinf.base.row_files import folder_of
+from rlinf.data.picture_fields import field_pictures, with_pictures
+from rlinf.data.pictures import PictureError
 from rlinf_envs import datasets
 from rlinf_envs.chat_rows import asked_in, value_at
 from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S
@@ -32,6 +35,7 @@ class PromptsEnv(ListedQuestions):
         prompt_field: str = "prompt",
         answer_field: str | None = None,
         response_field: str | None = None,
+        image_field: str | None = None,
         domain_field: str | None = None,
         solved_by: str | None = None,
         split: str | None = None,
@@ -55,6 +59,7 @@ class PromptsEnv(ListedQuestions):
             answer_field: a reference, for the terms that read one.
             response_field: a response to imitate in a warm start. domain_field: what the row is counted under.
             solved_by: the term whose value of 1 counts as solved; the first one by default.
+            image_field: pictures of the prompt, as for ``rlinf/Math-v0``.
             tools: what the policy may call (see ``rlinf_envs.tools.toolbox``); max_turns: responses of a conversation
                 then, 8 by default.
             prompt_template, system_prompt, few_shot, reward_timeout, reward_memory_mb: as for ``rlinf/Math-v0``.
@@ -73,6 +78,7 @@ class PromptsEnv(ListedQuestions):
         if solved not in rewards.weights:
             raise SettingError(f"solved_by: {unknown('reward term', solved, rewards.weights)}")
         fields = {"question": prompt_field, "answer": answer_field, "response": response_field, "domain": domain_field}
+        fields["image"] = image_field
         require_share(eval_fraction)
         selection = datasets.select(path, split, subset)
         tasks: list[Task] = []
@@ -86,7 +92,8 @@ class PromptsEnv(ListedQuestions):
             else:
                 self.complaints.append(task)
         read = tasks
-        held_out = (_task(record, {"question": prompt_field}, "") for record in selection.held_out)
+        asked = {"question": prompt_field, "image": image_field}
+        held_out = (_task(record, asked, "") for record in selection.held_out)
         tasks = without(tasks, {question_key(one.question) for one in held_out if isinstance(one, Task)})
         self.data_notes: dict[str, int | str] = {}
         if len(tasks) < len(read):
@@ -134,6 +141,7 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
     if record.row is None:
         return f"{record.place}: {record.problem}"
     found: dict[str, str] = {}
+    folder = folder_of(record.place)
     for part, name in fields.items():
         if name is None:
             continue
@@ -142,12 +150,18 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
             return f"{record.place}: {unknown('field', name, map(str, record.row))} (env.kwargs.{_KEYS[part]})"
         if part == "question" and isinstance(value, list):
             try:
-                system, value = asked_in(value, name)
+                system, value = asked_in(value, name, folder)
             except ValueError as error:
                 return f"{record.place}: {error}"
             if system is not None:
                 fix = f"set env.kwargs.prompt_field: {name}.1.content, and env.kwargs.system_prompt"
                 return f"{record.place}: {name} has a system message: {fix}"
+        if part == "image":
+            try:
+                found["question"] = with_pictures(found["question"], field_pictures(value, folder))
+            except PictureError as error:
+                return f"{record.place}: the image field {name!r}: {error}"
+            continue
         if part != "answer" and not isinstance(value, str):
             return f"{record.place}: the field {name} must be text, got {type(value).__name__}"
         found[part] = str(value)
@@ -162,4 +176,10 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
     )
 
 
-_KEYS = {"question": "prompt_field", "answer": "answer_field", "response": "response_field", "domain": "domain_field"}
+_KEYS = {
+    "question": "prompt_field",
+    "answer": "answer_field",
+    "response": "response_field",
+    "domain": "domain_field",
+    "image": "image_field",
+}

@@ -1,7 +1,7 @@
 """Train and evaluation questions, distinguished by a hash of the question itself.
 
-The split a question falls in depends on its text and on nothing else: not on a seed, a position or a file. So a
-training set can never contain a question of an evaluation set, whichever seeds and sizes the two were made with.
+The split a question falls in depends on its text and pictures and on nothing else: not on a seed, a position or a file.
+So a training set can never contain a question of an evaluation set, whichever seeds and sizes the two were made with.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Literal
 
+from rlinf.data.pictures import digest, replaced
 from rlinf_envs.errors import SettingError
 
 Split = Literal["train", "eval", "all"]
@@ -17,15 +18,15 @@ SPLITS: tuple[Split, ...] = ("train", "eval", "all")
 
 
 def question_key(question: str) -> str:
-    """The same text for questions that differ in white space and capitals alone."""
-    return " ".join(question.split()).casefold()
+    """The same text for questions that differ in white space and capitals alone; a picture is its contents' digest."""
+    return " ".join(replaced(question, digest).split()).casefold()
 
 
 def eval_share(question: str) -> float:
     """A number in [0, 1) that is the same for the same question on every machine, white space aside."""
-    text = " ".join(question.split())
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big") / 2**64
+    text = " ".join(replaced(question, digest).split())
+    hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(hashed, "big") / 2**64
 
 
 def in_split(question: str, split: Split, eval_fraction: float) -> bool:

@@ -222,7 +222,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             self._tasks[row] = self._task(task_id)
             self._prompts[row] = self._template.render(self._tasks[row].question)
             if self._tools is not None:
-                self._tools.begin(int(row))
+                self._tools.begin(int(row), self._prompts[row])
         self._task_ids[rows] = task_ids
         self._turns[rows] = 0
         self._done[rows] = self._truncated[rows] = False

@@ -10,6 +10,7 @@ import functools
 import gzip
 import itertools
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from rlinf.base.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parqu
 _LINES, _TABLES, _GZIP = (".jsonl", ".ndjson"), {".csv": ",", ".tsv": "\t"}, ".gz"
 _TEXTS = (*_LINES, ".json", *_TABLES)
 SUFFIXES = (*_LINES, ".json", ".parquet", *_TABLES, *(f"{suffix}{_GZIP}" for suffix in _TEXTS))
+_AT_ROW = re.compile(r"(:\d+|\[\d+\]| row \d+)$")
 MAX_JSON_BYTES = 1 << 30
 """Of a .json file, which is read as a whole."""
 _IN_JSON = " (a list of all rows is read from a .json file; .jsonl has a row on each line)"
@@ -38,6 +40,16 @@ class Record:
     place: str
     row: Mapping[str, Any] | None
     problem: str = ""
+
+
+def folder_of(place: str) -> Path | None:
+    """Return the folder of the file of a :class:`Record`'s place; None where the row is of no file.
+
+    >>> folder_of("data/train.jsonl:17"), folder_of("data/a.parquet row 3"), folder_of("some/name train row 3")
+    (PosixPath('data'), PosixPath('data'), None)
+    """
+    file = Path(_AT_ROW.sub("", place))
+    return file.parent if is_row_file(file) else None
 
 
 def is_row_file(file: Path) -> bool:

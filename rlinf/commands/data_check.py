@@ -38,6 +38,7 @@ def conversation_findings(config: Config) -> tuple[list[Finding], list[str]]:
     """
     from rlinf.datasets.conversation_files import read_answers, unread_columns
     from rlinf.rollouts.text.imitation import ConversationEncoder
+    from rlinf.train.assemble.conversations import policy_reader
     from rlinf.train.assemble.supervised import supervised_data
     from rlinf.train.assemble.tokenizer import policy_tokenizer
     from rlinf.train.assemble.tokenizer_texts import file_texts
@@ -58,6 +59,7 @@ def conversation_findings(config: Config) -> tuple[list[Finding], list[str]]:
         chat_template=data.chat_template,
         system_prompt=data.system_prompt,
         template_kwargs=data.chat_template_kwargs,
+        reader=policy_reader(config, tokenizer),
     )
     encoded = [encoder.encode(one) for row in (*rows[:_SOME], *others[:_SOME]) for one in row]
     long = sum(len(one) > sft.max_tokens for one in encoded)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
@@ -20,7 +21,10 @@ from rlinf.commands.policy_check import (
     require_tokenizer_fits,
 )
 from rlinf.config import Config
-from rlinf.config.derived import trains_on_files_alone
+from rlinf.config.derived import rows_per_iteration, trains_on_files_alone
+from rlinf.data.pictures import described, marked, opened, pictures_of
+from rlinf.planning.describe import rank_memory
+from rlinf.train.assemble.conversations import policy_reader
 from rlinf.train.init_from import carried_tokenizer
 
 if TYPE_CHECKING:
@@ -120,6 +124,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     report.findings += _shared(config, worker)
     report.lines += [f"Data: {label}: {note}" for label, note in facts.notes.items() if note]
     report.lines += _shown(config, renderers[0], tasks, rendered, [shown(one) for one in demonstrated])
+    report.lines += _pictures(config, tokenizer, renderers[0], prompts)
     for member, own in zip(members, facts.members or (facts,), strict=True):
         report.lines += _tools(member.renderer, own)
     report.findings += _unasked(config, facts, rendered)
@@ -264,12 +269,43 @@ def _shown(
     return lines
 
 
+def _pictures(config: Config, tokenizer: Any, renderer: PromptRenderer, prompts: Sequence[str]) -> list[str]:
+    """How many tokens pictures take, by their sizes, what bounds them, and what a lower bound saves."""
+    uris = [uri for prompt in prompts for uri in pictures_of(prompt)]
+    if not uris:
+        return []
+    sizes: dict[str, int] = {}
+    for uri in uris:
+        sizes.setdefault(described(marked(uri))[1:-1], sum(token < 0 for token in renderer.encode(marked(uri))))
+    largest = sorted(sizes.items(), key=lambda one: -one[1])[:_SHOWN]
+    lines = [f"Pictures ({len(uris) / len(prompts):.3g} in a prompt)"]
+    lines += [f"  {size}: {count} tokens" for size, count in largest]
+    lines += _smaller(config, tokenizer, max(uris, key=lambda uri: math.prod(opened(uri).size)))
+    limit = config.policy.vision.max_pixels
+    bound = "the image processor's own limit" if limit is None else f"policy.vision.max_pixels {limit:,}"
+    return [*lines, f"  bounded by {bound}; they count in data.max_prompt_length and in micro-batches"]
+
+
+def _smaller(config: Config, tokenizer: Any, uri: str) -> list[str]:
+    """What lower values of `policy.vision.max_pixels` make of a picture, in tokens and in memory."""
+    pixels = math.prod(opened(uri).size)
+    lines = []
+    for bound in (pixels, pixels // 2, pixels // 4):
+        vision = replace(config.policy.vision, max_pixels=bound, min_pixels=None)
+        reader = policy_reader(replace(config, policy=replace(config.policy, vision=vision)), tokenizer)
+        count = 0 if reader is None else reader.pixels(uri).count
+        needed = rank_memory(config, count * rows_per_iteration(config))
+        memory = f", a learner rank with one in each row needs at most {needed}" if needed else ""
+        lines.append(f"  max_pixels {bound:,}: {count} tokens{memory}")
+    return lines
+
+
 def _listed(tasks: Sequence[int], texts: Sequence[str], remarks: Sequence[str] = ("",) * _SHOWN) -> list[str]:
     """The texts of the first of ``tasks``, indented; characters that a terminal would act on are written as escapes."""
     lines = []
     for task, text, remark in zip(tasks[:_SHOWN], texts, remarks, strict=False):
         lines.append(f"  task {task}{remark}")
-        lines += [f"    | {line}" for line in printable(text).split("\n")]
+        lines += [f"    | {line}" for line in printable(described(text)).split("\n")]
     return lines
 
 

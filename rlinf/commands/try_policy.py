@@ -18,6 +18,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.redaction import redacted
 from rlinf.base.terminal import printable
 from rlinf.config import resolve
+from rlinf.data.pictures import described
 from rlinf.train.tracking.transcript import transcript
 from rlinf.train.try_policy import TrialOptions, trial
 
@@ -69,7 +70,7 @@ def _panel(graded: Mapping[str, Any]) -> Panel:
     correct = graded["verdict"] == "correct"
     grid = Table.grid(padding=(0, 2))
     rows: list[tuple[str, Text]] = [
-        ("prompt", Text(printable(graded["rendered"]))),
+        ("prompt", Text(printable(described(graded["rendered"])))),
         ("response", transcript(graded)),
         ("found", Text(_answers(graded))),
         ("verdict", Text(printable(graded["verdict"]), style="green" if correct else "red")),
@@ -78,7 +79,8 @@ def _panel(graded: Mapping[str, Any]) -> Panel:
     for label, text in rows:
         grid.add_row(Text(label, style="dim"), text)
     ended = "" if graded["finish"] == "stop" else f", ended by: {graded['finish']}"
-    title = f"task {graded['task']}, {graded['tokens']} tokens{ended}"
+    seen = f", {graded['picture_tokens']} tokens of pictures" if graded["picture_tokens"] else ""
+    title = f"task {graded['task']}, {graded['tokens']} tokens{seen}{ended}"
     return Panel(Group(grid), title=title, title_align="left", border_style="green" if correct else "red")
 
 

@@ -43,6 +43,31 @@ def is_text(config: Sections) -> bool:
     return config.policy.name == "causal_lm"
 
 
+def text_only_parts(config: Sections) -> list[tuple[str, str, str]]:
+    """(key, message, fix) for each part of a run that does not read the pictures of a vision-language model."""
+    found = []
+    sampler, backend = config.rollout.sampler, config.learner.backend
+    if sampler in ("vllm", "server") or (sampler == "auto" and gpu_count() > 0):
+        message = f"rollout.sampler: {sampler} is not given the pictures of prompts here."
+        found.append(("rollout.sampler", message, "Set rollout.sampler: hf."))
+    if backend == "megatron":
+        message = "learner.backend: megatron has no vision tower: it trains models of text."
+        found.append(("learner.backend", message, "Set learner.backend: torch."))
+    if backend == "fsdp":
+        message = "learner.backend: fsdp shards no vision tower: ranks whose rows have no pictures would wait for it."
+        found.append(("learner.backend", message, "Set learner.backend: torch."))
+    if config.teacher.path is not None:
+        message = "teacher.path: a teacher reads text alone, and the policy reads pictures."
+        found.append(("teacher.path", message, "Take it out."))
+    if config.reward_model.supervision != "none":
+        message = "reward_model.supervision: a learned reward reads text alone, and the policy reads pictures."
+        found.append(("reward_model.supervision", message, "Set it to none."))
+    if is_agent(config.env.id):
+        message = "env.id: agents send text alone to the policy, which reads pictures."
+        found.append(("env.id", message, "Take an environment (docs/vision.md), or a model of text."))
+    return found
+
+
 def is_vla(config: Sections) -> bool:
     """Whether the policy has towers for vision and language, with action tokens or with a flow behind them."""
     return config.policy.name in ("vla", "flow")
@@ -307,6 +332,7 @@ def derive(config: Sections) -> DerivedConfig:
         shares_gpus=shares_gpus(config),
         continues_responses=continues_responses(config),
         gap_limits={on_gpu: gap_limit(config, on_gpu=on_gpu) for on_gpu in (False, True)},
+        text_only_parts=text_only_parts(config),
     )
 
 

@@ -97,6 +97,15 @@ class TextInputs(Inputs):
     """[B] int64."""
     labels: Tensor | None = None
     """[B, T] float32, for a reward model: what its scores are to say."""
+    pictures: Tensor | None = None
+    """[B, W] uint8, where a row has pictures: their addresses (:mod:`rlinf.data.pictures`), a line each, then 0."""
+
+    def picture_lists(self) -> list[list[str]]:
+        """[B] addresses of the pictures of each row, in their order; empty where no row has any."""
+        if self.pictures is None:
+            return []
+        lines = (bytes(row).rstrip(b"\0").decode() for row in self.pictures.cpu().numpy())
+        return [row.split("\n") if row else [] for row in lines]
 
     def named(self) -> dict[str, Tensor]:
         tensors = {item.name: getattr(self, item.name) for item in fields(self)}
@@ -120,6 +129,11 @@ class TextInputs(Inputs):
         every = [cls.of(part) for part in parts]
         width = max(part.prompt_ids.shape[1] for part in every)
         wide = [replace(part, prompt_ids=fit(part.prompt_ids, width, 0)) for part in every]
+        if any(part.pictures is not None for part in every):
+            columns = [picture_column([()]) if part.pictures is None else part.pictures for part in every]
+            reach = max(column.shape[1] for column in columns)
+            rows = [column.expand(len(part.prompt_ids), -1) for column, part in zip(columns, every, strict=True)]
+            wide = [replace(part, pictures=fit(own, reach, 0)) for part, own in zip(wide, rows, strict=True)]
         return cls(**dict[str, Any](_joined([part.named() for part in wide])))
 
 
@@ -234,6 +248,14 @@ class ObservationInputs(Inputs):
             executed=None if self.executed is None else change(self.executed),
             row_refs=None if self.row_refs is None else change(self.row_refs),
         )
+
+
+def picture_column(rows: Sequence[Sequence[str]]) -> Tensor:
+    """``TextInputs.pictures`` of the rows' addresses."""
+    lines = ["\n".join(row).encode() for row in rows]
+    width = max([1, *map(len, lines)])
+    padded = bytearray(b"".join(line.ljust(width, b"\0") for line in lines))
+    return torch.frombuffer(padded, dtype=torch.uint8).view(len(lines), width)
 
 
 def numbered_among(sources: Sequence[Any], own: Sequence[Any], places: Tensor) -> Tensor:

@@ -67,6 +67,8 @@ class SampleRequest:
     """In a session all requests of a group go to the same sampler, turn after turn, since its cache has what was said
     before. None: any sampler."""
     first_sample: int = 0
+    pictures: tuple[str, ...] = ()
+    """Addresses of the pictures in ``prompt_ids``, in their order (:mod:`rlinf.data.pictures`)."""
 
 
 @dataclass(frozen=True)

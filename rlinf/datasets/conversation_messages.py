@@ -8,7 +8,10 @@ from typing import Any
 
 from rlinf.base.errors import UserError
 from rlinf.base.json_text import parse_json
+from rlinf.base.row_files import folder_of
 from rlinf.base.user_code import did_you_mean, kind_of
+from rlinf.data.picture_fields import content_text
+from rlinf.data.pictures import PictureError
 
 _ASSISTANT = "assistant"
 # ShareGPT's words, and LLaMA-Factory's, for the roles that chat templates have.
@@ -96,23 +99,19 @@ def _message(place: str, number: int, message: object, imitated: bool) -> Messag
     if thoughts is not None:
         fields[_THOUGHTS[0]] = text_message(place, "assistant's thoughts", thoughts).content
     if isinstance(content, list):
-        content = _joined_parts(f"{place}: message {number}", content)
+        content = _joined_parts(place, number, content)
     role = _ROLES.get(role, role)
     if called is not None and (content is None or content == ""):
         return Message(role, "", counts and role == _ASSISTANT, fields)
     return Message(role, text_message(place, role, content).content, counts and role == _ASSISTANT, fields)
 
 
-def _joined_parts(place: str, parts: Sequence[Any]) -> str:
-    """The words of content that is a list of parts. Raises ConversationError for pictures and sound."""
-    kinds = [part.get("type", "text") if isinstance(part, Mapping) else type(part).__name__ for part in parts]
-    other = [kind for kind in kinds if kind != "text"]
-    if other:
-        raise ConversationError(f"{place} has content of the kind {other[0]}: only text is read")
-    texts = [part.get("text") for part in parts]
-    if not all(isinstance(text, str) for text in texts):
-        raise ConversationError(f"{place}: what it says must be text that is not empty, not a list without text")
-    return "".join(map(str, texts))
+def _joined_parts(place: str, number: int, parts: Sequence[Any]) -> str:
+    """The words of content that is a list of parts, with its pictures. Raises ConversationError for sound."""
+    try:
+        return content_text(parts, folder_of(place))
+    except PictureError as error:
+        raise ConversationError(f"{place}: message {number} has {error}") from error
 
 
 def _parsed(value: Any) -> Any:

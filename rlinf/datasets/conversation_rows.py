@@ -15,6 +15,8 @@ from rlinf.datasets.conversation_messages import (
     own_fields,
     text_message,
 )
+from rlinf.datasets.conversation_pictures import COLUMNS as IMAGES
+from rlinf.datasets.conversation_pictures import require_unimitated, with_column
 
 MESSAGES = ("messages", "conversations", "conversation")
 PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
@@ -251,6 +253,8 @@ def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversat
         )
     if messages[0].role == _ASSISTANT:
         raise ConversationError(f"{place}: the assistant speaks first: there is no prompt to answer")
+    messages = with_column(place, messages, columns.take(IMAGES))
+    require_unimitated(place, messages)
     tools = _tools(place, columns.take(TOOLS))
     columns.repeated([*RESPONSES, *MESSAGES], messages)
     fields = [f"messages[].{name}" for name in own_fields(listed)]

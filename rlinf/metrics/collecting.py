@@ -239,6 +239,20 @@ EVALUATION_OF_TEXT: Mapping[str, Metric] = {
     ),
     "eval/cut_by_length": Metric("held-out responses cut by the limit", "cut / responses", SHARE, "below 0.2", _LONGER),
     "eval/response_length": Metric("mean length of held-out responses", "mean", TOKENS),
+    "eval/blank_pictures": Metric(
+        "held-out accuracy with pictures of one colour (evaluation.pictures)",
+        "correct / responses",
+        SHARE,
+        "near chance",
+        "the pictures decide nothing: questions whose words alone do not give the answer",
+    ),
+    "eval/swapped_pictures": Metric(
+        "held-out accuracy with the pictures of other tasks (evaluation.pictures)",
+        "correct / responses",
+        SHARE,
+        "near chance",
+        "the pictures decide nothing: questions whose words alone do not give the answer",
+    ),
 }
 
 EVALUATION_OF_SIMULATORS: Mapping[str, Metric] = {

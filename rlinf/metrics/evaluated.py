@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from rlinf.metrics.collecting import EVALUATION_OF_SIMULATORS, EVALUATION_OF_TEXT
 from rlinf.schema import EvaluationConfig
-from rlinf.schema.run import Words
+from rlinf.schema.run import Pictures, Words
 
 WITH_WORDS: Mapping[Words, str] = {"other_goal": "eval/follows", "blank": "eval/blank_words"}
 """What an evaluation with other words is called."""
+WITH_PICTURES: Mapping[Pictures, str] = {"blank": "eval/blank_pictures", "swapped": "eval/swapped_pictures"}
+"""What an evaluation with other pictures is called."""
 
 
 def pass_sizes(samples: int) -> list[int]:
@@ -30,7 +32,10 @@ def evaluated(options: EvaluationConfig, *, text: bool) -> list[str]:
         absent = {name for words, name in WITH_WORDS.items() if words not in options.words}
         return [name for name in EVALUATION_OF_SIMULATORS if name not in absent]
     names: list[str] = []
+    unasked = {name for pictures, name in WITH_PICTURES.items() if pictures not in options.pictures}
     for name in EVALUATION_OF_TEXT:
+        if name in unasked:
+            continue
         sizes = pass_sizes(options.samples)
         sizes = sizes if name == "eval/pass@{k}" else sizes[-1:]
         names += [name.replace("{k}", str(size)) for size in sizes] if "{k}" in name else [name]

@@ -10,6 +10,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from rlinf.base.errors import UserError
+from rlinf.models.vision.families import FAMILIES, REFUSED, family_of
 from rlinf.models.vocabulary import require_vocabulary
 
 _KEY = "policy.architecture"
@@ -27,12 +28,16 @@ def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
     model_type = options.pop("model_type", None)
     if model_type is None:
         raise PolicyError(f"{_KEY} needs model_type (qwen2, llama, ...) where policy.path is not set")
-    options.setdefault("vocab_size", len(tokenizer))
-    size = options["vocab_size"]
+    # A vision-language model has the sizes of its decoder in a section of their own.
+    text = dict(options.get("text_config", {})) if model_type in FAMILIES else options
+    text.setdefault("vocab_size", len(tokenizer))
+    size = text["vocab_size"]
     if isinstance(size, bool) or not isinstance(size, int):
         raise PolicyError(f"{_KEY}.vocab_size must be a whole number, not {size!r}; without it the tokenizer's counts")
     require_vocabulary(size, tokenizer, model=_KEY)
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id, "bos_token_id": None}
+    if text is not options:
+        options["text_config"] = {**special, **text}
     config = named_config({"model_type": model_type, **special, **options})
     _require_heads(config)
     return config
@@ -62,20 +67,21 @@ def in_one_line(error: Exception) -> str:
 
 
 def require_text_model(config: Any, key: str) -> None:
-    """Raises PolicyError where transformers has no causal language model of this type; ``key`` names the policy."""
+    """Raises PolicyError where no model of this type is trained as a policy of text; ``key`` names the policy."""
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
     )
 
     kind = config.model_type
-    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+    if kind in FAMILIES and not REFUSED.get(kind):
         return
     if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        raise PolicyError(
-            f"{key}: {kind} reads pictures and text, which policy.name: causal_lm does not train. Take a model of text "
-            "(qwen2, qwen3, llama); questions about pictures with closed answers train with policy.name: vla."
-        )
+        why = REFUSED.get(kind, "which is none of the vision-language models that are trained here")
+        known = ", ".join(FAMILIES)
+        raise PolicyError(f"{key}: {kind}: {why}. Take one of {known}, or a model of text (qwen2, llama).")
+    if kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return
     raise PolicyError(f"{key}: {kind} is no causal language model. Take one, for example qwen2, qwen3 or llama.")
 
 
@@ -92,13 +98,18 @@ def _require_heads(config: Any) -> None:
 
 def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attention: str | None = None) -> Any:
     """A model with random weights; PolicyError where transformers can't make one of these values."""
-    from transformers import AutoModelForCausalLM
-
     chosen = {} if attention is None else {"attn_implementation": attention}
     try:
-        return AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False, **chosen)
+        return model_class(config).from_config(config, dtype=dtype, trust_remote_code=False, **chosen)
     except Exception as error:  # widths that do not divide, an attention that the class lacks
         raise PolicyError(f"{_KEY}: no {config.model_type} can be made: {in_one_line(error)}") from error
+
+
+def model_class(config: Any) -> Any:
+    """The class of transformers that makes and loads models of this configuration."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    return AutoModelForCausalLM if family_of(config) is None else AutoModelForImageTextToText
 
 
 @unset_fake_temporarily()  # a rehearsal has shapes without values

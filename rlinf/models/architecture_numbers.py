@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rlinf.models.gguf import cached_folder, is_gguf
 from rlinf.schema import PolicyConfig
 
+_DECODERS = {
+    "qwen2_vl": "qwen2",
+    "qwen2_5_vl": "qwen2",
+    "qwen3_vl": "qwen3",
+    "idefics3": None,
+    "smolvlm": None,
+    "llava": None,
+}
+"""Vision-language model -> the family of its decoder; None: as its text_config names it."""
 FAMILIES = ("qwen2", "qwen3", "qwen3_moe", "llama", "mistral")
 """Decoders whose parameters this module can count."""
 
@@ -44,11 +53,15 @@ class Decoder:
     experts: int = 0
     experts_per_token: int = 0
     expert_width: int = 0
+    tower: int = 0
+    """Parameters that only pictures meet."""
+    tower_values: int = 0
+    """Values that the tower keeps for its backward pass, of the patches of one feature token."""
 
     @property
     def parameters(self) -> int:
         """All weights, embeddings included, tied ones once."""
-        return self.shared_parameters + self.expert_parameters
+        return self.tower + self.shared_parameters + self.expert_parameters
 
     @property
     def active_parameters(self) -> int:
@@ -107,6 +120,47 @@ def decoder_of(policy: PolicyConfig) -> Decoder | None:
         experts_per_token=_whole(written, "num_experts_per_tok", 8) if sparse else 0,
         expert_width=_whole(written, "moe_intermediate_size", 768) if sparse else 0,
     )
+
+
+def picture_decoder_of(policy: PolicyConfig) -> Decoder | None:
+    """The shape of a policy, that of a vision-language model's text part with the weights of its tower included."""
+    written = read_architecture(policy)
+    text = written.get("text_config")
+    if written.get("model_type") not in _DECODERS:
+        return decoder_of(policy)
+    # Files of Qwen2-VL from before text_config have its values beside those of the tower.
+    inner = text if isinstance(text, dict) else written
+    family = _DECODERS[str(written["model_type"])] or inner.get("model_type", "llama")
+    tied = inner.get("tie_word_embeddings", written.get("tie_word_embeddings", False))
+    shape = {**inner, "model_type": family, "tie_word_embeddings": tied}
+    found = decoder_of(replace(policy, path=None, architecture=shape))
+    vision = written.get("vision_config")
+    if found is None:
+        return None
+    qwen = _DECODERS[str(written["model_type"])] is not None
+    scale = 2 if qwen else _whole(written, "scale_factor", 1)
+    tower, values = _tower(vision if isinstance(vision, dict) else {}, scale, frames=2 if qwen else 1)
+    return replace(found, tower=tower, tower_values=values)
+
+
+def _tower(written: Mapping[str, object], scale: int, frames: int) -> tuple[int, int]:
+    """Estimate (weights, values kept of one feature token) of a vision transformer.
+
+    ``scale``: merged patches a side; ``frames``: of a patch; both if the configuration has no others. Weights include
+    the patch embedding and the mergers, one for each layer whose features go deeper. A patch keeps 8 values of its
+    width and 2 of the feed-forward block's in each layer.
+    """
+    scale = _whole(written, "spatial_merge_size", scale)
+    deeper = written.get("deepstack_visual_indexes")
+    mergers = 1 + (len(deeper) if isinstance(deeper, list) else 0)
+    layers = _whole(written, "depth", _whole(written, "num_hidden_layers", 0))
+    width = _whole(written, "embed_dim", _whole(written, "hidden_size", 0))
+    inner = _whole(written, "intermediate_size", width * _whole(written, "mlp_ratio", 4))
+    patch = 3 * _whole(written, "patch_size", 14) ** 2 * _whole(written, "temporal_patch_size", frames)
+    merged = width * scale**2
+    out = _whole(written, "out_hidden_size", _whole(written, "hidden_size", width))
+    weights = layers * (4 * width * width + 2 * width * inner) + patch * width + mergers * merged * (merged + out)
+    return weights, layers * scale**2 * (8 * width + 2 * inner)
 
 
 def _whole(written: Mapping[str, object], name: str, default: int) -> int:

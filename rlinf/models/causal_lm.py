@@ -6,7 +6,7 @@ A sampler (``rlinf/samplers``) acts for it; ``evaluate`` is here. A test holds t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,11 @@ from rlinf.data.inputs import Inputs, TextInputs
 from rlinf.data.messages import PolicyOutput, SamplingParams
 from rlinf.models.adapters import AdaptedPolicy, merged_weights, separate_weights
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.models.distribution import processed_logits
+from rlinf.models.distribution import processed_logits, without
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
 from rlinf.models.token_scores import chunk_elements, covers, token_scores
+from rlinf.models.vision.reading import PictureReader
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,16 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         value_head: bool = False,
         pack_rows: bool = True,
         autocast: torch.dtype | None = None,
+        reader: PictureReader | None = None,
+        excluded: Sequence[int] = (),
     ) -> None:
-        """``model``: a transformers causal LM (or a peft model around one). ``autocast``: dtype of activations."""
-        super().__init__(model, pack_rows=pack_rows, autocast=autocast)
-        self.sampling = sampling
-        self.value_head = nn.Linear(model.config.hidden_size, 1) if value_head else None
+        """``model``: a transformers causal LM (or a peft model around one). ``autocast``: dtype of activations.
+
+        ``reader``: of a vision-language model. ``excluded``: ids that no sampler draws.
+        """
+        super().__init__(model, pack_rows=pack_rows, autocast=autocast, reader=reader)
+        self.sampling, self.excluded = sampling, tuple(excluded)
+        self.value_head = nn.Linear(model.config.get_text_config().hidden_size, 1) if value_head else None
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
             nn.init.zeros_(self.value_head.bias)
@@ -65,7 +71,7 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
             empty = torch.zeros(mask.shape, device=mask.device)
             return PolicyOutput(empty, empty if with_entropy else None, empty if self.value_head is not None else None)
         with self._autocast(prompts.device):
-            hidden, rows, columns = self.states(prompts, lengths, actions, responses)
+            hidden, rows, columns = self.states(prompts, lengths, actions, responses, text.picture_lists())
             acted = mask[rows, columns]
             rows, columns, hidden = rows[acted], columns[acted], hidden[acted]
             scores = self._score(hidden, actions[rows, columns], self._seen(text, actions, rows, columns), with_entropy)
@@ -108,6 +114,10 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
             else:
                 self.model.save_pretrained(folder)
 
+    @property
+    def _vocabulary(self) -> int:
+        return int(self.model.config.get_text_config().vocab_size)
+
     def _head(self) -> Any:
         return self.model.get_output_embeddings()
 
@@ -117,10 +127,10 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         Few logits go through plain autograd: nothing has to be made twice, and small models keep their exact numbers.
         """
         head = self._head()
-        size = max(1, chunk_elements(hidden.device.type) // self.model.config.vocab_size)
+        size = max(1, chunk_elements(hidden.device.type) // self._vocabulary)
         if hidden.shape[0] <= size:
             return _TokenScores(*self._score_part(head, hidden, tokens, seen, with_entropy))
-        if covers(head, self.sampling):
+        if covers(head, self.sampling) and not self.excluded:
             return _TokenScores(*token_scores(hidden, head, tokens, self.sampling, with_entropy=with_entropy))
         parts = [
             checkpoint(
@@ -134,7 +144,7 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
     def _score_part(
         self, head: Callable[[Tensor], Tensor], hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool
     ) -> tuple[Tensor, Tensor]:
-        logits = processed_logits(head(hidden), self.sampling, seen=seen, chosen=tokens)
+        logits = processed_logits(without(head(hidden), self.excluded), self.sampling, seen=seen, chosen=tokens)
         logprobs = logits.log_softmax(-1)
         chosen = logprobs.gather(-1, tokens[:, None])[:, 0]
         if not with_entropy:
@@ -147,15 +157,16 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         if self.sampling.repetition_penalty == 1.0:
             return None
         prompts, lengths = inputs.prompt_ids, inputs.prompt_lengths
-        size = (actions.shape[0], self.model.config.vocab_size)
-        valid = torch.arange(prompts.shape[1], device=prompts.device) < lengths[:, None]
+        size = (actions.shape[0], self._vocabulary)
+        valid = (torch.arange(prompts.shape[1], device=prompts.device) < lengths[:, None]) & (prompts >= 0)
         present = torch.zeros(size, dtype=torch.bool, device=prompts.device)
         owner = torch.arange(size[0], device=prompts.device)[:, None].expand_as(prompts)
         present[owner[valid], prompts[valid]] = True
         steps = []
         for column in range(actions.shape[1]):
             steps.append(present.clone())
-            present.scatter_(1, actions[:, column : column + 1], True)
+            own = actions[:, column]
+            present[owner[own >= 0, 0], own[own >= 0]] = True  # feature tokens are none of the vocabulary
         return torch.stack(steps, dim=1)[rows, columns]
 
 

@@ -6,6 +6,8 @@ The order of the steps is that of vLLM and transformers: repetition penalty, tem
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -52,6 +54,13 @@ def processed_logits(
     if params.top_p < 1.0:
         scores = _keep(scores, _nucleus(scores, params.top_p), chosen)
     return scores
+
+
+def without(logits: Tensor, excluded: Sequence[int]) -> Tensor:
+    """``logits`` [..., V] with minus infinity at the ids ``excluded``, which are outside of the distribution."""
+    if not excluded:
+        return logits
+    return logits.index_fill(-1, torch.tensor(excluded, device=logits.device), float("-inf"))
 
 
 def draw(

@@ -14,7 +14,14 @@ import torch
 
 from rlinf.base.packages import install_command
 from rlinf.models.architecture import PolicyError as PolicyError
-from rlinf.models.architecture import architecture_config, in_one_line, named_config, random_causal_lm, require_runs
+from rlinf.models.architecture import (
+    architecture_config,
+    in_one_line,
+    model_class,
+    named_config,
+    random_causal_lm,
+    require_runs,
+)
 from rlinf.models.checkpoint_files import without_weights
 from rlinf.models.gguf import model_folder
 from rlinf.models.progress_bars import without_progress_bars
@@ -100,21 +107,17 @@ def require_weights(path: str) -> None:
 
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
     """The modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
-    from transformers import AutoModelForCausalLM
-
     config = checkpoint_config(path) if path is not None else named_config(architecture)
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+        return model_class(config).from_config(config, trust_remote_code=False)
 
 
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
     """A checkpoint's model; a folder that is cut short is a :class:`PolicyError` that names it."""
-    from transformers import AutoModelForCausalLM
-
     path = model_folder(path)
     try:
         with without_progress_bars():
-            model = AutoModelForCausalLM.from_pretrained(
+            model = model_class(checkpoint_config(path)).from_pretrained(
                 path, dtype=dtype, attn_implementation=attention, trust_remote_code=False
             )
     except Exception as error:

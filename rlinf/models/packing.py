@@ -48,6 +48,8 @@ class Packing:
     """[N] int64 token ids."""
     positions: Tensor
     """[N] int64 position of each token within its own sequence."""
+    rows: Tensor
+    """[N] int64 row that each token is taken from: of a prompt that several share, the first of them."""
     prompt_index: Tensor
     """[U, P] packed place of each prompt token (0 where there is none)."""
     prompt_mask: Tensor
@@ -63,7 +65,10 @@ class Packing:
 
 
 def distinct_prompts(prompt_ids: Tensor, prompt_lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """(first row of each distinct prompt [U], which of them every row has [B]); prompts compare token by token."""
+    """(first row of each distinct prompt [U], which of them every row has [B]); prompts compare token by token.
+
+    The feature tokens of a picture are its own (:mod:`rlinf.data.pictures`), so pictures compare with them.
+    """
     seen: dict[bytes, int] = {}
     first: list[int] = []
     owners: list[int] = []
@@ -115,6 +120,7 @@ def pack(prompt_ids: Tensor, prompt_lengths: Tensor, actions: Tensor, response_l
     return Packing(
         tokens=torch.cat([prompt_ids[first, :width][prompt_mask], actions[order, :reach][mask]]),
         positions=torch.cat([prompt_columns[prompt_mask], (prompt_lengths[order][:, None] + columns)[mask]]),
+        rows=torch.cat([first.repeat_interleave(lengths), order.repeat_interleave(inputs[order])]),
         prompt_index=prompt_index,
         prompt_mask=prompt_mask,
         blocks=tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -12,7 +12,10 @@ from torch import Tensor, nn
 from rlinf.data.batch import Costs
 from rlinf.data.inputs import Inputs, TextInputs
 from rlinf.models import packed_attention
-from rlinf.models.packing import Packing, pack, text_costs
+from rlinf.models.packing import pack, text_costs
+from rlinf.models.vision.families import decoder_of
+from rlinf.models.vision.features import decoder_inputs
+from rlinf.models.vision.reading import PictureReader
 
 
 class ResponseModel(nn.Module):
@@ -21,15 +24,18 @@ class ResponseModel(nn.Module):
     positions_independent = False
     """What is said of a token depends on the tokens before it: rows stay whole."""
 
-    def __init__(self, model: Any, *, pack_rows: bool, autocast: torch.dtype | None) -> None:
-        """``autocast``: dtype of activations."""
+    def __init__(
+        self, model: Any, *, pack_rows: bool, autocast: torch.dtype | None, reader: PictureReader | None = None
+    ) -> None:
+        """``autocast``: dtype of activations. ``reader``: of a vision-language model."""
         super().__init__()
         self.model = model
         self.pack_rows = pack_rows
         self.autocast = autocast
+        self.reader = reader
         if pack_rows:
             packed_attention.register()
-            model.set_attn_implementation(packed_attention.NAME)
+            (model if reader is None else decoder_of(model)).set_attn_implementation(packed_attention.NAME)
 
     @property
     def is_lora(self) -> bool:
@@ -43,16 +49,28 @@ class ResponseModel(nn.Module):
         return text_costs(TextInputs.of(inputs), packed=self.pack_rows)
 
     def states(
-        self, prompts: Tensor, lengths: Tensor, actions: Tensor, responses: Tensor
+        self,
+        prompts: Tensor,
+        lengths: Tensor,
+        actions: Tensor,
+        responses: Tensor,
+        pictures: Sequence[Sequence[str]] = (),
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Hidden states [S, H] that predict the S response tokens, with the row and the column of each.
 
-        ``prompts`` [B, P] of ``lengths`` [B], ``actions`` [B, T] of which the first ``responses`` [B] are tokens.
+        ``prompts`` [B, P] of ``lengths`` [B], ``actions`` [B, T] of which the first ``responses`` [B] are tokens;
+        ``pictures`` [B] addresses of each row's pictures, where any row has some.
         """
         if not self.pack_rows:
-            return self._padded(prompts, lengths, actions, responses)
+            return self._padded(prompts, lengths, actions, responses, pictures)
         packing = pack(prompts, lengths, actions, responses)
-        return self._packed(packing)[packing.target_index], packing.target_rows, packing.target_columns
+        if self.reader is None:
+            inputs = {"input_ids": packing.tokens[None], "position_ids": packing.positions[None]}
+        else:
+            tokens, _ = _sequences(prompts, lengths, actions, responses)
+            inputs = self._inputs(tokens, pictures, packing.rows[None], packing.positions[None])
+        hidden = self._transformer()(**inputs, use_cache=False, packing=packing).last_hidden_state[0]
+        return hidden[packing.target_index], packing.target_rows, packing.target_columns
 
     @contextmanager
     def in_float32(self) -> Iterator[None]:
@@ -67,32 +85,43 @@ class ResponseModel(nn.Module):
         return nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)
 
     def _transformer(self) -> Any:
-        """The model without its head."""
-        whole = self.model.get_base_model() if self.is_lora else self.model
-        return whole.base_model
+        """The module that reads tokens: the model without its head, and without what reads pictures."""
+        return decoder_of(self.model)
 
-    def _packed(self, packing: Packing) -> Tensor:
-        out = self._transformer()(
-            input_ids=packing.tokens[None],
-            position_ids=packing.positions[None],
-            use_cache=False,
-            packing=packing,
-        )
-        return out.last_hidden_state[0]
+    def _inputs(
+        self, tokens: Tensor, pictures: Sequence[Sequence[str]], rows: Tensor, columns: Tensor
+    ) -> dict[str, Any]:
+        assert self.reader is not None
+        return decoder_inputs(self.model, self.reader, tokens, pictures or [()] * len(tokens), rows, columns)
 
     def _padded(
-        self, prompts: Tensor, lengths: Tensor, actions: Tensor, responses: Tensor
+        self,
+        prompts: Tensor,
+        lengths: Tensor,
+        actions: Tensor,
+        responses: Tensor,
+        pictures: Sequence[Sequence[str]],
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The same states without packing: one padded row each. For architectures with attention of their own."""
-        total = lengths + responses
-        columns = torch.arange(int(total.max()), device=prompts.device).expand(len(total), -1)
-        offset = (columns - lengths[:, None]).clamp(0, actions.shape[1] - 1)
-        prompt_columns = columns.clamp(max=prompts.shape[1] - 1)
-        tokens = torch.where(columns < lengths[:, None], prompts.gather(1, prompt_columns), actions.gather(1, offset))
-        valid = columns < total[:, None]
-        out = self._transformer()(
-            input_ids=tokens.masked_fill(~valid, 0), attention_mask=valid.long(), position_ids=columns, use_cache=False
-        )
+        tokens, valid = _sequences(prompts, lengths, actions, responses)
+        columns = torch.arange(tokens.shape[1], device=prompts.device).expand_as(tokens)
+        if self.reader is None:
+            inputs = {"input_ids": tokens, "position_ids": columns}
+        else:
+            rows = torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(tokens)
+            inputs = self._inputs(tokens, pictures, rows, columns)
+        out = self._transformer()(**inputs, attention_mask=valid.long(), use_cache=False)
         positions = torch.arange(actions.shape[1], device=prompts.device) < responses[:, None]
         rows, target_columns = positions.nonzero(as_tuple=True)
         return out.last_hidden_state[rows, lengths[rows] - 1 + target_columns], rows, target_columns
+
+
+def _sequences(prompts: Tensor, lengths: Tensor, actions: Tensor, responses: Tensor) -> tuple[Tensor, Tensor]:
+    """Prompts and responses one behind the other, right-padded with 0: int64 [B, L], and which are tokens, bool."""
+    total = lengths + responses
+    columns = torch.arange(int(total.max()), device=prompts.device).expand(len(total), -1)
+    offset = (columns - lengths[:, None]).clamp(0, actions.shape[1] - 1)
+    prompt_columns = columns.clamp(max=prompts.shape[1] - 1)
+    tokens = torch.where(columns < lengths[:, None], prompts.gather(1, prompt_columns), actions.gather(1, offset))
+    valid = columns < total[:, None]
+    return tokens.masked_fill(~valid, 0), valid

@@ -26,7 +26,7 @@ from rlinf.config.derived import (
 )
 from rlinf.config.experiment import Config
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes, multiplies_bfloat16
-from rlinf.models.architecture_numbers import decoder_of
+from rlinf.models.architecture_numbers import decoder_of, picture_decoder_of
 from rlinf.planning.memory import Memory, estimate
 from rlinf.planning.parallel import Split
 from rlinf.planning.precision import policy_dtype
@@ -290,7 +290,7 @@ def _for_its_kind(config: Config, key: str) -> str:
 
 
 def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
-    decoder = decoder_of(config.policy)
+    decoder = picture_decoder_of(config.policy)
     if decoder is None:
         return [("estimate", "not possible: the architecture is not known here")], []
     if gpus == 0:
@@ -326,7 +326,7 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
 
 def rank_memory(config: Config, tokens: int) -> str:
     """The memory of a learner rank whose micro-batches have at most ``tokens``; empty where it is not known."""
-    gpus, decoder = gpu_count(), decoder_of(config.policy)
+    gpus, decoder = gpu_count(), picture_decoder_of(config.policy)
     if decoder is None:
         return ""
     if gpus == 0:

@@ -69,12 +69,15 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
     # torch and fsdp keep float32 weights and compute in bfloat16; megatron keeps both, and adds up in float32.
     weight_bytes, gradient_bytes = (size, 4) if megatron else (4, 4)
     state_bytes = _MOMENT_BYTES + (4 if megatron and size == 2 else 0)
-    held = split.held(decoder.shared_parameters, decoder.expert_parameters)
+    shared = decoder.shared_parameters + decoder.tower
+    held = split.held(shared, decoder.expert_parameters)
     trained, trained_here = parameters, held
-    updated = split.updated(decoder.shared_parameters, decoder.expert_parameters)
+    updated = split.updated(shared, decoder.expert_parameters)
     if config.policy.lora.rank:
         trained = _adapter_parameters(config, decoder)
         trained_here, updated = trained // split.weights, trained // (split.ranks if split.sharded_state else 1)
+    elif config.policy.vision.freeze:
+        trained, trained_here, updated = (count - decoder.tower for count in (trained, trained_here, updated))
     copies = (keeps_reference(config) or config.sft.loss == "dpo") and config.policy.lora.rank == 0
     reference = held * weight_bytes if copies else 0
     on_host = config.learner.backend != "torch"
@@ -84,6 +87,8 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
     else:
         activations, gathered = _activations(config, decoder, split, size), 0
         logits = _logits(config, decoder, split, size, on_gpu=gpus > 0)
+    if not config.policy.vision.freeze:
+        activations += picture_tokens(config) * decoder.tower_values * size
     kv_cache = decoder.kv_cache_bytes(_tokens_at_once(config), size) // parallel
     return Memory(
         parameters=parameters,
@@ -182,6 +187,11 @@ def micro_batch_tokens(config: Config) -> int:
     """Tokens of the largest micro-batch: the budget, or all rows where they are fewer; one row at least."""
     row = row_tokens(config)
     return max(row, min(config.learner.micro_batch_tokens, rows_per_iteration(config) * row))
+
+
+def picture_tokens(config: Config) -> int:
+    """Feature tokens of the largest micro-batch at most: all tokens of its prompts."""
+    return micro_batch_tokens(config) * config.data.max_prompt_length // max(1, row_tokens(config))
 
 
 def _tokens_at_once(config: Config) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rlinf.data.pictures import for_page, pictures_of
 from rlinf.report.runs import RunRecord
 
 Decoder = Callable[[Sequence[int]], list[str]]
@@ -24,6 +25,8 @@ _DIGITS = 4
 _PER_TOKEN = ("logprobs", "advantages")
 _OPTIONAL = ("seconds", "reward", "reward_terms", "versions")
 """Of a turn: left out where there is nothing to say."""
+_FEATURE = "▦"
+"""What stands for a feature token of a picture."""
 _REPEATED = ("mask", "response")
 """What the tokens of a response say too."""
 
@@ -73,7 +76,7 @@ def _sample(row: Mapping[str, Any], pieces: Sequence[str] | None, most: int, tex
     shown = {name: value for name, value in row.items() if name != "tokens"}
     for name in ("prompt", "rendered"):
         if isinstance(shown.get(name), str):
-            shown[name] = number(shown[name])
+            shown[name] = number(for_page(shown[name]))
     if pieces is None:
         return shown
     count = len(row["tokens"])
@@ -83,12 +86,23 @@ def _sample(row: Mapping[str, Any], pieces: Sequence[str] | None, most: int, tex
         shown[name] = [None if value is None else round(value, _DIGITS) for value in shown[name][:most]]
     if "turns" in shown:
         shown["turns"] = [
-            {key: value for key, value in turn.items() if key != "text" and (value or key not in _OPTIONAL)}
+            {
+                **{key: value for key, value in turn.items() if key != "text" and (value or key not in _OPTIONAL)},
+                **_turn_pictures(turn),
+            }
             for turn in shown["turns"]
         ]
     shown["pieces"] = [number(piece) for piece in pieces[:most]]
     shown["cut_tokens"] = max(0, count - most)
     return shown
+
+
+def _turn_pictures(turn: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The pictures that the environment shows in a turn."""
+    if turn.get("speaker") == "policy":
+        return {}
+    found = pictures_of(for_page(str(turn.get("text", ""))))
+    return {"pictures": found} if found else {}
 
 
 def token_decoder(folder: Path) -> Decoder | None:
@@ -106,6 +120,10 @@ def token_decoder(folder: Path) -> Decoder | None:
         texts = []
         begin, seen = 0, 0
         for end in range(1, len(tokens) + 1):
+            if tokens[end - 1] < 0:  # of a picture, which is shown beside its turn
+                texts.append(_FEATURE)
+                begin = seen = end
+                continue
             known, text = tokenizer.decode(list(tokens[begin:seen])), tokenizer.decode(list(tokens[begin:end]))
             if text.endswith("\ufffd") and end < len(tokens) and end - seen < _LONGEST_CHARACTER:
                 texts.append("")

@@ -15,6 +15,7 @@ from rlinf.schema.rollout import RolloutConfig
 if TYPE_CHECKING:
     from rlinf.interfaces import Sampler
     from rlinf.samplers.hf import HFSampler
+    from rlinf.samplers.sight import Sight
 
 
 def build_sampler(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
@@ -80,7 +81,17 @@ def hf_sampler(model: Any, config: RolloutConfig, spec: SamplerSpec) -> HFSample
         generation_batch_size=config.generation_batch_size,
         max_model_len=spec.max_model_len,
         keep_cache=config.keep_cache,
+        sight=_sight(model, spec),
     )
+
+
+def _sight(model: Any, spec: SamplerSpec) -> Sight | None:
+    """How the model reads pictures; None for a model of text."""
+    from rlinf.models.vision.reading import picture_reader
+    from rlinf.samplers.sight import Sight
+
+    reader = picture_reader(model.config, None if spec.random_weights else spec.model, spec.vision)
+    return None if reader is None else Sight(reader, spec.excluded)
 
 
 def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:

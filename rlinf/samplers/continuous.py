@@ -17,6 +17,7 @@ from rlinf.data.messages import Completion, SamplingParams
 from rlinf.models.distribution import ROWS_OF_VOCABULARY, draw
 from rlinf.samplers.decoding import DecodeBatch, Row, require_finite_logits
 from rlinf.samplers.kept_states import KeptStates
+from rlinf.samplers.sight import Sight
 from rlinf.samplers.slot_attention import Segment, within
 from rlinf.samplers.slots import Shapes, SlotCache
 from rlinf.samplers.streams import stream_key, uniforms
@@ -358,8 +359,10 @@ class LoneRows:
         stop_ids: Callable[[SamplingParams], Collection[int]],
         pad_token_id: int,
         seed: int,
+        sight: Sight | None = None,
     ) -> None:
         self._model, self._stop_ids, self._pad, self._seed = model, stop_ids, pad_token_id, seed
+        self._sight = sight
         self._rows: list[DecodeBatch] = []
 
     def __len__(self) -> int:
@@ -371,7 +374,15 @@ class LoneRows:
             params = replace(row.request.params, max_new_tokens=0)
             stop_ids = self._stop_ids(params)
             self._rows.append(
-                DecodeBatch(self._model, [row], params, stop_ids=stop_ids, pad_token_id=self._pad, seed=self._seed)
+                DecodeBatch(
+                    self._model,
+                    [row],
+                    params,
+                    stop_ids=stop_ids,
+                    pad_token_id=self._pad,
+                    seed=self._seed,
+                    sight=self._sight,
+                )
             )
 
     def step(self, version: int) -> list[Completion]:

@@ -16,8 +16,10 @@ from rlinf.base.errors import RunFailed
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.data.token_array import TokenArray
 from rlinf.models.distribution import draw
+from rlinf.models.vision.families import decoder_of
 from rlinf.samplers.kv_cache import RowCache
 from rlinf.samplers.requests import limit_of
+from rlinf.samplers.sight import Sight
 from rlinf.samplers.streams import stream_key, uniforms
 
 _RANDOM_BLOCK = 64
@@ -100,10 +102,12 @@ class DecodeBatch:
         stop_ids: Collection[int],
         pad_token_id: int,
         seed: int,
+        sight: Sight | None = None,
     ) -> None:
         """``rows`` share ``params`` but for ``max_new_tokens`` (their ``limit`` holds); ``stop_ids`` end a response."""
         self.rows = list(rows)
         self.model = model
+        self._sight = sight
         self._params = params
         self._pad = pad_token_id
         self._device = model.device
@@ -156,6 +160,7 @@ class DecodeBatch:
         """Builds the cache from prompts and the ``step`` tokens so far; logits [B, V] of the next token."""
         written = self._tokens[: len(self.rows), :step].tolist()
         contexts = [row.context + tuple(tokens) for row, tokens in zip(self.rows, written, strict=True)]
+        # The feature tokens of a picture are its own, so contexts with other pictures are other contexts.
         distinct = {context: index for index, context in enumerate(dict.fromkeys(contexts))}
         width = max(len(context) for context in distinct)
         ids = torch.full((len(distinct), width), self._pad, dtype=torch.int64)
@@ -164,22 +169,34 @@ class DecodeBatch:
             ids[index, width - len(context) :] = torch.tensor(context)
             mask[index, width - len(context) :] = 1
         ids, mask = ids.to(self._device), mask.to(self._device)
-        cache = RowCache(self.model.config)
+        self._cache = cache = RowCache(self.model.config)
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
-        extra = {"position_ids": positions} if self._takes_positions else {}
-        output = self.model(
-            input_ids=ids, attention_mask=mask, past_key_values=cache, use_cache=True, **extra, **self._extra
-        )
+        if self._sight is None:
+            logits = self._run(ids, mask, positions)
+        else:
+            pictures = {context: row.request.pictures for context, row in zip(contexts, self.rows, strict=True)}
+            inputs = self._sight.inputs(self.model, ids, mask, [pictures[context] for context in distinct])
+            logits = self._sight.logits(self.model, cache, mask, inputs)
+            # Text goes on from the largest position of the last token, whose axes differ within a picture.
+            own = inputs["position_ids"]
+            positions = own if own.ndim == 2 else own.amax(dim=0)
         places = torch.tensor([distinct[context] for context in contexts], device=self._device)
         cache.select(places)
-        self._cache = cache
         self._positions = positions[places, -1:]
         self._prepare_mask(mask[places], padded=len(set(map(len, distinct))) > 1)
-        logits: Tensor = output.logits[:, -1]
         if self._params.repetition_penalty != 1.0:
-            seen = torch.zeros(logits.shape, dtype=torch.int64, device=self._device).scatter_add_(1, ids, mask)
-            self._seen = (seen > 0)[places]
+            seen = torch.zeros(logits.shape, dtype=torch.int64, device=self._device)
+            self._seen = (seen.scatter_add_(1, ids.clamp(min=0), mask * (ids >= 0)) > 0)[places]
         return logits[places]
+
+    def _run(self, ids: Tensor, mask: Tensor | None, positions: Tensor) -> Tensor:
+        """Logits [B, V] after the last of the tokens ``ids`` [B, n]."""
+        extra = {"position_ids": positions} if self._takes_positions else {}
+        output = self.model(
+            input_ids=ids, attention_mask=mask, past_key_values=self._cache, use_cache=True, **extra, **self._extra
+        )
+        logits: Tensor = output.logits[:, -1]
+        return logits
 
     def _prepare_mask(self, mask: Tensor, *, padded: bool) -> None:
         """The attention mask of all steps to come, made once: ``mask`` [B, width] says which columns are tokens."""
@@ -187,7 +204,9 @@ class DecodeBatch:
         rows, width = mask.shape
         self._columns = width
         self._mask: Tensor | None = None
-        self._additive = self._cache.plain and self.model.config._attn_implementation.endswith("sdpa")
+        reads = self.model if self._sight is None else decoder_of(self.model)
+        attention = reads.config._attn_implementation
+        self._additive = self._cache.plain and attention.endswith("sdpa")
         if not padded:
             return
         total = width + int(self._limits.max())
@@ -203,12 +222,10 @@ class DecodeBatch:
         self._positions = self._positions + 1
         self._columns += 1
         mask = self._mask[: len(self.rows), ..., : self._columns] if self._mask is not None else None
-        extra = {"position_ids": self._positions} if self._takes_positions else {}
-        output = self.model(
-            input_ids=tokens, attention_mask=mask, past_key_values=self._cache, use_cache=True, **extra, **self._extra
-        )
-        logits: Tensor = output.logits[:, -1]
-        return logits
+        if self._sight is None:
+            return self._run(tokens, mask, self._positions)
+        inputs = {"input_ids": tokens, "position_ids": self._positions}
+        return self._sight.logits(self.model, self._cache, mask, inputs)
 
     def _uniforms(self, step: int) -> Tensor:
         """The random numbers [B] of this step."""

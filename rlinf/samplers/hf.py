@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.checkpoint_names import by_expert
+from rlinf.models.vision.families import decoder_of
 from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
@@ -20,6 +21,7 @@ from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.linear import use_weight_first_products
 from rlinf.samplers.requests import check_requests, in_request_order
 from rlinf.samplers.session import EngineSession
+from rlinf.samplers.sight import Sight
 from rlinf.samplers.slots import Shapes, SlotCache
 
 
@@ -42,14 +44,16 @@ class HFSampler:
         generation_batch_size: int,
         max_model_len: int,
         keep_cache: bool = False,
+        sight: Sight | None = None,
     ) -> None:
         """``model`` becomes the sampler's: it is put in evaluation mode, and its attention may be exchanged for a
         faster one of the same result. ``max_model_len`` counts prompt and response tokens. ``keep_cache``: a response
-        that is continued after new weights keeps the keys and values that it has."""
+        that is continued after new weights keeps the keys and values that it has. ``sight``: of a vision-language
+        model."""
         if generation_batch_size < 1:
             raise ValueError(f"generation_batch_size must be at least 1, got {generation_batch_size}")
         self._model = model.eval()
-        use_grouped_attention(model)
+        use_grouped_attention(model if sight is None else decoder_of(model))
         use_weight_first_products(model)
         self._eos_token_ids = frozenset(eos_token_ids)
         self._pad_token_id = pad_token_id
@@ -65,6 +69,7 @@ class HFSampler:
         self._slots: SlotCache | None = None
         self._carried = KeptStates() if keep_cache else None
         self._home = model.device
+        self._sight = sight
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """All completions of all requests, ordered by (position of the request, sample index)."""
@@ -117,6 +122,8 @@ class HFSampler:
         )
 
     def _running_rows(self) -> RunningRows:
+        if self._sight is not None:
+            return self._lone_rows()
         if self._shapes is None:
             self._shapes = Shapes(self._model, max_model_len=self._max_model_len)
         if self._shapes.invariant:
@@ -130,7 +137,16 @@ class HFSampler:
                 seed=self._seed,
                 carried=self._carried,
             )
-        return LoneRows(self._model, stop_ids=self._stop_ids, pad_token_id=self._pad_token_id, seed=self._seed)
+        return self._lone_rows()
+
+    def _lone_rows(self) -> LoneRows:
+        return LoneRows(
+            self._model,
+            stop_ids=self._stop_ids,
+            pad_token_id=self._pad_token_id,
+            seed=self._seed,
+            sight=self._sight,
+        )
 
     def _stop_ids(self, params: SamplingParams) -> set[int]:
         return set(params.stop_token_ids) | (set() if params.ignore_eos else set(self._eos_token_ids))
@@ -198,4 +214,5 @@ class HFSampler:
             stop_ids=self._stop_ids(params),
             pad_token_id=self._pad_token_id,
             seed=self._seed,
+            sight=self._sight,
         )

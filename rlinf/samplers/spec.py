@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from rlinf.base.random_streams import stream_seed
 from rlinf.schema import PolicyConfig
+from rlinf.schema.policy import VisionConfig
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class SamplerSpec:
     """Of the ``hf`` sampler."""
     random_weights: bool = False
     """The folder holds a configuration only; the weights come by ``load`` before the first sample."""
+    vision: VisionConfig = field(default_factory=VisionConfig)
+    """How a vision-language model reads pictures."""
+    excluded: tuple[int, ...] = ()
+    """Ids that are never drawn: those that have to do with pictures."""
 
 
 def sampler_spec(
@@ -50,6 +55,7 @@ def sampler_spec(
     from rlinf.models.gguf import model_folder
     from rlinf.models.loading import checkpoint_config
     from rlinf.models.response_ends import declared_ends, listed
+    from rlinf.models.vision.reading import excluded_ids
     from rlinf.models.vocabulary import require_vocabulary
 
     if policy.path is None:
@@ -66,7 +72,7 @@ def sampler_spec(
         architecture = checkpoint_config(model)
         require_text_model(architecture, "policy.path")
         require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
-    declared = listed([architecture.eos_token_id]) if policy.path is None else declared_ends(model)
+    declared = listed([architecture.get_text_config().eos_token_id]) if policy.path is None else declared_ends(model)
     return SamplerSpec(
         model=model,
         eos_token_ids=tuple(sorted({tokenizer.eos_token_id, *declared, *turn_ends})),
@@ -77,11 +83,17 @@ def sampler_spec(
         dtype=policy.dtype,
         attention=policy.attention,
         random_weights=policy.path is None,
+        vision=policy.vision,
+        excluded=excluded_ids(architecture, tokenizer),
     )
 
 
 def _causal_class(architecture: Any) -> str:
     """The class name that other engines find a model by."""
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    )
 
-    return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[architecture.model_type])
+    names = {**MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES, **MODEL_FOR_CAUSAL_LM_MAPPING_NAMES}
+    return str(names[architecture.model_type])

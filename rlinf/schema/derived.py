@@ -132,6 +132,8 @@ class DerivedConfig:
     continues_responses: bool
     gap_limits: Mapping[bool, float | None]
     """By whether the policy is on a GPU."""
+    text_only_parts: Sequence[tuple[str, str, str]]
+    """(key, message, fix) of the parts that do not go together with a vision-language model."""
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,19 @@ class VisionTowerConfig(TowerConfig):
 
 
 @dataclass(frozen=True)
+class VisionConfig:
+    """How a vision-language model (`qwen2_vl`, `smolvlm`, ...) reads the pictures of its prompts."""
+
+    freeze: bool = False
+    """true: the weights that only pictures go through (vision tower and projector) are not trained."""
+    max_pixels: int | None = key(None, at_least=1, example=250000)
+    """A larger picture is made smaller first: fewer tokens, less detail. null takes the image processor's own limit.
+    Of `idefics3` and `smolvlm` it bounds the square that a picture is cut into tiles from; `llava` has one size."""
+    min_pixels: int | None = key(None, at_least=1, example=50000)
+    """A smaller picture is made larger first (`qwen2_vl`, `qwen2_5_vl`, `qwen3_vl`); null as there."""
+
+
+@dataclass(frozen=True)
 class VlaConfig:
     """Images, state and an instruction in, chunks of discretised actions out."""
 
@@ -142,7 +155,9 @@ class PolicyConfig:
     architecture: dict[str, object] = key(
         {}, example={"model_type": "qwen2", "hidden_size": 256, "num_hidden_layers": 4}, read_by=TEXT
     )
-    """Text without `path`: a transformers configuration (`model_type: qwen2`, `hidden_size`, ...), random weights."""
+    """Text without `path`: a transformers configuration (`model_type: qwen2`, `hidden_size`, ...), random weights.
+
+    Of a vision-language model: `model_type` with `text_config` and `vision_config` (docs/vision.md)."""
     tokenizer: TokenizerConfig = section(TokenizerConfig, read_by=LANGUAGE)
     dtype: Literal["float32", "bfloat16", "auto"] = key("auto", read_by=LANGUAGE)
     """Of activations and of the sampler's weights. The learner's own weights, statistics and optimiser are float32.
@@ -155,6 +170,7 @@ class PolicyConfig:
     """Recompute activations in the backward pass: less memory, about a third more time."""
     value_head: bool = key(False, read_by=LANGUAGE)
     """A critic on the language model's last hidden state (`adv_type: gae`)."""
+    vision: VisionConfig = section(VisionConfig, read_by=TEXT)
     vla: VlaConfig = section(VlaConfig, read_by=VLA)
     flow: FlowConfig = section(FlowConfig, read_by=FLOW)
     lora: LoraConfig = section(LoraConfig, read_by=LANGUAGE)

@@ -8,6 +8,7 @@ from typing import Literal
 from rlinf.schema.key import SIMULATOR, TEXT, key
 
 Words = Literal["other_goal", "blank"]
+Pictures = Literal["blank", "swapped"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,10 @@ class EvaluationConfig:
     """Simulators: play the same episodes again with other words. `other_goal` names another goal that the same start
     has and measures success at that (`eval/follows`; the environment must know `reset(options={other_goal: true})`).
     `blank` leaves the words out (`eval/blank_words`): a policy that follows words must then do worse."""
+    pictures: list[Pictures] = key([], example=["blank", "swapped"], read_by=TEXT)
+    """Text: answer the same tasks again with other pictures in their first prompts. `blank` shows one colour
+    (`eval/blank_pictures`), `swapped` those of another task (`eval/swapped_pictures`): a policy that looks at pictures
+    must then do worse."""
     reset_state_ids: list[int] = key([], example=[100, 101], read_by=SIMULATOR)
     """Simulators: evaluation episodes start from these numbered states, as `env.reset_state_ids`, from each once before
     any comes again; empty: by seed."""

@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from rlinf.base.errors import OtherPolicy
 from rlinf.base.random_streams import stream_seed
 from rlinf.data.batch import Batch
-from rlinf.data.inputs import TextInputs
+from rlinf.data.inputs import TextInputs, picture_column
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.sampler_pool import SamplerPool
@@ -96,16 +96,16 @@ class AnswerProbe:
         self,
         samplers: SamplerPool,
         learner: LearnerPool,
-        prompts: Callable[[int], list[tuple[int, ...]]],
+        prompts: Callable[[int], list[tuple[tuple[int, ...], tuple[str, ...]]]],
         params: SamplingParams,
         *,
         limit: float | None,
         gap_accepted: bool,
         seed: int,
     ) -> None:
-        """``prompts(n)``: n prompts as token ids, asked for once. ``limit`` [nats]: the distance that rounding stays
-        below (`rollout.gap_limit`); None: more than rounding is expected, and nothing is probed. ``gap_accepted``: a
-        larger one ends no run."""
+        """``prompts(n)``: n prompts as token ids with their pictures, asked for once. ``limit`` [nats]: the distance
+        that rounding stays below (`rollout.gap_limit`); None: more than rounding is expected, and nothing is probed.
+        ``gap_accepted``: a larger one ends no run."""
         self._samplers, self._learner, self._prompts = samplers, learner, prompts
         self._params, self._limit, self._seed, self._gap_accepted = params, limit, seed, gap_accepted
         self._requests: list[SampleRequest] = []
@@ -208,17 +208,19 @@ class AnswerProbe:
         params = replace(self._params, max_new_tokens=min(TOKENS, self._params.max_new_tokens))
         stream = stream_seed(self._seed, "answer probe")
         return [
-            SampleRequest(place, prompt, 1, params, (stream, place))
-            for place, prompt in enumerate(self._prompts(PROMPTS))
+            SampleRequest(place, prompt, 1, params, (stream, place), pictures=pictures)
+            for place, (prompt, pictures) in enumerate(self._prompts(PROMPTS))
         ]
 
     def _batch(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> Batch:
         """Rows (place of the prompt, response) as a batch whose rewards mean nothing."""
-        prompts, lengths = _padded([self._requests[place].prompt_ids for place, _ in rows])
+        requests = [self._requests[place] for place, _ in rows]
+        prompts, lengths = _padded([request.prompt_ids for request in requests])
+        pictures = [request.pictures for request in requests]
         actions, counts = _padded([tokens for _, tokens in rows])
         mask = torch.arange(actions.shape[1]) < counts[:, None]
         return Batch(
-            inputs=TextInputs(prompts, lengths, counts),
+            inputs=TextInputs(prompts, lengths, counts, pictures=picture_column(pictures) if any(pictures) else None),
             actions=actions,
             mask=mask,
             rollout_logprobs=torch.zeros(mask.shape),

@@ -99,4 +99,5 @@ def _graded(row: Row, rollout: TextRollout) -> dict[str, Any]:
         "extracted": row.facts.get("extracted"),
         "terms": terms,
         "finish": row.finish_reason,
+        "picture_tokens": sum(token < 0 for token in (*row.prompt_ids, *row.tokens)),
     }

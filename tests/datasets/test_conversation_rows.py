@@ -95,7 +95,7 @@ def test_tools_and_calls_of_sharegpt_and_openai_are_the_same() -> None:
         ({"messages": [{"role": "system", "content": "A"}, *TALK], "system": "B"}, "a system prompt in a column and"),
         ({"prompt": "3?", "response": "x", "history": ["a"]}, r"history must be a list of \[question, answer\]"),
         ({"messages": TALK, "tools": "{"}, "tools is no valid JSON"),
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}, *TALK[1:]]}, "content of the kind image"),
+        ({"messages": [{"role": "user", "content": [{"type": "audio"}]}, *TALK[1:]]}, "content of the kind audio"),
         ({"prompt": ASKED, "completion": [{"role": "user", "content": "5?"}, *TALK[1:]]}, "its prompt is not the one"),
     ],
 )

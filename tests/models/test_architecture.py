@@ -13,8 +13,8 @@ from rlinf.config import load_mapping
 from rlinf.models.architecture import PolicyError
 
 CASES = [
-    ({"model_type": "qwen2_vl"}, "qwen2_vl reads pictures and text"),
-    ({"model_type": "smolvlm"}, "smolvlm reads pictures and text"),
+    ({"model_type": "gemma3"}, "gemma3: the tokens of a picture attend to each other"),
+    ({"model_type": "internvl"}, "internvl: which is none of the vision-language models"),
     ({"model_type": "t5"}, "t5 is no causal language model"),
     ({"model_type": "mamba"}, "no mamba can be made: MambaForCausalLM does not support an attention"),
     ({"model_type": "bert"}, "bert keeps no keys and values"),

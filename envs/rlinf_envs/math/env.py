@@ -46,6 +46,7 @@ class MathEnv(ListedQuestions):
         question_field: str | None = None,
         answer_field: str | None = None,
         response_field: str | None = None,
+        image_field: str | None = None,
         domain_field: str | None = None,
         on_bad_row: Literal["error", "skip"] = "error",
         repeated_questions: Literal["keep", "merge"] = "keep",
@@ -79,6 +80,9 @@ class MathEnv(ListedQuestions):
                 be chat messages: one of the user, and a system message that all rows share.
             response_field: whole responses, which a supervised warm start imitates as they are: text, or chat messages
                 of one question and one reply. Rows then need no answer, unless responses to them are to be graded.
+            image_field: pictures of the question, which go where it has ``<image>``, or in front of it: one or a list
+                of paths (relative ones begin at the file's folder), bytes, ``data:`` URIs, or objects with ``bytes`` or
+                ``path``. A picture that cannot be read makes its row a broken one.
             on_bad_row: "error" stops with file and line; "skip" leaves the row out (``skipped_rows``, ``complaints``).
                 A question with two answers and an answer that is NaN or infinite are taken, with a warning
                 (``doubts``).
@@ -107,7 +111,7 @@ class MathEnv(ListedQuestions):
         calculator = calculator_of(tool, tools)
         require_share(eval_fraction)
         selection = datasets.select(path, split, subset)
-        fields = Fields(question_field, answer_field, domain_field, response_field)
+        fields = Fields(question_field, answer_field, domain_field, response_field, image_field)
         rows = tasks_of(selection.records, fields, default_domain=Path(path).stem, on_bad_row=on_bad_row)
         self.data_notes = notes_on(rows)
         tasks, self.complaints, self.doubts = rows.tasks, rows.complaints, rows.conflicts + rows.doubts

@@ -10,6 +10,9 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from rlinf.base.json_text import parse_json
+from rlinf.base.row_files import folder_of
+from rlinf.data.picture_fields import field_pictures, with_pictures
+from rlinf.data.pictures import PictureError, replaced
 from rlinf_envs.chat_rows import asked_in, part_of
 from rlinf_envs.datasets import Record
 from rlinf_envs.errors import DatasetError
@@ -60,6 +63,8 @@ class Fields:
     response: str | None = None
     """Whole responses to imitate: text, or a list of chat messages that holds the question too. None: there are none,
     and every row needs an answer."""
+    image: str | None = None
+    """Pictures of the question: they go where it has ``<image>``, or in front of it. None: none are read."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +198,7 @@ class _Read:
         """Raises _BrokenRow where there is no row."""
         if record.row is None:
             raise _BrokenRow(record.problem)
-        self._row, self._fields = record.row, fields
+        self._row, self._fields, self._folder = record.row, fields, folder_of(record.place)
         self._columns: set[str] = set()
         self.system: str | None = None
         self.written = ""
@@ -237,11 +242,18 @@ class _Read:
                 self._columns.add(own)
                 _check_text(material, own)
                 question = question if material.strip() in question else f"{material.strip()}\n{question}"
-        return question
+        return question if self._fields.image is None else self._with_pictures(question, self._fields.image)
+
+    def _with_pictures(self, question: str, name: str) -> str:
+        _, value = self._field("image", name, ())
+        try:
+            return with_pictures(question, field_pictures(value, self._folder))
+        except PictureError as error:
+            raise _BrokenRow(f"the image field {name!r}: {error}") from error
 
     def _messages(self, raw: list[Any], name: str) -> tuple[str | None, str]:
         try:
-            system, question = asked_in(raw, name)
+            system, question = asked_in(raw, name, self._folder)
         except ValueError as error:
             raise _BrokenRow(str(error)) from error
         return system, _text((name, question), "question")
@@ -376,7 +388,7 @@ def _inner(name: str, value: Any) -> str:
 
 
 def _check_text(text: str, where: str) -> None:
-    if len(text) > MAX_CHARS:
+    if len(replaced(text, "")) > MAX_CHARS:
         raise _BrokenRow(f"the {where} has {len(text):,} characters, and {MAX_CHARS:,} are the most")
     try:
         text.encode()

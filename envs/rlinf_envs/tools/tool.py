@@ -7,11 +7,12 @@ import json
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from rlinf.data.pictures import has_picture, marked, observed, pieces
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import unknown
 
@@ -28,7 +29,10 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool. ``call`` takes its arguments by name, from any thread, and returns anything that can be written."""
+    """One tool. ``call`` takes its arguments by name, from any thread, and returns anything that can be written.
+
+    A picture (an image of PIL, an array uint8), or a list of texts and pictures, is shown to the policy as such.
+    """
 
     name: str
     description: str
@@ -48,10 +52,11 @@ class Tool:
             said = self.call(**self._checked(arguments))
         except ToolError as error:
             return f"error: {error}"
+        if has_picture(said):
+            shown = _cut(pieces(observed(said)))
+            return "".join(marked(piece) if number % 2 else piece for number, piece in shown)
         text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-        if len(text) > MAX_RESULT_CHARS:
-            text = f"{text[:MAX_RESULT_CHARS]} ... ({len(text) - MAX_RESULT_CHARS} more characters)"
-        return text
+        return "".join(piece for _, piece in _cut([text]))
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         known: Mapping[str, Any] = self.parameters.get("properties", {})
@@ -62,6 +67,18 @@ class Tool:
             if name not in arguments:
                 raise ToolError(f"{self.name}: the argument {name!r} is missing")
         return {name: _converted(self.name, name, value, known[name]) for name, value in arguments.items()}
+
+
+def _cut(parts: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Texts (even places) and addresses of pictures, numbered; texts up to the limit, and then how much is left out."""
+    left = MAX_RESULT_CHARS
+    for number, part in enumerate(parts):
+        if number % 2 or len(part) <= left:
+            yield number, part
+            left -= 0 if number % 2 else len(part)
+        else:
+            yield number, f"{part[:left]} ... ({len(part) - left} more characters)"
+            left = 0
 
 
 def _converted(tool: str, name: str, value: Any, schema: Mapping[str, Any]) -> Any:

@@ -3,9 +3,13 @@
 tools:
   - python                                     # a program in the sandbox
   - search: {path: corpus.jsonl}               # passages of a local corpus
+  - zoom                                       # a part of a picture, larger
   - my_module:convert                          # a function
   - my_module:Shop: {stock: 5}                 # a class: an object for each conversation, its methods are tools
   - mcp: {command: my-server, args: [--quiet]} # the tools of an MCP server
+
+Objects of a class with an attribute ``pictures`` find there the addresses of the pictures that their conversation has
+shown so far, those of tools included (:func:`rlinf.data.pictures.opened` opens them).
 """
 
 from __future__ import annotations
@@ -15,9 +19,11 @@ import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlinf.base import timeline
+from rlinf.data.pictures import pictures_of
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import unknown
 from rlinf_envs.tools.calls import calls_in
@@ -25,12 +31,26 @@ from rlinf_envs.tools.mcp_server import mcp
 from rlinf_envs.tools.python_tool import python
 from rlinf_envs.tools.search import search
 from rlinf_envs.tools.tool import Tool, tool_of, tools_of
+from rlinf_envs.tools.zoom import Zoom
 from rlinf_envs.typed import misfits
 
 BUILT_IN: Mapping[str, Callable[..., Any]] = {"python": python, "search": search, "mcp": mcp}
+CLASSES: Mapping[str, type] = {"zoom": Zoom}
 TURNS = 8
 """Responses of a conversation with tools, where nobody says how many."""
 ToolSetting = str | Mapping[str, Any] | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class _Conversation:
+    """The tools of one conversation, and the objects among them that use its pictures."""
+
+    tools: dict[str, Tool]
+    viewers: list[Any]
+
+    def show(self, uris: Sequence[str]) -> None:
+        for one in self.viewers:
+            one.pictures.extend(uris)
 
 
 class Toolbox:
@@ -45,23 +65,25 @@ class Toolbox:
         self._classes: list[Callable[[], Any]] = []
         for setting in settings:
             self._add(setting)
-        self._conversations: dict[int, dict[str, Tool]] = {}
-        first = self._new()
+        self._conversations: dict[int, _Conversation] = {}
+        first = self._new().tools
         self.schemas = [tool.schema for tool in first.values()]
         self.names = tuple(first)
         if not first:
             raise SettingError("tools names no tool")
 
-    def begin(self, row: int) -> None:
-        """A new conversation: objects of classes start again."""
+    def begin(self, row: int, prompt: str = "") -> None:
+        """A new conversation: objects of classes start again. ``prompt``: its first message, with its pictures."""
         self._conversations[row] = self._new()
+        self._conversations[row].show(pictures_of(prompt))
 
     def answer(self, row: int, response: str) -> str | None:
         """The tools' answers to the calls in a response, one after another; None where it calls none."""
         calls = calls_in(response)
         if not calls:
             return None
-        tools = self._conversations.get(row) or self._new()
+        conversation = self._conversations.get(row) or self._new()
+        tools = conversation.tools
         answers = []
         for call in calls:
             if call.problem:
@@ -71,6 +93,7 @@ class Toolbox:
             else:
                 with timeline.span(f"tool {call.name}", track=f"row {row}", details={"row": row}):
                     answers.append(tools[call.name].answer(call.arguments))
+                conversation.show(pictures_of(answers[-1]))
         return "\n".join(answers)
 
     def _add(self, setting: ToolSetting) -> None:
@@ -86,12 +109,15 @@ class Toolbox:
             raise SettingError(f"tools: the options of {name} must be a mapping, got {options!r:.80}")
         if callable(name):
             self._add_found(name, options)
+        elif name in CLASSES:
+            self._add_found(CLASSES[name], options)
         elif name in BUILT_IN:
             self._shared += _built_in(str(name), json.dumps(dict(options), sort_keys=True, default=str))
         elif ":" in str(name):
             self._add_found(_imported(str(name)), options)
         else:
-            raise SettingError(f"tools: {unknown('tool', str(name), BUILT_IN)}; a tool of your own is module:name")
+            known = unknown("tool", str(name), [*BUILT_IN, *CLASSES])
+            raise SettingError(f"tools: {known}; a tool of your own is module:name")
 
     def _add_found(self, found: Callable[..., Any], options: Mapping[str, Any]) -> None:
         if inspect.isclass(found):
@@ -101,14 +127,15 @@ class Toolbox:
         else:
             self._shared.append(tool_of(found))
 
-    def _new(self) -> dict[str, Tool]:
-        own = [tool for make in self._classes for tool in tools_of(make())]
+    def _new(self) -> _Conversation:
+        objects = [make() for make in self._classes]
+        own = [tool for one in objects for tool in tools_of(one)]
         tools: dict[str, Tool] = {}
         for tool in (*self._shared, *own):
             if tool.name in tools:
                 raise SettingError(f"tools: there are two tools called {tool.name}")
             tools[tool.name] = tool
-        return tools
+        return _Conversation(tools, [one for one in objects if isinstance(getattr(one, "pictures", None), list)])
 
 
 def turns_with(tools: Sequence[Any], max_turns: int | None) -> int:

@@ -23,6 +23,7 @@ from rlinf.config.checks.simulator import check_acting, check_simulator
 from rlinf.config.checks.tasks import check_curriculum, check_pool, check_tasks
 from rlinf.config.checks.teacher import check_teacher
 from rlinf.config.checks.tokens import check_tokens
+from rlinf.config.checks.vision import check_vision
 from rlinf.config.checks.vla import check_vla
 from rlinf.config.context import Context
 
@@ -38,6 +39,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_agents,
     check_own_functions,
     check_policy,
+    check_vision,
     check_files,
     check_batch,
     check_tokens,

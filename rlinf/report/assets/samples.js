@@ -56,6 +56,21 @@ function tokenElements(row, colouring, clip) {
   });
 }
 
+/** The picture at a data: URI. */
+function pictureElement(uri) {
+  return el("img", { class: "picture", src: uri, alt: "picture" });
+}
+
+/** A text with the pictures that are marked in it. */
+function withPictures(text) {
+  return text.split(/\ufff9(data:[^\ufffb]*)\ufffb/).map((piece, i) => (i % 2 ? pictureElement(piece) : piece));
+}
+
+/** A text with a word in the place of its pictures. */
+function withoutPictures(text) {
+  return text.replace(/\ufff9[^\ufffb]*\ufffb/g, "[picture] ");
+}
+
 /** What is known of a turn: its tokens, the weights it was sampled with, its seconds, and its reward by terms. */
 function turnWords(turn) {
   const words = [turn.role === null ? turn.speaker : `${turn.speaker} (${turn.role})`, `${turn.tokens} tokens`];
@@ -71,9 +86,9 @@ function turnWords(turn) {
 function transcript(row, tokens) {
   let place = 0;
   return el("div", { class: "transcript" }, row.turns.map((turn) => {
-    const own = tokens ? tokens.slice(place, place + turn.tokens) : [turn.text];
+    const own = tokens ? tokens.slice(place, place + turn.tokens) : withPictures(turn.text);
     place += turn.tokens;
-    return el("div", { class: `turn ${turn.speaker}` }, el("span", { class: "speaker" }, turnWords(turn)), el("pre", {}, own));
+    return el("div", { class: `turn ${turn.speaker}` }, el("span", { class: "speaker" }, turnWords(turn)), ...(turn.pictures || []).map(pictureElement), el("pre", {}, own));
   }));
 }
 
@@ -93,7 +108,7 @@ function responseCard(row, colouring, clip, prompt) {
   ].filter(([, value]) => value !== undefined && value !== null && value !== "" && value !== "–");
   return el("div", { class: `card response ${row.verdict || ""}` },
     el("div", { class: "head" }, facts.map(([name, value]) => el("span", {}, `${name} `, el("b", {}, value)))),
-    row.prompt !== prompt ? el("details", { class: "context" }, el("summary", {}, "what was said before"), el("pre", {}, row.prompt)) : null,
+    row.prompt !== prompt ? el("details", { class: "context" }, el("summary", {}, "what was said before"), el("pre", {}, withPictures(row.prompt))) : null,
     row.response !== undefined || row.pieces ? responseText(row, colouring, clip) : null,
     row.trace ? tracePlot(row.trace) : null);
 }
@@ -123,8 +138,8 @@ function withTexts(samples) {
 function promptCard(row) {
   const longer = row.rendered !== undefined && row.rendered.trim() !== row.prompt.trim();
   return el("div", { class: "card" },
-    el("span", { class: "dim" }, "question"), el("pre", {}, row.prompt),
-    longer ? el("details", { class: "read", open: true }, el("summary", {}, "prompt as the policy read it"), el("pre", {}, row.rendered)) : null,
+    el("span", { class: "dim" }, "question"), el("pre", {}, withPictures(row.prompt)),
+    longer ? el("details", { class: "read", open: true }, el("summary", {}, "prompt as the policy read it"), el("pre", {}, withPictures(row.rendered))) : null,
     (row.answer ?? "") === "" ? null : el("span", { class: "dim" }, `answer: ${row.answer}`));
 }
 
@@ -153,7 +168,7 @@ function samplesPanel(section, run) {
     const varied = [...found].find(([, members]) => members.some((row) => row.reward !== members[0].reward));
     if (!found.has(state.group)) state.group = (varied ?? [...found][0])[0];
     groupSelect.replaceChildren(...[...found].map(([name, members]) =>
-      el("option", { value: name, selected: name === state.group }, `${name}${members[0].prompt ? `: ${members[0].prompt.slice(0, 80)}` : ""}`)));
+      el("option", { value: name, selected: name === state.group }, `${name}${members[0].prompt ? `: ${withoutPictures(members[0].prompt).slice(0, 80)}` : ""}`)));
     draw();
   }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rlinf.data.messages import SamplingParams
 from rlinf.rollouts.agents.endpoint import Endpoint
@@ -53,12 +53,19 @@ class AgentRollout(TextRollout):
         return self._endpoint
 
     def converse(
-        self, split: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
+        self,
+        split: str,
+        task_ids: Sequence[int],
+        *,
+        samples: int,
+        params: SamplingParams,
+        key: tuple[int, ...],
+        change: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> Conversations:
         """``samples`` episodes about each task, in the order of ``task_ids``: the rows are their last branches."""
         clock = Clock()
         began = time.perf_counter()
-        rows = self.open_rows(split, task_ids, samples)
+        rows = self.open_rows(split, task_ids, samples, change)
         clock.add("time/env_reset_s", began)
         episodes = [
             Episode((*key, row.task_id), sample=row.sample, place=place, group=row.group)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from rlinf.data.pictures import observed, pictures_of
 from rlinf.data.ragged import LazyText, RemoteArray
 from rlinf.data.token_array import RunLengthArray, TokenArray
 from rlinf.rollouts.text.tokens.decoding import step_positions
@@ -118,7 +119,7 @@ def graded_rows(
     return [
         Feedback(
             first + row,
-            observations[row],
+            observed(observations[row]),
             float(rewards[row]),
             bool(terminated[row]) or bool(truncated[row]),
             {name: column[row] for name, column in columns.items()},
@@ -159,6 +160,8 @@ class Row:
     answer: str
     prompt_text: str
     prompt_ids: tuple[int, ...]
+    pictures: list[str] = field(default_factory=list)
+    """Addresses of the pictures in the prompt and in what the environment said later, in their order."""
     tokens: TokenArray[int] = field(default_factory=TokenArray.ints)
     logprobs: TokenArray[float] = field(default_factory=TokenArray.floats)
     mask: TokenArray[bool] = field(default_factory=TokenArray.flags)
@@ -214,6 +217,7 @@ class Row:
         prompt_ids: tuple[int, ...],
         tokens: Sequence[int],
         mask: Sequence[bool],
+        pictures: Sequence[str] = (),
     ) -> Row:
         """A row of supervised training, which nobody sampled. ``texts``: prompt, and answer to imitate."""
         prompt_text, answer = texts
@@ -226,6 +230,7 @@ class Row:
             answer=answer,
             prompt_text=prompt_text,
             prompt_ids=prompt_ids,
+            pictures=list(pictures),
             tokens=said,
             logprobs=TokenArray.floats(said.like(0)),
             mask=TokenArray.flags(mask),
@@ -343,6 +348,7 @@ class Row:
         if self.episode is not None:
             self.turn_ids += said.like(-1)
         words = renderer.text(list(added)) if text is None else text
+        self.pictures += pictures_of(words)
         self.turns.append(Turn("environment", renderer.role("environment", role), words, len(added), seconds))
 
     def cut(self, reason: str) -> None:

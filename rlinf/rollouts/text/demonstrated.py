@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from rlinf.data.pictures import observed, replaced
+
 
 class Observation(NamedTuple):
     """An environment's words in between, and their role in the chat template."""
@@ -30,8 +32,8 @@ class Demonstration:
             return given
         prompt, said = given
         if isinstance(said, list):
-            return cls(str(prompt), tuple(said[::2]), tuple(Observation(text) for text in said[1::2]))
-        return cls(str(prompt), (str(said),))
+            return cls(observed(prompt), tuple(said[::2]), tuple(Observation(observed(one)) for one in said[1::2]))
+        return cls(observed(prompt), (str(said),))
 
     @property
     def turns(self) -> list[tuple[str, bool]]:
@@ -51,4 +53,5 @@ def shown(demonstration: Demonstration) -> str:
 
 def texts_of(demonstrations: Sequence[Demonstration]) -> list[str]:
     """Every text in them, for a tokenizer to be trained on."""
-    return [text for one in demonstrations for text in (one.prompt, *(text for text, _ in one.turns))]
+    texts = [text for one in demonstrations for text in (one.prompt, *(text for text, _ in one.turns))]
+    return [replaced(text, "") for text in texts]

@@ -10,6 +10,7 @@ import numpy as np
 
 from rlinf.base.random_streams import numpy_generator
 from rlinf.data.batch import Batch
+from rlinf.data.pictures import described, pictures_of
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.members import MixtureEnv
@@ -58,7 +59,8 @@ class TextDemonstrations:
         if not self._sft.steps or self._sft.data is not None:
             return {}
         (one,) = self._envs.demonstrations("train", [0])
-        short = [textwrap.shorten(text, _NOTE_CHARS, placeholder=" ...") for text in (one.prompt, shown(one))]
+        texts = map(described, (one.prompt, shown(one)))
+        short = [textwrap.shorten(text, _NOTE_CHARS, placeholder=" ...") for text in texts]
         return {"sft imitates, for example": " -> ".join(short)}
 
     def batch(self, step: int) -> Batch:
@@ -69,7 +71,18 @@ class TextDemonstrations:
             renderer = self._members[picked[place] % len(self._members)].renderer
             tokens, mask = _encoded(one, renderer)
             texts, prompt_ids = (one.prompt, one.responses[-1]), renderer.prompt(one.prompt)
-            rows.append(Row.imitated(place, picked[place], texts, prompt_ids=prompt_ids, tokens=tokens, mask=mask))
+            said = [one.prompt, *(observation.text for observation in one.observations)]
+            rows.append(
+                Row.imitated(
+                    place,
+                    picked[place],
+                    texts,
+                    prompt_ids=prompt_ids,
+                    tokens=tokens,
+                    mask=mask,
+                    pictures=[uri for text in said for uri in pictures_of(text)],
+                )
+            )
         return imitation_batch(rows, pad_token_id=self._members[0].renderer.tokenizer.pad_token_id)
 
     def _picked(self, step: int) -> list[int]:

@@ -248,6 +248,7 @@ class Engine:
                 prefix=written,
                 first_sample=row.sample,
                 group=batch.first_group + row.group,
+                pictures=tuple(row.pictures),
             )
         )
 

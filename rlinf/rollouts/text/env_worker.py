@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from rlinf.data.pictures import observed
 from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.verifiers_env import VerifiersEnv
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
@@ -159,7 +160,7 @@ class TextEnvWorker:
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
         """The first observation of each task; running conversations are not disturbed."""
         env = self._env(split)
-        return [env.prompt(task_id) for task_id in task_ids]
+        return [observed(env.prompt(task_id)) for task_id in task_ids]
 
     def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
         """How hard each task is, measured ``by`` what `data.curriculum.by` names; larger is harder.
@@ -195,7 +196,8 @@ class TextEnvWorker:
         env = self._env(split)
         if env.num_envs != len(task_ids):
             env.resize(len(task_ids))
-        return env.reset(options={"task_ids": list(task_ids)})
+        observations, infos = env.reset(options={"task_ids": list(task_ids)})
+        return tuple(map(observed, observations)), infos
 
     def exchange(self, split: str, responses: Sequence[Response], wait_s: float) -> FeedbackBatch | Hung:
         """Give ``responses`` to the environment; returns what it has answered since the last call.

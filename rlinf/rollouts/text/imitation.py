@@ -8,11 +8,13 @@ from typing import Any
 
 from rlinf.base.errors import UserError
 from rlinf.data.batch import Batch
+from rlinf.data.pictures import pictures_of
 from rlinf.datasets.conversation_files import Conversation, ConversationError, Message
+from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.tasks.order import TaskOrder
-from rlinf.rollouts.text.tokens.chat_template import rendered
+from rlinf.rollouts.text.tokens.picture_tokens import rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of, opened_thoughts
 
@@ -40,6 +42,13 @@ class Encoded:
     tokens: list[int]
     mask: list[bool]
     conversation: Conversation
+
+    @property
+    def pictures(self) -> list[str]:
+        """The addresses of the pictures in it, in their order."""
+        messages = self.conversation.messages
+        last = max(place for place, message in enumerate(messages) if message.imitated)
+        return [uri for message in messages[: last + 1] for uri in pictures_of(message.content)]
 
     def __len__(self) -> int:
         return len(self.prompt) + len(self.tokens)
@@ -71,16 +80,20 @@ class ConversationEncoder:
         chat_template: str = "auto",
         system_prompt: str | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
+        reader: PictureReader | None = None,
     ) -> None:
         """
         Args:
             chat_template: auto, always or never.
             system_prompt: for conversations that have none.
             template_kwargs: further variables of the chat template.
+            reader: of a vision-language model.
         """
         self.tokenizer, self.system_prompt = tokenizer, system_prompt
-        self._template_kwargs = dict(template_kwargs or {})
-        self._renderer = PromptRenderer(tokenizer, chat_template=chat_template, template_kwargs=template_kwargs)
+        self._template_kwargs, self._reader = dict(template_kwargs or {}), reader
+        self._renderer = PromptRenderer(
+            tokenizer, chat_template=chat_template, template_kwargs=template_kwargs, reader=reader
+        )
         self.chat = self._renderer.chat
 
     def encode(self, conversation: Conversation) -> Encoded:
@@ -254,8 +267,13 @@ class ConversationEncoder:
     def _render(self, conversation: Conversation, messages: Sequence[Message], *, prompt: bool = False) -> str:
         plain = self._renderer.known_roles([message.for_template() for message in messages])
         try:
-            return rendered(
-                self.tokenizer, plain, prompt=prompt, variables=self._template_kwargs, tools=conversation.tools
+            return rendered_with_pictures(
+                self._reader,
+                self.tokenizer,
+                plain,
+                prompt=prompt,
+                variables=self._template_kwargs,
+                tools=conversation.tools,
             )
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message.role for message in messages)
@@ -316,4 +334,12 @@ class ImitationData:
     @staticmethod
     def _row(group: int, one: Encoded, task: int) -> Row:
         first, last = one.conversation.messages[0].content, one.conversation.messages[-1].content
-        return Row.imitated(group, task, (first, last), prompt_ids=one.prompt, tokens=one.tokens, mask=one.mask)
+        return Row.imitated(
+            group,
+            task,
+            (first, last),
+            prompt_ids=one.prompt,
+            tokens=one.tokens,
+            mask=one.mask,
+            pictures=one.pictures,
+        )

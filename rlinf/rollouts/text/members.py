@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rlinf.data.messages import Metrics
+from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -40,6 +41,7 @@ def members_of(
     *,
     stop: Sequence[str] = (),
     end_token_ids: Collection[int] = (),
+    reader: PictureReader | None = None,
 ) -> list[MixtureEnv]:
     """The environments of a run, in the order of `env.tasks`; ``data.system_prompt`` goes before their own.
 
@@ -49,7 +51,7 @@ def members_of(
     return [
         MixtureEnv(
             env.name,
-            _renderer(env, own, tokenizer, data, stop, end_token_ids),
+            _renderer(env, own, tokenizer, data, stop, end_token_ids, reader),
             own.num_tasks,
             env.max_turns,
             env.weight,
@@ -66,6 +68,7 @@ def _renderer(
     data: DataConfig,
     stop: Sequence[str],
     end_token_ids: Collection[int],
+    reader: PictureReader | None,
 ) -> PromptRenderer:
     renderer = PromptRenderer(
         tokenizer,
@@ -80,6 +83,7 @@ def _renderer(
         template_kwargs=data.chat_template_kwargs,
         end_token_ids=end_token_ids,
         stop=stop,
+        reader=reader,
     )
     if env.max_turns > 1:
         renderer.require_turns()

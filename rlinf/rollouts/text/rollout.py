@@ -19,8 +19,9 @@ import torch
 from rlinf.algorithms.catalog import columns_of
 from rlinf.base.random_streams import rollout_key
 from rlinf.data.batch import Batch
-from rlinf.data.inputs import TextInputs
+from rlinf.data.inputs import TextInputs, picture_column
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams
+from rlinf.data.pictures import pictures_of
 from rlinf.data.ragged import LOGPROBS, TOKENS, RemoteArray
 from rlinf.data.remote_rows import RemoteColumns, RemoteRows
 from rlinf.interfaces import SamplerSession
@@ -193,12 +194,19 @@ class TextRollout:
         return [row.total_reward for row in done.rows], sum(int(row.mask.array.sum()) for row in done.rows)
 
     def converse(
-        self, split: str, task_ids: Sequence[int], *, samples: int, params: SamplingParams, key: tuple[int, ...]
+        self,
+        split: str,
+        task_ids: Sequence[int],
+        *,
+        samples: int,
+        params: SamplingParams,
+        key: tuple[int, ...],
+        change: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> Conversations:
-        """``samples`` conversations about each task, in the order of ``task_ids``."""
+        """``samples`` conversations about each task, in the order of ``task_ids``; ``change`` rewrites the prompts."""
         clock = Clock()
         began = time.perf_counter()
-        rows = self.open_rows(split, task_ids, samples)
+        rows = self.open_rows(split, task_ids, samples, change)
         clock.add("time/env_reset_s", began)
         self.hold(OpenBatch(0, rows), lambda place: key, self._session(split), params, clock)
         return Conversations(rows, {**summary(rows), **metrics_by_member(self.members, rows), **clock.spent})
@@ -223,10 +231,17 @@ class TextRollout:
         clock.count("time/verification_s", waited)
         clock.count("time/verification_hidden_s", max(0.0, self.envs.busy_s - busy - waited))
 
-    def open_rows(self, split: str, task_ids: Sequence[int], samples: int) -> list[Row]:
-        """``samples`` new conversations about each task."""
+    def open_rows(
+        self,
+        split: str,
+        task_ids: Sequence[int],
+        samples: int,
+        change: Callable[[Sequence[str]], Sequence[str]] = tuple,
+    ) -> list[Row]:
+        """``samples`` new conversations about each task, whose prompts ``change`` rewrites."""
         repeated = [task for task in task_ids for _ in range(samples)]
-        return self.rows_of(repeated, self.envs.reset(split, repeated), samples)
+        prompts, infos = self.envs.reset(split, repeated)
+        return self.rows_of(repeated, (change(prompts), infos), samples)
 
     def rows_of(
         self, task_ids: Sequence[int], started: tuple[Sequence[str], Mapping[str, Any]], samples: int
@@ -242,6 +257,7 @@ class TextRollout:
                 answer=str(infos["answer"][place]),
                 prompt_text=prompts[place],
                 prompt_ids=self.renderer_of(task).prompt(prompts[place]),
+                pictures=pictures_of(prompts[place]),
             )
             for place, task in enumerate(task_ids)
         ]
@@ -258,11 +274,14 @@ class TextRollout:
             for task, prompt in zip(task_ids, prompts, strict=True)
         ]
 
-    def fixed_prompts(self, count: int) -> list[tuple[int, ...]]:
-        """The prompts of the run's first ``count`` draws as token ids, however far the run is."""
+    def fixed_prompts(self, count: int) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
+        """(token ids, addresses of pictures) of the prompts of the run's first ``count`` draws, however far it is."""
         task_ids, _ = self.draws.draw(0, count, self._fits, keep=False)
         prompts = self.envs.prompts("train", task_ids)
-        return [self.renderer_of(task).prompt(prompt) for task, prompt in zip(task_ids, prompts, strict=True)]
+        return [
+            (self.renderer_of(task).prompt(prompt), tuple(pictures_of(prompt)))
+            for task, prompt in zip(task_ids, prompts, strict=True)
+        ]
 
     def require_fitting_prompt(self) -> None:
         """Raises UserError where an environment has no prompt that fits, or can't say how hard its tasks are."""
@@ -397,6 +416,7 @@ def _inputs(rows: Sequence[Row], pad_token_id: int) -> TextInputs:
         prompts,
         prompt_lengths=torch.tensor([len(row.prompt_ids) for row in rows]),
         response_lengths=torch.tensor([len(row.tokens) for row in rows]),
+        pictures=picture_column([row.pictures for row in rows]) if any(row.pictures for row in rows) else None,
     )
 
 

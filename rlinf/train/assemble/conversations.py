@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
 from rlinf.config import Config
+from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker, text_env_worker
 from rlinf.rollouts.text.members import MixtureEnv, members_of
 from rlinf.rollouts.text.rollout import TextRollout
@@ -38,7 +40,32 @@ def conversation_members(
 ) -> list[MixtureEnv]:
     """The environments as the rollout knows them."""
     environments, stop = config.facts.text_envs, config.rollout.stop
-    return members_of(environments, facts, tokenizer, config.data, stop=stop, end_token_ids=end_token_ids)
+    reader = policy_reader(config, tokenizer)
+    return members_of(
+        environments, facts, tokenizer, config.data, stop=stop, end_token_ids=end_token_ids, reader=reader
+    )
+
+
+def policy_reader(config: Config, tokenizer: Any) -> PictureReader | None:
+    """How the policy reads pictures; None for a model of text.
+
+    Raises:
+        UserError: another part of the run does not read them.
+    """
+    from rlinf.models.architecture import architecture_config
+    from rlinf.models.gguf import model_folder
+    from rlinf.models.loading import checkpoint_config
+    from rlinf.models.vision.reading import picture_reader
+
+    policy = config.policy
+    if policy.path is None:
+        reader = picture_reader(architecture_config(policy.architecture, tokenizer), None, policy.vision)
+    else:
+        reader = picture_reader(checkpoint_config(policy.path), model_folder(policy.path), policy.vision)
+    # Of a model on the hub the checks of the configuration do not know the family.
+    for _, message, fix in () if reader is None else config.facts.text_only_parts:
+        raise UserError(f"{message} {fix}")
+    return reader
 
 
 def conversation_spec(setup: ResolvedRun, tokenizer: Any, folder: Path) -> SamplerSpec:

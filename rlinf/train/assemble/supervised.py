@@ -24,7 +24,7 @@ from rlinf.datasets.conversation_files import Conversation, read_answers, unread
 from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.schema.learner import SftConfig
-from rlinf.train.assemble.conversations import response_ends
+from rlinf.train.assemble.conversations import policy_reader, response_ends
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text_learner import start_learner
 from rlinf.train.assemble.tokenizer import kept_tokenizer, policy_tokenizer
@@ -56,6 +56,7 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
         chat_template=config.data.chat_template,
         system_prompt=config.data.system_prompt,
         template_kwargs=config.data.chat_template_kwargs,
+        reader=policy_reader(config, tokenizer),
     )
     pad = tokenizer.pad_token_id
 

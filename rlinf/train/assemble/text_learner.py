@@ -13,6 +13,7 @@ from rlinf.config import Config
 from rlinf.data.messages import SamplingParams
 from rlinf.interfaces import Learner
 from rlinf.schema import OffloadConfig
+from rlinf.train.assemble.conversations import policy_reader
 from rlinf.train.assemble.learner import join_group, torch_learner
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.stages import stages_of
@@ -176,9 +177,18 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
     import torch
 
     from rlinf.models.causal_lm import CausalLMPolicy
-    from rlinf.models.loading import activation_dtype, add_lora
+    from rlinf.models.loading import activation_dtype, add_lora, load_tokenizer
+    from rlinf.models.vision.families import family_of, freeze_encoder
+    from rlinf.models.vision.reading import excluded_ids
 
     model = language_model(config, tokenizer_path)
+    sight: dict[str, Any] = {}
+    if family_of(model.config) is not None:
+        tokenizer = load_tokenizer(tokenizer_path)
+        reader, excluded = policy_reader(config, tokenizer), excluded_ids(model.config, tokenizer)
+        sight = {"reader": reader, "excluded": excluded}
+        if config.policy.vision.freeze:
+            freeze_encoder(model)
     if config.policy.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     lora = config.policy.lora
@@ -198,4 +208,5 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
         value_head=config.policy.value_head,
         pack_rows=config.learner.pack,
         autocast=None if dtype == torch.float32 else dtype,
+        **sight,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rlinf.config import Config
+from rlinf.data.pictures import replaced
 from rlinf.datasets.conversation_files import read_answers
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
 from rlinf.rollouts.text.env_worker import TaskTexts
@@ -16,7 +17,7 @@ _ENOUGH = 2000
 def file_texts(config: Config) -> Iterator[str]:
     """Messages of the first conversations of ``sft.data``."""
     for row in read_answers(str(config.sft.data), pairs=config.sft.loss == "dpo")[:_ENOUGH]:
-        yield from (message.content for conversation in row for message in conversation.messages)
+        yield from (replaced(message.content, "") for conversation in row for message in conversation.messages)
 
 
 def tokenizer_texts(config: Config, envs: TaskTexts, num_tasks: int) -> Iterator[str]:

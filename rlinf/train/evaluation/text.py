@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlinf.data.messages import Metrics
+from rlinf.data.pictures import with_other_pictures
+from rlinf.metrics.evaluated import WITH_PICTURES
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.members import MixtureEnv, evaluation_tasks
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.schema import EvaluationConfig
+from rlinf.schema.run import Pictures
 from rlinf.train.evaluation.outcomes import Outcome, TaskOutcome, rate_metrics
 
 
@@ -34,6 +38,7 @@ class TextEvaluator:
         """``members``: the environments of the split "eval"."""
         self._members = members
         self.rollout, self.samples, self.seed = rollout, options.samples, options.seed
+        self._pictures = options.pictures
         self.task_ids = evaluation_tasks(members, options.size) if options.size else []
         params, temperature = rollout.params, options.temperature
         self.params = params.greedy() if temperature == 0.0 else replace(params, temperature=temperature)
@@ -46,9 +51,23 @@ class TextEvaluator:
         by_task = [rows[i : i + self.samples] for i in range(0, len(rows), self.samples)]
         outcomes = [TaskOutcome.of(responses) for responses in by_task]
         metrics = {**rate_metrics(outcomes), **_shape(rows), **_by_member(self._members, rows)}
+        metrics |= {WITH_PICTURES[which]: self._accuracy_with(which) for which in self._pictures}
         return Evaluation(
             metrics, [self._sample(row) for row in rows[: 3 * self.samples : self.samples]], outcomes=outcomes
         )
+
+    def _accuracy_with(self, which: Pictures) -> float:
+        """The accuracy on the same tasks with other pictures in their first prompts."""
+        offset = self.samples * len(self._members)  # the next task of the same environment
+        done = self.rollout.converse(
+            "eval",
+            self.task_ids,
+            samples=self.samples,
+            params=self.params,
+            key=(self.seed, 0),
+            change=functools.partial(with_other_pictures, which=which, offset=offset),
+        )
+        return sum(row.verdict == "correct" for row in done.rows) / len(done.rows)
 
     def _sample(self, row: Row) -> dict[str, Any]:
         return sample(row, self.rollout.rendered(row.task_id, row.prompt_text))

@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from rlinf.base.terminal import printable
+from rlinf.data.pictures import described
 
 
 def transcript(sample: Mapping[str, Any]) -> Text:
@@ -31,7 +32,8 @@ def _spoken(turn: Mapping[str, Any]) -> Text:
         facts.append(f"{turn['seconds']:.2f} s")
     if turn.get("reward"):
         facts.append(f"reward {turn['reward']:.2f}")
-    return Text.assemble((f"{', '.join(facts)}: ", "dim"), (printable(turn["text"]), "" if policy else "cyan"))
+    said = turn["text"] if policy else described(turn["text"])
+    return Text.assemble((f"{', '.join(facts)}: ", "dim"), (printable(said), "" if policy else "cyan"))
 
 
 def graded(sample: Mapping[str, Any]) -> Iterator[tuple[str, Text]]:
@@ -40,7 +42,7 @@ def graded(sample: Mapping[str, Any]) -> Iterator[tuple[str, Text]]:
     if sample.get("branches", 1) > 1:
         yield "branch", Text(f"{sample['branch'] + 1} of {sample['branches']} of this episode", style="dim")
     # Files of older versions have the question alone.
-    yield "prompt", Text(printable(str(sample.get("rendered", sample.get("prompt", "")))))
+    yield "prompt", Text(printable(described(str(sample.get("rendered", sample.get("prompt", ""))))))
     yield "response", transcript(sample)
     yield (
         "graded",

@@ -126,8 +126,20 @@ def _require_turns(env_id: str, turns: int, max_turns: int) -> None:
 
 def _require_text_spaces(env_id: str, env: gymnasium.Env) -> None:
     for kind, space in (("observations", env.observation_space), ("actions", env.action_space)):
-        if not isinstance(space, gymnasium.spaces.Text):
+        if not _has_text(space, within=kind == "observations"):
             raise TextEnvError(f"env.id: {env_id} is no text environment: its {kind} are {space}, and {_NEEDS_TEXT}")
+
+
+def _has_text(space: gymnasium.Space[Any], *, within: bool) -> bool:
+    """Whether a space is text, or ``within`` it text stands beside pictures."""
+    parts: list[gymnasium.Space[Any]] = []
+    if within and isinstance(space, gymnasium.spaces.Dict):
+        parts = list(space.spaces.values())
+    elif within and isinstance(space, gymnasium.spaces.Tuple | gymnasium.spaces.OneOf):
+        parts = list(space.spaces)
+    elif within and isinstance(space, gymnasium.spaces.Sequence):
+        parts = [space.feature_space]
+    return isinstance(space, gymnasium.spaces.Text) or any(_has_text(part, within=True) for part in parts)
 
 
 def _constructor(spec: Any) -> Callable[..., Any] | None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlinf.base.errors import UserError
+from rlinf.data.pictures import PictureError, observed
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.demonstrated import Demonstration, Observation
@@ -193,9 +194,11 @@ class SingleTextEnvs:
             raise self._fault(f"step returned {reward!r:.80} as reward, which is no number") from error
 
     def _text(self, observation: Any, method: str) -> str:
-        if not isinstance(observation, str):
-            raise self._fault(f"{method} returned {observation!r:.80} as observation, which is no text")
-        return observation
+        try:
+            return observed(observation)
+        except PictureError as error:
+            words = f"{method} returned {observation!r:.80} as observation, which is no text with pictures: {error}"
+            raise self._fault(words) from error
 
     def _calling(self, method: str, call: Callable[[], Any]) -> Any:
         try:

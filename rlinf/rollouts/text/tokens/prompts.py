@@ -7,13 +7,14 @@ import contextlib
 import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
 from rlinf.base.time_limit import TimeLimitError
 from rlinf.data.messages import Completion
-from rlinf.rollouts.text.tokens.chat_template import rendered
+from rlinf.data.pictures import pictures_of
 from rlinf.rollouts.text.tokens.decoding import ResponseText
+from rlinf.rollouts.text.tokens.picture_tokens import picture_tokens, rendered_with_pictures
 from rlinf.rollouts.text.tokens.thoughts import opened_thoughts
 from rlinf.rollouts.text.tokens.tool_forms import (
     ANY_TOOL,
@@ -28,8 +29,13 @@ from rlinf.rollouts.text.tokens.tool_forms import (
     tool_message,
 )
 
+if TYPE_CHECKING:
+    from rlinf.models.vision.reading import PictureReader
+
 _ANSWER, _OBSERVATION, _ROLE = "@@ANSWER@@", "@@OBSERVATION@@", "@@ROLE@@"
 _PROBE = "question"
+_PICTURE_PROMPTS = 64
+"""Prompts with pictures that are kept: a group asks for one several times."""
 Message = dict[str, Any]
 _QUESTION: Message = {"role": "user", "content": _PROBE}
 
@@ -59,6 +65,7 @@ class PromptRenderer:
         template_kwargs: Mapping[str, Any] | None = None,
         end_token_ids: Collection[int] = (),
         stop: Sequence[str] = (),
+        reader: PictureReader | None = None,
     ) -> None:
         """
         Args:
@@ -72,6 +79,7 @@ class PromptRenderer:
             template_kwargs: further variables of the chat template.
             end_token_ids: tokens that end a response, beside the tokenizer's end of sequence.
             stop: texts that end a response (see :meth:`until_stop`).
+            reader: of a vision-language model.
 
         Raises:
             ChatTemplateError: it is ``always`` and the tokenizer has none.
@@ -91,12 +99,16 @@ class PromptRenderer:
         self._template_kwargs = dict(template_kwargs or {})
         self._end_token_ids = frozenset(end_token_ids)
         self._stop = tuple(stop)
+        self._reader = reader
+        self._with_pictures = functools.lru_cache(_PICTURE_PROMPTS)(lambda text: self.begun(self.opening(text)))
         self.decodes_responses = True
         """Whether responses become text here; otherwise where they are graded."""
         self._cache: dict[str, tuple[int, ...]] = {}
 
     def prompt(self, observation: str) -> tuple[int, ...]:
         """Token ids of a conversation's first prompt."""
+        if pictures_of(observation):
+            return self._with_pictures(observation)
         if observation not in self._cache:
             self._cache[observation] = self.begun(self.opening(observation))
         return self._cache[observation]
@@ -235,7 +247,8 @@ class PromptRenderer:
 
     def text(self, tokens: Sequence[int]) -> str:
         """A response's text, without special tokens."""
-        return self.tokenizer.decode(list(tokens), skip_special_tokens=True)
+        words = tokens if self._reader is None else [token for token in tokens if token >= 0]
+        return self.tokenizer.decode(list(words), skip_special_tokens=True)
 
     def until_stop(self, completion: Completion, stop: Sequence[str] = ()) -> Completion:
         """A response up to the token that completes one of the stop texts, also ``stop``; as it is where none occurs.
@@ -434,7 +447,9 @@ class PromptRenderer:
         self, messages: Sequence[Mapping[str, Any]], *, prompt: bool, tools: Sequence[Mapping[str, Any]] = ()
     ) -> str:
         try:
-            return rendered(self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools)
+            return rendered_with_pictures(
+                self._reader, self.tokenizer, messages, prompt=prompt, variables=self._template_kwargs, tools=tools
+            )
         except TimeLimitError as error:  # no one tries again, or another way: each attempt takes as long
             raise TemplateTooSlowError(
                 f"data.chat_template: the tokenizer's template can't be rendered: {error}. Set data.chat_template: "
@@ -461,7 +476,15 @@ class PromptRenderer:
         return tokens if tokens[: len(first)] == first else (*first, *tokens)
 
     def encode(self, text: str) -> tuple[int, ...]:
-        """Token ids of a text; marks in it become their tokens."""
+        """Token ids of a text; marks in it become their tokens, and pictures the tokens that stand for them.
+
+        A text that spells a token of pictures is ordinary text.
+
+        Raises:
+            UserError: it has pictures, and the policy reads text alone.
+        """
+        if self._reader is not None or pictures_of(text):
+            return tuple(picture_tokens(text, self._reader, self.tokenizer))
         return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
 
