@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import math
 import statistics
@@ -32,7 +33,7 @@ class Part:
     count: int
     each_s: float
     most_s: float | None = None
-    """With responses of the greatest length, where those measured were shorter."""
+    """With responses or episodes of the greatest length, where those measured were shorter."""
 
     @property
     def whole_s(self) -> float:
@@ -46,17 +47,16 @@ class Part:
 def time_run(config: Config) -> None:
     """Print what a run of ``config`` takes, by its parts, and what that assumes."""
     began = time.perf_counter()
-    warm_steps = 0
+    warm_steps, start_s = 0, 0.0
     parts: list[Part] = []
     assumed: list[str] = []
     if has_warm_start(config):
         warm_steps = min(_WARM_STEPS, config.sft.steps)
-        lines, _ = _measured(config, steps=0, warm_steps=warm_steps)
+        lines, start_s = _measured(config, steps=0, warm_steps=warm_steps)
         each = _typical(lines, "time/sft_step_s")
         parts.append(Part("warm start", config.sft.steps, each))
         if config.run.max_steps and parts[0].whole_s <= _WARM_S:
             warm_steps = config.sft.steps
-    start_s = 0.0
     if config.run.max_steps:
         lines, start_s = _measured(config, steps=_steps(config), warm_steps=warm_steps)
         parts += _of_training(config, lines, assumed)
@@ -76,17 +76,28 @@ def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]
         grows = sum(_typical(steps, name) for name in ("time/generation_s", "time/prepare_s", "time/update_s"))
         most = each + grows * max(0.0, longest / measured - 1)
         assumed.append(f"Responses stay as long as measured: {measured:.0f} tokens of at most {longest:.0f}.")
-    found = [Part("steps", config.run.max_steps - filling, each, most)]
-    if filling:
-        found.insert(0, Part("filling", filling, _typical(steps[:filling], "time/step_s")))
     episode = _mean(steps, "rollout/episode_len")
     if episode and not config.facts.holds_fragments:
         assumed.append(f"Episodes of training stay as long as measured: {episode:.0f} steps.")
+        grows = sum(_typical(steps, name) for name in ("time/rollout_s", "time/prepare_s", "time/update_s"))
+        most = each + grows * max(0.0, (_episode_limit(config) or episode) / episode - 1)
+    found = [Part("steps", config.run.max_steps - filling, each, most)]
+    if filling:
+        found.insert(0, Part("filling", filling, _typical(steps[:filling], "time/step_s")))
     if evaluations := _evaluations(config):
         found.append(Part("evaluations", evaluations, _typical(lines, "time/evaluation_s", skip=0)))
         if config.facts.run_kind == "simulator":
             assumed.append("Episodes of evaluations stay as long as measured.")
     return found
+
+
+def _episode_limit(config: Config) -> int | None:
+    """The steps after which an episode is truncated, where the configuration or gymnasium's registry has a limit."""
+    if config.env.max_episode_steps is not None or config.env.id is None:
+        return config.env.max_episode_steps
+    registry = importlib.import_module("gymnasium.envs.registration").registry
+    spec = registry.get(config.env.id.rpartition(":")[2])
+    return None if spec is None else spec.max_episode_steps
 
 
 def _evaluations(config: Config) -> int:
@@ -154,7 +165,7 @@ def _lines(parts: list[Part], start_s: float, assumed: list[str], took_s: float)
     lines += [f"  {'in all':<14}{'':>20}{_span(whole):>12}"]
     lines += [f"  {line}" for line in assumed]
     if longest > 1.1 * whole:
-        lines.append(f"  With the longest responses that are allowed: {_span(longest)}.")
+        lines.append(f"  With the longest responses or episodes that are allowed: {_span(longest)}.")
     lines.append("  Not counted: checkpoints, the export of the policy, and the report.")
     return lines
 

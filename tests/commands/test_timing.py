@@ -50,7 +50,7 @@ def test_the_parts_add_up_and_the_assumption_has_its_upper_bound(
     assert rows["evaluations"] == "9 s"
     assert rows["in all"] == "2 min 57 s"
     assert "Responses stay as long as measured: 2 tokens of at most 4." in said
-    assert "With the longest responses that are allowed: 4 min 57 s." in said
+    assert "With the longest responses or episodes that are allowed: 4 min 57 s." in said
 
 
 def test_a_long_warm_start_is_not_made_whole(
@@ -96,10 +96,10 @@ def test_whole_episodes_are_assumed_to_stay_as_long(tmp_path: Path) -> None:
         "algorithm": {"adv_type": "grpo", "group_size": 4},
     }
     assumed: list[str] = []
-    timing._of_training(
-        load_mapping(sections, source="test"), [{"time/step_s": 1.0, "rollout/episode_len": 22.0}], assumed
-    )
-    assert "Episodes of training stay as long as measured: 22 steps." in assumed
+    lines = [{"time/step_s": 1.0, "time/rollout_s": 0.5, "time/update_s": 0.4, "rollout/episode_len": 20.0}]
+    steps, *_ = timing._of_training(load_mapping(sections, source="test"), lines, assumed)
+    assert steps.most_s == pytest.approx(0.1 + 0.9 * 25)  # CartPole-v1 ends episodes after 500 steps
+    assert "Episodes of training stay as long as measured: 20 steps." in assumed
 
 
 @pytest.mark.parametrize("kind", ["text", "simulator"])
