@@ -134,7 +134,7 @@ def _as_override(words: Sequence[str]) -> str:
 
 
 def _guarded(command: Callable[[], int]) -> int:
-    """The command's exit code, or that of what went wrong, which is reported."""
+    """Return the command's exit code, or report an error and return its exit code."""
     try:
         return flushed(command())
     except Stopped as stop:
@@ -152,7 +152,7 @@ def _guarded(command: Callable[[], int]) -> int:
 
 
 def _reported(error: Exception) -> int:
-    """Says what went wrong, as briefly as it allows; returns the exit code."""
+    """Report the error, as briefly as it allows; return the exit code."""
     from rlinf.cluster.errors import ClusterError
     from rlinf.config.problems import ConfigErrors
 
@@ -180,7 +180,7 @@ def _reported(error: Exception) -> int:
 
 
 def _of_the_machine(error: OSError) -> str:
-    """A sentence with the file, which a traceback would only hide."""
+    """Build a sentence with the file, which a traceback would only hide."""
     place = error.filename2 or error.filename or "the command"
     fix = " (ulimit -n raises the limit)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
     return f"{place}: {error.strerror}{fix}. RLINF_LOG=info shows the line of code."
@@ -282,7 +282,7 @@ def _train(options: argparse.Namespace) -> int:
 
 
 def _shown(config: Config) -> AbstractContextManager[None]:
-    """The live view beside a run."""
+    """Open the live view that accompanies a run."""
     from rlinf.commands.ui import beside
 
     return beside(Path(config.facts.run_dir))
@@ -363,7 +363,7 @@ def _function(module: str, name: str) -> Callable[..., object]:
 
 
 def _complain(text: str) -> None:
-    """To the error stream, in red where a person reads it."""
+    """Write to the error stream, in red if a person reads it."""
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
     words = printable(redacted(text))
     print(f"\033[31m{words}\033[0m" if colour else words, file=sys.stderr)

@@ -33,20 +33,21 @@ class Policy(Protocol):
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
         """Log-probabilities, entropy and values [B, T] of ``actions`` under the current weights, with gradient.
 
-        Entropy costs as much as the log-probabilities where the vocabulary is large: only a loss that reads it asks.
+        Entropy costs as much as the log-probabilities if the vocabulary is large: only a loss that reads it requests
+        it.
         """
 
     def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
-        """The size of each row, by which rows are packed into micro-batches and shared among ranks."""
+        """Return the size of each row, by which rows are packed into micro-batches and shared among ranks."""
 
     def observe(self, inputs: Inputs, mask: Tensor) -> None:
-        """Updates running statistics with the valid positions: after a batch's updates, on every rank."""
+        """Update running statistics with the valid positions: after a batch's updates, on every rank."""
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Every weight and running statistic under the name that a sampler or a checkpoint file knows it by."""
+        """Every weight and running statistic under its name in a sampler or a checkpoint file."""
 
     def save_pretrained(self, folder: str) -> None:
-        """Exports to a folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
+        """Export to a folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
 
 
 class ActingPolicy(Policy, Protocol):
@@ -79,19 +80,19 @@ class ActingPolicy(Policy, Protocol):
     def action_dtype(self) -> type[np.generic]: ...
 
     def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(actions [N, ...], next recurrent state [N, S]) at observations [N, ...]; greedy where ``noise`` is None.
+        """(actions [N, ...], next recurrent state [N, S]) at observations [N, ...]; greedy if ``noise`` is None.
 
-        ``noise`` [N, noise_size] comes from the caller, so that an action does not depend on the rows beside it.
+        ``noise`` [N, noise_size] comes from the caller, so that an action does not depend on the other rows.
         """
 
     def eval(self) -> Self:
-        """The policy itself, in torch's evaluation mode."""
+        """Return the policy itself, in torch's evaluation mode."""
 
     def state_dict(self, *, keep_vars: bool = False) -> dict[str, Any]:
-        """The weights and running statistics that :meth:`weights` names; with ``keep_vars`` to be written to."""
+        """Return the weights and running statistics that :meth:`weights` names; with ``keep_vars`` to be written to."""
 
     def named_parameters(self, *, remove_duplicate: bool = True) -> Iterator[tuple[str, nn.Parameter]]:
-        """The weights alone."""
+        """Yield the weights alone."""
 
     def env_actions(self, actions: np.ndarray) -> np.ndarray:
         """Own actions [N, ...] as the environment takes them; with chunks [N, K, ...]."""
@@ -111,7 +112,7 @@ class ActorCriticPolicy(ActingPolicy, Protocol):
         """Recurrent states [B * C, S] after each of the decisions ``shape`` = [B, C], without gradient."""
 
     def own_actions(self, actions: np.ndarray) -> np.ndarray:
-        """The own actions nearest to environment actions [N, K, ...]: what is learned from a demonstration."""
+        """Return the own actions nearest to environment actions [N, K, ...]: what is learned from a demonstration."""
 
 
 class DecidingPolicy(Protocol):
@@ -137,31 +138,32 @@ class SamplerSession(Protocol):
         """Responses that are not handed out yet."""
 
     def submit(self, requests: Sequence[SampleRequest]) -> None:
-        """Adds requests; a request_id must be unique among the open ones."""
+        """Add requests; a request_id must be unique among the open ones."""
 
     def poll(self, max_s: float) -> list[Completion]:
         """Completions since the last call; returns after ``max_s`` seconds with nothing."""
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Ends these requests: their responses as far as they are, finish reason "abort"."""
+        """End these requests: their responses as far as they are, finish reason "abort"."""
 
     def close(self) -> None:
-        """Ends all requests."""
+        """End all requests."""
 
 
 @runtime_checkable
 class Sampler(Protocol):
     """Generates text. One interface for transformers, vLLM in process, and a remote server.
 
-    A sampler may also have ``held_digests(asked)``: by :mod:`rlinf.models.weight_digest`, what the model that computes
-    holds of the weights that it was sent, or a sentence why that cannot be read. Without it no update is proved.
+    A sampler may also have ``held_digests(asked)``, by :mod:`rlinf.models.weight_digest`. It returns what the
+    model that computes holds of the weights that it was sent, or a sentence why that cannot be read. Without it
+    no update is proved.
     """
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """All completions of all requests, ordered by (position of the request, sample index)."""
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """The same completions as they finish, in any order."""
+        """Yield the same completions as they finish, in any order."""
 
     def session(self) -> SamplerSession:
         """For conversations: a response is the same whatever else is open."""
@@ -173,10 +175,10 @@ class Sampler(Protocol):
         """
 
     def load(self, update: WeightUpdate) -> Metrics:
-        """Takes new weights in place; the next token follows them. Returns timing and bytes."""
+        """Load new weights in place; the next token follows them. Returns timing and bytes."""
 
     def sleep(self) -> None:
-        """Frees device memory until :meth:`wake` (does nothing where there is none to free)."""
+        """Free device memory until :meth:`wake` (do nothing if there is none to free)."""
 
     def wake(self) -> None: ...
 
@@ -185,14 +187,14 @@ class Rollout(Protocol):
     """Drives environments with a policy and makes a batch."""
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch | RemoteRows, Metrics]:
-        """A batch for training iteration ``step``: a function of the seed, the step, the round and the weights.
+        """Collect a batch for training iteration ``step``: a function of the seed, the step, the round and the weights.
 
         Each round of a step has tasks, start states and random streams of its own. Round 0 is the batch of the step;
         dynamic sampling collects rounds 1, 2, ...; what is collected before the first step are rounds -1, -2, ... of
         step 0."""
 
     def state_dict(self) -> Any:
-        """The state that the next batch depends on beside the seed and the weights; part of every checkpoint."""
+        """Return the state that the next batch depends on in addition to seed and weights; part of every checkpoint."""
 
     def load_state_dict(self, state: Any) -> None: ...
 
@@ -201,7 +203,7 @@ class ContinuousGeneration(Protocol):
     """A rollout whose samplers go on between batches."""
 
     def generate(self, until: threading.Event) -> Metrics:
-        """Works on the batches that may be begun, until the event is set; in a thread beside the learner's update."""
+        """Work on the batches that may be begun, until the event is set; in a thread parallel to the learner's update."""
 
     def interrupt(self) -> None:
         """Before samplers get new weights or other work: what is unfinished is kept, to go on with the next batch."""
@@ -210,12 +212,12 @@ class ContinuousGeneration(Protocol):
 class Learner(Protocol):
     """One rank that owns weights and optimiser. Every method is called on all ranks.
 
-    A rank is given the whole batch and takes its own share of the rows, or is given that share with its part of each
-    optimiser step. Either way it knows the denominators of the whole step, and the gradient does not depend on how rows
-    are cut. After :meth:`sleep` only :meth:`wake` may be called."""
+    A rank is given the whole batch and takes its own share of the rows. Or it is given that share with its part
+    of each optimiser step. Either way it has the denominators of the whole step, and the gradient does not depend
+    on how rows are cut. After :meth:`sleep` only :meth:`wake` may be called."""
 
     def start(self, stage: str) -> None:
-        """Begins a stage, "sft" or "train": a new optimiser, and a reference policy where the stage has one."""
+        """Begin a stage, "sft" or "train": a new optimiser, and a reference policy if the stage has one."""
 
     @property
     def data_place(self) -> DataParallelRank:
@@ -224,8 +226,8 @@ class Learner(Protocol):
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """(rows [B'], log-probabilities and values [B', T] by the current or reference weights) of this rank's share.
 
-        Rows go by their place in what the rank was given; those without a response may be left out. On the CPU,
-        without gradient."""
+        Rows are given by their position in what the rank was given; those without a response may be left out. On the
+        CPU, without gradient."""
 
     def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
         """All optimiser steps of training iteration ``step``; the metrics are those of all ranks."""
@@ -234,13 +236,13 @@ class Learner(Protocol):
         """Multiplies the learning rates that the schedule gives, from the next update on; 1 is the configuration's."""
 
     def refresh_reference(self, *, keep: float = 0.0) -> None:
-        """Makes the current policy the reference policy; with ``keep``, keep * reference + (1 - keep) * policy."""
+        """Make the current policy the reference policy; with ``keep``, keep * reference + (1 - keep) * policy."""
 
     def has_adapters(self) -> bool:
-        """Whether the policy has low-rank adapters that :meth:`weights` can give apart from their layers."""
+        """Whether the policy has low-rank adapters that :meth:`weights` can give separately from their layers."""
 
     def weight_sources(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> list[int]:
-        """The rank that gives each of the parts that :meth:`weights` cuts into, the same list on every rank.
+        """Return the rank that gives each of the parts that :meth:`weights` cuts into, the same list on every rank.
 
         Consecutive parts of different ranks have together at most ``bucket_bytes`` (one parameter each at least)."""
 
@@ -249,13 +251,13 @@ class Learner(Protocol):
     ) -> WeightUpdate:
         """One part of the policy's weights on the CPU; complete on the rank that gives it, empty on the others.
 
-        All ranks ask for all parts in order. A rank that has nothing to do with a part returns at once."""
+        All ranks call this for all parts in order. A rank that has nothing to do with a part returns at once."""
 
     def sleep(self, *, keep_weights: bool = False) -> Metrics:
-        """Moves to the host what ``learner.offload`` names, or of it all but the weights; seconds and bytes."""
+        """Move to the host what ``learner.offload`` names, or of it all but the weights; return seconds and bytes."""
 
     def wake(self, *, weights_only: bool = False) -> None:
-        """Moves everything back, or the weights alone. Does nothing when awake."""
+        """Move everything back, or the weights alone. Does nothing when awake."""
 
     def save(self, folder: Path) -> None:
         """Weights, optimiser, schedule and random streams, enough to continue bit for bit."""
@@ -263,12 +265,12 @@ class Learner(Protocol):
     def load(self, folder: Path) -> None: ...
 
     def init_from(self, folder: Path, *, optimizer: bool) -> None:
-        """Begins the stage again with the weights that another run's learner saved, and its optimiser's state if asked.
+        """Begin the stage again with weights from another run's learner, and its optimiser's state if requested.
 
-        Raises WeightsMismatch where they are of another network."""
+        Raises WeightsMismatch if they are of another network."""
 
     def export(self, folder: Path) -> None:
-        """A folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
+        """Export to a folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
 
 
 class RewardTerm(Protocol):

@@ -23,7 +23,7 @@ class NumberTooLarge(ArithmeticFault):
 
 
 def evaluate(text: str) -> Fraction:
-    """The value of ``text``: + - * / ^ (integer exponents), parentheses, decimals, thousands separators.
+    """Return the value of ``text``: + - * / ^ (integer exponents), parentheses, decimals, thousands separators.
 
     Raises:
         ArithmeticFault: see there.

@@ -44,7 +44,7 @@ def _content(message: Mapping[str, Any], name: str, folder: Path | None) -> str:
 
 
 def value_at(row: Mapping[str, Any], name: str) -> Any:
-    """The value of a field; dots reach into objects, and numbers into lists. None where there is none."""
+    """Return the value of a field, or None if there is none; dots reach into objects, and numbers into lists."""
     value: Any = row
     for part in [name] if name in row else name.split("."):
         value = part_of(value, part)
@@ -52,7 +52,7 @@ def value_at(row: Mapping[str, Any], name: str) -> Any:
 
 
 def part_of(value: Any, name: str) -> Any:
-    """An entry of an object by name, or of a list by number; None where there is none."""
+    """Return an entry of an object by name, or of a list by number; None if there is none."""
     if isinstance(value, Mapping):
         return value.get(name)
     if isinstance(value, list) and name.isdecimal() and int(name) < len(value):

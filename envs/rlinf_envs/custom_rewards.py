@@ -19,11 +19,11 @@ DEFAULT_MEMORY_MB = 8192
 
 
 def find_function(path: str) -> Callable[..., Any]:
-    """The function that ``path`` ("module:function") names; its module is imported.
+    """Find the function that ``path`` ("module:function") names; its module is imported.
 
     Raises:
-        SettingError: the path has no colon, the module cannot be imported, it has no such name, or what it has there
-            cannot be called with a response.
+        SettingError: the path has no colon, the module cannot be imported, it has no such name, or what it has
+            there cannot be called with a response.
     """
     module_name, colon, name = path.partition(":")
     if not colon or not module_name or not name:
@@ -49,7 +49,7 @@ def find_function(path: str) -> Callable[..., Any]:
 
 
 class CustomReward:
-    """Calls one function. Its module is imported here, where it is checked, and in the process that calls it."""
+    """Calls one function. Its module is imported here, to check it, and in the process that calls the function."""
 
     def __init__(self, path: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, memory_mb: int = DEFAULT_MEMORY_MB) -> None:
         """
@@ -66,7 +66,7 @@ class CustomReward:
         self.path, self.timeout_s, self.memory_mb = path, timeout_s, memory_mb
 
     def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        """The function's value. ``row`` is copied on the way, so the function may change it.
+        """Return the function's value. ``row`` is copied on the way, so the function may change it.
 
         Raises:
             RewardError: it raised, returned no number, took too long or too much memory, or ended its process.
@@ -93,7 +93,7 @@ _pools_lock = threading.Lock()
 
 
 def _pool(timeout_s: float, memory_mb: int) -> WorkerPool:
-    """The process that all environments here share; another one where modules are found elsewhere by now."""
+    """Return the process that all environments here share; another one if modules are found elsewhere by now."""
     key = (timeout_s, memory_mb, *sys.path)
     with _pools_lock:
         if key not in _pools:

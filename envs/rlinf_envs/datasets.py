@@ -27,7 +27,7 @@ _SAVED = ("dataset_dict.json", "state.json", "dataset_info.json")
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows of one split. ``by_hash`` asks the caller to keep only one split."""
+    """The rows of one split. ``by_hash`` means that the caller must keep only one split."""
 
     records: Iterator[Record]
     by_hash: bool
@@ -39,14 +39,16 @@ Reader = Callable[[], Iterator[Record]]
 
 
 def select(path: str, split: str | None, subset: str | None = None) -> Selection:
-    """The rows of ``split``.
+    """Select the rows of ``split``.
 
-    A dataset with splits of its own gives them by name; "eval" is then the first of eval, validation, valid, dev, test.
-    Where a dataset has no split for evaluation, "train" and "eval" are the two parts by a hash of the question.
+    A dataset with splits of its own gives them by name; "eval" is then the first of eval, validation, valid, dev,
+    test. If a dataset has no split for evaluation, "train" and "eval" are the two parts by a hash of the
+    question.
 
     Args:
-        path: a file, a folder (saved by ``datasets``, or with one file per split), or a name on the Hugging Face hub.
-        split: a split's name, "train", "eval", or None for everything there is (the train split, where there are
+        path: a file, a folder (saved by ``datasets``, or with one file per split), or a name on the Hugging Face
+            hub.
+        split: a split's name, "train", "eval", or None for everything there is (the train split, if there are
             several).
         subset: configuration name of a hub dataset ("main" of openai/gsm8k).
 

@@ -1,4 +1,4 @@
-"""A conversation as an ordinary gymnasium environment: write what begins it, and what is said to each response.
+"""A conversation as an ordinary gymnasium environment: write its first prompt, and the answer to each response.
 
     class Capital(Dialogue):
         def begin(self) -> str:
@@ -7,8 +7,8 @@
         def reply(self, response: str) -> str | End:
             return End(1.0) if "Paris" in response else "No. Try again."
 
-``env.id: "my_module:Capital"`` trains it: each conversation has an object of its own, so attributes are its state, and
-``self.np_random`` is seeded by its task.
+``env.id: "my_module:Capital"`` trains it: each conversation has an object of its own, so attributes are its
+state, and ``self.np_random`` is seeded by its task.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Dialogue(gymnasium.Env[str, str]):
         raise NotImplementedError(f"{type(self).__name__} needs a method begin() that returns the first prompt")
 
     def reply(self, response: str) -> str | Say | End:
-        """The answer to ``response``, or the end."""
+        """Return the answer to ``response``, or the end."""
         raise NotImplementedError(f"{type(self).__name__} needs a method reply(response)")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -85,7 +85,10 @@ class Dialogue(gymnasium.Env[str, str]):
         return prompt, {}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Raises TypeError where :meth:`reply` returns something else."""
+        """Send one response to the conversation.
+
+        Raises:
+            TypeError: :meth:`reply` returned an object of another type."""
         answered = None if self._toolbox is None else self._toolbox.answer(0, action)
         if answered is not None:
             return answered, 0.0, False, False, {"role": "tool"}

@@ -17,16 +17,16 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def difficulty(task: Task, by: str, solution: str | None) -> float:
-    """How hard ``task`` is; larger is harder.
+    """Return how hard ``task`` is; larger is harder.
 
     Args:
         by: one of :data:`LENGTHS` [lines or characters], or a column of the task's row, its metadata or the
             difficulties in that. Text counts by its first number ("Level 3" is 3).
-        solution: the worked solution, where there is one.
+        solution: the worked solution, if there is one.
 
     Raises:
-        SettingError: no such column, a value without a number, or no solution to measure. The message lists the numbers
-            that the row has.
+        SettingError: no such column, a value without a number, or no solution to measure. The message lists the
+            numbers that the row has.
     """
     if by == "question_length":
         return float(len(task.question))
@@ -54,7 +54,7 @@ def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """The value as a number; of text the first number in it, of a list its largest.
+    """Read the value as a number; of text the first number in it, of a list its largest.
 
     >>> _number("Level 3"), _number([1, 4]), _number("easy")
     (3.0, 4.0, None)

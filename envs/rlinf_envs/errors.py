@@ -6,7 +6,7 @@ from typing import ClassVar
 
 
 class SettingError(ValueError):
-    """A setting that cannot be used; the message names it and says what to write."""
+    """A setting that cannot be used; the message names it and states what to write."""
 
     is_user_error: ClassVar[bool] = True
 

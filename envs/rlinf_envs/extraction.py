@@ -26,10 +26,11 @@ _THOUGHTS = re.compile(rf"(?P<open>{thought_marks.OPENING})|{thought_marks.CLOSI
 
 
 def without_thoughts(text: str) -> str:
-    """``text`` without the thoughts in it, which are no place for an answer.
+    """Return ``text`` without the thoughts in it, since an answer cannot stand there.
 
-    Thoughts stand between ``<think>`` and ``</think>`` (or the marks that other models use). Where they end and never
-    began, the chat template began them: all text before is thoughts. Thoughts that never end take the rest. One pass.
+    Thoughts stand between ``<think>`` and ``</think>`` (or the marks that other models use). If they end and
+    never began, the chat template began them: all text before is thoughts. Thoughts that never end take the rest.
+    One pass.
     """
     kept: list[str] = []
     thinking = False
@@ -48,14 +49,14 @@ def without_thoughts(text: str) -> str:
 
 
 def last_boxed(text: str) -> str | None:
-    """The contents of the last of :func:`boxes`; None where there is none."""
+    """Return the contents of the last of :func:`boxes`; None if there is none."""
     found = boxes(text)
     return found[-1].content if found else None
 
 
 @dataclass(frozen=True)
 class Box:
-    """A box with what stands in it. ``start`` and ``end``: its place in the text."""
+    """A box with its contents. ``start`` and ``end``: its position in the text."""
 
     content: str
     start: int
@@ -63,10 +64,10 @@ class Box:
 
 
 def boxes(text: str) -> list[Box]:
-    """The complete boxes of ``text`` in the order in which they end: ``\\boxed{...}``, ``\\fbox{...}`` and their like.
+    """Find the complete boxes of ``text`` in the order of their ends: ``\\boxed{...}``, ``\\fbox{...}`` and the like.
 
-    Braces nest; an escaped brace does not count. A box inside another is part of the outer one. A box without braces
-    holds the text up to the next blank: ``\\boxed 42`` is 42. One pass over the text.
+    Braces nest; an escaped brace does not count. A box inside another is part of the outer one. A box without
+    braces holds the text up to the next blank: ``\\boxed 42`` is 42. One pass over the text.
     """
     found: list[Box] = []
     open_braces: list[re.Match[str] | None] = []  # what opened a box; None for any other brace
@@ -89,7 +90,7 @@ def boxes(text: str) -> list[Box]:
 
 
 def last_tag(text: str) -> str | None:
-    """The contents of the last complete ``<answer>...</answer>``, stripped; None where there is none. One pass."""
+    """Return the contents of the last complete ``<answer>...</answer>``, stripped; None if there is none. One pass."""
     found: str | None = None
     start: int | None = None  # where the content of an open tag starts
     for tag in _TAG.finditer(text):
@@ -100,7 +101,7 @@ def last_tag(text: str) -> str | None:
 
 
 def last_hashes(text: str) -> str | None:
-    """The text behind the last ``####`` on its line; None where there is none.
+    """Return the text behind the last ``####`` on its line; None if there is none.
 
     A heading does not count: words with more text below them, such as "#### Step 2: add them up".
     """
@@ -113,11 +114,11 @@ def last_hashes(text: str) -> str | None:
 
 
 def extract(response: str, answer_format: AnswerFormat, *, cut: bool = False) -> str | None:
-    """The final answer of ``response`` in one given format; None where it is not there or blank.
+    """Extract the final answer of ``response`` in one given format; None if it is missing or blank.
 
-    ``cut``: the length limit ended the response. An answer then counts only where more text follows that ends it: a
-    closed tag or box does, a ``####`` line that is the last one does not (``#### 1`` may be the start of ``#### 12``),
-    and with "plain" there is none. Thoughts hold no answer (:func:`without_thoughts`).
+    ``cut``: the length limit ended the response. An answer then counts only if more text follows that ends it: a
+    closed tag or box does, a ``####`` line that is the last one does not (``#### 1`` may be the start of ``####
+    12``), and with "plain" there is none. Thoughts hold no answer (:func:`without_thoughts`).
     """
     if cut and answer_format == "plain":
         return None

@@ -19,9 +19,9 @@ _CALCULATOR = "To calculate, write for example <calc>12 * 7</calc> and wait for 
 
 
 def instructions(answer_format: str, rewarded: tuple[str, ...] = (), *, calculator: bool = False) -> Mapping[str, str]:
-    """Mark -> the sentence that asks for it. A prompt in which the mark stands already needs no such sentence.
+    """Return mark -> the sentence that requests it. A prompt that already holds the mark needs no such sentence.
 
-    ``rewarded``: marks that a format reward pays for, where they are not those of ``answer_format``.
+    ``rewarded``: marks that a format reward pays for, if they are not those of ``answer_format``.
 
     >>> dict(instructions("boxed"))
     {'\\\\boxed': 'Put the final answer in \\\\boxed{}.'}

@@ -13,7 +13,7 @@ LEFT_OUT = "training rows left out, whose questions the evaluation asks"
 
 
 def without(tasks: list[Task], questions: Collection[str]) -> list[Task]:
-    """The tasks whose questions are not among ``questions`` (:func:`rlinf_envs.splits.question_key` of each)."""
+    """Return the tasks whose questions are not in ``questions`` (:func:`rlinf_envs.splits.question_key` of each)."""
     return [task for task in tasks if question_key(task.question) not in questions] if questions else tasks
 
 
@@ -24,11 +24,11 @@ class ListedQuestions(TextTaskEnv):
     """What reading the data set has found, for `rlinf check` and a run's first lines."""
 
     def questions(self) -> frozenset[str]:
-        """The questions, each as :func:`rlinf_envs.splits.question_key` has it."""
+        """Return the questions, each as :func:`rlinf_envs.splits.question_key` has it."""
         return frozenset(question_key(task.question) for task in self._listed())
 
     def leave_out(self, questions: Collection[str]) -> None:
-        """Leaves out the tasks of these questions, which an evaluation asks; ``data_notes`` counts them.
+        """Leave out the tasks of these questions, which an evaluation uses; ``data_notes`` counts them.
 
         Raises:
             DatasetError: no task is left.

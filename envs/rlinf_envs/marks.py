@@ -1,4 +1,4 @@
-"""Literal text that a response needs to earn its reward: what a prompt should ask for."""
+"""Literal text that a response needs to earn its reward: what a prompt should request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MARKS: Mapping[str, str] = {"boxed": "\\boxed", "tag": "<answer>", "think": "<th
 
 
 def format_marks(reward: Mapping[str, Any] | None, default_format: str) -> tuple[str, ...]:
-    """The mark of the named format that a ``reward`` pays for; none where it pays for none, or for a pattern.
+    """Return the mark of the named format that a ``reward`` pays for; none if it pays for none, or for a pattern.
 
     >>> format_marks({"correctness": 1.0, "format": 0.1}, "boxed")
     ('\\\\boxed',)

@@ -1,8 +1,8 @@
 """From a question to the text a policy reads.
 
-Chat templates belong to the tokenizer, so they are applied where the tokenizer lives (the rollout). What is rendered
-here is the user's turn: few-shot examples and the question, each through the same template. The system prompt stays
-apart.
+Chat templates belong to the tokenizer, so they are applied next to it, in the rollout. What is rendered here
+is the user's turn: few-shot examples and the question, each through the same template. The system prompt
+stays separate.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ class PromptTemplate:
     prefix: str
 
     def render(self, question: str) -> str:
-        """The few-shot prefix, then the question in the template."""
+        """Return the few-shot prefix, then the question in the template."""
         # Not str.format: a question is free to contain braces (LaTeX does), and so is the rest of the template.
         return self.prefix + self.template.replace("{question}", question)
 
 
 def prompt_template(template: str, few_shot: Sequence[Mapping[str, str]] = ()) -> PromptTemplate:
-    """A template around ``{question}``, preceded by worked examples.
+    """Build a template around ``{question}``, preceded by worked examples.
 
     Args:
         template: contains ``{question}`` once; other braces stand for themselves.
-        few_shot: examples with the keys ``question`` and ``response``, put before the question, a blank line between.
+        few_shot: examples with the keys ``question`` and ``response``, put before the question, a blank line
+            between.
 
     Raises:
         SettingError: the template has no ``{question}``, or an example lacks a key or has another.

@@ -23,7 +23,7 @@ from rlinf_envs.typed import typed
 
 
 class PromptsEnv(ListedQuestions):
-    """Every row is a prompt; what a response is worth is what ``reward`` says, and nothing else."""
+    """Every row is a prompt; ``reward`` alone decides what a response is worth."""
 
     @typed
     def __init__(
@@ -120,7 +120,7 @@ class PromptsEnv(ListedQuestions):
 
     @property
     def skipped_rows(self) -> int:
-        """Broken rows that were left out; ``complaints`` says why, with file and line."""
+        """Broken rows that were left out; ``complaints`` gives the reasons, with file and line."""
         return len(self.complaints)
 
 
@@ -137,7 +137,7 @@ class _Ungraded:
 
 
 def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str) -> Task | str:
-    """The task of a row, or what is wrong with it."""
+    """Return the task of a row, or what is wrong with it."""
     if record.row is None:
         return f"{record.place}: {record.problem}"
     found: dict[str, str] = {}

@@ -70,9 +70,11 @@ thoughts do not count."""
 
 
 def format_check(pattern: str) -> Callable[[str], bool]:
-    """Whether a response has the format that ``pattern`` names (see :data:`FORMATS`), or contains a match of it.
+    """Return the check whether a response has the format ``pattern``, or contains a match of it.
 
-    ``regex:`` in front says that the rest is a regular expression, even where it reads like a misspelt name. DOTALL and
+    The formats are :data:`FORMATS`.
+
+    ``regex:`` in front marks the rest as a regular expression, even if it reads like a misspelt name. DOTALL and
     MULTILINE are set. A response on which the search takes over :data:`PATTERN_TIMEOUT_S` seconds has no match.
 
     Raises:

@@ -13,7 +13,7 @@ from rlinf_envs.custom_rewards import find_function
 def call(
     path: str, prompt: str, response: str, answer: str, row: Mapping[str, Any]
 ) -> tuple[Literal["value"], float] | tuple[Literal["problem"], str]:
-    """The number that the function at ``path`` returns, or what is wrong with it and at which of its lines."""
+    """Return the number from the function at ``path``, or what is wrong with it and at which of its lines."""
     function = find_function(path)
     try:
         value = reward_calls.call(function, reward_calls.Scored(prompt, response, answer, row))
@@ -28,7 +28,7 @@ def call(
 
 
 def _place(error: BaseException, function: Any) -> str:
-    """The last line of the function's own file that led to ``error``."""
+    """Find the last line of the function's own file that led to ``error``."""
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f", at {frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}: {frames[-1].line}" if frames else ""

@@ -4,9 +4,10 @@
              language: {weight: 0.1, expected: en}, code_tests: 1.0, custom: {"mypackage.rewards:brevity": 0.5},
              "judge:helpful": {weight: 0.5, base_url: http://localhost:8000/v1, model: m, rubric: "..."}}
 
-Every term gives one number per response; the reward is their weighted sum. A word behind a colon tells several terms of
-a kind apart. A reward that is not finite never leaves here: the row gets 0 and is reported as quarantined. A service
-that fails, after as many retries as it has, costs the row alone: it is masked, or gets 0.
+Every term gives one number per response; the reward is their weighted sum. A word behind a colon
+distinguishes several terms of a kind. A reward that is not finite never leaves here: the row gets 0 and is
+reported as quarantined. A service that fails, after as many retries as it has, costs the row alone: it is
+masked, or gets 0.
 """
 
 from __future__ import annotations
@@ -69,11 +70,10 @@ class RewardSum:
         custom_timeout_s: float = DEFAULT_TIMEOUT_S,
         custom_memory_mb: int = DEFAULT_MEMORY_MB,
     ) -> None:
-        """
-        Args:
+        """Args:
             config: term name -> weight, or a mapping with ``weight`` and the term's options; ``custom`` maps
                 "module:function" to weights. Nothing given means ``{"correctness": 1.0}``.
-            default_format: the format that the ``format`` term asks for when it names none.
+            default_format: the format that the ``format`` term requires when it names none.
             custom_timeout_s: deadline of one call of a custom function, seconds.
             custom_memory_mb: what its process and all that it starts may take, MiB; 0 means no limit.
 
@@ -167,7 +167,7 @@ class RewardSum:
 
 
 class _Term:
-    """One term: called for each response, again where a service fails, and side by side where it is slow."""
+    """One term: called for each response, again if a service fails, and in parallel if it is slow."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class _Term:
         on_failure: str = "",
         concurrency: int = 8,
     ) -> None:
-        """``retries``: None where the term is no service."""
+        """``retries``: None if the term is no service."""
         if retries is not None and (isinstance(retries, bool) or not isinstance(retries, int) or retries < 0):
             raise SettingError(f"reward.{name}.retries must be a number from 0 on, got {retries!r}")
         if retries is not None and str(on_failure) not in ("mask", "0"):
@@ -191,7 +191,7 @@ class _Term:
         self._gate = threading.BoundedSemaphore(concurrency)
 
     def all(self, calls: Sequence[tuple[str, str, Task]]) -> list[float | None]:
-        """A value for each call; None where the service failed."""
+        """Compute a value for each call; None if the service failed."""
         if not self.slow or len(calls) < 2:
             return [self._attempts(*call) for call in calls]
         with ThreadPoolExecutor(min(self._concurrency, len(calls)), thread_name_prefix=self.name) as threads:
@@ -224,7 +224,7 @@ def _mapping(where: str, value: Any) -> Mapping[str, Any]:
 
 
 def _options(name: str, value: Any, known: Sequence[str]) -> dict[str, Any]:
-    """A term's settings: a bare number is its weight."""
+    """Read a term's settings: a bare number is its weight."""
     given = dict(value) if isinstance(value, Mapping) else {"weight": value}
     reject_unknown(f"option of reward.{name}", given, ["weight", *known])
     if "weight" not in given:

@@ -14,8 +14,8 @@ MAX_CHARS = 1_000_000
 class FreeText(Text):
     """Any string of up to ``max_length`` characters, the empty one included.
 
-    ``Text`` asks for a character set and looks every character up in it. A model may write any character, so here the
-    set serves sampling only, and membership costs one length comparison however long the text is.
+    ``Text`` needs a character set and searches it for every character. A model may write any character, so here
+    the set serves sampling only, and membership costs one length comparison however long the text is.
     """
 
     def __init__(self, max_length: int = MAX_CHARS) -> None:
@@ -25,7 +25,7 @@ class FreeText(Text):
         return isinstance(x, str) and len(x) <= self.max_length
 
     def sample(self, mask: Any = None, probability: Any = None) -> str:
-        """A random text of at most 256 characters: random text of the full length would serve nobody."""
+        """Draw a random text of at most 256 characters: random text of the full length would have no use."""
         if mask is None and probability is None:
             mask = (int(self.np_random.integers(0, min(self.max_length, 256) + 1)), None)
         return super().sample(mask=mask, probability=probability)

@@ -23,7 +23,7 @@ def question_key(question: str) -> str:
 
 
 def eval_share(question: str) -> float:
-    """A number in [0, 1) that is the same for the same question on every machine, white space aside."""
+    """Compute a number in [0, 1) that is the same for the same question on every machine, white space ignored."""
     text = " ".join(replaced(question, digest).split())
     hashed = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(hashed, "big") / 2**64
@@ -35,14 +35,14 @@ def in_split(question: str, split: Split, eval_fraction: float) -> bool:
 
 
 def require_share(eval_fraction: float) -> None:
-    """Raises SettingError for an ``eval_fraction`` that is no share, such as 20 for 20 %."""
+    """Raise SettingError for an ``eval_fraction`` that is no share, such as 20 for 20 %."""
     if not 0.0 <= eval_fraction <= 1.0:
         meant = f"; for {eval_fraction:g} % write {eval_fraction / 100:g}" if 1.0 < eval_fraction <= 100.0 else ""
         raise SettingError(f"eval_fraction must lie between 0 and 1, got {eval_fraction:g}{meant}")
 
 
 def none_left(path: str, split: str | None, *, rows: int, left_out: int, eval_fraction: float | None) -> str:
-    """The reason why a split has no question; ``rows`` were read, ``eval_fraction`` is that of a split by hash."""
+    """Explain why a split has no question; ``rows`` were read, ``eval_fraction`` is that of a split by hash."""
     if rows and eval_fraction is not None:
         share = f"env.kwargs.eval_fraction {eval_fraction:g}"
         return (

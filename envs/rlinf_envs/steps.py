@@ -22,7 +22,7 @@ class StepScorer(Protocol):
     """Scores the steps of one response. A learned process reward model fits this as well as a rule does."""
 
     def score(self, *, question: str, steps: Sequence[str], answer: str, correct: bool) -> list[float]:
-        """One number per step; NaN where nothing can be said of it. A response without any step is one blank step."""
+        """One number per step; NaN for a step that cannot be judged. A response without any step is one blank step."""
 
 
 StepFunction = Callable[..., Sequence[float]]
@@ -38,7 +38,9 @@ class Step:
 
 
 def split_steps(response: str, delimiter: str = "\n") -> list[Step]:
-    """The non-blank pieces between delimiters; ``end`` points behind a step's last character, before the delimiter."""
+    """Split at the delimiters into non-blank pieces.
+
+    ``end`` points behind a step's last character, before the delimiter."""
     if not delimiter:
         raise SettingError("the delimiter of steps must not be empty")
     steps = []
@@ -113,15 +115,16 @@ class FunctionScorer:
         self._function = function
 
     def score(self, *, question: str, steps: Sequence[str], answer: str, correct: bool) -> list[float]:
-        """The scores that the function gives."""
+        """Return the scores that the function gives."""
         return list(self._function(question=question, steps=steps, answer=answer, correct=correct))
 
 
 def load_scorer(name: str, options: Mapping[str, Any]) -> StepScorer:
-    """The scorer that ``module:name`` names: a class (made with ``options``), a function, or an object with ``score``.
+    """Load the scorer ``module:name``: a class (made with ``options``), a function, or an object with ``score``.
 
     Raises:
-        SettingError: the module or the name does not exist, it cannot score, or it is no class and there are options.
+        SettingError: the module or the name does not exist, it cannot score, or it is no class and there are
+            options.
     """
     try:
         found = imported(name)
@@ -193,7 +196,7 @@ def _settings(
     wrong: float = 0.0,
     options: Mapping[str, Any] | None = None,
 ) -> None:
-    """The types of what `steps` holds."""
+    """Declare the types of what `steps` holds."""
 
 
 def _scorer(config: Mapping[str, Any]) -> StepScorer:

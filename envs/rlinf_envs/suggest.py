@@ -9,7 +9,7 @@ from rlinf_envs.errors import SettingError
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> str:
-    """A sentence that names the nearest known names, and all of them while they fit on a few lines."""
+    """Write a sentence that names the nearest known names, and all of them while they fit on a few lines."""
     names = sorted(known)
     near = difflib.get_close_matches(given, names, n=3, cutoff=0.5)
     message = f"unknown {kind} {given!r}"
@@ -21,7 +21,7 @@ def unknown(kind: str, given: str, known: Iterable[str]) -> str:
 
 
 def reject_unknown(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raises a ValueError that lists every key of ``given`` that is not in ``known``."""
+    """Raise a ValueError that lists every key of ``given`` that is not in ``known``."""
     names = list(known)
     problems = [unknown(kind, key, names) for key in given if key not in names]
     if problems:

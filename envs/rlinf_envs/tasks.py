@@ -46,7 +46,7 @@ class TaskSource(Protocol):
     def __len__(self) -> int: ...
 
     def task(self, task_id: int) -> Task:
-        """The task of ``task_id`` in [0, len)."""
+        """Return the task of ``task_id`` in [0, len)."""
 
 
 class ListedTasks:
@@ -72,12 +72,12 @@ class Judge(Protocol):
         """``answer`` as a response that this judge reads back: the shortest correct demonstration."""
 
     def close(self) -> None:
-        """Ends helper processes; a judge is not used afterwards."""
+        """End helper processes; a judge is not used afterwards."""
 
 
 @runtime_checkable
 class CutJudge(Protocol):
-    """A judge that treats responses apart which the length limit ended; any other grades them like complete ones."""
+    """A judge that treats responses cut by the length limit separately; any other grades them like complete ones."""
 
     def judge_cut(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
         """One judgement per response, in order."""

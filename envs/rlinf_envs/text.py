@@ -1,9 +1,10 @@
-"""A vector env for text: the observation is a prompt, the action is a response, the reward comes from checking it.
+"""A vector env for text: observations are prompts, actions are responses, rewards come from checking them.
 
-One object holds all ``num_envs`` conversations as columns. The observation of ``reset`` is the user's turn as plain
-text (few-shot examples and question); the system prompt is the attribute ``system_prompt``. Whoever drives the
-environment applies the chat template, because that belongs to the tokenizer. The observation of ``step`` is what the
-environment adds to the conversation: its next message, or "" where the conversation has ended.
+One object holds all ``num_envs`` conversations as columns. The observation of ``reset`` is the user's turn as
+plain text (few-shot examples and question); the system prompt is the attribute ``system_prompt``. The caller
+of the environment applies the chat template, because that belongs to the tokenizer. The observation of
+``step`` is what the environment adds to the conversation: its next message, or "" if the conversation has
+ended.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Replies(Protocol):
     """The other side of a conversation, for environments of several turns."""
 
     def reply(self, task: Task, response: str) -> str | None:
-        """The environment's next message, or None where ``response`` is the final one."""
+        """Return the environment's next message, or None if ``response`` is the final one."""
 
 
 class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]):
@@ -79,16 +80,15 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         max_turns: int = 1,
         max_chars: int = MAX_CHARS,
     ) -> None:
-        """
-        Args:
-            source: the tasks; ``judge``: grades responses to them.
-            rewards: the reward terms; correctness alone when None.
-            step_grader: scores the steps of a response, for process supervision.
-            dialogue: answers every response that is not final; single-turn when None.
-            tools: answers the calls in a response; a response without calls is final, or the dialogue's.
-            solved_by: the reward term whose value of 1 means "correct", in place of the judge's verdict.
-            max_turns: responses per conversation, after which it is truncated.
-            max_chars: longest observation or action of the spaces.
+        """Args:
+        source: the tasks; ``judge``: grades responses to them.
+        rewards: the reward terms; correctness alone when None.
+        step_grader: scores the steps of a response, for process supervision.
+        dialogue: answers every response that is not final; single-turn when None.
+        tools: answers the calls in a response; a response without calls is final, or the dialogue's.
+        solved_by: the reward term whose value of 1 means "correct", instead of the judge's verdict.
+        max_turns: responses per conversation, after which it is truncated.
+        max_chars: longest observation or action of the spaces.
         """
         if num_envs < 1 or max_turns < 1:
             raise SettingError(f"num_envs and max_turns must be at least 1, got {num_envs} and {max_turns}")
@@ -107,7 +107,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         self.resize(num_envs)
 
     def resize(self, num_envs: int) -> None:
-        """Makes room for ``num_envs`` conversations; the next call must be :meth:`reset`.
+        """Make room for ``num_envs`` conversations; the next call must be :meth:`reset`.
 
         The tasks stay as they are, so one environment serves batches of any size.
         """
@@ -132,19 +132,19 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         return len(self._source)
 
     def question(self, task_id: int) -> str:
-        """The bare question, without template or examples."""
+        """Return the bare question, without template or examples."""
         return self._task(task_id).question
 
     def answer(self, task_id: int) -> str:
-        """The reference answer."""
+        """Return the reference answer."""
         return self._task(task_id).answer
 
     def solution(self, task_id: int) -> str | None:
-        """The worked solution, where the source has one."""
+        """Return the worked solution, if the source has one."""
         return self._task(task_id).solution
 
     def prompt(self, task_id: int) -> str:
-        """The observation with which the task starts."""
+        """Return the observation with which the task starts."""
         return self._template.render(self.question(task_id))
 
     @property
@@ -153,10 +153,10 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         return self._template.render("...")
 
     def demonstrations(self, task_ids: Sequence[int]) -> Sequence[tuple[str, str | list[str]]]:
-        """(prompt, correct response) for each id.
+        """Return (prompt, correct response) for each id.
 
-        Of a conversation the second is a list: what policy and environment say in turn, the policy first and last. The
-        response is the source's own, untouched, where it has one; otherwise the worked solution, or the bare answer
+        Of a conversation the second is a list: the turns of policy and environment, the policy first and last. The
+        response is the source's own, untouched, if it has one; otherwise the worked solution, or the bare answer
         in the judge's format.
 
         Raises:
@@ -172,7 +172,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         return pairs
 
     def difficulties(self, task_ids: Sequence[int], by: str) -> list[float]:
-        """How hard each task is, measured as :func:`rlinf_envs.difficulty.difficulty` says; larger is harder.
+        """Return how hard each task is, measured by :func:`rlinf_envs.difficulty.difficulty`; larger is harder.
 
         Raises:
             SettingError: a task has nothing of that name.
@@ -181,7 +181,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         return [difficulty(task, by, self._worked(task)) for task in tasks]
 
     def _worked(self, task: Task) -> str | None:
-        """The solution whose length is measured."""
+        """Return the solution whose length is measured."""
         return task.solution or task.response
 
     def _task(self, task_id: int) -> Task:
@@ -194,7 +194,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
     def reset(  # a list gives one seed per env, as gymnasium's own vector envs take it
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[tuple[str, ...], Infos]:
-        """Starts conversations.
+        """Start conversations.
 
         Args:
             seed: an int s seeds env i with s + i; a list seeds each env.
@@ -235,21 +235,22 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         return tuple(self._prompts), infos
 
     def mark_cut(self, rows: Sequence[int]) -> None:
-        """Says which responses of the next ``step`` were ended by the length limit rather than by the policy.
+        """Mark the responses of the next ``step`` that were ended by the length limit rather than by the policy.
 
         A judge that has ``judge_cut`` grades them by it: they may have ended before their answer did.
         """
         self._cut = frozenset(rows)
 
     def step(self, actions: Sequence[str | None]) -> StepResult:
-        """One response per conversation; None leaves the conversation where it is.
+        """Send one response per conversation; None leaves the conversation unchanged.
 
         Returns:
             Observations, rewards float32, terminated and truncated, [num_envs] each, and infos in columns [num_envs]:
-            ``verdict`` (status, "" while the conversation goes on), ``correct`` bool, ``score`` float32, ``extracted``,
-            ``answer``, ``task_id``, ``domain``, ``quarantined`` bool, ``masked`` bool (a service could not say what the
-            row is worth), ``reward/<term>`` float32, ``reward_failures/<term>`` bool, ``turn`` (responses so far),
-            ``role`` ("tool" where tools answered, else "user"), and with a step grader ``step_ends`` (lists of
+            ``verdict`` (status, "" while the conversation goes on), ``correct`` bool, ``score`` float32,
+                ``extracted``,
+            ``answer``, ``task_id``, ``domain``, ``quarantined`` bool, ``masked`` bool (a service could not grade the
+            row), ``reward/<term>`` float32, ``reward_failures/<term>`` bool, ``turn`` (responses so far),
+            ``role`` ("tool" if tools answered, else "user"), and with a step grader ``step_ends`` (lists of
             character offsets) and ``step_rewards``.
 
         Raises:
@@ -278,9 +279,9 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
     def _step_row(
         self, row: int, response: str, *, cut: bool = False
     ) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
-        """The step of one conversation: (observation, reward, terminated, truncated, its infos). Safe from any thread.
+        """Step one conversation: (observation, reward, terminated, truncated, its infos). Safe from any thread.
 
-        It is there as ``step_row`` where replies or rewards wait for something, so that others need not wait too.
+        It is available as ``step_row`` if replies or rewards wait for something, so that others need not wait too.
         """
         observation = self._reply(row, response)
         if observation is not None:
@@ -294,7 +295,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         }  # fmt: skip
 
     def _reply(self, row: int, response: str) -> str | None:
-        """The answer to a response; None where the conversation ends with it."""
+        """Return the answer to a response; None if the conversation ends with it."""
         self._turns[row] += 1
         message = None if self._tools is None else self._tools.answer(row, response)
         self._roles[row] = "user" if message is None else "tool"
@@ -316,7 +317,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         }
 
     def close_extras(self) -> None:
-        """Ends the judge's helper processes."""
+        """End the judge's helper processes."""
         self._judge.close()
 
     def _grade(self, finishing: Mapping[int, str]) -> tuple[NDArray[np.float32], Infos]:
@@ -422,7 +423,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
 
 
 def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    """A one-dimensional object array, also where the values are lists."""
+    """Build a one-dimensional object array, also if the values are lists."""
     array = np.empty(len(values), dtype=object)
     for index, value in enumerate(values):
         array[index] = value

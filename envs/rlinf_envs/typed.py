@@ -1,7 +1,7 @@
-"""Settings held against the types of the parameters that take them: YAML reads other types than a person writes.
+"""Settings checked against the types of their parameters: YAML reads other types than a person writes.
 
-``answer_format: ####`` is null, ``system_prompt: no`` a switch and ``system_prompt: Answer: yes`` a mapping. A
-constructor under :func:`typed` refuses all of them at once, and says what each setting may be.
+``answer_format: ####`` is null, ``system_prompt: no`` a switch and ``system_prompt: Answer: yes`` a mapping.
+A constructor under :func:`typed` refuses all of them at once, and reports what each setting may be.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def misfits(make: Callable[..., Any], given: Mapping[str, Any], prefix: str = ""
 
 @functools.cache
 def _hints(make: Callable[..., Any]) -> Mapping[str, Any]:
-    """The types of the parameters of a function, or of a class's constructor.
+    """Return the types of the parameters of a function, or of a class's constructor.
 
     What it returns is left out: modules import that for type checkers alone.
     """
@@ -104,7 +104,7 @@ def _fits(hint: Any, value: Any) -> bool:
 
 
 def _words(hint: Any) -> str:
-    """The values that a hint allows."""
+    """Describe the values that a hint allows."""
     origin, members = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint is type(None):
         return "null"
@@ -123,7 +123,7 @@ def _words(hint: Any) -> str:
 
 
 def _given(value: Any, hint: Any) -> str:
-    """The value in words, with the way to write what was probably meant."""
+    """Describe the value in words, with the way to write what was probably meant."""
     listed = [value for value in _literals(hint) if isinstance(value, str)]
     wants_text = bool(listed) or str in (hint, *typing.get_args(hint))
     if value is None:
@@ -139,7 +139,7 @@ def _given(value: Any, hint: Any) -> str:
 
 
 def _literals(hint: Any) -> tuple[Any, ...]:
-    """The values that a hint lists."""
+    """List the values that a hint lists."""
     members = typing.get_args(hint)
     if typing.get_origin(hint) is typing.Literal:
         return members

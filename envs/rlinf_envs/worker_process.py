@@ -43,7 +43,7 @@ def serve(connection: Connection, function: Callable[..., Any]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Loads the function, then serves."""
+    """Load the function, then serve."""
     die_with_parent()
     descriptor, target, limits = int(arguments[0]), arguments[1], map(int, arguments[2:])
     module_name, _, name = target.partition(":")

@@ -41,7 +41,7 @@ class Memory:
     :data:`MEASURE_S`."""
 
     def words(self) -> list[str]:
-        """The limits that the process sets for itself, as its arguments."""
+        """Return the limits that the process sets for itself, as its arguments."""
         return [str(self.address_space), str(self.data)]
 
 
@@ -115,14 +115,13 @@ class WorkerPool:
         memory: Memory | None = None,
         prints: bool = False,
     ) -> None:
-        """
-        Args:
+        """Args:
             target: "module:function", called with the arguments given to :meth:`map`; they and its value are pickled.
             timeout_s: deadline of one call, in seconds of the worker's CPU time: on a crowded machine an answer gets
                 the same verdict as on an idle one.
             wall_factor: a call that does not compute is given up after this many times as long by the clock.
             memory: of one worker; None: the default of :class:`Memory`.
-            prints: what the function prints goes where this process prints; otherwise nowhere.
+            prints: what the function prints goes to the output of this process; otherwise nowhere.
 
         Raises:
             SettingError: no worker, or no time.
@@ -140,7 +139,7 @@ class WorkerPool:
         self._finalizer = weakref.finalize(self, _end_all, self._crew)
 
     def map(self, calls: Sequence[tuple[Any, ...]]) -> list[Outcome]:
-        """Runs ``target(*arguments)`` for each call and returns the outcomes in the same order. Safe from any thread.
+        """Run ``target(*arguments)`` for each call and return the outcomes in the same order. Safe from any thread.
 
         Raises:
             WorkerStartError: the processes do not come up.
@@ -158,7 +157,7 @@ class WorkerPool:
         return [worker.process.pid for worker in self._crew]
 
     def close(self) -> None:
-        """Ends all processes; may be called twice."""
+        """End all processes; may be called twice."""
         with self._lock:
             self._finalizer()
 

@@ -14,9 +14,9 @@ Unit = Literal["iterations", "updates"]
 
 
 def minibatches(sheet: Sheet, whole: int, part: int, *keys: str) -> int:
-    """Set ``algorithm.num_minibatches`` so that each holds ``part`` of ``whole``; returns it.
+    """Set ``algorithm.num_minibatches`` so that each holds ``part`` of ``whole``; return it.
 
-    A remainder is said: there every minibatch has the same share of the batch.
+    A remainder is reported: here every minibatch has the same share of the batch.
     """
     number = max(1, round(whole / part)) if part else 1
     if number > 1 or keys:
@@ -27,7 +27,7 @@ def minibatches(sheet: Sheet, whole: int, part: int, *keys: str) -> int:
 
 
 def epochs(sheet: Sheet, key: str, prompts: int | None, whole: bool = False) -> None:
-    """Set ``run.max_steps`` from a number of passes over the data, or ask for the number of rows.
+    """Set ``run.max_steps`` from a number of passes over the data, or request the number of rows.
 
     ``whole``: each pass leaves out the rows that do not fill a step.
     """
@@ -49,7 +49,7 @@ def epochs(sheet: Sheet, key: str, prompts: int | None, whole: bool = False) -> 
 def warmup(sheet: Sheet, steps: float, unit: Unit, *keys: str) -> None:
     """Set ``learner.optimizer.warmup_steps`` from a number of optimiser steps or of training iterations.
 
-    The one place that knows which of the two our key counts: optimiser steps.
+    Only this function decides which of the two our key counts: optimiser steps.
     """
     updates = updates_of(sheet)
     ours = steps * updates if unit == "iterations" else steps
@@ -71,7 +71,7 @@ def updates_of(sheet: Sheet) -> int:
 
 
 def share_of_run(sheet: Sheet, key: str, ours: str = "learner.optimizer.warmup_steps") -> None:
-    """A warm-up that is given as a share of the run, where its length is known."""
+    """Set a warm-up that is given as a share of the run, if the run's length is known."""
     share = sheet.number(key)
     if not share:
         return
@@ -83,7 +83,7 @@ def share_of_run(sheet: Sheet, key: str, ours: str = "learner.optimizer.warmup_s
 
 
 def every(sheet: Sheet, key: str, ours: str) -> None:
-    """A period in steps where others write -1 for never."""
+    """Set a period in steps, for which others write -1 to mean never."""
     number = sheet.count(key)
     if number is not None:
         sheet.put(ours, max(0, number), key)

@@ -16,7 +16,7 @@ from rlinf_import.sheet import Options
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the file, or prints it, and reports beside it; returns the exit code."""
+    """Write the file, or print it, and report in addition to it; return the exit code."""
     options = _parser().parse_args(list(arguments))
     wanted = Options(options.rows, options.processes, options.env, options.algorithm)
     sheet = imported(options.peer, options.file, options.words, wanted)

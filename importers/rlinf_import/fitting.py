@@ -38,7 +38,7 @@ def _adapters(sheet: Sheet) -> None:
 
 
 def number_of(sheet: Sheet, ours: str) -> int:
-    """A whole number that was set, or the schema's default."""
+    """Return a whole number that was set, or the schema's default."""
     value = sheet.value(ours)
     default = schema_default(ours)
     chosen = default if value is None else value
@@ -71,7 +71,7 @@ def _rows_fit(sheet: Sheet) -> None:
 
 
 def _supervised(sheet: Sheet) -> None:
-    """A micro-batch holds the longest conversation, and every rank has one."""
+    """Make a micro-batch hold the longest conversation, and give every rank one."""
     longest = number_of(sheet, "sft.max_tokens")
     if number_of(sheet, "learner.micro_batch_tokens") < longest:
         sheet.adjust("learner.micro_batch_tokens", longest, "it holds the longest conversation")

@@ -1,4 +1,4 @@
-"""A Hydra ``defaults`` list, as far as its files lie beside the one that names them."""
+"""A Hydra ``defaults`` list, as far as its files lie in the folder of the one that names them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from rlinf_import.written import Source, document
 
 
 def read_yaml(path: Path) -> Source:
-    """A YAML file of any vocabulary, with the files of a Hydra ``defaults`` list that lie beside it."""
+    """Read a YAML file of any vocabulary, with the files of a Hydra ``defaults`` list that lie in its folder."""
     remarks: list[str] = []
     tree = with_defaults(document(path), path, remarks)
     return Source(path, tree, remarks)
 
 
 def with_defaults(tree: Branch, path: Path, remarks: list[str]) -> Branch:
-    """The tree laid over what its ``defaults`` name; files that are not there are remarked on.
+    """Lay the tree over what its ``defaults`` name; files that are not there are remarked on.
 
-    Read are ``group/name``, ``group/name@package`` and ``{group: name}``; ``_self_`` at the front lets the others win.
-    Overrides of Hydra's own groups have no meaning here.
+    Read are ``group/name``, ``group/name@package`` and ``{group: name}``; ``_self_`` at the front lets the others
+    win. Overrides of Hydra's own groups have no meaning here.
     """
     given = tree.pop("defaults", None)
     if given is None or not isinstance(given.value, list):

@@ -14,7 +14,7 @@ from rlinf_import.sheet import Setting, Sheet
 
 
 def mapping(sheet: Sheet) -> dict[str, object]:
-    """The settings as nested plain data, in the order of the schema."""
+    """Return the settings as nested plain data, in the order of the schema."""
     nested: dict[str, object] = {}
     for key, setting in _ordered(sheet.settings).items():
         branch = nested
@@ -35,7 +35,7 @@ def page(sheet: Sheet) -> str:
 
 
 def report(sheet: Sheet) -> str:
-    """The import's report: differences, ignored settings and why, open decisions, and the result of the check."""
+    """Write the import's report: differences, ignored settings and why, open decisions, and the result of the check."""
     parts = [f"{len(sheet.settings)} keys from {sheet.source.path} ({sheet.peer})"]
     sections = {
         "Differs in meaning": sheet.differs,

@@ -26,7 +26,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Reference:
-    """A function or class that the script names: ``module`` is its own file's name where it is defined there."""
+    """A function or class that the script names: ``module`` is its own file's name if it is defined there."""
 
     module: str
     name: str
@@ -52,7 +52,7 @@ class Script:
 
     @classmethod
     def read(cls, path: Path) -> Script:
-        """The script in a file; raises UserError where it is no Python."""
+        """Read the script in a file; raise UserError if it is no Python."""
         try:
             return cls(ast.parse(read_text(path)), path.stem)
         except SyntaxError as error:
@@ -84,7 +84,7 @@ class Script:
                 yield next(call for call in self.calls(_name(node)) if call.line == node.lineno)
 
     def assigned(self, name: str) -> object:
-        """The value that a name has in the end; None where nothing was assigned to it."""
+        """Return the value that a name has in the end; None if nothing was assigned to it."""
         node = self._values.get(name)
         return None if node is None else self.value(node)
 
@@ -107,14 +107,14 @@ class Script:
         return [name for name in names if name in self._defined]
 
     def called(self, name: str) -> Call | None:
-        """The call whose result was assigned to ``name``."""
+        """Return the call whose result was assigned to ``name``."""
         node = self._values.get(name)
         if not isinstance(node, ast.Call):
             return None
         return next(call for call in self.calls(_name(node)) if call.line == node.lineno)
 
     def value(self, node: ast.expr) -> object:
-        """The value of an expression: a literal, a list or mapping of such, a reference, or code."""
+        """Evaluate an expression: a literal, a list or mapping of such, a reference, or code."""
         if isinstance(node, ast.List | ast.Tuple):
             return [self.value(element) for element in node.elts]
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
@@ -142,7 +142,7 @@ class Script:
 
 
 def literal(text: str) -> object:
-    """The value of a Python expression that a file holds as text, such as RL Zoo's ``"dict(net_arch=[64, 64])"``."""
+    """Evaluate a Python expression that a file holds as text, such as RL Zoo's ``"dict(net_arch=[64, 64])"``."""
     try:
         parsed = ast.parse(text.strip(), mode="eval")
     except SyntaxError:

@@ -73,7 +73,7 @@ PEERS: Mapping[str, Peer] = {
 
 
 def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options | None = None) -> Sheet:
-    """The sheet of a file; ``words`` are what else stood on the peer's command line, as ``key=value``.
+    """Import the sheet of a file; ``words`` are the rest of the peer's command line, as ``key=value``.
 
     Raises UserError for a file that cannot be read, and for a kind of file that the peer does not have.
     """
@@ -98,7 +98,7 @@ def imported(peer: str, path: Path, words: Sequence[str] = (), options: Options 
 
 
 def translated(peer: Peer, source: Source, options: Options, defaults: Mapping[str, object]) -> Sheet:
-    """The sheet of what was read, with every key accounted for and nothing checked yet.
+    """Translate what was read into a sheet, with every key accounted for and nothing checked yet.
 
     Raises NotOfferedError for features that do not exist here.
     """
@@ -139,7 +139,7 @@ def _baselines(path: Path, options: Options) -> tuple[Source, str, str | None]:
 
 
 def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
-    """The overrides (verl) or the flags (TRL) of a shell script."""
+    """Read the overrides (verl) or the flags (TRL) of a shell script."""
     remarks: list[str] = []
     words = words_of(path, variables, remarks)
     tree: Branch = {}
@@ -179,12 +179,12 @@ def _command(peer: str, path: Path, variables: Mapping[str, str]) -> Source:
 
 
 def _value(text: str, known: bool, origin: Origin) -> Located:
-    """The value of a word; code where it holds what another command prints."""
+    """Return the value of a word; code if it holds what another command prints."""
     return scalar(text, origin) if known else Located(Code(text), origin)
 
 
 def _append(tree: Branch, name: str, value: Located) -> None:
-    """A further word of a flag: the first one is its value, more of them make a list."""
+    """Extend a flag by a further word: the first one is its value, more of them make a list."""
     before = tree[name]
     if before.value is True:
         tree[name] = value

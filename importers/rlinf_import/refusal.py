@@ -11,7 +11,7 @@ from rlinf.base.errors import UserError
 
 @dataclass(frozen=True)
 class Missing:
-    """A feature that does not exist here: what it is, the setting that asks for it, and the nearest that exists."""
+    """A feature that does not exist here: what it is, the setting that selects it, and the nearest that exists."""
 
     feature: str
     setting: str
@@ -22,7 +22,7 @@ class Missing:
 
 
 class NotTrainingError(UserError):
-    """The file is no training configuration: ``kind`` says what it is."""
+    """The file is no training configuration: ``kind`` states what it is."""
 
     def __init__(self, path: Path, kind: str, instead: str) -> None:
         super().__init__(f"{path} is no training configuration: it is {kind}. {instead}")
@@ -30,7 +30,7 @@ class NotTrainingError(UserError):
 
 
 class NotOfferedError(UserError):
-    """The file asks for features that do not exist here; one sentence names each with the nearest that exists."""
+    """The file uses features that do not exist here; one sentence names each with the nearest that exists."""
 
     def __init__(self, path: Path, missing: Sequence[Missing]) -> None:
         self.features = tuple(dict.fromkeys(one.feature for one in missing))
@@ -38,7 +38,7 @@ class NotOfferedError(UserError):
 
 
 class UnsettledError(UserError):
-    """The settings that were read make no configuration that passes its check; the check's sentences say why."""
+    """The settings that were read make no configuration that passes its check; the check's sentences state why."""
 
     def __init__(self, path: Path, problems: Sequence[str]) -> None:
         super().__init__(f"{path} can't be carried over as it is: {' '.join(problems)}")

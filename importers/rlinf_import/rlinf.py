@@ -1,7 +1,7 @@
 """RLinf: a configuration of its reasoning or embodied examples.
 
-Keys: ``examples/*/config`` and ``rlinf/config.py`` of github.com/RLinf/RLinf, 22 August 2026. Files that a Hydra
-``defaults`` list names are read where they lie beside the configuration.
+Keys: ``examples/*/config`` and ``rlinf/config.py`` of github.com/RLinf/RLinf, 22 August 2026. Files that a
+Hydra ``defaults`` list names are read if they lie in the configuration's folder.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _plain(source: Source, key: str) -> object:
 
 
 def translate(sheet: Sheet) -> None:
-    """Put what the file says into our keys."""
+    """Put the file's settings into our keys."""
     if _other_tasks(sheet):
         return
     adopt_vocabulary(sheet)

@@ -1,4 +1,4 @@
-"""RLinf's ``cluster.component_placement``: how many GPUs a component has, as far as the file says."""
+"""RLinf's ``cluster.component_placement``: how many GPUs a component has, as far as the file states it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SPAN = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def gpus(sheet: Sheet, component: str) -> set[int] | None:
-    """The numbers of a component's GPUs; None where the file does not say them."""
+    """Return the numbers of a component's GPUs; None if the file does not give them."""
     placed = sheet.take("cluster.component_placement")
     if not isinstance(placed, dict):
         return None

@@ -218,7 +218,7 @@ def recognise(source: Source) -> None:
 
 
 def translate(sheet: Sheet) -> None:
-    """Put what the file says, and what ROLL does by default, into our keys."""
+    """Put the file's settings, and ROLL's defaults, into our keys."""
     if "sft_train" in sheet.source.tree or "chosen_key" in sheet.source.tree:
         supervised = "sft_train" in sheet.source.tree
         roll_sft.pipeline(sheet, roll_sft.SUPERVISED if supervised else roll_sft.PREFERENCES)
@@ -246,7 +246,7 @@ def _other_pipelines(sheet: Sheet) -> bool:
 
 
 def _distillation(sheet: Sheet) -> None:
-    """The names of on-policy distillation: its student is the actor."""
+    """Rename the keys of on-policy distillation: its student is the actor."""
     tree = sheet.source.tree
     if "student_train" not in tree or "student_infer" not in tree:
         return
@@ -314,7 +314,7 @@ def _teacher(sheet: Sheet) -> None:
 
 
 def _loss(sheet: Sheet) -> None:
-    """Losses beside the clipped surrogate."""
+    """Losses in addition to the clipped surrogate."""
     if sheet.take("importance_sampling") == "seq":
         sheet.put("algorithm.loss_type", "gspo", "importance_sampling")
     for key in ("use_topr_loss", "use_topr_neg_loss_coef"):
@@ -348,7 +348,7 @@ def _domains(sheet: Sheet) -> None:
 
 
 def _kl(sheet: Sheet) -> None:
-    """ROLL's KL in the reward is one estimate and that in the loss another; here one key serves both."""
+    """Merge ROLL's two estimates of the KL, one in the reward and one in the loss: here one key serves both."""
     if sheet.value("algorithm.add_token_level_kl") is True:
         if "algorithm.kl_coef" not in sheet.settings:
             sheet.put("algorithm.kl_coef", DEFAULTS["init_kl_coef"], "init_kl_coef")

@@ -32,7 +32,7 @@ _LEARNER = nothing("the learner decides it by itself")
 
 
 def names(role: str) -> Mapping[str, Meaning]:
-    """What keys of these pipelines are called, beside those of :data:`rlinf_import.roll.NAMES`."""
+    """Return our names for keys of these pipelines, in addition to those of :data:`rlinf_import.roll.NAMES`."""
     section = role.rstrip(".")
     return {
         f"{role}model_args": nothing("the model is read from its folder"),
@@ -53,7 +53,7 @@ def names(role: str) -> Mapping[str, Meaning]:
 
 
 def pipeline(sheet: Sheet, role: str) -> None:
-    """Put what a supervised or preference pipeline's file says, and ROLL's defaults, into our keys."""
+    """Put the settings of a supervised or preference pipeline's file, and ROLL's defaults, into our keys."""
     sheet.names = {**sheet.names, **names(role)}
     if role == PREFERENCES:
         _preferences(sheet)

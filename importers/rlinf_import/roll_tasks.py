@@ -87,7 +87,7 @@ def _rewards(sheet: Sheet) -> None:
 
 
 def _agentic(sheet: Sheet) -> None:
-    """The environment of the first tag; its kind decides which of ours it is."""
+    """Set the environment of the first tag; its kind decides which of ours it is."""
     tags = sheet.take("train_env_manager.tags")
     names = tags if isinstance(tags, list) and tags else ["SimpleSokoban"]
     key = f"custom_envs.{names[0]}"

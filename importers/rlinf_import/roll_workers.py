@@ -97,7 +97,7 @@ def _samplers(sheet: Sheet) -> None:
 
 
 def _placement(sheet: Sheet) -> None:
-    """Samplers on GPUs of their own, where the two mappings have none in common."""
+    """Samplers on GPUs of their own, if the two mappings have none in common."""
     train, infer = (str(sheet.take(f"{role}device_mapping")) for role in (_TRAIN, _INFER))
     first, second = _span(train), _span(infer)
     if first and second and not first & second:

@@ -131,7 +131,7 @@ def _normalisation(sheet: Sheet) -> None:
 
 
 def callbacks(sheet: Sheet, steps: int, envs: int) -> None:
-    """Evaluation and checkpoints of a script's callbacks, in training iterations."""
+    """Set evaluation and checkpoints of a script's callbacks, in training iterations."""
     for key, ours in (
         ("EvalCallback.eval_freq", "evaluation.every"),
         ("CheckpointCallback.save_freq", "checkpoint.every"),

@@ -35,7 +35,7 @@ def off_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
 
 
 def _frequency(sheet: Sheet, envs: int) -> tuple[float, int]:
-    """Updates per environment step, and decisions of every environment in a training iteration."""
+    """Return updates per environment step, and decisions of every environment in a training iteration."""
     given, updates = sheet.take("train_freq"), sheet.count("gradient_steps")
     frequency = given if isinstance(given, int) else None
     if isinstance(given, list) and len(given) == 2 and given[1] == "step":

@@ -52,7 +52,7 @@ _OF_THE_ENVIRONMENT = ("env", "venv", "env_fns", "eval_env")
 
 
 def read(path: Path, algorithm: str | None) -> tuple[Source, str, str | None]:
-    """The first model that a script builds, with its algorithm and environment; none of it runs."""
+    """Read the first model that a script builds, with its algorithm and environment; none of it runs."""
     script = Script.read(path)
     names = [name for name, kind in CLASSES.items() if algorithm in (None, kind)]
     model = next((call for call in script.calls(*names) if call.positional or call.named), None)
@@ -87,7 +87,7 @@ def _plain(value: object) -> object:
 
 
 def _makers(script: Script, path: Path, tree: Branch) -> str | None:
-    """The first environment that is made by name, and every argument of its maker."""
+    """Read the first environment that is made by name, and every argument of its maker."""
     for call in script.calls(*_MAKERS):
         given = dict(zip(_MAKERS[call.name], call.positional, strict=False))
         given |= {_RENAMED.get(name, name): value for name, value in call.named.items()}
@@ -124,7 +124,7 @@ def _learning(script: Script, path: Path, tree: Branch) -> None:
 
 
 def _scale(sigma: object) -> object:
-    """The number in ``0.1 * np.ones(n)``."""
+    """Read the number in ``0.1 * np.ones(n)``."""
     if isinstance(sigma, Code):
         first = sigma.text.partition("*")[0].strip()
         try:
@@ -154,7 +154,7 @@ def _wrapper(call: Call) -> object:
 
 
 def reference(value: object) -> str:
-    """The dotted name that a value of the script stands for."""
+    """Return the dotted name that a value of the script stands for."""
     if isinstance(value, Reference):
         return f"{value.module}.{value.name}"
     return value.text if isinstance(value, Code) else str(value)

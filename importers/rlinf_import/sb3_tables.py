@@ -112,7 +112,7 @@ def is_atari(environment: str) -> bool:
 
 
 def with_module(environment: str) -> str:
-    """The id with the package that registers it, where that is not gymnasium itself."""
+    """Return the id with the package that registers it, if that is not gymnasium itself."""
     if ":" in environment:
         return environment
     module = next((name for pattern, name in _MODULES if pattern.fullmatch(environment)), None)

@@ -21,7 +21,7 @@ _ID = re.compile(r".+-v\d+")
 
 
 def entries(path: Path) -> list[str]:
-    """The environments that a Zoo file has an entry of, defaults that entries share included."""
+    """List the environments that a Zoo file has an entry of, defaults that entries share included."""
     return [entry for entry, located in _tree(path).items() if located.branch is not None]
 
 
@@ -61,14 +61,14 @@ def _stands_for(entry: str, environment: str) -> bool:
 
 
 def _algorithm(path: Path) -> str:
-    """The algorithm that the name of a file says."""
+    """Read the algorithm from the name of a file."""
     known = sorted({*DEFAULTS, *MISSING}, key=len, reverse=True)
     stem = path.stem.lower()
     return next((name for name in known if re.search(rf"(^|_){name}(_|$)", stem)), path.stem)
 
 
 def _tree(path: Path) -> Branch:
-    """The entries of a YAML file, or of a Python file that assigns them to ``hyperparams``."""
+    """Read the entries of a YAML file, or of a Python file that assigns them to ``hyperparams``."""
     if path.suffix != ".py":
         return document(path)
     assigned = Script.read(path).assigned("hyperparams")

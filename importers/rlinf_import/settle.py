@@ -39,7 +39,7 @@ _ABSENT = re.compile(
 
 
 def settle(sheet: Sheet) -> None:
-    """Leave out what the check refuses; raises UnsettledError where that does not help."""
+    """Leave out what the check refuses; raise UnsettledError if that does not help."""
     for _ in range(_ROUNDS):
         left = [found for found in problems(sheet) if not about_files(found)]
         if not left:
@@ -55,7 +55,7 @@ def about_files(found: ConfigProblem) -> bool:
 
 
 def _leave_out(sheet: Sheet, found: ConfigProblem) -> Iterator[str]:
-    """Take the setting of a problem out, and say why; yields its key."""
+    """Take the setting of a problem out, and report why; yield its key."""
     key = next((name for name in _candidates(found.key) if name in sheet.settings), None)
     names = [key] if key is not None else [name for name in sheet.settings if name.startswith(f"{found.key}.")]
     for name in names:

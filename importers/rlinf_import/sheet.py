@@ -43,7 +43,7 @@ class Options:
 class Sheet:
     """Collects our settings.
 
-    ``names`` say what keys that no rule reads are called here, and ``defaults`` are the peer's.
+    ``names`` give our names for keys that no rule reads, and ``defaults`` are the peer's.
     """
 
     peer: str
@@ -66,7 +66,7 @@ class Sheet:
     """Keys that a line of the report names."""
 
     def written(self, key: str) -> Located | None:
-        """The file's value at ``key``, which counts as read from now on."""
+        """Return the file's value at ``key``, which counts as read from now on."""
         located = get(self.source.tree, key)
         if located is None:
             return None
@@ -74,7 +74,7 @@ class Sheet:
         return located
 
     def take(self, key: str) -> object:
-        """The value at ``key``, or the peer's default; None for one that only the running script knows."""
+        """Return the value at ``key``, or the peer's default; None for one that is known only when the script runs."""
         located = self.written(key)
         if located is None:
             return self.defaults.get(key)
@@ -87,17 +87,17 @@ class Sheet:
         return value
 
     def number(self, key: str) -> float | None:
-        """The same, where it is a number."""
+        """Return the same, if it is a number."""
         value = self.take(key)
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
     def count(self, key: str) -> int | None:
-        """The same, as a whole number."""
+        """Return the same, as a whole number."""
         value = self.number(key)
         return None if value is None else int(value)
 
     def text(self, key: str) -> str:
-        """The same, as text; empty where there is none."""
+        """Return the same, as text; empty if there is none."""
         value = self.take(key)
         return "" if value is None else str(value)
 
@@ -108,12 +108,12 @@ class Sheet:
         self.settings[ours] = Setting(translated, " and ".join(self.said(key) for key in keys), keys, place)
 
     def value(self, ours: str) -> object:
-        """The value that was set at one of our keys; None for none."""
+        """Return the value that was set at one of our keys; None for none."""
         setting = self.settings.get(ours)
         return None if setting is None else setting.value
 
     def adjust(self, ours: str, value: object, why: str) -> None:
-        """Set our key to another value than what was written asks for, and say why."""
+        """Set our key to another value than the written one, and report why."""
         before = self.settings.get(ours)
         keys = () if before is None else before.keys
         cause = "" if before is None else before.cause
@@ -122,14 +122,14 @@ class Sheet:
         self.differs.append(f"{place}: {f'{cause}: ' if cause else ''}{ours} is {shown(value)}: {why}")
 
     def drop(self, ours: str, why: str) -> None:
-        """Take one of our keys out again, and say why."""
+        """Take one of our keys out again, and report why."""
         setting = self.settings.pop(ours, None)
         if setting is not None:
             self.ignored.append(f"{setting.place}: {setting.cause or ours}: {why}")
             self.named.update(setting.keys)
 
     def copy(self, *keys: str, under: str = "") -> None:
-        """Take over values as they are, each under its only name in the table, or its own where it has none there.
+        """Take over values as they are, each under its only name in the table, or its own if it has none there.
 
         ``under``: what the peer's keys begin with.
         """
@@ -138,7 +138,7 @@ class Sheet:
             self.copy_as(key, ours)
 
     def copy_as(self, key: str, ours: str) -> None:
-        """Take over one value as it is, where the file or the peer's defaults have one."""
+        """Take over one value as it is, if the file or the peer's defaults have one."""
         value = self.take(key)
         if value is not None:
             self.put(ours, value, key)
@@ -151,12 +151,12 @@ class Sheet:
         return f"{key}: {shown(located.plain())}"
 
     def place(self, key: str) -> Origin:
-        """Where a key was written, or the file as a whole."""
+        """Return where a key was written, or the file as a whole."""
         located = get(self.source.tree, key)
         return Origin(str(self.source.path)) if located is None else located.origin
 
     def ignore(self, key: str, why: str) -> None:
-        """Say why a key, or every key of a section, has no effect here, if it was written."""
+        """Report why a key, or every key of a section, has no effect here, if it was written."""
         located = self.written(key)
         if located is None:
             return
@@ -172,7 +172,7 @@ class Sheet:
         self.named.add(key)
 
     def differ(self, key: str, how: str) -> None:
-        """Say what a key means here instead."""
+        """Report what a key means here instead."""
         line = f"{self.place(key)}: {self.said(key)}: {how}"
         if line not in self.differs:
             self.differs.append(line)
@@ -185,7 +185,7 @@ class Sheet:
             self.named.add(key)
 
     def refuse(self, feature: str, nearest: str, key: str) -> None:
-        """Say that a feature does not exist here: the file is not carried over."""
+        """Report that a feature does not exist here: the file is not carried over."""
         found = Missing(feature, f"{self.place(key)}: {self.said(key)}", nearest)
         self.named.add(key)
         if feature not in [one.feature for one in self.missing]:
@@ -202,7 +202,7 @@ class Sheet:
 
 
 def shown(value: object) -> str:
-    """A value in one short line; of a mapping its keys."""
+    """Show a value in one short line; of a mapping its keys."""
     text = _text(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 

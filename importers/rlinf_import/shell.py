@@ -1,8 +1,8 @@
 """Words of a shell script, as far as they can be known without running it.
 
-Variables that the script sets are filled in, with their ``${NAME:-default}``; of a ``case`` the branch that its word
-selects is read, the first one where the word is unknown; of an ``if`` that compares known words the body that runs.
-Bodies of other ``if``, of ``for`` and of ``while`` are not read.
+Variables that the script sets are filled in, with their ``${NAME:-default}``; of a ``case`` the branch that
+its word selects is read, the first one if the word is unknown; of an ``if`` that compares known words the
+body that runs. Bodies of other ``if``, of ``for`` and of ``while`` are not read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class Word:
-    """One word of a command, with its line; ``known`` is false where it holds the output of another command."""
+    """One word of a command, with its line; ``known`` is false if it holds the output of another command."""
 
     text: str
     line: int
@@ -124,7 +124,7 @@ def _line(script: _Script, fixed: set[str], number: int, line: str) -> Iterator[
 
 
 def _words(line: str, written: str, expanded: str) -> list[str]:
-    """The words of one that was written: a variable by itself and without quotation marks holds several."""
+    """Split a written word into its words: a variable by itself and without quotation marks holds several."""
     if _VARIABLE.fullmatch(written) and f'"{written}"' not in line:
         return [word.replace("'", "").replace('"', "") for word in expanded.split()]
     return [expanded]
@@ -175,7 +175,7 @@ def _conditional(script: _Script, line: str) -> bool:
 
 
 def _condition(script: _Script, text: str) -> bool | None:
-    """The truth of a comparison of words, or of whether one is empty; None where a word is not known."""
+    """Evaluate a comparison of words, or the test whether one is empty; None if a word is not known."""
     try:
         words = [_expanded(script, word) for word in shlex.split(text)]
     except ValueError:
@@ -238,7 +238,7 @@ def _expanded(script: _Script, text: str) -> str:
 
 
 def _calculated(script: _Script, text: str) -> str:
-    """The text with the results of its arithmetic, as far as they are known."""
+    """Replace the arithmetic in the text by its results, as far as they are known."""
 
     def result(match: re.Match[str]) -> str:
         found = _integer(re.sub(r"\$\{?(\w+)\}?", r"\1", match.group(1)), script.variables)
@@ -248,7 +248,7 @@ def _calculated(script: _Script, text: str) -> str:
 
 
 def _integer(text: str, variables: Mapping[str, str]) -> int | None:
-    """Integer arithmetic of literals and variables; None where it is anything else."""
+    """Integer arithmetic of literals and variables; None if it is anything else."""
 
     def value(node: ast.expr) -> int:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):

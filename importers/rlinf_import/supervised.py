@@ -65,7 +65,7 @@ def batch(sheet: Sheet, rows: int, *keys: str) -> None:
 
 
 def length(sheet: Sheet, steps: str | None, epochs: str) -> None:
-    """Set the length of the run: optimiser steps where the file has them, else passes over the data."""
+    """Set the length of the run: optimiser steps if the file has them, else passes over the data."""
     number = sheet.count(steps) if steps else None
     if steps and number and number > 0:
         sheet.put("sft.steps", number, steps)
@@ -77,7 +77,7 @@ def length(sheet: Sheet, steps: str | None, epochs: str) -> None:
 
 
 def steps_of(sheet: Sheet) -> int | None:
-    """Optimiser steps of the run, where they are known: of epochs with ``--rows``."""
+    """Return the optimiser steps of the run, if they are known: of epochs with ``--rows``."""
     steps, passes, rows = sheet.value("sft.steps"), sheet.value("sft.epochs"), sheet.options.rows
     size = sheet.value("sft.batch_size")
     if isinstance(steps, int):

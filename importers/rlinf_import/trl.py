@@ -302,7 +302,7 @@ _OF_GRPO = (
 
 
 def translate(sheet: Sheet) -> None:
-    """Put what the arguments say, and what TRL does by default, into our keys."""
+    """Put the arguments, and TRL's defaults, into our keys."""
     other = _supervised(sheet)
     if other is not None:
         trl_sft.training(sheet, other)
@@ -334,7 +334,7 @@ def translate(sheet: Sheet) -> None:
 
 
 def _supervised(sheet: Sheet) -> str | None:
-    """SFTTrainer or DPOTrainer where that is what trains: by its name, its command, or arguments without GRPO's."""
+    """SFTTrainer or DPOTrainer if that is what trains: by its name, its command, or arguments without GRPO's."""
     name = sheet.text("trainer")
     for program in sheet.source.programs:
         name = name or {"sft": "SFTTrainer", "dpo": "DPOTrainer", "grpo": "GRPOTrainer"}.get(program, "")

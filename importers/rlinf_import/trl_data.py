@@ -1,7 +1,8 @@
 """TRL's model, data and rewards, and the rewards of open-r1 by their names.
 
-Functions of a script, or of a library of the user's, are never named as rewards: they get lists where ours get one
-response, and importing a script to check it would run what it does. What is written imports nothing of it.
+Functions of a script, or of a library of the user's, are never named as rewards: they get lists while ours
+get one response, and importing a script to check it would run its code. What is written imports nothing of
+it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _SEEING = ("AutoProcessor", "AutoModelForImageTextToText", "Idefics3ForCondition
 
 
 def read(path: Path) -> Source:
-    """The arguments of the first trainer; raises NotTrainingError for a script that builds none."""
+    """Read the arguments of the first trainer; raise NotTrainingError for a script that builds none."""
     script = Script.read(path)
     trainer = next((call for call in script.calls_ending("Trainer") if call.name[0].isupper()), None)
     if trainer is None:
@@ -95,7 +95,7 @@ def _of_torch(value: object) -> object:
 
 
 def other_trainer(name: str) -> tuple[str, str] | None:
-    """The feature that another trainer stands for, and the nearest that exists here; None for GRPO and RLOO."""
+    """Return the feature that another trainer stands for, and the nearest that exists here; None for GRPO and RLOO."""
     if name in TRAINERS:
         return None
     return OTHERS.get(name, (f"the trainer {name}", _PREFERENCES if "PO" in name else "adv_type: grpo"))
@@ -109,7 +109,7 @@ def _plain(value: object) -> object:
 
 
 def _data(script: Script, take: object) -> None:
-    """The first data set that is loaded: its name, or the files that a format's name stands for."""
+    """Read the first data set that is loaded: its name, or the files that a format's name stands for."""
     assert callable(take)
     for call in script.calls("load_dataset"):
         name = call.positional[0] if call.positional else call.named.get("path")
@@ -142,7 +142,7 @@ def _assigned(script: Script, take: object) -> None:
 
 
 def _column_of_pictures(script: Script) -> str | None:
-    """The column of pictures that the script reads of its rows, as ``row["image"]``."""
+    """Find the column of pictures that the script reads of its rows, as ``row["image"]``."""
     for node in script.nodes(ast.Subscript):
         assert isinstance(node, ast.Subscript)
         if isinstance(node.slice, ast.Constant) and node.slice.value in ("image", "images"):
@@ -151,7 +151,7 @@ def _column_of_pictures(script: Script) -> str | None:
 
 
 def _system(script: Script, take: object) -> None:
-    """The text of a system message that the script writes into its prompts."""
+    """Read the text of a system message that the script writes into its prompts."""
     assert callable(take)
     for node in script.nodes(ast.Dict):
         assert isinstance(node, ast.Dict)

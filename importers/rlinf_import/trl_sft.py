@@ -82,7 +82,7 @@ _IMITATED = "sft.loss: imitation, the cross-entropy of answers"
 
 
 def training(sheet: Sheet, trainer: str) -> None:
-    """Put what the arguments of one of these trainers say, and what TRL does by default, into our keys."""
+    """Put the arguments of one of these trainers, and TRL's defaults, into our keys."""
     sheet.names, sheet.defaults = {**sheet.names, **NAMES}, DEFAULTS[trainer]
     if trainer == "DPOTrainer":
         _preferences(sheet)

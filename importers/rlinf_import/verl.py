@@ -248,7 +248,7 @@ def _is_supervised(source: Source) -> bool:
 
 
 def translate(sheet: Sheet) -> None:
-    """Put what the file says, and what verl does by default, into our keys."""
+    """Put the file's settings, and verl's defaults, into our keys."""
     supervised = [name for name in _SUPERVISED if name in _program_names(sheet.source)]
     if supervised or _is_supervised(sheet.source):
         sheet.names = {**sheet.names, **verl_sft.NAMES}

@@ -71,7 +71,7 @@ def algorithm(sheet: Sheet) -> None:
 
 
 def singletons(sheet: Sheet) -> None:
-    """A group of one keeps its reward as it is, as in verl."""
+    """Keep the reward of a group of one as it is, as verl does."""
     compares = sheet.value("algorithm.adv_type") in ("grpo", "grpo_passk", "rloo", "opo", "reinforce_pp_baseline")
     if compares and sheet.value("algorithm.group_size") in (None, 1):
         sheet.put("algorithm.group_size", 1, "actor_rollout_ref.rollout.n")
@@ -101,7 +101,7 @@ def _distillation(sheet: Sheet) -> None:
 
 
 def _aggregation(sheet: Sheet) -> None:
-    """verl's sequence losses have an aggregation of their own, whatever loss_agg_mode says."""
+    """verl's sequence losses have an aggregation of their own, for any loss_agg_mode."""
     key, fixed = f"{_ACTOR}loss_agg_mode", sheet.value("algorithm.loss_type") in ("gspo", "sapo")
     if sheet.text(key) == "token-sum" and not fixed:
         sheet.refuse("a loss that is the sum over all tokens (token-sum)", "seq-mean-token-sum, or token-mean", key)
@@ -144,7 +144,7 @@ def _loss(sheet: Sheet, estimator: str | None) -> None:
 
 
 def _clip(sheet: Sheet, loss: str) -> None:
-    """verl's bounds are clip_ratio_low and clip_ratio_high, 0.2 each where the file leaves them out."""
+    """verl's bounds are clip_ratio_low and clip_ratio_high, 0.2 each if the file leaves them out."""
     if loss in ("kl_cov", "sapo", "reinforce"):
         for name in ("clip_ratio", "clip_ratio_low", "clip_ratio_high"):
             sheet.ignore(f"{_ACTOR}{name}", f"loss_type: {loss} does not clip")

@@ -78,7 +78,7 @@ _LAYOUT = {
 
 
 def supervised_training(sheet: Sheet, older: bool) -> None:
-    """Put what the file says, and what verl's supervised training does by default, into our keys."""
+    """Put the file's settings, and the defaults of verl's supervised training, into our keys."""
     sheet.defaults = OLDER if older else DEFAULTS
     _model(sheet)
     _data(sheet)

@@ -149,7 +149,7 @@ def _optimiser(sheet: Sheet) -> None:
 
 
 def warm_share(sheet: Sheet) -> None:
-    """The warm-up as a share of the run, once its length is set."""
+    """Set the warm-up as a share of the run, once its length is set."""
     steps = sheet.number(f"{_ACTOR}optim.lr_warmup_steps")
     if steps is None or steps <= 0:
         share_of_run(sheet, f"{_ACTOR}optim.lr_warmup_steps_ratio")

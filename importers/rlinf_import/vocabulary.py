@@ -57,7 +57,7 @@ def adopt_vocabulary(sheet: Sheet, *own: str) -> None:
 
 
 def _report(sheet: Sheet, notes: list[str]) -> None:
-    """Report what the vocabulary's notes say of names that lead to nothing, and of values that it sets."""
+    """Report the vocabulary's notes on names that lead to nothing, and on values that it sets."""
     for note in notes:
         if " is set: " in note:
             sheet.differs.append(note)

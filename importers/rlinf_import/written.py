@@ -51,7 +51,7 @@ def leaves_below(tree: Branch, prefix: str = "") -> Iterator[tuple[str, Located]
 
 
 def document(path: Path) -> Branch:
-    """One YAML file as a tree with lines; raises UserError where it is no YAML."""
+    """Read one YAML file as a tree with lines; raise UserError if it is no YAML."""
     reader = Reader()
     tree = reader.read_text(read_text(path), str(path))
     if reader.problems:
@@ -63,7 +63,7 @@ def document(path: Path) -> Branch:
 
 
 def resolve(source: Source) -> None:
-    """Resolve ``${...}`` in place; a value that does not resolve stays as it was written and is remarked on."""
+    """Resolve ``${...}`` in the source itself; a value that does not resolve stays as it was and is remarked on."""
     for _, located in source.leaves():
         if isinstance(located.value, str):
             source.referred.update(_REFERENCE.findall(located.value))
@@ -86,14 +86,14 @@ def override(source: Source, words: Mapping[str, str]) -> None:
 
 
 def scalar(text: str, origin: Origin) -> Located:
-    """The YAML value of a word of a command."""
+    """Return the YAML value of a word of a command."""
     reader = Reader()
     value = reader.read_value("value", text)
     return Located(text, origin) if value is None else Located(value.value, origin)
 
 
 def read_text(path: Path) -> str:
-    """The file's text; raises UserError where there is none."""
+    """Read the file's text; raise UserError if there is none."""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -6,13 +6,13 @@
     aggregate            positions -> scalar, by ``loss_agg_func``
     kl_divergence        elementwise, by ``kl_penalty_type``
 
-An estimator of your own is a function from ``AdvantageInputs`` to ``Advantages``, a loss one from ``LossInputs`` to
-``TokenLoss``.
+An estimator of your own is a function from ``AdvantageInputs`` to ``Advantages``, a loss one from
+``LossInputs`` to ``TokenLoss``.
 
-The learner's form of ``policy_loss``, which micro-batches and ranks do not change, is ``objective.Objective``; one
-call for the whole way from rewards to advantages is ``prepare.prepare_batch``. What exists, and which options it
-reads, is in ``catalog``, which needs no torch: for that reason the names above are loaded when they are first asked
-for.
+The learner's form of ``policy_loss``, which micro-batches and ranks do not change, is
+``objective.Objective``; one call for the whole way from rewards to advantages is ``prepare.prepare_batch``.
+What exists, and which options it reads, is in ``catalog``, which needs no torch: for that reason the names
+above are loaded at their first use.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def seq_mean_token_mean(shape: BatchShape) -> Tensor:
 
 
 def seq_mean_token_sum_norm(shape: BatchShape) -> float:
-    """``1 / (N C)``, or ``1 / C`` where ``sum_norm_divide_by_batch`` is false."""
+    """``1 / (N C)``, or ``1 / C`` if ``sum_norm_divide_by_batch`` is false."""
     if shape.max_response_length is None:
         raise ValueError("loss_agg_func seq-mean-token-sum-norm divides by max_response_length: give it")
     return 1.0 / shape.max_response_length / (shape.rows if shape.divide_by_rows else 1.0)
@@ -70,12 +70,14 @@ def token_weights(
     shared: int = 1,
     counts: LossCounts | None = None,
 ) -> Tensor:
-    """The weight of every position [B, T] float32: the loss is ``(per_token * weights).sum()``; 0 under a false mask.
+    """Compute the weight of every position [B, T] float32: the loss is ``(per_token * weights).sum()``.
 
-    ``mask`` [B, T] is that of the whole optimiser step, or of some of its rows with the ``counts`` of all: the weights
-    are the same, bit for bit. An empty batch has weights 0. With ``shared`` every ``shared`` consecutive positions are
-    the parts of one, which has its own weight among its likes and gives each of its valid parts the same share of it:
-    the mean of a column that the parts share is what it would be without parts.
+    The weight is 0 under a false mask. ``mask`` [B, T] is that of the whole optimiser step, or of some of its
+    rows with the ``counts`` of all: the weights are the same, bit for bit. An empty batch has weights 0.
+
+    With ``shared`` every ``shared`` consecutive positions are the parts of one. It has its own weight among its
+    likes and gives each of its valid parts the same share of it. The mean of a column that the parts share is
+    what it would be without parts.
 
     >>> token_weights("seq-mean-token-mean", torch.tensor([[True, True], [True, False]]))
     tensor([[0.2500, 0.2500],
@@ -113,7 +115,7 @@ def aggregate(
     max_response_length: int | None = None,
     sum_norm_divide_by_batch: bool = True,
 ) -> Tensor:
-    """The scalar of a whole minibatch; ``values`` [B, T] are not read where ``mask`` [B, T] is false."""
+    """Compute the scalar of a whole minibatch; ``values`` [B, T] are not read where ``mask`` [B, T] is false."""
     weights = token_weights(
         loss_agg_func,
         mask,

@@ -43,7 +43,7 @@ def over_episodes(batch: Batch, prepare: Callable[[Batch], tuple[Batch, Metrics]
 
 
 def _episodes(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """The first row of each episode, the episode of each row, and the rows of each episode."""
+    """Find the first row of each episode, the episode of each row, and the rows of each episode."""
     assert batch.episode_ids is not None
     names = torch.stack([batch.group_ids, batch.episode_ids], dim=1)
     _, episode, branches = names.unique(dim=0, return_inverse=True, return_counts=True)

@@ -140,9 +140,9 @@ E = TypeVar("E", bound=Entry)
 
 
 def choose(key: str, name: str, table: Mapping[str, E]) -> E:
-    """The entry of ``name``, or of a ``module:name`` of somebody's own where ``key`` allows one.
+    """Return the entry of ``name``, or of a user's own ``module:name`` if ``key`` allows one.
 
-    A ValueError if there is none: it lists the known ones, or says why the module cannot be imported.
+    A ValueError if there is none: it lists the known ones, or reports why the module cannot be imported.
 
     >>> choose("kl_penalty_type", "k4", KL_PENALTIES)
     Traceback (most recent call last):
@@ -156,12 +156,12 @@ def choose(key: str, name: str, table: Mapping[str, E]) -> E:
 
 
 def estimator(adv_type: str) -> Estimator:
-    """The entry of an ``adv_type``; see :func:`choose`."""
+    """Return the entry of an ``adv_type``; see :func:`choose`."""
     return choose("adv_type", adv_type, ADVANTAGES)
 
 
 def columns_of(adv_type: str) -> tuple[str, ...]:
-    """The columns that an ``adv_type`` needs; none for a name that the configuration's check has yet to refuse."""
+    """Return the columns that an ``adv_type`` needs; none for a name that the configuration's check must refuse."""
     try:
         return estimator(adv_type).needs
     except ValueError:
@@ -169,17 +169,19 @@ def columns_of(adv_type: str) -> tuple[str, ...]:
 
 
 def loss(loss_type: str) -> Loss:
-    """The entry of a ``loss_type``; see :func:`choose`."""
+    """Return the entry of a ``loss_type``; see :func:`choose`."""
     return choose("loss_type", loss_type, LOSSES)
 
 
 def off_policy(loss_type: str) -> OffPolicy:
-    """The entry of a ``loss_type`` that learns from a replay buffer; a ValueError if it is none."""
+    """Return the entry of a ``loss_type`` that learns from a replay buffer; a ValueError if it is none."""
     return choose("off-policy loss_type", loss_type, OFF_POLICY)
 
 
 def refuse_unknown(chosen: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """A TypeError for options that ``chosen`` does not read; it lists the known ones, and who reads the others.
+    """Raise TypeError for options that ``chosen`` does not read.
+
+    It lists the known ones, and the readers of the others.
 
     >>> refuse_unknown("loss_type: gmpo", {"sapo_tau_positive"}, ("gamma",))
     Traceback (most recent call last):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Clip:
-    """The range ``[1 - low, 1 + high]`` of the ratio that is rewarded; ``dual`` c bounds the loss by c |A| where A < 0
-    (Ye et al., arXiv:1912.09729), None not at all."""
+    """The range ``[1 - low, 1 + high]`` of the ratio that is rewarded; ``dual`` c bounds the loss by c |A| where A <
+    0 (Ye et al., arXiv:1912.09729), None not at all."""
 
     low: float
     high: float

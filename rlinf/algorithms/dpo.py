@@ -1,12 +1,14 @@
-"""Direct preference optimisation (Rafailov et al., arXiv:2305.18290, equation 7) as advantages of a policy gradient.
+"""Direct preference optimisation (Rafailov et al., arXiv:2305.18290, equation 7) as policy-gradient advantages.
 
-    loss = mean over pairs of -log sigmoid(margin),  margin = beta ((log p_c - log ref_c) - (log p_r - log ref_r))
+    loss = mean over pairs of -log sigmoid(margin),
+    margin = beta ((log p_c - log ref_c) - (log p_r - log ref_r))
 
-for the summed log-probabilities of the chosen and of the rejected answer; with ``imitation`` c, that much of the chosen
-answer's cross-entropy per token beside it (Pang et al., arXiv:2404.19733, equation 2): of pairs that the policy would
-not have written, DPO alone may lower the likelihood of both. Its derivative by a log-probability is a number per
-answer, known before the gradient is taken: a learner that steps once per batch and averages ``-advantage * logp`` over
-all tokens has exactly the gradient of the loss, however the rows are cut into micro-batches and shared among ranks.
+for the summed log-probabilities of the chosen and of the rejected answer. With ``imitation`` c, that much of
+the chosen answer's cross-entropy per token is added (Pang et al., arXiv:2404.19733, equation 2): of pairs
+that the policy would not have written, DPO alone may lower the likelihood of both. Its derivative by a
+log-probability is a number per answer, known before the gradient is taken. A learner that steps once per
+batch and averages ``-advantage * logp`` over all tokens has exactly the gradient of the loss. How the rows
+are cut into micro-batches and shared among ranks does not matter.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Entry:
 
     @classmethod
     def of_function(cls, name: str, function: Callable[..., Any]) -> Self:
-        """The entry of a function of somebody's own, which takes no options."""
+        """Return the entry of a user's own function, which takes no options."""
         return cls(name, _first_line(function, name), "", name)
 
     @property
@@ -65,7 +65,7 @@ class Entry:
         return _flat(self.options)
 
     def bind(self, algorithm: AlgorithmConfig) -> Callable[..., Any]:
-        """The function with its options filled in from the configuration."""
+        """Bind the function to its options from the configuration."""
         return _bind(self.function, self.options, algorithm)
 
 
@@ -132,7 +132,7 @@ class Loss(Entry):
         return (*super().reads, *_flat(self.selector_options))
 
     def bind_selector(self, algorithm: AlgorithmConfig) -> Callable[..., Any] | None:
-        """The selector with its options filled in; None for most losses."""
+        """Bind the selector to its options; None for most losses."""
         return _bind(self.selector, self.selector_options, algorithm) if self.selector else None
 
 
@@ -163,8 +163,9 @@ E = TypeVar("E", bound=Entry)
 
 
 def external(name: str, kind: type[E], key: str) -> E:
-    """The entry of ``module:name``, which is an entry of this ``kind`` itself, or a function that takes the argument of
-    ``key`` and its options; a ValueError where it is neither, or cannot be called so.
+    """Return the entry of ``module:name``; raise ValueError if it is none, or cannot be called so.
+
+    It is an entry of this ``kind`` itself, or a function that takes the argument of ``key`` and its options.
     """
     found = imported(name)
     if isinstance(found, Entry) and not isinstance(found, kind):
@@ -177,7 +178,7 @@ def external(name: str, kind: type[E], key: str) -> E:
 
 
 def own_misfit(entry: Entry, key: str, options: Collection[str]) -> str:
-    """The reason why the function of ``entry`` cannot be called as ``key`` has it, with ``options`` by name; else "".
+    """Return why the function of ``entry`` cannot be called as ``key`` has it, with ``options`` by name; else "".
 
     The end of a sentence that begins with its name.
     """
@@ -186,7 +187,7 @@ def own_misfit(entry: Entry, key: str, options: Collection[str]) -> str:
 
 
 def _made_for_another(function: Callable[..., Any], given: str) -> str:
-    """The key whose function it is, where the annotation of its first parameter is the argument of another key."""
+    """Name the key whose function it is, if the annotation of its first parameter is the argument of another key."""
     annotated = (kind for name, kind in getattr(function, "__annotations__", {}).items() if name != "return")
     kind = next(annotated, None)
     first = str(getattr(kind, "__name__", kind)).rpartition(".")[2]
@@ -195,7 +196,7 @@ def _made_for_another(function: Callable[..., Any], given: str) -> str:
 
 
 def keyword_options(function: object, *, behind: int = 1) -> tuple[str, ...]:
-    """The names of the options of ``function``, whose arguments before them are ``behind`` positional ones."""
+    """Return the names of the options of ``function``, whose arguments before them are ``behind`` positional ones."""
     return tuple(parameter.name for parameter in own_parameters(function, behind=behind))
 
 
@@ -218,7 +219,7 @@ def _bind(function: str, options: Iterable[str | OptionGroup], algorithm: Algori
 
 
 def _values(names: Iterable[str], algorithm: AlgorithmConfig) -> dict[str, Any]:
-    """The options by name: keys of ``algorithm``, or of its ``options`` where they were given."""
+    """Return the options by name: keys of ``algorithm``, or of its ``options`` if they were given."""
     own = algorithm.options
     return {
         name: getattr(algorithm, name) if hasattr(algorithm, name) else own[name]

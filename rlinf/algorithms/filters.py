@@ -9,9 +9,10 @@ from rlinf.algorithms.statistics import group_statistics
 
 
 def dynamic_sampling(rewards: Tensor, group_ids: Tensor) -> Tensor:
-    """The rows of groups whose rewards are not all equal (DAPO, arXiv:2503.14476, section 3.2). Both [B].
+    """Select the rows of groups whose rewards are not all equal (DAPO, arXiv:2503.14476, section 3.2). Both [B].
 
-    The loop discards the other groups and samples new prompts until the batch is full or ``max_resample`` is reached.
+    The loop discards the other groups and samples new prompts until the batch is full or ``max_resample`` is
+    reached.
 
     >>> dynamic_sampling(torch.tensor([1., 0., 1., 1.]), torch.tensor([0, 0, 1, 1]))
     tensor([ True,  True, False, False])
@@ -26,7 +27,9 @@ def filter_rewards(
     rewards_lower_bound: float | None = None,
     rewards_upper_bound: float | None = None,
 ) -> Tensor:
-    """The rows of groups whose mean reward lies within the bounds (both included; null is no bound). Both [B].
+    """Select the rows of groups whose mean reward lies within the bounds. Both [B].
+
+    The bounds are included; null is no bound.
 
     >>> filter_rewards(torch.tensor([1., 0., 1., 1.]), torch.tensor([0, 0, 1, 1]), rewards_lower_bound=0.1,
     ...     rewards_upper_bound=0.9)
@@ -42,8 +45,9 @@ def filter_rewards(
 
 
 def difficulty_mask(rewards: Tensor, group_ids: Tensor, *, low: float = 0.0, high: float = 1.0) -> Tensor:
-    """The rows of prompts that are neither too hard nor too easy: the group's share of positive rewards is above
-    ``low`` and below ``high`` (neither included). Both [B].
+    """Select the rows of prompts that are neither too hard nor too easy.
+
+    The group's share of positive rewards is above ``low`` and below ``high`` (neither included). Both [B].
 
     >>> difficulty_mask(torch.tensor([1., 0., 1., 1.]), torch.tensor([0, 0, 1, 1]))
     tensor([ True,  True, False, False])
@@ -53,7 +57,7 @@ def difficulty_mask(rewards: Tensor, group_ids: Tensor, *, low: float = 0.0, hig
 
 
 def max_len_mask(truncated: Tensor, mask: Tensor) -> Tensor:
-    """The rows that the length limit did not cut: none of their valid positions is ``truncated``. Both bool [B, T].
+    """Select the rows that the length limit did not cut: no valid position is ``truncated``. Both bool [B, T].
 
     >>> max_len_mask(torch.tensor([[False, True], [False, True]]), torch.tensor([[True, True], [True, False]]))
     tensor([False,  True])

@@ -47,7 +47,7 @@ def absolute(d: Tensor) -> Tensor:
 
 
 def token_kl(algorithm: AlgorithmConfig, logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
-    """The KL that tokens pay for in their rewards, elementwise: by ``token_kl_type``, or ``kl_penalty_type``."""
+    """Compute the elementwise KL that tokens pay for in rewards, by ``token_kl_type`` or ``kl_penalty_type``."""
     return kl_divergence(algorithm.token_kl_type or algorithm.kl_penalty_type, logprobs, ref_logprobs)
 
 
@@ -81,7 +81,7 @@ class KLController:
     kl_horizon: float = 10_000.0
 
     def update(self, kl: float, *, samples: int) -> None:
-        """Takes note of the mean KL of ``samples`` rows; a fixed controller stays as it is."""
+        """Take note of the mean KL of ``samples`` rows; a fixed controller stays as it is."""
         if self.target_kl is not None:
             error = min(max(kl / self.target_kl - 1.0, -0.2), 0.2)
             self.kl_coef *= 1.0 + error * samples / self.kl_horizon

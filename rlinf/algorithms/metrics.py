@@ -23,7 +23,7 @@ _EQUAL_RETURNS = 1e-6
 
 
 def mean_over(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The partial mean of ``values`` [B, T] over the valid positions of ``mask`` [B, T].
+    """Compute the partial mean of ``values`` [B, T] over the valid positions of ``mask`` [B, T].
 
     >>> mean_over(torch.tensor([[1., 2., 9.]]), torch.tensor([[True, True, False]]))
     (tensor(3., dtype=torch.float64), tensor(2., dtype=torch.float64))
@@ -32,7 +32,7 @@ def mean_over(values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def means_over(facts: Mapping[str, Tensor], mask: Tensor, *, whole: bool = False) -> PartialMetrics:
-    """:func:`mean_over` of several columns [B, T] in one pass, which is what counts where batches are small.
+    """:func:`mean_over` of several columns [B, T] in one pass, whose number decides the time if batches are small.
 
     ``whole``: ``mask`` is true everywhere.
     """
@@ -61,9 +61,9 @@ def totals_of(values: Mapping[str, Tensor]) -> PartialMetrics:
 
 
 def finalise_metrics(partial: PartialMetrics | ReducedMetrics) -> Metrics:
-    """Numbers for the log. From the moments of the critic also ``return_std`` and ``explained_variance``.
+    """Compute numbers for the log; from the moments of the critic also ``return_std`` and ``explained_variance``.
 
-    ``explained_variance`` = 1 - Var(R - V) / Var(R) is left out where all returns are equal: it is undefined there.
+    ``explained_variance`` = 1 - Var(R - V) / Var(R) is left out if all returns are equal: it is undefined then.
 
     >>> finalise_metrics({"x": (torch.tensor(6.), torch.tensor(4.)), "loss": (torch.tensor(6.), torch.tensor(0.))})
     {'x': 1.5, 'loss': 6.0}

@@ -55,14 +55,14 @@ class LossInputs:
 
     @classmethod
     def clean(cls, mask: Tensor, **columns: Tensor | None) -> LossInputs:
-        """The same columns with zeros under a false mask, whatever stood there (NaN, -inf), and no gradient into it."""
+        """Build the same columns with zeros, for any value (NaN, -inf), and no gradient under a false mask."""
         whole = bool(mask.all())
         hidden = None if whole else mask
         cleaned: dict[str, Any] = {name: None if c is None else zeroed(c, hidden) for name, c in columns.items()}
         return cls(mask=mask, whole=whole, **cleaned)
 
     def only_true(self, column: Tensor) -> Tensor:
-        """``column`` [B, T] with 0 under a false mask; as it is where there is no such position."""
+        """Return ``column`` [B, T] with 0 under a false mask; as it is if there is no such position."""
         return column if self.whole else torch.where(self.mask, column, 0.0)
 
     @functools.cached_property
@@ -76,7 +76,9 @@ class LossInputs:
         return exp_clamped(self.log_ratio)
 
     def row_mean(self, values: Tensor) -> Tensor:
-        """The mean over the valid positions of each row [B, 1]; 0 for an empty row. ``values`` [B, T] are 0 elsewhere.
+        """Compute the mean over the valid positions of each row [B, 1]; 0 for an empty row.
+
+        ``values`` [B, T] are 0 elsewhere.
 
         >>> x = LossInputs.clean(torch.tensor([[True, True, False]]), **dict.fromkeys(
         ...     ["logprobs", "old_logprobs", "advantages"], torch.zeros(1, 3)))
@@ -107,7 +109,7 @@ class Objective:
     """The loss that a configuration names, with the options that it reads bound to it once.
 
     ``kl_beta`` > 0 adds ``kl_beta agg(kl(logp, ref))``, ``entropy_bonus`` adds ``-entropy_bonus agg(H)``;
-    ``calculate_entropy`` reports H even where the bonus is 0. ``rollout_correction`` has the keys of
+    ``calculate_entropy`` reports H even if the bonus is 0. ``rollout_correction`` has the keys of
     `RolloutCorrectionConfig`.
     """
 
@@ -144,7 +146,7 @@ class Objective:
 
     @functools.cached_property
     def needs(self) -> frozenset[str]:
-        """The columns that must be computed beside logprobs, old_logprobs and advantages."""
+        """The columns that must be computed in addition to logprobs, old_logprobs and advantages."""
         extra = {
             "ref_logprobs": self.algorithm.kl_beta > 0,
             "entropy": self.algorithm.entropy_bonus != 0 or self.calculate_entropy,
@@ -167,7 +169,7 @@ class Objective:
         return algorithm.kl_beta == 0 and algorithm.entropy_bonus == 0 and self.entry.zero_without_advantage
 
     def weights(self, mask: Tensor, *, shared: int = 1, counts: LossCounts | None = None) -> Tensor:
-        """The position weights [B, T] of a minibatch with this ``mask``, or of rows of one that has ``counts``.
+        """Compute the position weights [B, T] of a minibatch with this ``mask``, or of rows of one that has ``counts``.
 
         ``shared``: how many positions have their value in common, for the weights of the critic's error.
         """
@@ -181,7 +183,7 @@ class Objective:
         )
 
     def select(self, *, old_logprobs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor | None:
-        """The positions that the loss treats apart, bool [B, T], chosen once for a step; None for most losses."""
+        """Select the positions that the loss treats separately, bool [B, T], once for a step; None for most losses."""
         if self._selector is None:
             return None
         selected: Tensor = self._selector(old_logprobs, advantages, mask)
@@ -204,10 +206,11 @@ class Objective:
         rollout_logprobs: Tensor | None = None,
         selected: Tensor | None = None,
     ) -> LossOutput:
-        """The weighted sum over these rows; every column [B, T]. Rows are whole: some losses read a row's mean ratio.
+        """Compute the weighted sum over these rows; every column [B, T].
 
-        ``value_weights`` are those of the critic's error, where several positions share a value (else ``weights``). A
-        column that :attr:`needs` names and that is missing is a ValueError. What a false mask covers is never read.
+        Rows are whole: some losses read a row's mean ratio. ``value_weights`` are those of the critic's error, if
+        several positions share a value (else ``weights``). A column that :attr:`needs` names and that is missing is a
+        ValueError. What a false mask covers is never read.
         """
         given = {"values": values, "returns": returns, "ref_logprobs": ref_logprobs, "entropy": entropy}
         given |= {"rollout_logprobs": rollout_logprobs, "selected": selected}
@@ -246,7 +249,7 @@ class Objective:
     def _terms(
         self, x: LossInputs, positions: TokenLoss, ref_logprobs: Tensor | None, entropy: Tensor | None
     ) -> dict[str, Tensor]:
-        """The terms of the loss, position by position."""
+        """Compute the terms of the loss, position by position."""
         algorithm, policy = self.algorithm, positions.policy
         if self.rollout_correction is not None:
             weight = correction_weight(x.old_logprobs, x.rollout_logprobs, x.mask, self.rollout_correction)
@@ -262,7 +265,7 @@ class Objective:
         return terms
 
     def _facts(self, x: LossInputs, ref_logprobs: Tensor | None, entropy: Tensor | None) -> dict[str, Tensor]:
-        """Reported columns, as far as they are there."""
+        """Compute the reported columns, as far as they are there."""
         facts: dict[str, Tensor] = {}
         if ref_logprobs is not None:
             facts["kl_ref"] = kl_divergence(self.algorithm.kl_penalty_type, x.logprobs, zeroed(ref_logprobs, x.mask))
@@ -278,7 +281,7 @@ class Objective:
 
 
 def _ratio_metrics(x: LossInputs) -> dict[str, Tensor]:
-    """The mean ratio, and the KL of the old policy from the current one by two estimators."""
+    """Compute the mean ratio, and the KL of the old policy from the current one by two estimators."""
     return {"ratio": x.ratio, "approx_kl_k1": -x.log_ratio, "approx_kl_k3": x.ratio - 1 - x.log_ratio}
 
 
@@ -311,12 +314,12 @@ def policy_loss(
     rollout_logprobs: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Metrics]:
-    """The loss of a whole minibatch and its metrics.
+    """Compute the loss of a whole minibatch and its metrics.
 
     Every column is [B, T]; ``rollout_logprobs`` are the behaviour policy's.
 
-    ``options`` are those of ``loss_type`` and of the terms around it (:class:`Objective`); one that is unknown is a
-    TypeError that lists the known ones.
+    ``options`` are those of ``loss_type`` and of the terms around it (:class:`Objective`); one that is unknown is
+    a TypeError that lists the known ones.
 
     rho = 1 everywhere, A = 1 and -2 -> the mean of -1 and 2:
 

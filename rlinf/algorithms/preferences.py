@@ -12,11 +12,11 @@ from rlinf.data.messages import Metrics
 
 
 def pair_weights(scores: Tensor, worths: Tensor, group_ids: Tensor) -> Tensor:
-    """The weight [N] by which each score should move so that better answers of a group score higher; float64.
+    """Compute the weight [N], float64, by which each score should move so that better answers score higher.
 
-    The loss is the mean of ``-log sigmoid(s_better - s_worse)`` over all pairs of a group whose worths differ; this is
-    minus its derivative by each score, times N: a learner that takes the mean of ``-weight * score`` over N rows has
-    the gradient of the loss. All 0 where no two worths differ.
+    The loss is the mean of ``-log sigmoid(s_better - s_worse)`` over all pairs of a group whose worths differ;
+    this is minus its derivative by each score, times N: a learner that takes the mean of ``-weight * score`` over
+    N rows has the gradient of the loss. All 0 if no two worths differ.
 
     >>> pair_weights(torch.tensor([0., 0., 5.]), torch.tensor([1., 0., 1.]), torch.tensor([0, 0, 1]))
     tensor([ 1.5000, -1.5000,  0.0000], dtype=torch.float64)
@@ -30,7 +30,9 @@ def pair_weights(scores: Tensor, worths: Tensor, group_ids: Tensor) -> Tensor:
 
 
 def pairs_in_order(scores: Tensor, worths: Tensor, group_ids: Tensor) -> float:
-    """The share of pairs of a group, of unequal worth, whose scores are in the same order (ties half); NaN without any.
+    """Compute the share of pairs of a group, of unequal worth, whose scores are in the same order.
+
+    Ties count half; NaN without any pair.
 
     >>> pairs_in_order(torch.tensor([2., 1., 3.]), torch.tensor([1., 0., 0.5]), torch.tensor([0, 0, 0]))
     0.6666666666666666
@@ -53,7 +55,7 @@ def _pairs(worths: Tensor, group_ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]
 
 
 def auc(scores: Tensor, labels: Tensor) -> float:
-    """The chance that a right response scores above a wrong one (ties count half); NaN without one of each.
+    """Compute the chance that a right response scores above a wrong one (ties count half); NaN without one of each.
 
     >>> auc(torch.tensor([0.1, 0.4, 0.4, 0.9]), torch.tensor([0., 0., 1., 1.]))
     0.875
@@ -70,9 +72,9 @@ def auc(scores: Tensor, labels: Tensor) -> float:
 def judging_metrics(scores: Tensor, labels: Tensor) -> Metrics:
     """Metrics of scores (logits) [N] against labels [N] in [0, 1].
 
-    ``agreement``: the share of labels that the sign of the score tells; ``loss``: binary cross-entropy; ``gap``: mean
-    probability minus mean label, above 0 where the scores promise more than the labels hold; ``auc`` where both kinds
-    are there.
+    ``agreement``: the share of labels that the sign of the score predicts; ``loss``: binary cross-entropy;
+    ``gap``: mean probability minus mean label, above 0 if the scores promise more than the labels hold; ``auc``
+    if both kinds are there.
 
     >>> found = judging_metrics(torch.tensor([2., -1.]), torch.tensor([1., 1.]))
     >>> {name: round(value, 4) for name, value in found.items()}

@@ -1,6 +1,7 @@
-"""From a rollout to what the learner trains on: what others say of the batch, then from rewards to advantages.
+"""From a rollout to what the learner trains on: other models' values for the batch, then rewards to advantages.
 
-The second half is one pure call, :func:`prepare_batch`: filters, rewards, token rewards, estimator, in this order.
+The second half is one pure call, :func:`prepare_batch`: filters, rewards, token rewards, estimator, in this
+order.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class AlgorithmState:
 
     @classmethod
     def of(cls, algorithm: AlgorithmConfig) -> AlgorithmState:
-        """The state of a new run, by ``kl_coef`` and, if ``kl_controller`` is adaptive, ``target_kl`` and
-        ``kl_horizon``.
+        """Build the state of a new run.
+
+        It reads ``kl_coef`` and, if ``kl_controller`` is adaptive, ``target_kl`` and ``kl_horizon``.
 
         >>> AlgorithmState.of(AlgorithmConfig(kl_coef=0.1)).state_dict()
         {'kl': {'kl_coef': 0.1}, 'rewards': {}}
@@ -77,7 +79,7 @@ class Preparation:
         return rows, {}
 
     def state_dict(self) -> Mapping[str, Any]:
-        """The state that the next batch depends on; part of every checkpoint."""
+        """Return the state that the next batch depends on; part of every checkpoint."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -121,7 +123,7 @@ class OnPolicy(Preparation):
         staleness: int | None = 0,
     ) -> None:
         """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is the bound on the age of
-        tokens, None where responses are continued for as long as it takes. ``ranks`` compute the advantages of the rows
+        tokens, None if responses are continued for as long as it takes. ``ranks`` compute the advantages of the rows
         that they have; without them all are computed here."""
         self._ranks = ranks
         self._facts, self._learner, self._teacher, self._bound = facts, learner, teacher, staleness
@@ -202,7 +204,7 @@ class OnPolicy(Preparation):
 
 
 def _with_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:
-    """Mark the valid positions that the newest weights chose; those of this step, where there are any."""
+    """Mark the valid positions that the newest weights chose; those of this step, if there are any."""
     if isinstance(rows, RemoteRows):
         return rows.replace(on_policy=rows.policy_version == rows.policy_version[rows.lengths > 0].max())
     return rows.replace(fresh=rows.mask & (rows.policy_version == rows.policy_version[rows.mask].max()))
@@ -213,7 +215,7 @@ def _without_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:
 
 
 def _require_bound(ages: Tensor, valid: Tensor, bound: int, step: int) -> None:
-    """Raises OtherPolicy where a token is older than it may be: its sampler has not taken the weights since then."""
+    """Raise OtherPolicy if a token is older than allowed: its sampler has not taken the weights since then."""
     oldest = int(ages[valid > 0].max()) if bool((valid > 0).any()) else 0
     if oldest > bound:
         raise OtherPolicy(
@@ -224,14 +226,16 @@ def _require_bound(ages: Tensor, valid: Tensor, bound: int, step: int) -> None:
 
 
 def _mean_age(ages: Tensor, valid: Tensor) -> float:
-    """The mean over tokens: of ``ages`` [B, T] by a mask ``valid`` [B, T], or of rows [B] with ``valid`` [B] tokens."""
+    """Compute the mean over tokens: of ``ages`` [B, T] by a mask ``valid`` [B, T], or of rows [B].
+
+    For rows, ``valid`` [B] counts the tokens."""
     if ages.ndim > 1:
         return masked_mean(ages, valid)
     return float((ages * valid).sum()) / max(1.0, float(valid.sum()))
 
 
 def _age_shares(ages: Tensor, valid: Tensor, bound: int) -> Metrics:
-    """The largest of the ages of tokens, and which share of them has each age up to ``bound``; as :func:`_mean_age`."""
+    """Compute the largest age of tokens, and the share of tokens of each age up to ``bound``; as :func:`_mean_age`."""
     there, weights = ages[valid > 0], valid[valid > 0].double()
     counts = torch.bincount(there.clamp(min=0), weights, minlength=bound + 1).tolist()
     shares = {f"rollout/age/{age}": count / max(1.0, float(weights.sum())) for age, count in enumerate(counts)}
@@ -245,17 +249,17 @@ def prepare_batch(
 
     ``state`` is updated. ``fragments``: rows are no whole episodes (see ``process_rewards``).
 
-    When several positions share a reward (``batch.positions_per_reward``), all of this happens reward by reward, and
-    the parts of one are given its advantage and return.
+    When several positions share a reward (``batch.positions_per_reward``), all of this happens reward by reward,
+    and the parts of one are given its advantage and return.
 
-    1. filters (``max_len_mask``, ``difficulty_mask``, ``filter_rewards``) set ``mask`` rows to false: such a row is
-       not learned from, but still counts in its group's statistics
+    1. filters (``max_len_mask``, ``difficulty_mask``, ``filter_rewards``) set ``mask`` rows to false: such a row
+       is not learned from, but still counts in its group's statistics
     2. ``overlong_penalty``, then ``reward_norm`` and ``reward_clip``
-    3. and 4. the estimator, with ``kl_coef`` from the controller where ``add_token_level_kl`` (and for reinforce_pp and
-       its baseline form)
+    3. and 4. the estimator, with ``kl_coef`` from the controller if ``add_token_level_kl`` (and for reinforce_pp
+       and its baseline form)
 
-    Of an episode with several branches (``batch.episode_ids``) one row goes through all this, and its advantage is
-    shared equally by all.
+    Of an episode with several branches (``batch.episode_ids``) one row goes through all this, and its advantage
+    is shared equally by all.
     """
     if batch.episode_ids is None:
         return _estimated(_shaped(batch, algorithm, state, fragments=fragments))
@@ -385,7 +389,7 @@ def _processed(
 
 
 def _follow(controller: KLController, kl: float, samples: int) -> Metrics:
-    """Logs the KL of this step and its coefficient; the controller then moves."""
+    """Log the KL of this step and its coefficient; the controller then moves."""
     metrics = {"token_kl": kl, "kl_coef": controller.kl_coef}
     controller.update(kl, samples=samples)
     return metrics

@@ -54,19 +54,19 @@ def process_rewards(
     fragments: bool = False,
     **options: Any,
 ) -> Tensor:
-    """Normalised, then clipped rewards, float32, in the shape they came in.
+    """Return normalised, then clipped rewards, float32, in the shape they came in.
 
-    ``rewards`` [B], or [B, T] with its ``mask`` (false ones become 0); ``group_ids`` [B]. The sample of a row is its
-    outcome: ``(R - mean) / (std + 1e-6)``; a deviation of 0 does not divide. Of several rewards in a row each is
-    divided, and the mean is subtracted at the last valid one, so that they add up to the normalised outcome. With
-    ``fragments``, where a row is no whole episode and its sum means nothing, every valid reward is a sample.
+    ``rewards`` [B], or [B, T] with its ``mask`` (false ones become 0); ``group_ids`` [B]. The sample of a row is
+    its outcome: ``(R - mean) / (std + 1e-6)``; a deviation of 0 does not divide. Of several rewards in a row each
+    is divided, and the mean is subtracted at the last valid one, so that they add up to the normalised outcome.
+    With ``fragments``, rows are no whole episodes and their sums mean nothing, so every valid reward is a sample.
 
-    ``state`` keeps the ``running`` statistics, which take in the batch before they are used; without one they are those
-    of this batch. ``domains`` (B names) keeps the statistics of the task families of a mixed batch apart;
-    ``reward_norm`` may then be a mapping from domain to norm.
+    ``state`` keeps the ``running`` statistics, which take in the batch before they are used; without one they are
+    those of this batch. ``domains`` (B names) keeps the statistics of the task families of a mixed batch
+    separate; ``reward_norm`` may then be a mapping from domain to norm.
 
-    ``options``: reward_norm, reward_shift, reward_scale, reward_clip (0 or null: off), std_ddof (1), singleton_group
-    (error); any other is a TypeError that lists them.
+    ``options``: reward_norm, reward_shift, reward_scale, reward_clip (0 or null: off), std_ddof (1),
+    singleton_group (error); any other is a TypeError that lists them.
 
     >>> process_rewards(torch.tensor([1., 3., 9.]), group_ids=torch.tensor([0, 0, 0]), reward_norm="group",
     ...     reward_shift=True, reward_clip=3.0)
@@ -103,7 +103,7 @@ def normalise_rewards(
     domains: Sequence[str] | None = None,
     fragments: bool = False,
 ) -> Tensor:
-    """Rewards [B] or [B, T] normalised as :func:`process_rewards` says, float64; 0 where not ``present``."""
+    """Normalise rewards [B] or [B, T] by the rules of :func:`process_rewards`, float64; 0 where not ``present``."""
     positions = torch.where(present, rewards.double(), 0.0)
     if algorithm.reward_norm is None:
         return positions
@@ -172,8 +172,9 @@ def _normalised(
 
 
 def row_outcomes(rewards: Tensor, mask: Tensor) -> Tensor:
-    """The reward of the whole row, [B] float64: an outcome [B] itself, position rewards [B, T] summed over valid
-    positions.
+    """Compute the reward of the whole row, [B] float64.
+
+    It is an outcome [B] itself, or position rewards [B, T] summed over valid positions.
 
     >>> row_outcomes(torch.tensor([[1., 2., 9.]]), torch.tensor([[True, True, False]]))
     tensor([3.], dtype=torch.float64)
@@ -190,10 +191,10 @@ def token_rewards(
     kl_coef: float = 0.0,
     reward_clip: float | None = None,
 ) -> Tensor:
-    """The reward of every position [B, T] float64: an outcome [B] at the row's last valid position (or ``rewards`` [B,
-    T] as
-    they are), minus ``kl_coef`` times ``kl`` [B, T], clamped to +- ``reward_clip`` (0 or null: off); 0 under a false
-    mask.
+    """Compute the reward of every position [B, T] float64.
+
+    It is an outcome [B] at the row's last valid position (or ``rewards`` [B, T] as they are), minus ``kl_coef``
+    times ``kl`` [B, T], clamped to +- ``reward_clip`` (0 or null: off); 0 under a false mask.
 
     A non-finite reward, of a row or of a valid token, is a ValueError.
 
@@ -229,10 +230,10 @@ def overlong_penalty(lengths: Tensor, *, safe_length: int, max_length: int, coef
 
 
 def with_overlong_penalty(rewards: Tensor, mask: Tensor, option: OverlongPenaltyConfig) -> Tensor:
-    """Rewards [B] or [B, T] float32 with the :func:`overlong_penalty` of each row; as they are where ``coef`` is 0.
+    """Rewards [B] or [B, T] float32 with the :func:`overlong_penalty` of each row; as they are if ``coef`` is 0.
 
     A row is as long as it has valid tokens in ``mask`` [B, T]: those that the policy generated, in all turns of a
-    conversation together; what the environment said in between does not count. Where a row has several rewards, the
+    conversation together; the environment's messages in between do not count. If a row has several rewards, the
     penalty is added at its last valid token, so that it is part of the outcome and of no earlier turn.
 
     >>> long = torch.tensor([[True, True, False, True]])

@@ -30,7 +30,7 @@ class RunningStatistics:
         return (self.squares / (self.count - 1)) ** 0.5 if self.count >= 2 else 1.0
 
     def update(self, values: Tensor) -> None:
-        """Takes in ``values`` [N]."""
+        """Take in ``values`` [N]."""
         values = values.detach().double()
         count = float(len(values))
         if count == 0:
@@ -52,7 +52,7 @@ class RunningStatistics:
 
 @dataclass
 class RewardState:
-    """The running statistics of every domain (one, named "", where a batch has no domains)."""
+    """The running statistics of every domain (one, named "", if a batch has no domains)."""
 
     domains: dict[str, RunningStatistics] = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def next_true(mask: Tensor) -> Tensor:
-    """The index of the next valid position after each position, [B, T] int64; T where there is none.
+    """Find the index of the next valid position after each position, [B, T] int64; T if there is none.
 
     >>> next_true(torch.tensor([[True, False, True]]))
     tensor([[2, 2, 3]])
@@ -28,7 +28,7 @@ def last_true(mask: Tensor) -> Tensor:
 
 
 def shift_back(values: Tensor, mask: Tensor, fill: float = 0.0) -> Tensor:
-    """The value at the next valid position, [B, T]; ``fill`` where there is none.
+    """Return the value at the next valid position, [B, T]; ``fill`` if there is none.
 
     >>> shift_back(torch.tensor([[1., 9., 3.]]), torch.tensor([[True, False, True]]))
     tensor([[3., 3., 0.]])

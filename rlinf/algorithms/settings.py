@@ -13,10 +13,10 @@ _KEYS = frozenset(item.name for item in fields(AlgorithmConfig))
 
 
 def settings(options: Mapping[str, Any], known: Iterable[str], *, chosen: str) -> AlgorithmConfig:
-    """The configuration with these ``options``, the others at their defaults.
+    """Build the configuration with these ``options``, the others at their defaults.
 
-    An option outside ``known`` is a TypeError that lists those and names ``chosen``. What is no key of the schema is an
-    option of the chosen function's own.
+    An option outside ``known`` is a TypeError that lists those and names ``chosen``. What is no key of the schema
+    is an option of the chosen function's own.
 
     >>> settings({"tis_cap": 3.0}, ["tis_cap"], chosen="loss_type: tis").tis_cap
     3.0

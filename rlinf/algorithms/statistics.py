@@ -72,10 +72,11 @@ def settle_singletons(
     present: Tensor | None = None,
     size: Tensor | None = None,
 ) -> Tensor:
-    """``values`` [B] or [B, T], with the rows that are alone in their group treated as asked.
+    """Return ``values`` [B] or [B, T], with the rows that are alone in their group treated by ``singleton_group``.
 
-    ``error``: a ValueError that names them; ``zero``: 0; ``raw``: what stands in ``raw`` (as ``values``). Rows that
-    are not ``present`` bool [B] are left as they are. ``size`` [B]: of each row's group, where some of it is elsewhere.
+    ``error``: a ValueError that names them; ``zero``: 0; ``raw``: what stands in ``raw`` (as ``values``). Rows
+    that are not ``present`` bool [B] are left as they are. ``size`` [B]: of each row's group, if some of it is
+    elsewhere.
 
     >>> settle_singletons(torch.zeros(3), torch.ones(3), torch.tensor([4, 5, 5]), "raw")
     tensor([1., 0., 0.])
@@ -96,7 +97,7 @@ def settle_singletons(
 
 
 def masked_mean(values: Tensor, mask: Tensor, of: Callable[[Tensor], Tensor] = Tensor.detach) -> float:
-    """The mean of ``of(values)`` [N, ...] where ``mask`` is true, summed in float64; 0 where it nowhere is.
+    """Compute the mean of ``of(values)`` [N, ...] where ``mask`` is true, summed in float64; 0 if it nowhere is.
 
     >>> masked_mean(torch.tensor([[1, 2, 9]]), torch.tensor([[True, True, False]]))
     1.5
@@ -110,7 +111,7 @@ def masked_mean(values: Tensor, mask: Tensor, of: Callable[[Tensor], Tensor] = T
 
 
 def row_sums(values: Tensor) -> Tensor:
-    """[B, T] -> [B]: the same bits whatever other rows stand beside a row, and with any number of threads.
+    """[B, T] -> [B]: the same bits for any other rows in the tensor, and with any number of threads.
 
     >>> row_sums(torch.tensor([[1., 2.], [3., 4.]]))
     tensor([3., 7.])
@@ -139,9 +140,10 @@ def row_moments(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def moments_of(rows: Tensor) -> MeanStd:
-    """The moments of a whole batch from those of its rows [B, 3], in their order.
+    """Compute the moments of a whole batch from those of its rows [B, 3], in their order.
 
-    With one valid token or none there is nothing to compare with: a warning is logged, and whitening changes nothing.
+    With one valid token or none there is nothing to compare with: a warning is logged, and whitening changes
+    nothing.
     """
     count, total, squares = row_sums(rows.T).tolist()
     if count <= 1:

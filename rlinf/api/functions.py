@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def load(source: str | Path | Mapping[str, object], *overrides: str) -> Config:
-    """The typed, checked configuration of a YAML file, a recipe's name or nested data, with ``key=value`` overrides.
+    """Load the typed, checked configuration of a YAML file, a recipe's name or nested data.
 
-    Raises :class:`rlinf.config.ConfigErrors`, which lists every mistake with its place and fix.
+    ``key=value`` overrides are applied to it. Raises :class:`rlinf.config.ConfigErrors`, which lists every
+    mistake with its position and fix.
 
     >>> load({"env": {"id": "CartPole-v1"}, "policy": {"name": "actor_critic"},
     ...       "algorithm": {"adv_type": "gae", "loss_type": "actor_critic"}}, "run.seed=3").run.seed
@@ -41,10 +42,12 @@ def load(source: str | Path | Mapping[str, object], *overrides: str) -> Config:
 
 
 def check(config: Config, *, build: bool = True) -> Plan:
-    """The plan of a run, in numbers: processes, batch, memory, steps. ``print`` shows it; nothing is started.
+    """Compute the plan of a run, in numbers: processes, batch, memory, steps.
 
-    ``build`` also makes environments, data and tokenizer as training would, prints what it finds, and raises UserError
-    where training would fail; without it the configuration alone is looked at, for runs on other machines.
+    ``print`` shows it; nothing is started.
+
+    ``build`` also makes environments, data and tokenizer as training would, prints what it finds, and raises
+    UserError if training would fail; without it the configuration alone is checked, for runs on other machines.
     """
     from rlinf.planning.describe import plan
 
@@ -80,7 +83,7 @@ def fit(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = Fa
 
 
 def evaluate(target: str | Path | RunResult, *overrides: str, step: int | None = None) -> RunResult:
-    """Evaluates a run's newest checkpoint again, or that of ``step``, with other settings if given.
+    """Evaluate a run's newest checkpoint again, or that of ``step``, with other settings if given.
 
     The result, with its settings, is saved in the run's ``evaluations/``.
     """

@@ -23,11 +23,11 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The policy of a run directory, or of an exported folder; for language models any Hugging Face folder.
+        """Load the policy of a run directory, or of an exported folder; for language models any Hugging Face folder.
 
         A policy of a class of your own is read by the ``from_pretrained`` of that class, whose module is imported.
 
-        Raises UserError where there is none.
+        Raises UserError if there is none.
         """
         folder = Path(path)
         if (folder / "config.yaml").exists():
@@ -66,10 +66,10 @@ class Policy:
         return load_spaces(self.folder)
 
     def act(self, observation: Any, *, deterministic: bool = True, rng: np.random.Generator | None = None) -> Any:
-        """The action for one observation of the environment it was trained in (wrappers and frame stacks included).
+        """Return the action for one observation of its training environment (wrappers and frame stacks included).
 
-        ``deterministic`` takes the likeliest action, otherwise one is drawn with ``rng``. A recurrent policy remembers
-        the observations since :meth:`reset`. With action chunks the result is [K, ...].
+        ``deterministic`` takes the likeliest action, otherwise one is drawn with ``rng``. A recurrent policy
+        remembers the observations since :meth:`reset`. With action chunks the result is [K, ...].
         """
         import torch
 
@@ -100,9 +100,9 @@ class Policy:
         system_prompt: str | None = None,
         seed: int = 0,
     ) -> list[str]:
-        """One response to each prompt; a temperature of 0 takes the likeliest token each time.
+        """Generate one response to each prompt; a temperature of 0 takes the likeliest token each time.
 
-        Prompts get the tokenizer's chat template where it has one, as in training (``data.chat_template: auto``).
+        Prompts get the tokenizer's chat template if it has one, as in training (``data.chat_template: auto``).
         """
         import torch
 

@@ -1,1 +1,1 @@
-"""The ground that knows no reinforcement learning: errors, durable files, signals, child processes, random streams."""
+"""The base layer without reinforcement learning: errors, durable files, signals, processes, random streams."""

@@ -45,13 +45,13 @@ class ChildProcess:
         session: bool = True,
         tied: bool = True,
     ) -> None:
-        """
-        Args:
+        """Args:
             name: for messages.
             env: its environment variables; None: those of this process.
-            input: :meth:`send` reaches its standard input; otherwise that is empty, and a question gets an end of file.
-            output: of standard output and error together: the last lines for :meth:`last_words`, where this process
-                prints, nowhere, or a file.
+            input: :meth:`send` reaches its standard input; otherwise that is empty, and a question gets an end of
+                file.
+            output: of standard output and error together: the last lines for :meth:`last_words`, the output of this
+                process, nowhere, or a file.
 
         Raises:
             OSError: the program cannot be started.
@@ -96,7 +96,7 @@ class ChildProcess:
         return f"{self._name} (pid {self.pid})"
 
     def send(self, message: bytes) -> None:
-        """Writes to its standard input. Where it is gone already, :meth:`wait` tells so."""
+        """Write to its standard input. If it is gone already, :meth:`wait` reports so."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(message)
@@ -113,7 +113,7 @@ class ChildProcess:
         return code
 
     def kill(self) -> int:
-        """Ends it at once, if it still runs; its exit code."""
+        """End it at once, if it still runs; return its exit code."""
         if self._process.poll() is None:
             self._end_group()
             self._process.kill()
@@ -122,7 +122,7 @@ class ChildProcess:
         return code
 
     def close(self, patience_s: float) -> None:
-        """Ends its input, and gives it ``patience_s`` to end by itself."""
+        """End its input, and give it ``patience_s`` to end by itself."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -135,13 +135,13 @@ class ChildProcess:
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
     def last_words(self) -> str:
-        """The last lines that it wrote, as the end of a sentence; empty where there are none."""
+        """Return the last lines that it wrote, as the end of a sentence; empty if there are none."""
         if self._listener.ident is not None:
             self._listener.join(_LISTEN_S)
         return "; it last wrote:\n" + "".join(self._words).rstrip() if self._words else ""
 
     def _listen(self) -> None:
-        """Keeps the end of what it prints; without a reader it would stop once the pipe is full."""
+        """Keep the end of what it prints; without a reader it would stop once the pipe is full."""
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
@@ -157,7 +157,7 @@ class ChildProcess:
             self._mark = None
 
     def _release(self) -> None:
-        """Closes what this process holds open for it."""
+        """Close what this process holds open for it."""
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1

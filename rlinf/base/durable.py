@@ -21,11 +21,11 @@ _PROBE_BYTES = 2**20
 
 
 class DiskFullError(RunFailed):
-    """No room is left where the run writes; the message names the place."""
+    """No room is left in the folder that the run writes to; the message names that folder."""
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes aside, flushes to disk, renames: a reader sees the old file or the new one, never a part."""
+    """Write to a temporary file, flush to disk, rename: a reader sees the old file or the new one, never a part."""
 
     def write(aside: Path) -> None:
         with aside.open("w", encoding="utf-8") as file:
@@ -62,7 +62,7 @@ def _aside(path: Path) -> Path:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what killed processes have left half written in ``folder``; what a living one writes there stays.
+    """Remove what killed processes have left half written in ``folder``; what a living one writes there stays.
 
     A process of another machine counts as dead when it has not written for :data:`_SILENT_S`.
     """
@@ -93,9 +93,9 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def first_folder(path: Path) -> Iterator[Path]:
-    """Yields the name of a folder to make aside, then renames it to ``path``; of several processes the first one stays.
+    """Yield a temporary folder name, then rename the folder to ``path``; of several processes the first one stays.
 
-    The name aside is this process's own, on this machine and on any other.
+    The temporary name is this process's own, on this machine and on any other.
     """
     aside = _aside(path)
     remove_leftovers(path.parent)
@@ -111,7 +111,7 @@ def first_folder(path: Path) -> Iterator[Path]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes a folder under another name, so that a crash on the way leaves nothing that looks like the folder."""
+    """Remove a folder under another name, so that a crash on the way leaves nothing that resembles the folder."""
     leaving = folder.with_name(f".removing_{folder.name}.{os.getpid()}")
     shutil.rmtree(leaving, ignore_errors=True)
     os.replace(folder, leaving)
@@ -120,10 +120,10 @@ def remove_folder(folder: Path) -> None:
 
 @contextmanager
 def naming_disk_errors(folder: Path) -> Iterator[None]:
-    """Turns what the disk under ``folder`` did not do into one sentence: :class:`DiskFullError`, or RunFailed.
+    """Turn what the disk under ``folder`` did not do into one sentence: :class:`DiskFullError`, or RunFailed.
 
-    Libraries hide that a disk is full (torch reports an unexpected position in its archive, a worker's error is text),
-    so after any failure a probe asks the disk itself.
+    Libraries hide that a disk is full: torch reports an unexpected position in its archive, a worker's error is
+    text. So after any failure a probe tests the disk itself.
     """
     try:
         yield
@@ -145,7 +145,7 @@ def naming_disk_errors(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def unless_read_only(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Leaves out what cannot be written to a folder that this process may only read, and says so."""
+    """Leave out what cannot be written to a folder that this process may only read, and report it."""
     try:
         yield
     except OSError as error:
@@ -155,13 +155,13 @@ def unless_read_only(folder: Path, say: Callable[[str], None]) -> Iterator[None]
 
 
 def file_of(error: OSError) -> str | None:
-    """The file that an error is about; of a rename, the name that it should have got."""
+    """Return the file that an error is about; of a rename, the name that it should have got."""
     name = error.filename2 or error.filename
     return str(name) if name else None
 
 
 def full(folder: Path) -> str | None:
-    """The reason why ``folder`` cannot take another MiB, in words; None where there is room."""
+    """Return why ``folder`` cannot take another MiB, in words; None if there is room."""
     probe = folder / f".probe.{os.getpid()}"
     try:
         with probe.open("wb") as file:

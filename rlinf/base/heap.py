@@ -23,7 +23,7 @@ class FreedMemory:
         self._kept = 0
 
     def release_to_os(self) -> None:
-        """Does nothing where the C library or the system has no way to."""
+        """Release free memory to the system; do nothing if the C library or the system has no way to."""
         if self._trim is None or _resident() - self._kept < _MUCH:
             return
         self._trim(0)

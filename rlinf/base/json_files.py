@@ -18,7 +18,7 @@ class JsonLines:
     damaged: list[int]
 
     def note(self, path: Path) -> str:
-        """The skipped lines, in words; empty where none was."""
+        """Describe the skipped lines, in words; empty if none was."""
         if not self.damaged:
             return ""
         shown = ", ".join(map(str, self.damaged[:5])) + (", ..." if len(self.damaged) > 5 else "")
@@ -27,9 +27,11 @@ class JsonLines:
 
 
 def read_json_lines(path: Path, *, number: str | None = None) -> JsonLines:
-    """The objects of ``path``; with ``number`` only those that have a number under that key. Empty without the file.
+    """Read the objects of ``path``; with ``number`` only those that have a number under that key.
 
-    Raises UserError, which names the file, where it cannot be read (a folder has its name).
+    Empty without the file.
+
+    Raises UserError, which names the file, if it cannot be read (a folder has its name).
     """
     rows, damaged = [], []
     for place, line in enumerate(_content(path).splitlines() if path.exists() else (), start=1):
@@ -44,7 +46,7 @@ def read_json_lines(path: Path, *, number: str | None = None) -> JsonLines:
 
 
 def read_json_file(path: Path) -> dict[str, Any] | None:
-    """The object in ``path``, None without the file. Raises UserError, which names it, where it is damaged."""
+    """Read the object in ``path``, None without the file. Raise UserError, which names it, if it is damaged."""
     if not path.exists():
         return None
     found = _object(_content(path))

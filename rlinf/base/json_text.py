@@ -23,7 +23,7 @@ class TooDeep(ValueError):
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text.
+    """Parse the value of a JSON text.
 
     Raises:
         ValueError: it is no JSON, no UTF-8, has numbers of over 4,300 digits, or is nested too deeply (TooDeep).
@@ -33,7 +33,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def check_depth(text: str | bytes) -> None:
-    """Raises TooDeep where brackets of ``text`` are nested more than 200 times."""
+    """Raise TooDeep if brackets of ``text`` are nested more than 200 times."""
     content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if sum(content.count(bracket) for bracket in (b"[", b"{")) <= MAX_DEPTH:
         return

@@ -26,7 +26,7 @@ _GOODBYE_S = 5.0
 
 
 def mark(variables: MutableMapping[str, str]) -> str:
-    """Adds a new mark to the environment of a child that is to be started, and returns it."""
+    """Put a new mark into the environment of a child that is to be started, and return it."""
     made = secrets.token_hex(16)
     variables[_MARKS] = " ".join([*variables.get(_MARKS, "").split(), made])
     return made
@@ -53,7 +53,7 @@ class Guard:
         self._process: subprocess.Popen[bytes] | None = None
 
     def add(self, made: str) -> None:
-        """Guards a mark, before the child that bears it is started. Raises OSError where no process can be started."""
+        """Guard a mark, before the child that bears it is started. Raise OSError if no process can be started."""
         self._tell(f"+{made}\n")
 
     def remove(self, made: str) -> None:
@@ -76,7 +76,7 @@ class Guard:
                 self._process.stdin.flush()
 
     def end(self) -> None:
-        """Ends it in an orderly way; it kills what is left."""
+        """End it in an orderly way; it kills what is left."""
         if self._process is not None and self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()
@@ -107,7 +107,7 @@ def _bears(pid: int, marks: Collection[bytes]) -> bool:
 
 
 def _stand_guard() -> None:
-    """Reads marks until the process above is gone, then kills what bears them."""
+    """Read marks until the process above is gone, then kill what bears them."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     marks: set[str] = set()

@@ -90,7 +90,7 @@ def _is_text(arrow: Any, kind: Any) -> bool:
 
 
 def _longest(arrow: Any, column: Any) -> int:
-    """An upper bound of the bytes that one row of a column takes."""
+    """Compute an upper bound of the bytes that one row of a column takes."""
     if arrow.types.is_dictionary(column.type):
         return _longest_text(column.dictionary)
     if _is_text(arrow, column.type):
@@ -104,7 +104,7 @@ def _longest_text(column: Any) -> int:
 
 
 def _bytes(arrow: Any, column: Any) -> int:
-    """The bytes of a column of one row."""
+    """Count the bytes of a column of one row."""
     if arrow.types.is_dictionary(column.type):
         index = column.indices[0].as_py()
         return 0 if index is None else _longest_text(column.dictionary.slice(index, 1))

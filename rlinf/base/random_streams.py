@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def stream_seed(seed: int, *keys: int | str) -> int:
-    """A seed in [0, 2**63) for the stream that ``keys`` name under the run's ``seed``.
+    """Compute a seed in [0, 2**63) for the stream that ``keys`` name under the run's ``seed``.
 
     The keys are written one after another with their types and lengths, so that ``("a", "bc")`` differs from
     ``("ab", "c")``, ``1`` from ``"1"``, and a stream from its own parents; blake2b of that is cut to 63 bits.
@@ -36,7 +36,7 @@ def stream_seed(seed: int, *keys: int | str) -> int:
 
 
 def rollout_key(step: int, round: int) -> tuple[int, ...]:
-    """The part of a stream's name that says which rollout it belongs to: ``(step,)``, or ``(step, round)``.
+    """Return the part of a stream's name that identifies its rollout: ``(step,)``, or ``(step, round)``.
 
     >>> rollout_key(7, 0), rollout_key(7, 2)
     ((7,), (7, 2))
@@ -45,14 +45,14 @@ def rollout_key(step: int, round: int) -> tuple[int, ...]:
 
 
 def torch_generator(seed: int, *keys: int | str, device: torch.device | str = "cpu") -> torch.Generator:
-    """A fresh torch generator at the start of the stream."""
+    """Build a fresh torch generator at the start of the stream."""
     import torch
 
     return torch.Generator(device).manual_seed(stream_seed(seed, *keys))
 
 
 def numpy_generator(seed: int, *keys: int | str) -> numpy.random.Generator:
-    """A fresh numpy generator (PCG64) at the start of the stream."""
+    """Build a fresh numpy generator (PCG64) at the start of the stream."""
     import numpy
 
     return numpy.random.Generator(numpy.random.PCG64(stream_seed(seed, *keys)))

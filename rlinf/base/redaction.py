@@ -25,14 +25,14 @@ def hide(name: str) -> None:
 
 
 def redacted(text: str) -> str:
-    """``text`` with the expression in the place of each hidden value."""
+    """Return ``text`` with the expression instead of each hidden value."""
     for value, name in _hidden():
         text = text.replace(value, f"${{oc.env:{name}}}")
     return text
 
 
 def public_url(url: str) -> str:
-    """An address without what may be secret in it: user, password, query, fragment.
+    """Return an address without what may be secret in it: user, password, query, fragment.
 
     >>> public_url("https://ada:pass@host:81/grade?key=k")
     'https://host:81/grade'

@@ -1,6 +1,6 @@
-"""Rows of data files: JSONL, JSON, Parquet, CSV and TSV, as they are or compressed with gzip; each row with its place.
+"""Rows of data files: JSONL, JSON, Parquet, CSV and TSV, plain or compressed with gzip; each with its position.
 
-Nothing here depends on what a row means: only on files, and on where a broken row stands.
+Nothing here depends on what a row means: only on files, and on the position of a broken row.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ _IN_JSON = " (a list of all rows is read from a .json file; .jsonl has a row on 
 
 
 class RowFileError(ValueError):
-    """A file that cannot be read at all; the message names it, and its line where there is one."""
+    """A file that cannot be read at all; the message names it, and its line if there is one."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One row and where it stands ("train.jsonl:17"). ``problem`` says why there is no row, if it could not be read."""
+    """One row and where it stands ("train.jsonl:17").
+
+    ``problem`` states why there is no row, if it could not be read."""
 
     place: str
     row: Mapping[str, Any] | None
@@ -58,7 +60,7 @@ def is_row_file(file: Path) -> bool:
 
 
 def read_rows(file: Path) -> Iterator[Record]:
-    """The rows of ``file``, in their order.
+    """Read the rows of ``file``, in their order.
 
     Raises:
         RowFileError: no file of this kind is read, or this one is damaged.
@@ -149,14 +151,14 @@ def _json(file: Path) -> Iterator[Record]:
 
 
 def _numbered(row: Any) -> Any:
-    """A row that is a list of messages as an object by number, as the ``datasets`` library reads it."""
+    """Convert a row that is a list of messages to an object by number, as the ``datasets`` library reads it."""
     if isinstance(row, list) and row and all(isinstance(message, Mapping) for message in row):
         return {str(number): message for number, message in enumerate(row)}
     return row
 
 
 def _line(text: bytes, error: Exception) -> int:
-    """The line in which reading ``text`` failed; the first one where the error does not say."""
+    """Find the line in which reading ``text`` failed; the first one if the error does not state it."""
     if isinstance(error, json.JSONDecodeError):
         return error.lineno
     return 1 + text.count(b"\n", 0, error.start) if isinstance(error, UnicodeDecodeError) else 1

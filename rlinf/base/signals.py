@@ -1,9 +1,12 @@
-"""Signals that ask the program to end: Ctrl-C, SIGTERM (schedulers), SIGHUP (a terminal that closes), and those by
-which batch systems announce an end: SIGUSR1, SIGUSR2, SIGXCPU.
+"""Signals that request the program's end.
 
-While :func:`stop_signals` lasts, each of them raises :class:`Stopped` in the main thread, at once or at the end of a
-section that :func:`defer_signals` protects, so that the state can be saved then. A second SIGINT, SIGTERM or SIGHUP is
-not held back, and ends the process where the main thread does not come to it (:class:`_Listener`).
+They are Ctrl-C, SIGTERM (schedulers), SIGHUP (a terminal that closes), and those by which batch systems
+announce an end: SIGUSR1, SIGUSR2, SIGXCPU.
+
+While :func:`stop_signals` lasts, each of them raises :class:`Stopped` in the main thread, and the state can
+be saved then. That is at once, or at the end of a section that :func:`defer_signals` protects. A second
+SIGINT, SIGTERM or SIGHUP is not held back, and ends the process if the main thread does not come to it
+(:class:`_Listener`).
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ _AT_ONCE_S = 2.0
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asked the program to end. ``str`` gives one sentence for the person who sent it."""
+    """A signal requested the program's end. ``str`` gives one sentence for the person who sent it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -80,7 +83,7 @@ _state = _State()
 
 @contextmanager
 def stop_signals() -> Iterator[None]:
-    """Turns the stop signals into :class:`Stopped`. Nothing in a thread other than the main one.
+    """Turn the stop signals into :class:`Stopped`. Nothing in a thread other than the main one.
 
     A signal that the caller ignores (``nohup``, jobs in the background of a script) stays ignored.
     """
@@ -105,11 +108,13 @@ def stop_signals() -> Iterator[None]:
 
 
 class _Listener:
-    """A thread that hears of signals while the main thread is in a long call into native code (a matrix product, Ray).
+    """A thread that receives signals while the main thread is in a long call into native code.
+
+    Such a call is for example a matrix product, or Ray.
 
     Python runs its handlers in the main thread, between two of its own operations. The kernel's part of a handler
-    writes the signal's number to a pipe at once, and this thread reads it, unless native code holds the interpreter's
-    lock: then only SIGKILL helps.
+    writes the signal's number to a pipe at once, and this thread reads it, unless native code holds the
+    interpreter's lock: then only SIGKILL helps.
     """
 
     def __init__(self) -> None:
@@ -121,7 +126,7 @@ class _Listener:
         threading.Thread(target=self._listen, name="stop-signals", daemon=True).start()
 
     def close(self) -> None:
-        """Hears no more; an end that was due does not come."""
+        """Receive no more signals; an end that was due does not come."""
         signal.set_wakeup_fd(self._before)
         self._closed.set()
         os.close(self._theirs)
@@ -152,7 +157,7 @@ class _Listener:
 
 
 def _announce(number: int) -> None:
-    """Says, once, what becomes of a signal that takes no effect at once."""
+    """Report, once, what becomes of a signal that takes no effect at once."""
     if not _state.announced:
         _state.announced = True
         name = signal.Signals(number).name
@@ -174,7 +179,7 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Holds the first stop signal back until the end of the section, which changes what a checkpoint consists of.
+    """Hold the first stop signal back until the end of the section, which changes what a checkpoint consists of.
 
     An error of the section itself comes first.
     """
@@ -190,9 +195,9 @@ def defer_signals() -> Iterator[None]:
 
 @contextmanager
 def as_interrupts(outlook: str) -> Iterator[Callable[[], int]]:
-    """Turns the other stop signals into Ctrl-C, for libraries that know no other way to be stopped.
+    """Turn the other stop signals into Ctrl-C, for libraries that have no other way to be stopped.
 
-    Gives a function that returns the exit code for the signal that came. An interrupt that nobody catches becomes
+    Gives a function that returns the exit code for the signal that came. An interrupt that is not caught becomes
     :class:`Stopped` with ``outlook``.
     """
     came = [int(signal.SIGINT)]

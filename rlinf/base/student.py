@@ -29,7 +29,7 @@ def student_tail(t: float, freedom: float) -> float:
 
 @functools.lru_cache(maxsize=512)
 def student_quantile(freedom: float) -> float:
-    """The t with P(|T| > t) = 5%: half the width of a 95% interval, in standard errors.
+    """Compute the t with P(|T| > t) = 5%: half the width of a 95% interval, in standard errors.
 
     >>> [round(student_quantile(freedom), 4) for freedom in (1.0, 2.0, 4.0, 30.0, 1e6)]
     [12.7062, 4.3027, 2.7764, 2.0423, 1.96]

@@ -68,10 +68,10 @@ def _interrupt(thread: int, kind: type[Exception] | None) -> None:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raises :class:`TimeLimitError` in the block after ``seconds``, up to half a second later.
+    """Raise :class:`TimeLimitError` in the block after ``seconds``, up to half a second later.
 
-    Python code is interrupted between two of its operations: a single call into C runs to its end. Blocks cannot be
-    nested.
+    Python code is interrupted between two of its operations: a single call into C runs to its end. Blocks cannot
+    be nested.
     """
     _watch.begin(seconds)
     try:

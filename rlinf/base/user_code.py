@@ -27,7 +27,7 @@ MODULE_PLACE = "The module must be on PYTHONPATH, or lie where the run is starte
 
 @functools.cache
 def imported(name: str) -> Any:
-    """The object that ``module:name`` names; a ValueError if there is none, with the nearest name that there is.
+    """Return the object that ``module:name`` names; raise a ValueError with the nearest name if there is none.
 
     >>> imported("math:sqrt")(4.0)
     2.0
@@ -43,7 +43,7 @@ def imported(name: str) -> Any:
 
 
 def nearest_name(error: Exception) -> str:
-    """The name that was probably meant (attribute or local module), or how to install an optional package."""
+    """Find the name probably meant (attribute or local module), or how to install an optional package."""
     if isinstance(error, AttributeError) and error.obj is not None:
         return did_you_mean(error.name or "", dir(error.obj))
     missing = missing_package(error)
@@ -55,7 +55,7 @@ def nearest_name(error: Exception) -> str:
 
 
 def nearest_module(name: str) -> str:
-    """The module in the folder of the command that was most likely meant."""
+    """Find the module in the folder of the command that was most likely meant."""
     return did_you_mean(name, (module.name for module in pkgutil.iter_modules([os.getcwd()])))
 
 
@@ -70,8 +70,9 @@ def did_you_mean(name: str, known: Iterable[str], *, before: str = "") -> str:
 
 
 def own_parameters(found: object, *, behind: int) -> list[Parameter]:
-    """The parameters of a function or class that are given by name, ``behind`` the positional ones; none of what cannot
-    be called, or does not say what it takes."""
+    """Return the parameters of a function or class that are given by name, after ``behind`` positional ones.
+
+    The list is empty for an object that cannot be called or that has no readable signature."""
     try:
         parameters = list(inspect.signature(found).parameters.values()) if callable(found) else []
     except ValueError:  # a function in C
@@ -92,8 +93,9 @@ class Call:
     """Whether a class may be named, of which the call makes an object."""
 
     def misfit(self, found: object, options: Collection[str] = ()) -> str:
-        """The reason why ``found`` cannot be called so, as the end of a sentence that begins with its name; "" if it
-        can. ``options``: what else may be given by name.
+        """Explain why ``found`` cannot be called so, as the end of a sentence that begins with its name; "" if it can.
+
+        ``options``: what else may be given by name.
 
         >>> Call(names=("prompt", "answer")).misfit(lambda *, promt, **rest: 1.0)
         'requires promt (did you mean prompt?), and is called with prompt=, answer='
@@ -136,7 +138,7 @@ class Call:
         return [f"requires {_listed(required)}"] if required else []
 
     def _behind(self, parameters: list[Parameter]) -> list[Parameter]:
-        """The parameters that no positional argument goes to."""
+        """Return the parameters that no positional argument goes to."""
         taken = _positional(parameters)[: len(self.places)]
         return [parameter for parameter in parameters if parameter not in taken]
 
@@ -150,7 +152,7 @@ def _listed(words: list[str]) -> str:
 
 
 def returned(value: object, kind: type[T], called: str) -> T:
-    """``value``, what ``called`` gave back; RunFailed where it is of another kind, which its user has to change."""
+    """Return ``value``, the result of ``called``; raise RunFailed, for its user to correct, if its kind is another."""
     if not isinstance(value, kind):
         raise RunFailed(f"{called} returned {kind_of(value)}, and must return {kind.__name__}")
     return value

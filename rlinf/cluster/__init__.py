@@ -1,8 +1,8 @@
 """Where workers run: groups of processes behind one small interface. The only package that imports ray.
 
-``connect`` gives a :class:`Cluster`; ``cluster.spawn`` gives a :class:`WorkerGroup`; above this line nothing knows
-whether the workers are Ray actors on many nodes (``cluster.backend: ray``) or objects of this process (``local``).
-Ray is imported when a Ray cluster is connected to, and not before.
+``connect`` gives a :class:`Cluster`; ``cluster.spawn`` gives a :class:`WorkerGroup`. Code above this layer
+does not depend on whether the workers are Ray actors on many nodes (``cluster.backend: ray``) or objects of
+this process (``local``). Ray is imported when a Ray cluster is connected to, and not before.
 """
 
 from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, Starting, Stream, WorkerGroup

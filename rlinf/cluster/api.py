@@ -38,7 +38,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class RankInfo:
-    """The place of a worker in its group and on its machine, known when it is built."""
+    """The position of a worker in its group and on its machine, fixed when it is built."""
 
     rank: int
     size: int
@@ -69,7 +69,7 @@ class Assembled:
     parts: tuple[Any, ...]
 
     def of(self, real: Callable[[Any], Any]) -> Any:
-        """The argument, where ``real`` gives the value of a part."""
+        """Build the argument from its parts, each replaced by the value that ``real`` gives for it."""
         return self.make(*map(real, self.parts))
 
 
@@ -82,7 +82,7 @@ class Handle(ABC):
 
     @abstractmethod
     def result(self, timeout: float | None = None) -> Any:
-        """Waits for the call's value, at most ``timeout`` seconds (None: up to the call's own deadline).
+        """Wait for the call's value, at most ``timeout`` seconds (None: up to the call's own deadline).
 
         :raises WorkerError: the worker raised; :class:`WorkerDied`, :class:`WorkerTimeout` likewise.
         """
@@ -101,7 +101,7 @@ class Stream(ABC, Iterator[Any]):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends it, at the worker's next item. May be called again, and after its end."""
+        """End the stream at the worker's next item. May be called again, and after its end."""
 
 
 Given = ParamSpec("Given")
@@ -126,9 +126,9 @@ class WorkerGroup(ABC):
     ) -> list[Any]: ...
 
     def call(self, method: str | Callable[..., Any], /, *args: Any, **options: Any) -> list[Any]:
-        """Runs ``method`` on every rank and waits; results are in rank order.
+        """Run ``method`` on every rank and wait; results are in rank order.
 
-        A method of the workers' class (``LearnerWorker.update``) stands for its name, so that arguments and results are
+        A method of the workers' class (``LearnerWorker.update``) stands for its name. So arguments and results are
         checked as those of a call in this process are.
 
         ``per_rank`` holds each rank's positional arguments; without it all ranks get ``args``. ``options`` are the
@@ -138,7 +138,7 @@ class WorkerGroup(ABC):
         return self.gather(self.submit(name, *args, **options))
 
     def call_one(self, rank: int, method: str, /, *args: Any, **options: Any) -> Any:
-        """Runs ``method`` on one rank and waits."""
+        """Run ``method`` on one rank and wait."""
         return self.gather([self.submit_one(rank, method, *args, **options)])[0]
 
     def submit(
@@ -165,33 +165,33 @@ class WorkerGroup(ABC):
     def submit_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> tuple[Handle, Handle]:
         """Like :meth:`submit_one` for a method that returns a pair, whose halves have a handle each.
 
-        A half that is only given on to other workers, as a handle among their arguments or the parts of an
-        :class:`Assembled`, stays on the node where it was made until they fetch it. It outlives the worker, and is
-        freed when nobody has its handle any more. Where its node is lost, calls that were to take it fail with
-        :class:`ValueLost`.
+        A half may be only passed on to other workers, as a handle among their arguments or the parts of an
+        :class:`Assembled`. It then stays on the node where it was made until they fetch it. It outlives the worker,
+        and is freed when no process has its handle any more. If its node is lost, calls that were to take it fail
+        with :class:`ValueLost`.
         """
 
     @abstractmethod
     def submit_pieces(
         self, rank: int, function: Callable[..., Sequence[Any]], /, *args: Any, count: int
     ) -> tuple[Handle, list[Handle]]:
-        """Runs ``function(*args)``, which gives ``count`` values, in the process of a worker, beside its calls.
+        """Run ``function(*args)``, which gives ``count`` values, in the process of a worker, in addition to its calls.
 
-        The values have a handle each, as the halves of :meth:`submit_remote` have: a value that a worker made is cut
+        The values have a handle each, as the halves of :meth:`submit_remote` have. A value that a worker made is cut
         up for others without passing the caller. The first handle has no value; it is done when they are there.
         """
 
     @abstractmethod
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """The values of this group's handles, in their order. Of several failures the one that came first is raised.
+        """Collect the values of this group's handles, in their order. Of several failures the first in time is raised.
 
         A failure in a group with rendezvous ends the whole group, since its other ranks may wait in a collective for
-        ever; elsewhere the other ranks go on and can be called again.
+        ever. Elsewhere the other ranks go on and can be called again.
         """
 
     @abstractmethod
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        """Starts a generator method; each item may take as long as a call."""
+        """Start a generator method; each item may take as long as a call."""
 
     @abstractmethod
     def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
@@ -200,7 +200,7 @@ class WorkerGroup(ABC):
 
     @abstractmethod
     def nodes(self) -> list[str]:
-        """The address of each rank's node."""
+        """Return the address of each rank's node."""
 
     @abstractmethod
     def record_spans(self, on: bool) -> list[Span]:
@@ -211,7 +211,7 @@ class WorkerGroup(ABC):
 
     @abstractmethod
     def restart(self, rank: int, *, counted: bool = True) -> None:
-        """Ends one worker and builds it again, at most ``max_restarts`` times a rank in ``restart_window_s`` seconds.
+        """End one worker and build it again, at most ``max_restarts`` times a rank in ``restart_window_s`` seconds.
 
         Restarts that are not ``counted`` are for callers with a limit of their own.
 
@@ -219,21 +219,23 @@ class WorkerGroup(ABC):
         """
 
     def restart_together(self, ranks: Sequence[int], *, counted: bool = True) -> None:
-        """As :meth:`restart` for several workers, which come up at the same time where they have processes."""
+        """As :meth:`restart` for several workers, which start at the same time if they have processes."""
         for rank in ranks:
             self.restart(rank, counted=counted)
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the workers and gives back what they held. May be called again."""
+        """End the workers and give back what they held. May be called again."""
 
     def check_rank(self, rank: int) -> None:
-        """:raises ValueError: when the group has no such rank."""
+        """Check that the group has the rank.
+
+        :raises ValueError: when the group has no such rank."""
         if not 0 <= rank < self.size:
             raise ValueError(f"{self.name} has ranks 0 to {self.size - 1}, not {rank}")
 
     def failure(self, rank: int, method: str, failure: Failure) -> WorkerError:
-        """The error for a worker that raised, the same words on every backend."""
+        """Build the error for a worker that raised, with the same words on every backend."""
         if failure.words is not None:
             refused = WorkerRefused(failure.words, group=self.name, rank=rank, method=method)
             refused.exit_code = failure.exit_code
@@ -242,7 +244,7 @@ class WorkerGroup(ABC):
         return WorkerError(f"{head}\n{failure.traceback.rstrip()}", group=self.name, rank=rank, method=method)
 
     def no_restart_left(self, rank: int) -> WorkerError:
-        """The error for a rank that has been restarted as often as ``max_restarts`` allows."""
+        """Build the error for a rank that has been restarted as often as ``max_restarts`` allows."""
         budget = "cluster.max_restarts in cluster.restart_window_s"
         message = f"{self.name} rank {rank} of {self.size} has used up its restarts ({budget})"
         return WorkerError(message, group=self.name, rank=rank, method="restart")
@@ -258,11 +260,11 @@ class Starting:
     """A group whose workers are on their way."""
 
     def __init__(self, group: WorkerGroup, finish: Callable[[], None]) -> None:
-        """``finish`` waits for the workers' objects; where it raises, the group is closed."""
+        """``finish`` waits for the workers' objects; if it raises, the group is closed."""
         self._group, self._finish = group, finish
 
     def ready(self) -> WorkerGroup:
-        """Waits until all workers are up; the errors are those of :meth:`Cluster.spawn`."""
+        """Wait until all workers are up; the errors are those of :meth:`Cluster.spawn`."""
         try:
             self._finish()
         except BaseException:
@@ -283,7 +285,7 @@ class Cluster(ABC):
     def spawn(
         self, name: str, build: Build, *, n: int = 1, resources: Resources | None = None, rendezvous: bool = False
     ) -> WorkerGroup:
-        """Starts ``n`` workers, each holding ``build(info)``, and waits until all are up.
+        """Start ``n`` workers, each holding ``build(info)``, and wait until all are up.
 
         ``rendezvous`` gives the ranks an address to meet at (``torch.distributed``) and ties their fates together.
 
@@ -305,14 +307,14 @@ class Cluster(ABC):
 
     @abstractmethod
     def share(self, value: Any) -> Any:
-        """Stores a value once, to be given to any number of calls as a positional or keyword argument.
+        """Store a value once, to be given to any number of calls as a positional or keyword argument.
 
-        Workers read shared tensors in place, without a copy: they must not write to them.
+        Workers read shared tensors without a copy: they must not write to them.
         """
 
     @abstractmethod
     def wait_any(self, pending: Sequence[Pending], timeout: float | None = None) -> list[Pending]:
-        """Waits until at least one is done (a stream: has an item, or is at its end) and returns all that are.
+        """Wait until at least one is done (a stream: has an item, or is at its end) and return all that are.
 
         An empty list after ``timeout`` seconds.
 
@@ -325,7 +327,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends all groups and leaves the cluster; a cluster that was started here is stopped. May be called again."""
+        """End all groups and leave the cluster; a cluster that was started here is stopped. May be called again."""
 
     def __enter__(self) -> Self:
         return self

@@ -38,11 +38,11 @@ class BatchCall:
     """Of each rank, the numbers [b] of the rows that it was sent; None: all have the whole batch."""
 
     def results(self) -> list[Any]:
-        """The values that ranks return, in their order."""
+        """Return the values that the ranks return, in their order."""
         return self.group.gather(self.handles)
 
     def joined(self) -> Tensor:
-        """The numbers [B, ...] in the order of the batch, of ranks that return (rows, numbers [B', ...]).
+        """Join the numbers [B, ...] in the order of the batch, of ranks that return (rows, numbers [B', ...]).
 
         0 for a row that none returns; several ranks may return the same one.
         """
@@ -64,13 +64,15 @@ class BatchCall:
         return PolicyOutput(logprobs, values=None if missing else self._joined(values))
 
     def require_complete(self, left_out: Tensor) -> None:
-        """:raises WorkerError: a row that has a valid position is ``left_out`` [B]."""
+        """Check that each row that is ``left_out`` [B] has no valid position.
+
+        :raises WorkerError: a row that has a valid position is ``left_out`` [B]."""
         if bool(self.batch.valid_counts[left_out].any()):
             method = self.handles[0].method
             raise WorkerError("the learner left rows out", group=self.group.name, rank=0, method=method)
 
     def numbered(self) -> list[tuple[Tensor, Any]]:
-        """The (rows, value) of each rank, where rows go by their numbers in the batch."""
+        """Return the (rows, value) of each rank, with rows as their numbers in the batch."""
         found: list[tuple[Tensor, Any]] = self.results()
         if self.rows is None:
             return found
@@ -95,7 +97,7 @@ class BatchCalls:
         place_of: Callable[..., DataParallelRank],
     ) -> None:
         """``facts_of``: what rows are cut by; without it all ranks are sent every row. ``place_of``: the method of the
-        workers' class that says which share of the rows a rank works on, and how all are cut."""
+        workers' class that returns which share of the rows a rank works on, and how all are cut."""
         self._group, self._cluster, self._place_of = group, cluster, place_of
         self._facts_of = facts_of if group.size > 1 else None
 
@@ -114,10 +116,11 @@ class BatchCalls:
         observed: NormalizerUpdate | None = None,
         **options: Any,
     ) -> BatchCall:
-        """``method(batch, **options)``, a method of the workers' class, on every rank, without waiting.
+        """Start ``method(batch, **options)``, a method of the workers' class, on every rank, without waiting.
 
-        A rank is given a :class:`RankBatch`, the ``columns`` of its rows by the plan of ``cut``, with ``observed``; or
-        the whole batch. Leaves of observations that lie apart go to it from where they lie.
+        A rank is given a :class:`RankBatch`, the ``columns`` of its rows by the plan of ``cut``, with ``observed``;
+        or the whole batch. Leaves of observations that are stored separately go to it directly from where they are
+        stored.
         """
         given, sent = self._given(rows, cut, columns, observed)
         handles = self._group.submit(method.__name__, per_rank=[(one,) for one in given], **options)
@@ -182,7 +185,7 @@ class BatchCalls:
     def _with_leaves(
         self, inputs: ObservationInputs, parts: Sequence[Batch], common: Any, shares: Sequence[OwnRows]
     ) -> list[Assembled]:
-        """The shares of a batch with ``inputs``, each with the leaves of its own rows."""
+        """Add to each share of a batch with ``inputs`` the leaves of its own rows."""
         bare = [part.replace(inputs=replace(ObservationInputs.of(part.inputs), sources=())) for part in parts]
         wanted = [ObservationInputs.of(part.inputs).requested_rows() for part in bare]
         # The pieces of a source are cut together, and all sources side by side.
@@ -204,14 +207,14 @@ class BatchCalls:
 
 
 def _slim(batch: Batch, columns: Collection[str]) -> Batch:
-    """The batch without the columns that no rank reads and a batch can be without."""
+    """Drop from the batch the columns that no rank reads and that a batch can be without."""
     dropped = {name for name in OPTIONAL_COLUMNS if name not in columns}
     return batch.replace(metadata={}, domains=None, **dict.fromkeys(dropped))
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Columns that come as runs beside a call, and the rows [n] that they are of."""
+    """Columns that come as runs in addition to a call, and the rows [n] that they are of."""
 
     columns: Mapping[str, torch.dtype]
     rows: np.ndarray
@@ -245,7 +248,7 @@ def _remote_columns(
 def _of_records(
     own: tuple[Tensor, Sequence[StepShard], Sequence[Placed]], common: BroadcastFacts, *ragged: RaggedRows
 ) -> RankBatch:
-    """The rows of a batch of text, from their records in shared memory and the columns that came beside them."""
+    """Build the rows of a batch of text from their records in shared memory and the columns sent with them."""
     assert common.layout is not None
     batch, pending = common.layout.read(own[0], common.spec)
     return _share(_with_columns(batch, own[2], ragged), own[1], common, pending)
@@ -275,7 +278,7 @@ def _with_all_columns(
 def _of_rows(
     own: tuple[Batch, Sequence[StepShard]], common: BroadcastFacts, *leaves: Mapping[str, Tensor]
 ) -> RankBatch:
-    """Rows with observations, some of which were apart."""
+    """Rows with observations, some of which were stored separately."""
     held = own[0].replace(inputs=ObservationInputs.of(own[0].inputs).with_leaves(leaves))
     return _share(held, own[1], common, None)
 
@@ -287,5 +290,5 @@ def _share(
 
 
 def _with_all_leaves(batch: Batch, *sources: Mapping[str, Tensor]) -> Batch:
-    """All rows of a batch, with the leaves that were apart."""
+    """All rows of a batch, with the leaves that were stored separately."""
     return batch.replace(inputs=ObservationInputs.of(batch.inputs).with_rows_of(sources))

@@ -7,7 +7,7 @@ from rlinf.schema.cluster import ClusterConfig
 
 
 def connect(config: ClusterConfig) -> Cluster:
-    """Starts Ray, joins the running cluster at ``config.address``, or makes the local one; use it with ``with``.
+    """Start Ray, join the running cluster at ``config.address``, or make the local one; use it with ``with``.
 
     :raises UnreachableError: nothing answers at the address.
     :raises ClusterStartError: Ray did not come up on this machine.

@@ -37,7 +37,9 @@ def _cause(error: RayError) -> str:
 
 
 def node_was_lost(error: RayError) -> bool:
-    """Whether Ray says so, of the worker's node or its owner's; "worker process has died" is said of one process."""
+    """Return whether Ray reports the loss of the worker's or owner's node.
+
+    "worker process has died" is about one process."""
     return re.search(r"\bnode (has died|has crashed|was dead|is dead)", str(error)) is not None
 
 

@@ -20,7 +20,7 @@ class ClusterStartError(ClusterError):
 class ClusterLost(ClusterError):
     """The service that connects the workers on this machine is gone, and all of them with it: none can be restarted.
 
-    ``raylet`` is the process id of Ray's daemon; ``who`` says what was going on, in a sentence.
+    ``raylet`` is the process id of Ray's daemon; ``who`` describes what was going on, in a sentence.
     """
 
     def __init__(self, raylet: int, who: str) -> None:
@@ -31,13 +31,14 @@ class ClusterLost(ClusterError):
 
 
 class PlacementError(ClusterError, UserError):
-    """The workers asked for do not fit on the machines; the message carries the arithmetic."""
+    """The workers requested do not fit on the machines; the message carries the arithmetic."""
 
 
 class WorkerError(ClusterError):
-    """A worker raised. The message is one line that says who, then the worker's own traceback, once.
+    """A worker raised. The message is one line that names the worker, then the worker's own traceback, once.
 
-    ``WorkerDied`` and ``WorkerTimeout`` are kinds of it, so one ``except WorkerError`` catches whatever a worker did.
+    ``WorkerDied`` and ``WorkerTimeout`` are kinds of it, so one ``except WorkerError`` catches whatever a worker
+    did.
     """
 
     def __init__(self, message: str, *, group: str, rank: int, method: str) -> None:
@@ -48,7 +49,7 @@ class WorkerError(ClusterError):
 
 
 class WorkerRefused(WorkerError, UserError):
-    """A worker raised a UserError: the message is its words, and nothing of where they were said."""
+    """A worker raised a UserError: the message is its words, without the worker or line of code that raised it."""
 
 
 class WorkerDied(WorkerError):

@@ -15,7 +15,7 @@ _CARRIER = re.compile(r"[/\\](rlinf[/\\]cluster|ray)[/\\]")
 
 @dataclass(frozen=True)
 class Failure:
-    """A worker's reply in place of a value when its method raised."""
+    """A worker's reply instead of a value when its method raised."""
 
     traceback: str
     when: float
@@ -27,7 +27,7 @@ class Failure:
 
 
 def capture(error: BaseException) -> Failure:
-    """The failure for an exception caught in a worker, without the frames that led from here to the user's code."""
+    """Build the failure for an exception caught in a worker, without the frames from here to the user's code."""
     when = time.time()
     lines = traceback.format_exception(type(error), error, _users(error.__traceback__))
     if is_user_error(error):
@@ -36,7 +36,7 @@ def capture(error: BaseException) -> Failure:
 
 
 def _users(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame that is neither ours nor Ray's; all of it where there is no such frame."""
+    """Return the traceback from the first frame that is neither ours nor Ray's; all of it if there is no such frame."""
     below = trace
     while below is not None and _CARRIER.search(below.tb_frame.f_code.co_filename):
         below = below.tb_next

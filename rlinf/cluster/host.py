@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True)
 class SharedArgument:
-    """Stands in the packed arguments for the i-th value that travels beside them: shared, or another call's."""
+    """Stands in the packed arguments for the i-th value that is sent separately: shared, or another call's."""
 
     index: int
 
@@ -54,7 +54,7 @@ class Host:
     """Runs in the worker."""
 
     def __init__(self, visible_gpus: str | None = None) -> None:
-        """``visible_gpus``: the names of this worker's GPUs, where Ray does not say which they are."""
+        """``visible_gpus``: the names of this worker's GPUs, if Ray does not report which they are."""
         if visible_gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
         redact_warnings()
@@ -68,7 +68,7 @@ class Host:
         return self._place
 
     def build(self, packed: Packed, info: RankInfo) -> Failure | None:
-        """Makes the worker's object."""
+        """Build the worker's object."""
         self._running = ("build", threading.get_ident(), time.monotonic())
         timeline.name_process(f"{info.group} {info.rank}")
         show(os.environ.get(LEVEL, "warning").upper(), f"{info.group} {info.rank}")
@@ -81,13 +81,13 @@ class Host:
         return None
 
     def call(self, method: str, packed: Packed, *shared: Packed | Failure) -> Packed | Failure:
-        """Runs one method to its end."""
+        """Run one method to its end."""
         return self._run(method, packed, shared, pack)
 
     def call_remote(
         self, method: str, packed: Packed, *shared: Packed | Failure
     ) -> tuple[Packed | Failure, Packed | Failure]:
-        """The same for a method that returns a pair, whose halves are two objects."""
+        """Do the same for a method that returns a pair, whose halves are two objects."""
         made = self._run(method, packed, shared, lambda pair: (pack(pair[0]), pack(pair[1])))
         return (made, made) if isinstance(made, Failure) else made
 
@@ -109,7 +109,7 @@ class Host:
     ) -> Iterator[Packed | Failure]:
         """Items of a generator method, until it ends or :meth:`stop_stream` is called with this token.
 
-        ``apart``: items are pairs. The second half comes first: whoever has the first one has both.
+        ``apart``: items are pairs. The second half comes first: a reader that has the first one has both.
         """
         self._running = (method, threading.get_ident(), time.monotonic())
         since = time.monotonic()
@@ -157,7 +157,7 @@ class Host:
             return int(probe.getsockname()[1])
 
     def stop_stream(self, token: int) -> None:
-        """Ends a stream at its next item."""
+        """End a stream at its next item."""
         self._stopped_streams.add(token)
 
     def record_spans(self, on: bool) -> list[Span]:

@@ -1,7 +1,8 @@
 """The same groups in this process: for debugging, for tests, and for machines where starting Ray does not pay.
 
-Calls run at once, in the caller's thread, so deadlines and heartbeats have nothing to watch. Arguments and results
-are the very objects, not copies: a worker must not keep or change what it was given, as it could not through Ray.
+Calls run at once, in the caller's thread, so deadlines and heartbeats have nothing to watch. Arguments and
+results are the very objects, not copies. A worker must not keep or change what it was given, as it could not
+through Ray.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class LocalHandle(Handle):
 
 
 class LocalStream(Stream):
-    """A generator that runs while its next item is asked for."""
+    """A generator that runs while its next item is requested."""
 
     def __init__(self, workers: LocalGroup, rank: int, method: str, items: Iterator[Any]) -> None:
         self.group, self.rank, self.method = workers.name, rank, method

@@ -42,7 +42,7 @@ class NodeFacts:
 
 
 def examine_nodes(address: str, folder: Path, *, timeout_s: float = 120.0) -> list[NodeFacts]:
-    """Asks every machine of the cluster at ``address``; the driver's own comes first.
+    """Collect the facts of every machine of the cluster at ``address``; the driver's own comes first.
 
     :raises UnreachableError: nothing answers at the address.
     :raises ClusterError: a machine does not answer within the time.

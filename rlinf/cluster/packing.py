@@ -1,7 +1,8 @@
 """Values as one small pickle plus the raw bytes of their tensors.
 
-Torch pickles a CPU tensor by writing its storage into the pickle, several copies on the way. Here tensors are taken out
-of the pickle as buffers, which Ray lays into shared memory with one copy and hands to readers where they lie.
+Torch pickles a CPU tensor by writing its storage into the pickle, several copies on the way. Here tensors are
+taken out of the pickle as buffers. Ray writes these into shared memory with one copy, and readers use them
+there.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class _Pickler(cloudpickle.CloudPickler):
 
 
 def _is_plain(tensor: Any) -> bool:
-    """Whether shape, dtype and bytes say all there is to say of it."""
+    """Return whether shape, dtype and bytes describe the tensor completely."""
     layout = str(tensor.layout) == "torch.strided" and tensor.device.type == "cpu" and not tensor.is_quantized
     return layout and not tensor.requires_grad and not tensor.is_conj() and not tensor.is_neg() and tensor.numel() > 0
 
@@ -52,7 +53,7 @@ def _tensor(data: Any, dtype: str, shape: tuple[int, ...]) -> Any:
 
 
 def pack(value: Any) -> Packed:
-    """The value as pickle and buffers. Nothing is copied yet: the buffers still are the tensors' memory."""
+    """Pack the value as pickle and buffers. Nothing is copied yet: the buffers still are the tensors' memory."""
     buffers: list[PickleBuffer] = []
     file = io.BytesIO()
     _Pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
@@ -60,7 +61,7 @@ def pack(value: Any) -> Packed:
 
 
 def unpack(packed: Packed, *, writable: bool) -> Any:
-    """The value back. ``writable`` copies the bytes; otherwise tensors stay where they lie and must only be read."""
+    """Restore the value. ``writable`` copies the bytes; otherwise tensors stay where they are and must only be read."""
     buffers = [_copy(buffer) for buffer in packed.buffers] if writable else packed.buffers
     return pickle.loads(packed.head, buffers=buffers)
 

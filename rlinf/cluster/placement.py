@@ -1,4 +1,4 @@
-"""Which worker sits where: placement groups, bundles that groups share, and the arithmetic when they do not fit."""
+"""Which worker runs where: placement groups, bundles that groups share, and the arithmetic when they do not fit."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Placement:
         self._bundles: dict[str, _Bundle] = {}
 
     def reserve(self, group: str, n: int, resources: Resources) -> list[Reserved]:
-        """A place for each rank.
+        """Reserve a seat for each rank.
 
-        :raises PlacementError: no node, or not all nodes together, have what is asked for.
+        :raises PlacementError: no node, or not all nodes together, have what is requested.
         """
         if resources.bundle is not None and resources.gpus and resources.bundle_gpus > 1:
             return self._reserve_wide(group, n, resources)
@@ -100,7 +100,7 @@ class Placement:
         ]
 
     def release(self, group: str, resources: Resources) -> None:
-        """Gives back what ``reserve`` took; a bundle goes with its last group."""
+        """Give back what ``reserve`` took; a bundle goes with its last group."""
         key = resources.bundle or f"group {group}"
         bundle = self._bundles[key]
         bundle.groups -= 1
@@ -122,7 +122,7 @@ def _at(bundle: _Bundle, index: int) -> PlacementGroupSchedulingStrategy:
 
 
 def _names_of_gpus(bundle: _Bundle) -> list[list[str]]:
-    """The names of each bundle's GPUs on its node, asked of a task that takes all of them."""
+    """Return the names of each bundle's GPUs on its node, reported by a task that takes all of them."""
     ask = ray.remote(_gpu_names)
     return ray.get(
         [
@@ -151,7 +151,9 @@ def _place(group: str, n: int, need: dict[str, float], *, spread: bool) -> Place
 
 
 def _check_fit(group: str, n: int, need: dict[str, float]) -> None:
-    """:raises PlacementError: at once when the cluster is too small, after a moment when it is taken."""
+    """Check that the cluster has room for the ranks.
+
+    :raises PlacementError: at once when the cluster is too small, after a moment when it is taken."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     fitting = [node for node in nodes if all(node.get(kind, 0.0) >= amount for kind, amount in need.items())]
     if not fitting:
@@ -187,14 +189,14 @@ def _text(amounts: dict[str, float]) -> str:
 
 @dataclass(frozen=True)
 class Seat:
-    """A rank's place: the bundle, and the positions of its GPUs among those of the bundle."""
+    """A rank's seat: the bundle, and the positions of its GPUs among those of the bundle."""
 
     bundle: int
     gpus: tuple[int, ...]
 
 
 def seats(ranks: int, *, gpus: float, bundle_gpus: int) -> list[Seat]:
-    """Fills one bundle after another; a rank never reaches over the edge of its bundle, which lies on one node.
+    """Fill one bundle after another; a rank never reaches over the edge of its bundle, which lies on one node.
 
     Four learner ranks of one GPU and two engines of two share two bundles:
 

@@ -1,4 +1,4 @@
-"""A group of workers as one: one that is lost is restarted, brought to where it was, and asked again."""
+"""A group of workers as one: a lost worker is restarted, brought to its previous state, and called again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class ResilientPool:
     """Restarts lost workers within the group's budget (`cluster.max_restarts` a rank).
 
-    A subclass says in :meth:`recover` what a new worker needs to stand where its predecessor stood.
+    A subclass defines in :meth:`recover` what a new worker needs to reach the state of its predecessor.
     """
 
     advice = ""
@@ -35,7 +35,7 @@ class ResilientPool:
         """How often each rank was restarted: an answer to a question of its predecessor is of no use."""
 
     def recover(self, rank: int) -> Any:
-        """Brings a restarted worker to where its predecessor was; what it returns, :meth:`restart` returns."""
+        """Bring a restarted worker to the state of its predecessor; what it returns, :meth:`restart` returns."""
 
     def restart(self, rank: int, error: Exception, *, counted: bool = True) -> Any:
         """Restarts a worker that ``error`` ended; one that is lost over its recovery too is restarted again.
@@ -63,7 +63,7 @@ class ResilientPool:
         return recovered
 
     def call(self, method: str, /, *args: Any, per_rank: Sequence[Sequence[Any]] | None = None) -> list[Any]:
-        """Runs ``method`` on every rank, with ``args`` or each rank's own; results are in rank order."""
+        """Run ``method`` on every rank, with ``args`` or each rank's own; results are in rank order."""
         rows = [args] * self.size if per_rank is None else per_rank
         handles = [self._submit(rank, method, *row) for rank, row in enumerate(rows)]
 
@@ -88,7 +88,7 @@ class ResilientPool:
         return self.group.submit_one(rank, method, *args)
 
     def call_one(self, rank: int, method: str, /, *args: Any) -> Any:
-        """Runs ``method`` on one rank; a worker that is lost over it is restarted and asked again."""
+        """Run ``method`` on one rank; a worker that is lost during it is restarted and called again."""
         try:
             return self.group.call_one(rank, method, *args)
         except WORKER_LOST as error:
@@ -96,7 +96,7 @@ class ResilientPool:
             return self._last(self.group.submit_one(rank, method, *args))
 
     def _look(self, rank: int, handle: Handle, values: dict[int, Any], lost: dict[int, Exception]) -> None:
-        """The value of a call, or that its worker was lost."""
+        """Store the value of a call, or that its worker was lost."""
         try:
             values[rank] = handle.result()
         except WORKER_LOST as error:
@@ -110,14 +110,14 @@ class ResilientPool:
             raise self._advised(error) from error
 
     def _last(self, handle: Handle) -> Any:
-        """The value of a call that was made again already."""
+        """Return the value of a call that was already made again."""
         try:
             return handle.result()
         except WorkerError as error:
             raise self._advised(error) from error
 
     def _advised(self, error: WorkerError) -> Exception:
-        """The error, with advice where a worker died over the same call twice."""
+        """Add advice to the error if a worker died in the same call twice."""
         if not self.advice or not (isinstance(error, WorkerDied) or error.method == "restart"):
             return error  # it lives, and its words say what is wrong
         return UserError(f"{error}\n{self.advice}")
@@ -151,7 +151,7 @@ class PolicyPool(ResilientPool):
         return None if self._proof is None else self._proof.unread
 
     def send_weights(self, version: int) -> Metrics:
-        """Sends the learner's weights to all workers; whatever they do next follows them.
+        """Send the learner's weights to all workers; whatever they do next follows them.
 
         :raises WeightsNotHeld: one of them does not have them.
         """

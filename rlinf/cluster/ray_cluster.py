@@ -49,7 +49,7 @@ class RayCluster(Cluster):
 
     @property
     def address(self) -> str:
-        """A cluster that was joined may have workers on other machines, who know this one by its node's address."""
+        """A joined cluster may have workers on other machines, which reach this one at its node's address."""
         return super().address if self._config.address is None else str(ray.util.get_node_ip_address())
 
     def begin(
@@ -120,7 +120,7 @@ class RayCluster(Cluster):
 
 
 def _handle(pending: Handle | Stream) -> RayHandle:
-    """The handle that the waiting functions know: a call, or the next item of a stream."""
+    """Return the handle that the waiting functions use: a call, or the next item of a stream."""
     found = pending.waited if isinstance(pending, RayStream) else pending
     assert isinstance(found, RayHandle)
     return found
@@ -150,7 +150,7 @@ def _source_paths() -> list[str]:
 
 
 def _init_options(config: ClusterConfig) -> dict[str, Any]:
-    """The arguments of ``ray.init``."""
+    """Return the arguments of ``ray.init``."""
     return {
         "log_to_driver": os.environ.get("RLINF_WORKER_LOGS") == "1",
         "logging_level": "ERROR",
@@ -169,7 +169,7 @@ def _local_options() -> dict[str, Any]:
 
 
 def _store_mb() -> int:
-    """A tenth of the machine's memory, as far as half of its free shared memory holds that."""
+    """Compute the store's size: a tenth of the machine's memory, if half of its free shared memory holds that."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     room = shutil.disk_usage(_SHARED_MEMORY).free >> 20 if _SHARED_MEMORY.exists() else 0
     return max(_STORE_MB, min(memory // 10, room // 2))

@@ -118,7 +118,7 @@ class RayStream(Stream):
 class RayGroup(WorkerGroup):
     """Made by the cluster. ``start`` makes the actor of a rank; ``release`` gives back what the group held.
 
-    ``raylet``: process id of Ray's daemon on this machine, where this program started it.
+    ``raylet``: process id of Ray's daemon on this machine, if this program started it.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class RayGroup(WorkerGroup):
         self._hosts: list[Any] = [start(rank) for rank in range(size)]
 
     def build(self, packed: Packed) -> None:
-        """Waits for the processes, tells each its place, and has it make its object; :meth:`finish` waits for those."""
+        """Wait for the processes, send each its rank, and start building its object; :meth:`finish` waits for those."""
         deadline = time.monotonic() + self.config.start_timeout_s
         self._packed = packed
         refs = [host.place.remote() for host in self._hosts]
@@ -168,7 +168,7 @@ class RayGroup(WorkerGroup):
         self._builds = [self._starting(rank, "build", ref, deadline) for rank, ref in enumerate(refs)]
 
     def finish(self) -> None:
-        """Waits for the workers' objects, within the start deadline that began with :meth:`build`."""
+        """Wait for the workers' objects, within the start deadline that began with :meth:`build`."""
         waiting.gather(self._builds)
 
     def _starting(self, rank: int, method: str, ref: ray.ObjectRef, deadline: float) -> RayHandle:
@@ -208,7 +208,7 @@ class RayGroup(WorkerGroup):
         return self._host(rank).stream.options(num_returns="streaming").remote(token, apart, method, *packed)
 
     def stop_stream(self, rank: int, token: int) -> None:
-        """Ends a stream at its next item."""
+        """End a stream at its next item."""
         if not self._closed:
             self._control(rank, "stop_stream", token)
 
@@ -217,7 +217,7 @@ class RayGroup(WorkerGroup):
 
     @contextmanager
     def fates_tied(self) -> Iterator[None]:
-        """Ends the whole group when waiting in here fails, where its ranks have met."""
+        """End the whole group if waiting in this context fails and its ranks have a rendezvous."""
         try:
             yield
         except ClusterError:
@@ -251,7 +251,7 @@ class RayGroup(WorkerGroup):
             self._end()
 
     def _end(self) -> None:
-        """Ends the processes where they are: a rank that waits in a collective would not answer."""
+        """End the processes at once: a rank that waits in a collective would not answer."""
         if not self._closed:
             self._closed = True
             for host in self._hosts:
@@ -259,14 +259,15 @@ class RayGroup(WorkerGroup):
             self._release()
 
     def check_alive(self, waited_for: Sequence[int]) -> None:
-        """Asks workers for a sign of life from their second thread: those a call is under way on, and where fates are
-        tied every rank, since a call waits for all.
+        """Request a sign of life from the second thread of workers that have a call under way.
+
+        If fates are tied, every rank must answer, since a call then waits for all.
 
         :raises ClusterLost: Ray's daemon on this machine is gone. Ray notices after about 14 s, and may then end this
-            process where it is, without a word.
+            process at once, without a message.
         :raises WorkerDied: a process is gone.
-        :raises WorkerTimeout: a process has neither answered nor run for ``heartbeat_timeout_s``. Silence alone proves
-            nothing, since native code may hold the interpreter; but then it uses the processor.
+        :raises WorkerTimeout: a process has neither answered nor run for ``heartbeat_timeout_s``. Silence alone
+            proves nothing, since native code may hold the interpreter; but then it uses the processor.
         """
         if self._closed:
             return
@@ -279,7 +280,7 @@ class RayGroup(WorkerGroup):
             self._watch(waited_for)
 
     def _watch(self, waited_for: Sequence[int]) -> None:
-        """Pings workers, and looks at the answers."""
+        """Ping workers, and check the answers."""
         for rank in range(self.size) if self._rendezvous else set(waited_for):
             if rank not in self._pings and rank < len(self._infos):
                 self._pings[rank] = _Ping(self._control(rank, "ping"), time.monotonic())
@@ -302,7 +303,7 @@ class RayGroup(WorkerGroup):
                 raise self.died(rank, "a call", error) from None
 
     def _stalled(self, rank: int) -> WorkerTimeout:
-        """The error for a process that stands still."""
+        """Build the error for a process that stands still."""
         place = self._places[rank]
         message = (
             f"{self.name} rank {rank} of {self.size} (pid {place.pid} on {place.address}) has stood still for "
@@ -329,7 +330,7 @@ class RayGroup(WorkerGroup):
         return [_answer(ref) for ref in refs]
 
     def died(self, rank: int, method: str, error: RayError) -> WorkerDied:
-        """The error for a process that is gone.
+        """Build the error for a process that is gone.
 
         :raises ClusterLost: Ray itself is gone from this machine, and the worker with it.
         """
@@ -344,7 +345,7 @@ class RayGroup(WorkerGroup):
         return ClusterLost(raylet, f"{self._who(rank)} {doing}.")
 
     def _raylet_of(self, rank: int) -> int | None:
-        """Process id of the daemon that holds the worker; None where that is not on this machine, or not known yet."""
+        """Process id of the daemon that holds the worker; None if it is not on this machine, or not yet found."""
         place = self._place(rank)
         if place is None:
             return self._raylet
@@ -364,7 +365,7 @@ class RayGroup(WorkerGroup):
         return self._hosts[rank]
 
     def _control(self, rank: int, method: str, *args: Any) -> ray.ObjectRef:
-        """Calls a control method, which is answered while another method runs."""
+        """Call a control method, which is answered while another method runs."""
         return getattr(self._hosts[rank], method).options(concurrency_group=CONTROL).remote(*args)
 
 
@@ -373,7 +374,7 @@ def _is_here(place: Place) -> bool:
 
 
 def _end(host: Any, place: Place) -> None:
-    """Ends a worker's process, also one that is stopped and cannot follow Ray's request."""
+    """End a worker's process, also one that is stopped and cannot follow Ray's request."""
     ray.kill(host)
     signs = VitalSigns.of(place.pid) if _is_here(place) else None
     if signs is not None and signs.parent == place.raylet:
@@ -391,7 +392,7 @@ def _answer(ref: ray.ObjectRef) -> str:
 
 
 def _with_shared(args: Sequence[Any], options: dict[str, Any]) -> list[Any]:
-    """The packed arguments, then the references among them: Ray resolves only what is an argument itself."""
+    """List the packed arguments, then the references among them: Ray resolves only what is an argument itself."""
     refs: list[ray.ObjectRef] = []
 
     def marked(value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""This process's connection to Ray: a cluster that it starts, and that ends with all it left, or one that it joins.
+"""This process's connection to Ray: a cluster that it starts, and that ends with all it left, or one it joins.
 
-A cluster that is started here lives in a folder of its own, listens on 127.0.0.1 alone, and hears none of the signals
-that a terminal or a scheduler sends to the driver's process group.
+A cluster that is started here lives in a folder of its own and listens on 127.0.0.1 alone. It receives none
+of the signals that a terminal or a scheduler sends to the driver's process group.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _KEEP_ENVIRONMENT = "SPT_NOENV"
 
 
 class RaySession:
-    """Starts Ray on this machine, or joins the cluster at ``address``; where this process is in Ray already, nothing.
+    """Starts Ray on this machine, or joins the cluster at ``address``; if this process is in Ray already, nothing.
 
-    ``options`` go to ``ray.init``; ``local_options`` too, where a cluster is started.
+    ``options`` go to ``ray.init``; ``local_options`` too, if a cluster is started.
 
     :raises UnreachableError: nothing answers at the address.
     :raises ClusterStartError: Ray did not come up in ``start_timeout_s`` seconds.
@@ -82,7 +82,9 @@ class RaySession:
         self._restore_sigterm()
 
     def require_raylet(self, who: str) -> None:
-        """:raises ClusterLost: the daemon that was started here is gone; ``who`` was waiting, as a sentence."""
+        """Check that the daemon that was started here still runs.
+
+        :raises ClusterLost: the daemon that was started here is gone; ``who`` was waiting, as a sentence."""
         if self.raylet is not None and not is_alive(self.raylet):
             raise ClusterLost(self.raylet, who)
 
@@ -129,7 +131,7 @@ class RaySession:
 
 
 def _raylet() -> int | None:
-    """The raylet of the Ray that this process has started."""
+    """Return the process id of the raylet of the Ray that this process has started."""
     node = ray_worker._global_node
     started: list[Any] = node.all_processes.get(ray_constants.PROCESS_TYPE_RAYLET, []) if node is not None else []
     return int(started[0].process.pid) if started else None
@@ -144,9 +146,9 @@ def _join(address: str, options: Mapping[str, Any]) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """Ray itself tries for minutes before it gives up on an address where nobody answers.
+    """Ray itself tries for minutes before it gives up on an address where no process answers.
 
-    :raises UnreachableError: nothing accepts a connection at ``host:port`` (``auto`` names no such place).
+    :raises UnreachableError: nothing accepts a connection at ``host:port`` (``auto`` names no such address).
     """
     host, _, port = address.partition("?")[0].rpartition(":")
     if not port.isdecimal():
@@ -173,12 +175,13 @@ def _patient(timeout_s: float) -> Iterator[None]:
 
 @contextmanager
 def _to_itself(folder: Path) -> Iterator[None]:
-    """Processes that Ray starts in here carry the watchdog's mark, have a session of their own, and listen on
-    127.0.0.1 alone.
+    """Keep the processes that Ray starts in this context private to this machine.
 
-    Ray has options for none of that, nor for the ports of its agents: where it has to find them itself, the raylet
-    gives up when the agents, which import a lot, are not up after 30 s. It takes 127.0.0.1 for the node's address only
-    where it believes that there are no clusters (macOS, Windows).
+    They carry the watchdog's mark, have a session of their own, and listen on 127.0.0.1 alone.
+
+    Ray has options for none of that, nor for the ports of its agents. If it has to find these ports itself, the
+    raylet gives up when the agents, which import a lot, are not up after 30 s. It takes 127.0.0.1 for the node's
+    address only if it assumes that there are no clusters (macOS, Windows).
     """
     marks = os.environ.get(watchdog.MARK)
     mark = os.pathsep.join([*([marks] if marks else []), str(folder)])
@@ -238,7 +241,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _first_dealt_out() -> int:
-    """The first port that the system gives to those who ask for any; 0 where it does not tell."""
+    """Read the first port that the system gives to a request for any port; 0 if it cannot be read."""
     try:
         return int(_DEALT_OUT.read_text().split()[0])
     except OSError:

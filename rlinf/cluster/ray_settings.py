@@ -13,6 +13,6 @@ _SETTINGS = {
 
 
 def apply_settings() -> None:
-    """Sets them for this process and those it starts; what the user has set stays. To be called before Ray's import."""
+    """Set them for this process and those it starts; what the user has set stays. To be called before Ray's import."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)

@@ -27,7 +27,7 @@ class RestartBudget:
         self._restarts: defaultdict[int, deque[float]] = defaultdict(deque)
 
     def spend(self, rank: int) -> bool:
-        """Takes one restart of ``rank``, or says that there is none left."""
+        """Take one restart of ``rank``; return False if none is left."""
         now, past = self._clock(), self._restarts[rank]
         while past and now - past[0] > self.window_s:
             past.popleft()

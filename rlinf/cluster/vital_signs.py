@@ -21,7 +21,7 @@ class VitalSigns:
 
     @classmethod
     def of(cls, pid: int) -> VitalSigns | None:
-        """None where there is no such process, or no way to know."""
+        """None if there is no such process, or no way to find out."""
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -34,7 +34,7 @@ class VitalSigns:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process is there and has not ended; True where this system cannot tell."""
+    """Return whether the process exists and has not ended; True if this system cannot report it."""
     if not os.path.isdir("/proc/self"):
         return True
     signs = VitalSigns.of(pid)

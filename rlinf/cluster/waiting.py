@@ -98,7 +98,7 @@ def gather(handles: Sequence[PendingCall]) -> list[Any]:
 
 
 def fetch(handle: PendingCall) -> Any:
-    """The value of a call that is done; its :class:`Failure`, :class:`WorkerDied` or :class:`ValueLost` is returned."""
+    """Return the value of a call that is done, or its :class:`Failure`, :class:`WorkerDied` or :class:`ValueLost`."""
     try:
         outcome = ray.get(handle.ref)
     except (RayActorError, OutOfMemoryError) as error:
@@ -116,7 +116,9 @@ def _problems(outcomes: dict[PendingCall, Any]) -> dict[PendingCall, Failure | W
 
 
 def _first(problems: dict[PendingCall, Failure | WorkerError], rest: Sequence[PendingCall]) -> WorkerError:
-    """A death counts as earlier than anything raised: what the others raise then is about the lost connection."""
+    """Choose the failure that came first.
+
+    A death counts as earlier than anything raised: what the others raise then is about the lost connection."""
     if rest:
         done, _ = ray.wait([handle.ref for handle in rest], num_returns=len(rest), timeout=_GRACE_S)
         problems = problems | _problems({handle: fetch(handle) for handle in rest if handle.ref in set(done)})
@@ -129,7 +131,7 @@ def _first(problems: dict[PendingCall, Failure | WorkerError], rest: Sequence[Pe
 
 
 def timeout_error(late: Sequence[PendingCall], took_s: float) -> WorkerTimeout:
-    """The error for calls that took too long, with the stack of each worker concerned (of the first few of many)."""
+    """Build the error for calls that took too long, with the stack of each worker concerned (the first few of many)."""
     first, group = late[0], late[0].workers
     late = [handle for handle in late if handle.workers is group]
     ranks = ", ".join(str(handle.rank) for handle in late)

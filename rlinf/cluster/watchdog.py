@@ -1,17 +1,18 @@
 """Ends what is left of a Ray cluster when the process that started it ends, however that happens.
 
-Run as a file, with the interpreter's bare minimum: `python -I -S watchdog.py FOLDER DRIVER`. Its standard input is a
-pipe whose other end only the driver holds; when it closes, every process of the cluster is killed, and FOLDER, where
-Ray keeps its sockets and logs, is removed. Without this Ray's agents outlive a driver that was killed by a minute, and
-hold on to its standard output all the while.
+Run as a file, with the interpreter's bare minimum: `python -I -S watchdog.py FOLDER DRIVER`. Its standard
+input is a pipe whose other end only the driver holds. When it closes, every process of the cluster is killed,
+and FOLDER, where Ray keeps its sockets and logs, is removed. Without this Ray's agents outlive a driver that
+was killed by a minute, and hold on to its standard output all the while.
 
-The driver writes the process id of its raylet and a newline. A raylet that is stopped (SIGSTOP) answers nobody, and the
-driver may wait for it inside Ray, without a deadline: it is killed, which ends the run as any lost raylet does.
+The driver writes the process id of its raylet and a newline. A raylet that is stopped (SIGSTOP) answers no
+process, and the driver may wait for it inside Ray, without a deadline. So it is killed, which ends the run as
+any lost raylet does.
 
-A process belongs to the cluster where the environment it was started with carries FOLDER, which no other cluster has,
-in the variable :data:`MARK`, or where one of its ancestors does (a simulator may start programs with an environment of
-their own). Neither its name, nor its process group, nor the files it has open count: another driver that joined the
-cluster writes a log into FOLDER as well.
+A process belongs to the cluster if its start environment, or that of one of its ancestors, carries FOLDER in
+the variable :data:`MARK`. No other cluster has this FOLDER. Ancestors count because a simulator may start
+programs with an environment of their own. Neither its name, nor its process group, nor the files it has open
+count. Another driver that joined the cluster writes a log into FOLDER as well.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _POLL_S = 0.1
 
 
 def main(folder: str, driver: int) -> None:
-    """Waits for the end of standard input, then cleans up."""
+    """Wait for the end of standard input, then clean up."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     if not listen(0, driver).endswith(FAREWELL):
@@ -107,7 +108,7 @@ def _parent(pid: int) -> int | None:
 
 
 def _status(pid: int) -> tuple[bytes, int]:
-    """The kernel's letter for the state of a process, and its parent; an empty letter where there is none."""
+    """Read the kernel's letter for the state of a process, and its parent; an empty letter if there is none."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             state, parent = file.read().rpartition(b")")[2].split()[:2]

@@ -40,7 +40,7 @@ _SECTION = re.compile(r"^(Args|Raises|Returns|Yields):\s*$")
 
 
 def api_page() -> str:
-    """The page."""
+    """Build the page."""
     parts = [_HEAD]
     for title, module, names in GROUPS:
         parts.append(f"## {title}\n")
@@ -94,7 +94,7 @@ def _field_docstrings(found: type) -> dict[str, str]:
 
 
 def _signature(name: str, function: Any) -> str:
-    """A code block, on one line where that is short."""
+    """Format a signature as a code block, on one line if that is short."""
     signature = inspect.signature(function)
     pieces: list[str] = []
     starred = False
@@ -122,7 +122,7 @@ def _parameter(one: inspect.Parameter) -> str:
 
 
 def _prose(found: Any) -> str:
-    """A docstring as Markdown: roles become code, examples code blocks, sections lists."""
+    """Write a docstring as Markdown: roles become code, examples code blocks, sections lists."""
     text = _ROLE.sub(r"`\1`", inspect.getdoc(found) or "").replace("``", "`")
     lines: list[str] = []
     inside = ""

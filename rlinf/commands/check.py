@@ -14,7 +14,7 @@ from rlinf.config.places import placed
 
 
 def examine(config: Config) -> bool:
-    """Prints what there is to say; whether training would fail, or learn from something wrong."""
+    """Print what was found; return whether training would fail, or learn from something wrong."""
     from rlinf.train.run import counted
 
     try:
@@ -61,7 +61,7 @@ def _run_directory(config: Config) -> list[Finding]:
 
 
 def _source(config: Config, lines: list[str]) -> list[Finding]:
-    """The reason why a new run cannot begin with `run.init_from`; ``lines`` get what is carried over."""
+    """Find the reason why a new run cannot begin with `run.init_from`; ``lines`` get what is carried over."""
     from rlinf.train.init_from import source_of
     from rlinf.train.run_dir import RunDirectory
 

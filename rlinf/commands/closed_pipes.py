@@ -40,7 +40,7 @@ def _to_nowhere(descriptor: int) -> None:
 
 
 def open_standard_streams() -> None:
-    """Opens the standard streams that the caller has closed (`>&-`), to nowhere.
+    """Open the standard streams that the caller has closed (`>&-`), to nowhere.
 
     Otherwise the next file that is opened would get their number, and what a library prints would go into it.
     """

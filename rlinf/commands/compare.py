@@ -9,7 +9,7 @@ from rlinf.base.arguments import Parser
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints the differences and returns the exit code. Raises UserError where there is nothing to compare."""
+    """Print the differences and return the exit code. Raises UserError if there is nothing to compare."""
     parser = Parser(
         prog="rlinf compare",
         description="Two saved evaluations of the same tasks: each rate's difference with its 95% interval (Student's "

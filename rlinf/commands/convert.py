@@ -25,7 +25,7 @@ _DESCRIPTION = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Converts and returns the exit code."""
+    """Convert and return the exit code."""
     options = _parser().parse_args(list(arguments))
     folder, out, step = options.folder, options.out, options.step
     layout = MegatronConfig(

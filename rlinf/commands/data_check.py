@@ -32,7 +32,7 @@ _EPISODES = 20
 
 
 def conversation_findings(config: Config) -> tuple[list[Finding], list[str]]:
-    """Findings about `sft.data` and `sft.eval_data`, and lines on the first conversations, with what is imitated.
+    """Collect findings on `sft.data` and `sft.eval_data`, and lines on the first conversations and what is imitated.
 
     Raises whatever a reader or a chat template raises.
     """
@@ -118,10 +118,10 @@ def _imitated(encoded: list[Encoded], tokenizer: Any) -> list[str]:
 def dataset_findings(
     config: Config, observation_space: spaces.Space, action_space: spaces.Space, policy: Any, fps: float | None
 ) -> list[Finding]:
-    """Reads `sft.dataset` and `algorithm.prior_data` for these spaces.
+    """Read `sft.dataset` and `algorithm.prior_data` for these spaces.
 
-    ``policy``: the one that learns from them, None where it is too large to be made here; ``fps``: frames of a second
-    that the environment declares.
+    ``policy``: the one that learns from them, None if it is too large to be made here; ``fps``: frames of a
+    second that the environment declares.
     """
     named = {"sft.dataset": config.sft.dataset if config.sft.steps else None, "algorithm.prior_data": None}
     if config.facts.off_policy:

@@ -124,7 +124,7 @@ def _renderers() -> list[Finding]:
 
 
 def _own_environments() -> list[Finding]:
-    """Simulators that `env.isolation: process` runs in a virtual environment of their own."""
+    """Check the simulators that `env.isolation: process` runs in a virtual environment of their own."""
     findings = []
     for name, simulator in OWN_ENVIRONMENT.items():
         there = os.access(simulator.python, os.X_OK)

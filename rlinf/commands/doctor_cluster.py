@@ -13,13 +13,13 @@ _SHARED_MEMORY_GB = 8.0
 
 
 def examine_cluster(address: str) -> list[Finding]:
-    """A line for each machine, then what keeps them from working together."""
+    """Collect a line for each machine, then what keeps them from working together."""
     folder = Path.cwd()
     return findings_of(examine_nodes(address, folder), folder)
 
 
 def findings_of(nodes: Sequence[NodeFacts], folder: Path) -> list[Finding]:
-    """Findings about the machines; the first is the driver's."""
+    """Collect findings about the machines; the first is the driver's."""
     findings = []
     for node in nodes:
         detail = (

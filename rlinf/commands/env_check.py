@@ -186,7 +186,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
 
 
 def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Finding]:
-    """The remark on goals that a replay buffer does not relabel."""
+    """Return the remark on goals that a replay buffer does not relabel."""
     if not config.facts.off_policy or not leaves >= {f"observation.{name}" for name in _GOALS}:
         return []
     return [
@@ -200,7 +200,7 @@ def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Finding]:
 
 
 def _frames_a_second(options: EnvConfig) -> float | None:
-    """Those that an environment declares; None where it is in another process, or declares none."""
+    """Frames a second that an environment declares; None if it is in another process, or declares none."""
     from rlinf.rollouts.vec_env.make_env import make_env
 
     if options.isolation != "none":
@@ -231,9 +231,9 @@ def _passes_ids_over(options: EnvConfig) -> bool:
 
 
 def _unlimited(options: EnvConfig) -> list[Finding]:
-    """The remark on an environment without a time limit whose episodes of random actions are long, or do not end.
+    """Return a remark on an environment without a time limit whose random episodes are long, or do not end.
 
-    A policy that goes in circles makes them endless where random actions get out in the end.
+    A policy that goes in circles makes them endless even if random actions get out in the end.
     """
     from rlinf.rollouts.vec_env.make_env import make_env
 

@@ -11,7 +11,7 @@ from rlinf.base.errors import UserError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Evaluates and returns the exit code."""
+    """Evaluate and return the exit code."""
     parser = Parser(
         prog="rlinf eval",
         description="Evaluate a run's checkpoint on its own held-out tasks, or a run or a Hugging Face model on other "
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _own_tasks(options: argparse.Namespace, overrides: list[str]) -> int:
-    """The held-out tasks that the run was evaluated on in training."""
+    """Evaluate the held-out tasks that the run was evaluated on in training."""
     _require_run(options.model)
     named = {"samples": options.samples, "temperature": options.temperature, "size": options.limit}
     if options.samples is not None and options.samples > 1 and options.temperature is None:
@@ -53,7 +53,7 @@ def _own_tasks(options: argparse.Namespace, overrides: list[str]) -> int:
 
 
 def _require_run(named: str) -> None:
-    """Raises UserError that says what else was named, and what would be valid."""
+    """Raise a UserError that describes what else was named, and what would be valid."""
     path = Path(named)
     if (path / "config.yaml").exists():
         return

@@ -11,7 +11,7 @@ from rlinf.train.stored_run import run_of_checkpoint
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the folder and returns the exit code. Raises UserError where RUN is no run, or has no such checkpoint."""
+    """Write the folder and return the exit code. Raises UserError if RUN is no run, or has no such checkpoint."""
     parser = Parser(
         prog="rlinf export",
         description="The policy of a run to a folder that others load: a Hugging Face folder with the tokenizer, "

@@ -1,6 +1,6 @@
 """Tries which renderers work here by drawing with them: a library that is there may still not work.
 
-Drivers may crash the process that asks them, so every question is put by a process of its own.
+Drivers may crash the process that calls them, so every test runs in a process of its own.
 """
 
 from __future__ import annotations

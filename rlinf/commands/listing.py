@@ -73,7 +73,7 @@ def tables() -> str:
 
 
 def listing(what: str) -> str:
-    """The table of one of :data:`CHOICES`, with what installed packages add to it and where that comes from."""
+    """Build the table of one of :data:`CHOICES`, with what installed packages add to it and where that comes from."""
     if what == "plugins":
         return _plugins(GROUPS) or "no installed package adds to rlinf (docs/plugins.md says how one does)"
     added = _plugins([f"rlinf.{what}"])
@@ -148,7 +148,7 @@ def first_sentence(text: str) -> str:
 
 
 def _environments() -> dict[str, str]:
-    """Our environments by id; the registry of gymnasium knows them once their package is imported."""
+    """Our environments by id; the registry of gymnasium has them once their package is imported."""
     registry = importlib.import_module("gymnasium.envs.registration").registry
     before = set(registry)
     package = importlib.import_module("rlinf_envs")

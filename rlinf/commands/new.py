@@ -22,7 +22,7 @@ KINDS = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the files, and says what to do with them. Raises UserError where one of them exists."""
+    """Write the files, and print what to do with them. Raises UserError if one of them exists."""
     options = _parser().parse_args(list(arguments))
     written = write_skeleton(options.kind, options.name, options.folder)
     for path in written:

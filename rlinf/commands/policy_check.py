@@ -39,7 +39,7 @@ def policy_findings(config: Config) -> list[Finding]:
 
 
 def _unfit_models(config: Config) -> list[Finding]:
-    """A teacher that is no model of text, and a reward model without a head that gives rewards."""
+    """Find a teacher that is no model of text, and a reward model without a head that gives rewards."""
     from rlinf.models.architecture import require_text_model
     from rlinf.models.loading import checkpoint_config, reward_model_kind
 
@@ -56,9 +56,9 @@ def _unfit_models(config: Config) -> list[Finding]:
 
 
 def local_files(path: str) -> Path | None:
-    """Where a path, or the name of a hub repository, is read from without a download; None where it is not here.
+    """Where a path, or the name of a hub repository, is read from without a download; None if it is not here.
 
-    A GGUF file is converted for it, where that was not done yet.
+    A GGUF file is converted for it, if that was not done yet.
     """
     if is_gguf(path):
         return Path(model_folder(path))
@@ -85,7 +85,7 @@ def _not_here(key: str, path: str) -> Finding:
 
 
 def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:
-    """Raises PolicyError where the tokenizer has tokens that the model has no embedding for."""
+    """Raise PolicyError if the tokenizer has tokens that the model has no embedding for."""
     from rlinf.models.vocabulary import require_vocabulary
 
     written = _architecture(config)
@@ -96,7 +96,7 @@ def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:
 
 
 def require_architecture(config: Config, tokenizer: Any) -> None:
-    """Raises PolicyError where no model of text can be made of ``policy.architecture``, or ``policy.path`` has none."""
+    """Raise PolicyError if no model of text can be made of ``policy.architecture``, or ``policy.path`` has none."""
     from rlinf.models.architecture import architecture_config, require_runs, require_text_model
     from rlinf.models.loading import checkpoint_config
 
@@ -111,7 +111,7 @@ def require_architecture(config: Config, tokenizer: Any) -> None:
 
 
 def require_teacher_fits(config: Config, tokenizer: Any) -> None:
-    """Raises VocabularyError where the teacher, if its files are here, has another tokenizer than the policy."""
+    """Raise VocabularyError if the teacher, if its files are here, has another tokenizer than the policy."""
     path = config.teacher.path
     if path is None or local_files(path) is None:
         return
@@ -133,7 +133,7 @@ def _architecture(config: Config) -> Mapping[str, Any]:
 
 
 def _require_targets(config: Config) -> None:
-    """Builds the model without memory for its weights, and looks for the layers that adapters are to stand in."""
+    """Build the model without memory for its weights, and search for the layers that adapters are to be added to."""
     from rlinf.models.loading import empty_causal_lm, require_targets
 
     model = empty_causal_lm(config.policy.path, config.policy.architecture)

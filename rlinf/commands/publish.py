@@ -1,4 +1,4 @@
-"""``rlinf publish RUN``: the policy of a run with a model card, as a folder and, if asked, on the hub."""
+"""``rlinf publish RUN``: the policy of a run with a model card, as a folder and, if requested, on the hub."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TRAINING = ("config.yaml", "metrics.jsonl", "summary.json", "machine.json", "in
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the folder, sends it where `--push` says so, and returns the exit code."""
+    """Write the folder, send it to the hub with `--push`, and return the exit code."""
     options = _parser().parse_args(list(arguments))
     out = options.out or options.run / "publish"
     license = write_folder(options.run, out, step=options.step, license=options.license)
@@ -32,9 +32,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def write_folder(run: Path, out: Path, *, step: int | None = None, license: str | None = None) -> str | None:
-    """The policy, model card, curves and the records of its training in ``out``; returns the licence that is stated.
+    """Write the policy, model card, curves and training records to ``out``; return the licence that is stated.
 
-    Raises UserError where there is no policy to publish, or ``out`` holds something else.
+    Raises UserError if there is no policy to publish, or ``out`` holds something else.
     """
     from rlinf.report.card import card, drawn_curves, stated_license
     from rlinf.report.runs import read_run, require_inside
@@ -60,7 +60,7 @@ def write_folder(run: Path, out: Path, *, step: int | None = None, license: str 
 
 
 def _policy(run: Path, out: Path, step: int | None, summary: object) -> int:
-    """Copies the exported policy, or exports a checkpoint; returns the step it was trained to."""
+    """Copy the exported policy, or export a checkpoint; return the step it was trained to."""
     if step is None and (run / "policy").is_dir() and isinstance(summary, dict):
         shutil.copytree(run / "policy", out)
         return int(summary["steps"])
@@ -70,9 +70,9 @@ def _policy(run: Path, out: Path, step: int | None, summary: object) -> int:
 
 
 def push(folder: Path, name: str, *, private: bool) -> str:
-    """Makes the repository where it is not there, and uploads the folder; returns its address.
+    """Make the repository if it does not exist, and upload the folder; return its address.
 
-    Raises UserError in the hub's words, for want of an account above all.
+    Raises UserError in the hub's words, most often because there is no account.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError

@@ -12,7 +12,7 @@ from rlinf.base.errors import UserError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Records and returns the exit code. Raises UserError for what cannot be recorded."""
+    """Record and return the exit code. Raises UserError for what cannot be recorded."""
     parser = _parser()
     options = parser.parse_intermixed_args(list(arguments))
     if options.episodes < 1 or not 0.0 <= options.perturbation < 1.0:

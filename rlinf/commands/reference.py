@@ -61,7 +61,7 @@ def _table(entries: Mapping[str, Entry]) -> str:
 
 
 def commands() -> list[str]:
-    """The names of all commands, in the order of ``rlinf --help``."""
+    """Return the names of all commands, in the order of ``rlinf --help``."""
     return [name for group in cli.GROUPS.values() for name in group]
 
 
@@ -73,7 +73,7 @@ def commands_page() -> str:
 
 
 def help_of(words: list[str]) -> str:
-    """The output of a command's ``--help``, at one width on every terminal."""
+    """Return the output of a command's ``--help``, at one width on every terminal."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = _WIDTH
     printed = io.StringIO()

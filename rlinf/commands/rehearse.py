@@ -13,7 +13,7 @@ from rlinf.models.architecture_numbers import decoder_of, read_architecture
 
 
 def rehearse(config: Config) -> bool:
-    """Prints what a rank of the learner would hold, send and do wrong; whether it would do something wrong."""
+    """Print what a rank of the learner would hold, send and do wrong; return whether it would do something wrong."""
     refusal = _refusal(config)
     if refusal is not None:
         print(Finding(True, refusal, subject="rehearsal"))

@@ -14,7 +14,7 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serves until it is interrupted, and returns the exit code. Raises UserError where it cannot."""
+    """Serve until it is interrupted, and return the exit code. Raises UserError if it cannot."""
     parser = Parser(
         prog="rlinf serve",
         description="Serve the policy of a run to robots and simulators in openpi's websocket protocol (msgpack): "

@@ -45,7 +45,7 @@ class TextReport:
     lines: list[str] = field(default_factory=list)
 
     def refuse(self, error: Exception, subject: str) -> None:
-        """Adds what training would stop at; of what is no user's mistake, the line that raised it."""
+        """Add the error that training would stop at; if it is not a user's mistake, with the line that raised it."""
         if isinstance(error, UserError):
             self.findings.append(Finding(True, str(error), subject=subject))
             return
@@ -55,7 +55,7 @@ class TextReport:
 
 
 def examine_text(config: Config) -> TextReport:
-    """Makes the environments of training and evaluation, the tokenizer and some prompts. Nothing is written."""
+    """Make the environments of training and evaluation, the tokenizer and some prompts. Nothing is written."""
     from rlinf.train.assemble.conversations import conversation_envs
 
     report = TextReport()
@@ -80,7 +80,7 @@ def examine_text(config: Config) -> TextReport:
 
 
 def _examine_conversations(config: Config, report: TextReport) -> None:
-    """Reads `sft.data` and `sft.eval_data` as training does."""
+    """Read `sft.data` and `sft.eval_data` as training does."""
     try:
         findings, lines = conversation_findings(config)
     except Exception as error:  # the template's own code may raise anything
@@ -131,7 +131,7 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
 
 
 def _shared(config: Config, worker: TextEnvWorker) -> list[Finding]:
-    """Questions that stand in training and in evaluation, which asks the training rows then."""
+    """Report questions of the training rows that the evaluation has too."""
     shared = worker.shared_questions() if config.evaluation.size and config.run.max_steps else 0
     if not shared:
         return []
@@ -141,7 +141,7 @@ def _shared(config: Config, worker: TextEnvWorker) -> list[Finding]:
 
 
 def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
-    """The line on tasks and on different questions among them, counted for a second at most."""
+    """Return the line on tasks and on different questions among them, counted for a second at most."""
     if facts.members:
         return []
     texts: set[str] = set()
@@ -158,7 +158,7 @@ def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
 
 
 def _fewer(config: Config, worker: TextEnvWorker) -> list[Finding]:
-    """The remark on an evaluation that has fewer tasks than it asks for."""
+    """Return the remark on an evaluation that has fewer tasks than it requests."""
     size = config.evaluation.size
     if not size:
         return []
@@ -196,7 +196,7 @@ def _spread(facts: EnvFacts) -> list[int]:
 
 
 def _tools(renderer: PromptRenderer, facts: EnvFacts) -> list[str]:
-    """The tools by name, and how the policy hears of them and writes calls."""
+    """List the tools by name, and how the prompt presents them and how the policy writes calls."""
     if not facts.tools:
         return []
     names = ", ".join(tool["function"]["name"] for tool in facts.tools)
@@ -204,7 +204,7 @@ def _tools(renderer: PromptRenderer, facts: EnvFacts) -> list[str]:
 
 
 def _start(config: Config, worker: TextEnvWorker, report: TextReport) -> None:
-    """Starts conversations, which a task without an answer to grade responses by refuses."""
+    """Start conversations, which a task without an answer to grade responses by refuses."""
     wanted = {"eval": config.evaluation.size > 0, "train": config.run.max_steps > 0}
     for split in (split for split, is_wanted in wanted.items() if is_wanted):
         try:
@@ -219,7 +219,7 @@ def _start(config: Config, worker: TextEnvWorker, report: TextReport) -> None:
 
 
 def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
-    """The tokenizer of the run; None where it has to be downloaded first."""
+    """Return the tokenizer of the run; None if it has to be downloaded first."""
     carried = carried_tokenizer(config)
     path = config.policy.tokenizer.path or config.policy.path if carried is None else str(carried)
     if path is not None:
@@ -301,7 +301,7 @@ def _smaller(config: Config, tokenizer: Any, uri: str) -> list[str]:
 
 
 def _listed(tasks: Sequence[int], texts: Sequence[str], remarks: Sequence[str] = ("",) * _SHOWN) -> list[str]:
-    """The texts of the first of ``tasks``, indented; characters that a terminal would act on are written as escapes."""
+    """List the texts of the first of ``tasks``, indented; characters that a terminal would act on become escapes."""
     lines = []
     for task, text, remark in zip(tasks[:_SHOWN], texts, remarks, strict=False):
         lines.append(f"  task {task}{remark}")
@@ -310,7 +310,7 @@ def _listed(tasks: Sequence[int], texts: Sequence[str], remarks: Sequence[str] =
 
 
 def _unasked(config: Config, facts: EnvFacts, rendered: Sequence[str]) -> list[Finding]:
-    """Marks that a rewarded response needs and that no prompt mentions."""
+    """Find marks that a rewarded response needs and that no prompt mentions."""
     if config.sft.steps:
         return []  # the warm start shows them
     missing = [mark for mark in facts.response_marks if not any(mark in prompt for prompt in rendered)]

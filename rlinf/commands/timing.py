@@ -144,7 +144,7 @@ def _measured(config: Config, *, steps: int, warm_steps: int) -> tuple[list[dict
 
 
 def _typical(lines: Iterable[Mapping[str, Any]], name: str, *, skip: int = 1) -> float:
-    """The median, without the first ones where there are more; 0 where none has it."""
+    """Compute the median, without the first ones if there are more; 0 if none has it."""
     found = [float(line[name]) for line in lines if name in line]
     return statistics.median(found[skip:] or found) if found else 0.0
 

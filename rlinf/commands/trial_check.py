@@ -27,10 +27,10 @@ _TINY: Mapping[str, object] = {"model_type": "qwen2", **_WIDTHS, "num_attention_
 
 
 def trial_findings(config: Config) -> list[Finding]:
-    """The finding of one step with the parts of the user's own; none for a run without any.
+    """Run one step with the parts of the user's own and return its finding; none for a run without any.
 
-    Nothing is written outside of a temporary folder. A step that fails elsewhere, which its small sizes may be the
-    reason for, is a remark alone.
+    Nothing is written outside of a temporary folder. A step that fails elsewhere, which its small sizes may be
+    the reason for, is a remark alone.
     """
     names = dict(_own_names(config))
     if not names or not _can_be_small(config):
@@ -94,7 +94,7 @@ def _can_be_small(config: Config) -> bool:
 
 
 def _smallest(config: Config, folder: Path) -> Config:
-    """The same run with one step, few rows, and of language models one that is small."""
+    """Build the same run with one step, few rows, and a small model in case of a language model."""
     policy, algorithm = config.policy, config.algorithm
     text = config.facts.run_kind == "text"
     if text:

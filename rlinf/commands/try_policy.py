@@ -24,7 +24,7 @@ from rlinf.train.try_policy import TrialOptions, trial
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Shows the graded responses one by one, then how many were correct. Raises UserError as training would."""
+    """Show the graded responses one by one, then how many were correct. Raises UserError as training would."""
     options = _parser().parse_intermixed_args(list(arguments))
     if options.tasks < 1 or options.samples < 0:
         raise UserError("rlinf try: --tasks must be at least 1, --samples at least 0")
@@ -95,7 +95,7 @@ def _reward(graded: Mapping[str, Any]) -> str:
 
 
 def _summary(shown: Sequence[Mapping[str, Any]], *, sampled: bool) -> str:
-    """The meaning of the figures for training: responses that all earn the same teach nothing."""
+    """Explain the figures for training: responses that all earn the same reward teach nothing."""
     if not shown:
         return "Every prompt is longer than data.max_prompt_length."
     rewards = [graded["reward"] for graded in shown]

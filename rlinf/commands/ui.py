@@ -21,7 +21,7 @@ _TOKEN = "RLINF_UI_TOKEN"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Serves until Ctrl-C. Raises UserError where the folder or a package is missing."""
+    """Serve until Ctrl-C. Raises UserError if the folder or a package is missing."""
     parser = Parser(
         prog="rlinf ui",
         description="Runs and sweeps in the browser: live curves, samples and conversations, health, films, "
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def require_server() -> None:
-    """Raises UserError without the packages that serve the pages."""
+    """Raise UserError without the packages that serve the pages."""
     missing = [name for name in ("starlette", "uvicorn", "plotly") if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(f"rlinf ui needs {', '.join(missing)}: {install_command('ui')}")
@@ -64,7 +64,7 @@ def require_server() -> None:
 
 @contextmanager
 def beside(run: Path) -> Iterator[None]:
-    """Serves the folder that a run directory lies in while the run goes on, from a process of its own."""
+    """Serve the parent folder of a run directory while the run goes on, from a process of its own."""
     require_server()
     run.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "rlinf.cli", "ui", str(run.parent), "--tied"]

@@ -1,6 +1,6 @@
 """YAML to a typed, checked configuration. Imports neither torch nor ray.
 
-Names are imported when they are first asked for: the schema alone needs nothing but the standard library, so that an
+Names are imported when they are first used. The schema alone needs nothing but the standard library, so an
 environment's own interpreter can read its section.
 """
 

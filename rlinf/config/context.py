@@ -79,7 +79,7 @@ class Context:
     def error(self, key: str, message: str, fix: str, *, at: tuple[str, ...] = ()) -> None:
         """Report ``key``, unless it or what the check read is broken.
 
-        If nobody wrote ``key``, the first written one of ``at`` is cited, or else of what the check read.
+        If ``key`` is not written, the first written one of ``at`` is cited, or else of what the check read.
         """
         if not self.is_broken(key, *self._read):
             self.problems.append(problem(self.place(key, *(at or self._read)), key, message, fix))
@@ -91,7 +91,7 @@ class Context:
     def unread(self, key: str, why: str, fix: str) -> None:
         """Report a key that was set and that nothing would read: an error, or a warning with ``strict: false``.
 
-        A key that says what the default says does no harm: resolved configurations name every key.
+        A key with its default value does no harm: resolved configurations name every key.
         """
         if not self.changed(key) or self.is_broken(key, *self._read):
             return
@@ -104,7 +104,7 @@ class Context:
             self.warnings.append(f"{self.place(key)}: {message} {fix}")
 
     def _dropped(self, key: str) -> str:
-        """The way to drop a key that another file brings by `extends`."""
+        """Describe the way to drop a key that another file brings by `extends`."""
         place = self.place(key)
         if place.line is None or place.file in (self.source.file, COMMAND_LINE):
             return ""
@@ -117,7 +117,7 @@ class Context:
         return written and value_of(self.whole, key) != default_of(self.whole, key)
 
     def place(self, *keys: str) -> Origin:
-        """The line of the first of these keys that was written, else of the nearest section around the first."""
+        """Return the line of the first of these keys that was written, else of the nearest section around the first."""
         for key in keys:
             if key in self.places:
                 return self.places[key]
@@ -135,7 +135,7 @@ class Context:
 
 
 def neighbours(number: int, total: int, least: int = 1) -> str:
-    """The divisors of ``total`` on both sides of ``number``, for a fix: "4 or 8"."""
+    """List the divisors of ``total`` on both sides of ``number``, for a fix: "4 or 8"."""
     divisors = [candidate for candidate in range(max(least, 1), total + 1) if total % candidate == 0]
     below = [candidate for candidate in divisors if candidate < number][-1:]
     above = [candidate for candidate in divisors if candidate > number][:1]

@@ -1,9 +1,9 @@
 """Default values: the schema's, or others for some kinds of run.
 
 The schema holds one default a key, and others for kinds of run (`for_runs`). They are applied once, when a
-configuration is loaded, so that the typed configuration and `config.yaml` of a run hold the value. A condition never
-holds for a run that does not read the key: configurations that were stored by an earlier version stay equal to what
-their file says today.
+configuration is loaded, so that the typed configuration and `config.yaml` of a run hold the value. A
+condition never holds for a run that does not read the key. So configurations that were stored by an earlier
+version stay equal to the meaning of their file today.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ CONDITIONAL = (
 
 
 def value_of(config: Sections, key: str) -> object:
-    """The value at a dotted key of the schema."""
+    """Return the value at a dotted key of the schema."""
     value: object = config
     for name in key.split("."):
         value = getattr(value, name)
@@ -92,7 +92,7 @@ def value_of(config: Sections, key: str) -> object:
 
 
 def with_value(config: SomeConfig, key: str, value: object) -> SomeConfig:
-    """The same configuration with another value at one dotted key."""
+    """Build the same configuration with another value at one dotted key."""
     changed: Any = value
     sections = key.split(".")
     for depth in reversed(range(len(sections))):
@@ -104,23 +104,23 @@ def with_value(config: SomeConfig, key: str, value: object) -> SomeConfig:
 
 @functools.cache
 def schema_default(key: str) -> object:
-    """The schema's default of a key."""
+    """Return the schema's default of a key."""
     return value_of(Sections(), key)
 
 
 def conditional(config: Sections, key: str) -> ConditionalDefault | None:
-    """The default that this kind of run has instead of the schema's, if any."""
+    """Return the default that this kind of run has instead of the schema's, if any."""
     return next((default for default in CONDITIONAL if default.key == key and default.holds(config)), None)
 
 
 def default_of(config: Sections, key: str) -> object:
-    """The default of ``key`` in a run like this."""
+    """Return the default of ``key`` in a run like this."""
     instead = conditional(config, key)
     return schema_default(key) if instead is None else instead.value
 
 
 def fill_in(config: SomeConfig, written: Container[str]) -> SomeConfig:
-    """The configuration with the defaults of its kind at every key that is not among the ``written`` ones."""
+    """Fill in the defaults of the configuration's kind of run at every key that is not among the ``written`` ones."""
     for default in CONDITIONAL:
         if default.key not in written and default.holds(config):
             config = with_value(config, default.key, default.value)

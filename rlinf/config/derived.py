@@ -1,7 +1,7 @@
-"""Derives what follows from a configuration: a function for each fact, and :class:`Facts`, all of a run's at once.
+"""What follows from a configuration: a function for each fact, and :class:`Facts`, all of a run's at once.
 
-Checks and the plan call the functions, since a configuration that is being checked may be wrong. Of one that passed
-them all facts are derived at once, when they are first asked for, and kept: ``config.facts``.
+Checks and the plan call the functions, since a configuration that is being checked may be wrong. Of one that
+passed them all facts are derived at once, when they are first used, and kept: ``config.facts``.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def holds_fragments(config: Sections) -> bool:
 
 
 def text_envs(config: Sections) -> tuple[TextEnv, ...]:
-    """The environments of a text run: those of `env.tasks`, or the one of `env.id`."""
+    """Return the environments of a text run: those of `env.tasks`, or the one of `env.id`."""
     env, for_all = config.env, config.evaluation.env_kwargs or {}
     if not env.tasks:
         splits = {"train": env.kwargs, "eval": {**env.kwargs, **for_all}}
@@ -126,7 +126,7 @@ def text_envs(config: Sections) -> tuple[TextEnv, ...]:
 
 
 def text_env_name(config: Sections, task: TaskConfig) -> str:
-    """The name of a mixture's environment in metrics: its own, else the last part of its id, without the version.
+    """Return an environment's name in a mixture's metrics: its own, else its id's last part without the version.
 
     >>> tasks = TaskConfig(id="rlinf_envs:rlinf/Math-v0"), TaskConfig("sums")
     >>> tuple(text_env_name(Sections(), task) for task in tasks)
@@ -137,7 +137,7 @@ def text_env_name(config: Sections, task: TaskConfig) -> str:
 
 
 def max_turns(config: Sections) -> int:
-    """The most responses of the policy in one conversation, of all environments."""
+    """Return the most responses of the policy in one conversation, of all environments."""
     return max(env.max_turns for env in text_envs(config))
 
 
@@ -151,7 +151,7 @@ def compares_groups(config: Sections) -> bool:
 
 
 def needs_values(config: Sections) -> bool:
-    """Whether the critic has to be asked before advantages are made."""
+    """Return whether the critic must be evaluated before advantages are made."""
     algorithm = config.algorithm
     if is_off_policy(config):
         return False
@@ -159,7 +159,7 @@ def needs_values(config: Sections) -> bool:
 
 
 def needs_reference(config: Sections) -> bool:
-    """Whether a KL term asks for the reference policy."""
+    """Return whether a KL term requires the reference policy."""
     algorithm = config.algorithm
     in_reward = estimator(algorithm.adv_type).penalises_tokens(algorithm)
     return algorithm.kl_beta > 0 or (in_reward and algorithm.kl_coef > 0)
@@ -171,7 +171,7 @@ def keeps_reference(config: Sections) -> bool:
 
 
 def teacher_name(config: Sections) -> str | None:
-    """Who teaches, in words; None where nobody does."""
+    """Name the teacher in words; None if there is none."""
     teacher = config.teacher
     past = {"none": None, "start": "the policy of the first step", "average": "the average of the policy's weights"}
     return teacher.path or teacher.base_url or past[teacher.past_policy]
@@ -194,7 +194,7 @@ def rows_per_iteration(config: Sections) -> int:
 
 
 def decisions_per_iteration(config: Sections) -> int:
-    """Decisions of one training iteration where rows are fragments."""
+    """Count the decisions of one training iteration if rows are fragments."""
     return config.env.num_envs * config.rollout.num_steps
 
 
@@ -204,10 +204,10 @@ def optimizer_steps_per_iteration(config: Sections) -> int:
 
 
 def conversation_tokens(config: Sections) -> int:
-    """The most tokens after the first prompt: one response, or all turns with what the environment says in between.
+    """Return the most tokens after the first prompt: one response, or all turns with the environment's text between.
 
-    Unless `rollout.max_conversation_tokens` says otherwise there is room for a whole response in every turn, and for an
-    answer of the environment between two of them that is as long as a prompt may be.
+    Without `rollout.max_conversation_tokens` there is room for a whole response in every turn. There is also room
+    for an answer of the environment between two of them, as long as a prompt may be.
     """
     limit, turns = config.rollout.max_conversation_tokens, max_turns(config)
     room = turns * config.rollout.max_new_tokens + (turns - 1) * config.data.max_prompt_length
@@ -215,17 +215,17 @@ def conversation_tokens(config: Sections) -> int:
 
 
 def row_tokens(config: Sections) -> int:
-    """The most tokens of a row of text: its prompt and its conversation."""
+    """Return the most tokens of a row of text: its prompt and its conversation."""
     return config.data.max_prompt_length + conversation_tokens(config)
 
 
 def training_env(config: Sections) -> EnvConfig:
-    """The environment of training."""
+    """Return the environment of training."""
     return replace(config.env, start_timeout_s=config.cluster.start_timeout_s)
 
 
 def evaluation_env(config: Sections) -> EnvConfig:
-    """The environment of evaluations: that of training, with other arguments, on other start states."""
+    """Return the environment of evaluations: that of training, with other arguments, on other start states."""
     return replace(
         training_env(config),
         kwargs={**config.env.kwargs, **(config.evaluation.env_kwargs or {})},
@@ -265,14 +265,14 @@ def weight_transport(config: Sections) -> WeightTransportName | Literal["object_
 
 
 def shares_gpus(config: Sections) -> bool:
-    """Whether samplers are put on the learner's GPUs, where there are any."""
+    """Return whether samplers are put on the learner's GPUs, if there are any."""
     return config.cluster.placement != "separate"
 
 
 def gap_limit(config: Sections, *, on_gpu: bool) -> float | None:
-    """`rollout.gap_limit`, or for null what rounding alone stays below; None where more than rounding is expected.
+    """Return `rollout.gap_limit`, or for null a limit above rounding alone; None if more than rounding is expected.
 
-    Caches of older weights and dropout in the learner change log-probabilities by as much as they like.
+    Caches of older weights and dropout in the learner change log-probabilities by any amount.
     """
     rollout, policy = config.rollout, config.policy
     if rollout.gap_limit is not None:

@@ -22,7 +22,7 @@ def to_mapping(config: Sections) -> dict[str, object]:
 
 
 def to_yaml(config: Sections) -> str:
-    """The same as YAML text, in the order of the schema."""
+    """Write the same as YAML text, in the order of the schema."""
     return block_yaml(to_mapping(config))
 
 
@@ -32,12 +32,12 @@ def block_yaml(plain: object) -> str:
 
 
 def diff(a: Sections, b: Sections) -> list[str]:
-    """One line per key that differs: ``rollout.batch_size: 32 -> 64``; empty when both say the same."""
+    """List one line per key that differs: ``rollout.batch_size: 32 -> 64``; empty when both are equal."""
     return differences(flat(a), flat(b))
 
 
 def differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
-    """The same of what :func:`flat` gives."""
+    """List the same differences for the results of :func:`flat`."""
     lines = []
     for key in dict.fromkeys([*left, *right]):
         before, after = left.get(key, "(absent)"), right.get(key, "(absent)")
@@ -52,7 +52,7 @@ def flat(config: Sections) -> dict[str, str]:
 
 
 def at(plain: object, path: Sequence[str]) -> object:
-    """The value at a path of plain data (list items by their number); None where there is none."""
+    """Return the value at a path of plain data (list items by their number); None if there is none."""
     for step in path:
         if isinstance(plain, dict):
             plain = plain.get(step)

@@ -80,7 +80,7 @@ class OwnEnvironment:
     """The entry of `env.kwargs` that names another folder of them."""
 
     def missing_assets(self, python: str) -> str:
-        """Why the interpreter ``python`` cannot draw this simulator's scenes; empty where it can."""
+        """Explain why the interpreter ``python`` cannot draw this simulator's scenes; empty if it can."""
         if not self.assets:
             return ""
         root = Path(python).parent.parent
@@ -124,7 +124,9 @@ class Extra:
 
 
 def needed_extras(config: Sections, *, text: bool) -> list[Extra]:
-    """The extras that a run needs beside the base installation; ``text``: its policy is a language model on tasks."""
+    """List the extras that a run needs in addition to the base installation.
+
+    ``text``: its policy is a language model on tasks."""
     needed = []
     if config.rollout.sampler == "vllm" and text:
         needed.append(Extra("vllm", "rollout.sampler: vllm"))
@@ -154,7 +156,7 @@ def needed_extras(config: Sections, *, text: bool) -> list[Extra]:
 
 
 def simulator_extra(env_id: str) -> Extra | None:
-    """The extra that an environment needs, where its id says so."""
+    """Return the extra that an environment needs, if its id shows it."""
     for name, beginnings in _SIMULATORS.items():
         if env_id.startswith(beginnings):
             return Extra(name, f"env.id: {env_id}")

@@ -1,4 +1,4 @@
-"""``${...}`` in values, resolved by OmegaConf, which is imported only when a value asks for it."""
+"""``${...}`` in values, resolved by OmegaConf, which is imported only when a value needs it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def in_order(named: Mapping[Path, Sequence[Path]]) -> list[Path]:
 
 
 def _product(first: object, second: object) -> object:
-    """The product of two numbers, which no chain of expressions makes longer than a machine's own."""
+    """Multiply two numbers; no chain of expressions makes the product longer than a machine's own numbers."""
     if not isinstance(first, int | float) or not isinstance(second, int | float):
         raise ValueError("multiply takes two numbers")
     made = first * second
@@ -118,10 +118,11 @@ _BARE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_]\w*)\s*\}")
 def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     """Replace every ``${...}`` of the layers in place, before names of other frameworks become ours.
 
-    A name inside of ``${...}`` means the effective value, under whichever name the highest layer wrote it. Returns why
-    a value could not be resolved, by the identity of its Located: only what is not overridden is a problem.
+    A name inside of ``${...}`` means the effective value, under whichever name the highest layer wrote it.
+    Returns why a value could not be resolved, by the identity of its Located: only what is not overridden is a
+    problem.
 
-    An expression that reads an environment variable, itself or through another key, stays with its value: what is
+    An expression that reads an environment variable, itself or through another key, stays with its value. What is
     written to disk or sent away holds the expression, so that a secret stays where it is.
     """
     waiting = [(path, located) for layer in layers for path, located in _waiting(layer, ())]
@@ -210,7 +211,7 @@ def _effective(layers: Sequence[Branch]) -> Branch:
 
 
 def _typed_as_far_as_possible(tree: Branch) -> Sections:
-    """The configuration that decides on defaults; values that are not known yet keep their defaults."""
+    """Build the configuration that decides on defaults; values that are not known yet keep their defaults."""
     from rlinf.config.values import Builder
 
     known = {name: child for name, child in tree.items() if name in hints(Sections)}
@@ -226,7 +227,7 @@ def _dotted(path: Path) -> str:
 
 
 def _at(tree: object, path: Path) -> object:
-    """The plain value at a path of keys and places in lists; None where there is none."""
+    """Return the plain value at a path of keys and positions in lists; None if there is none."""
     for step in path:
         if isinstance(tree, dict):
             tree = tree[step].value if step in tree else None
@@ -245,12 +246,12 @@ def _reason(error: Exception) -> str:
 
 
 def unset(text: str) -> bool:
-    """Whether an expression names a variable that is not there, and no value in its place."""
+    """Return whether an expression names a variable that is not there, and no value instead of it."""
     return any(name not in os.environ for name in _BARE.findall(text))
 
 
 def variables(text: str) -> list[str]:
-    """The environment variables that an expression names.
+    """List the environment variables that an expression names.
 
     >>> variables("${oc.env:HOME}/runs/${oc.env:TEAM,ours}")
     ['HOME', 'TEAM']
@@ -275,7 +276,7 @@ def _typed(text: str) -> object:
 
 
 def _register_resolvers(omegaconf: Any) -> None:
-    """Make them known to OmegaConf (its class is passed in, for it is imported only where a value needs it)."""
+    """Register them with OmegaConf (its class is passed in, because it is imported only if a value needs it)."""
     with warnings.catch_warnings():
         # Version 2.4 renames this function, and the new name means something else in 2.3.
         warnings.simplefilter("ignore")

@@ -25,7 +25,7 @@ from rlinf.config.values import Builder
 
 @dataclass(frozen=True)
 class Resolved:
-    """A configuration with what there is to say about it."""
+    """A configuration with the notes and warnings about it."""
 
     config: Config
     notes: list[str] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Resolved:
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """The configuration in a YAML file, or of a packaged recipe by its name, with ``key=value`` overrides.
+    """Load the configuration in a YAML file, or of a packaged recipe by its name, with ``key=value`` overrides.
 
     Raises :class:`ConfigErrors`.
     """
@@ -43,7 +43,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def resolve(path: str | Path, overrides: Sequence[str] = ()) -> Resolved:
-    """The same as :func:`load`, with notes on the names that were translated."""
+    """Load the same as :func:`load`, with notes on the names that were translated."""
     reader = Reader()
     file = located(path)
     reader.read_file(file)
@@ -55,7 +55,7 @@ def resolve(path: str | Path, overrides: Sequence[str] = ()) -> Resolved:
 
 
 def is_sweep_file(path: Path) -> bool:
-    """Whether a file is one of a sweep. False where it cannot be read, which is for the caller to find."""
+    """Return whether a file is one of a sweep; False if it cannot be read, which is for the caller to find."""
     reader = Reader()
     reader.read_file(path)
     return _of_sweep(reader)
@@ -66,7 +66,7 @@ def _of_sweep(reader: Reader) -> bool:
 
 
 def load_mapping(mapping: Mapping[str, object], source: str = "mapping", overrides: Sequence[str] = ()) -> Config:
-    """The configuration in plain nested data, with ``key=value`` overrides; problems are cited as ``source``."""
+    """Load the configuration in plain nested data, with ``key=value`` overrides; problems are cited as ``source``."""
     reader = Reader()
     origin = Origin(source)
     reader.layers.append(locate(mapping, origin).branch or {})
@@ -75,7 +75,7 @@ def load_mapping(mapping: Mapping[str, object], source: str = "mapping", overrid
 
 
 def resolve_reader(reader: Reader, source: Origin) -> Resolved:
-    """The configuration that the layers of a reader make; problems without a line are cited at ``source``."""
+    """Build the configuration from the layers of a reader; problems without a line are cited at ``source``."""
     problems: list[ConfigProblem] = list(reader.problems)
     notes = list(reader.notes)
     tree: Branch = {}

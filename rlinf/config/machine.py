@@ -23,7 +23,7 @@ def gpu_count() -> int:
 
 
 def memory_bytes() -> int:
-    """Main memory of the machine."""
+    """Return the main memory of the machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 

@@ -16,7 +16,7 @@ from rlinf.schema.key import KeyFacts
 
 @functools.cache
 def hints(section: type) -> dict[str, object]:
-    """The resolved type of every field of a section, in the order of the file."""
+    """Return the resolved type of every field of a section, in the order of the file."""
     resolved = typing.get_type_hints(section)
     return {item.name: resolved[item.name] for item in keys(section)}
 
@@ -28,7 +28,7 @@ def leaves() -> tuple[str, ...]:
 
 
 def type_of(key: str) -> object:
-    """The type of a dotted key that holds a value."""
+    """Return the type of a dotted key that holds a value."""
     hint: object = Sections
     for name in key.split("."):
         assert isinstance(hint, type)
@@ -61,7 +61,7 @@ _ALIKE, _ALIKE_ELSEWHERE = 0.6, 0.75
 
 
 def nearest(word: str, options: Iterable[str], count: int = 1, *, alike: float = _ALIKE) -> list[str]:
-    """The options that look most like ``word``; none when nothing does."""
+    """Find the options that are most like ``word``; none when nothing is."""
     by_lower = {option.lower(): option for option in options}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=alike)
     return [by_lower[match] for match in matches]

@@ -12,11 +12,11 @@ _WIDEST = 100
 
 
 class PlaceholderError(UserError):
-    """A path with a placeholder that does not exist, or with a brace that does not close; the message says which."""
+    """A path with a placeholder that does not exist, or with a brace that does not close; the message names it."""
 
 
 def expand(template: str, values: Mapping[str, object]) -> str:
-    """The template with ``{name}`` replaced by the value of that name; format specifications work as in Python.
+    """Replace each ``{name}`` in the template by the value of that name; format specifications work as in Python.
 
     >>> expand("runs/{name}_{seed:02d}", {"name": "first", "seed": 3})
     'runs/first_03'

@@ -1,4 +1,4 @@
-"""The file and line behind what an environment says of its settings, which no check of the file alone can find."""
+"""The file and line behind an environment's message about its settings; no check of the file alone finds them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECTIONS = ("env.kwargs", "evaluation.env_kwargs")
 
 
 def placed(config: Config, message: str) -> str:
-    """The ``message`` about a setting of an environment, behind the file, the line and the key that wrote it.
+    """Put the file, line and key of the setting before a ``message`` about an environment's setting.
 
     A message that is about none, and one of a configuration without files, stays as it is.
     """
@@ -31,7 +31,7 @@ def placed(config: Config, message: str) -> str:
 
 
 def with_place(config: Config, error: Exception) -> Exception:
-    """Return ``error``, or the same UserError with the place of the setting that it is about."""
+    """Return ``error``, or the same UserError with the position of the setting that it is about."""
     if not is_user_error(error) or exit_code_of(error) != UserError.exit_code:
         return error
     message = placed(config, str(error))

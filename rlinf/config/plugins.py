@@ -56,7 +56,7 @@ class Plugin:
 
 @functools.cache
 def plugins(group: str) -> Mapping[str, Plugin]:
-    """The entry points of a group by name; of two packages with the same name the first that is found."""
+    """Read the entry points of a group by name; of two packages with the same name the first that is found."""
     found: dict[str, Plugin] = {}
     for entry in metadata.entry_points(group=group):
         target = f"{entry.value}:{entry.name}" if group == _ENVS and ":" not in entry.value else entry.value
@@ -84,7 +84,7 @@ _OWN: Mapping[str, Container[str]] = {
 
 
 def with_plugins(config: SomeConfig) -> SomeConfig:
-    """``config`` with ``module:name`` in the place of every name that a package brings."""
+    """Return ``config`` with ``module:name`` instead of every name that a package brings."""
     for group, own in _OWN.items():
         key = GROUPS[group]
         name = str(value_of(config, key))

@@ -41,7 +41,7 @@ class ConfigProblem:
 
 
 class ConfigErrors(Exception):
-    """Every mistake of a configuration at once, sorted by place."""
+    """Every mistake of a configuration at once, sorted by position."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         self.problems = sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.key))
@@ -49,5 +49,5 @@ class ConfigErrors(Exception):
 
 
 def problem(origin: Origin, key: str, message: str, fix: str = "", *, unread: bool = False) -> ConfigProblem:
-    """A problem at ``origin``."""
+    """Build a problem at ``origin``."""
     return ConfigProblem(origin.file, origin.line, key, redacted(message), redacted(fix), unread)

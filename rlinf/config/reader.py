@@ -121,7 +121,7 @@ class Reader:
         self._append(tree)
 
     def read_value(self, key: str, text: str) -> Located | None:
-        """The YAML value of an override; None, and a problem, where it is none."""
+        """Read the YAML value of an override; None, and a problem, if it is none."""
         try:
             loader = yaml.SafeLoader(text)
         except yaml.reader.ReaderError as error:
@@ -199,7 +199,7 @@ class Reader:
         return branch
 
     def _twice(self, dotted: str, before: Located, after: Located) -> Located:
-        """A section that was pasted in a second time is merged; a value that is written twice is a mistake."""
+        """Merge a section that was pasted in a second time; a value that is written twice is a mistake."""
         if before.branch is not None and after.branch is not None and "." not in dotted:
             lines = f"lines {before.origin.line} and {after.origin.line}"
             self.notes.append(f"{after.origin}: {dotted} is written twice ({lines}); the later lines win.")
@@ -211,7 +211,7 @@ class Reader:
 
 
 def _constructed(node: yaml.Node, loader: yaml.SafeLoader) -> object:
-    """The value of a node. Raises _ValueRefused for one that looks like a number or a date and is none."""
+    """Build the value of a node. Raises _ValueRefused for one that seems to be a number or a date but is none."""
     try:
         return loader.construct_object(node)
     except (ValueError, OverflowError) as error:
@@ -227,7 +227,7 @@ class _ValueRefused(Exception):
 
 
 def _flatten(node: yaml.MappingNode, loader: yaml.SafeLoader) -> None:
-    """Write the pairs of ``<<: *anchor`` into the mapping, in place; what the mapping says itself wins."""
+    """Write the pairs of ``<<: *anchor`` into the mapping, in place; the mapping's own values win."""
     own = [pair for pair in node.value if pair[0].tag != "tag:yaml.org,2002:merge"]
     if len(own) == len(node.value):
         return
@@ -238,7 +238,7 @@ def _flatten(node: yaml.MappingNode, loader: yaml.SafeLoader) -> None:
 
 
 def _decimal(written: str) -> str:
-    """The number that was meant by 010: 10; that of 1:30 nobody knows, so it stays what YAML reads."""
+    """Return the number that was meant by 010: 10; the meaning of 1:30 is unclear, so it stays what YAML reads."""
     if ":" not in written:
         return written.replace("_", "").lstrip("+-0") or "0"
     return f"{yaml.safe_load(written):g}"

@@ -1,7 +1,7 @@
 """The recipes that come with the package, by name: ``rlinf train quickstart`` works in any folder.
 
-They are the files of the repository's ``config/``; ``rlinf/recipes`` is a link to it there, and a folder of the package
-where rlinf is installed.
+They are the files of the repository's ``config/``; ``rlinf/recipes`` is a link to it there, and a folder of
+the package where rlinf is installed.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def sweep_recipes() -> Mapping[str, Path]:
 
 
 def named(name: str, known: Mapping[str, Path]) -> list[str]:
-    """The recipes of a name, with or without its folder."""
+    """List the recipes of a name, with or without its folder."""
     return [name] if name in known else [key for key in known if key.rpartition("/")[2] == name]
 
 
 def packaged(name: str | Path, known: Mapping[str, Path] | None = None) -> Path | None:
-    """The one recipe of a name; None for a path, and where there is none or more than one of that name.
+    """Find the one recipe of a name; None for a path, and if there is none or more than one of that name.
 
-    A file of that very name in the folder one works in is meant first.
+    A file of that very name in the current folder is meant first.
     """
     text = str(name)
     if Path(text).exists() or text.endswith(_SUFFIXES):
@@ -53,7 +53,7 @@ def located(name: str | Path, known: Mapping[str, Path] | None = None) -> Path:
 
 
 def located_of_any_kind(name: str | Path) -> Path:
-    """The same for commands that take runs and sweeps: a name of both is the run, as it is for `rlinf train`."""
+    """Find the same for commands that take runs and sweeps: a name of both is the run, as it is for `rlinf train`."""
     return packaged(name) or located(name, sweep_recipes())
 
 

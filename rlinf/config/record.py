@@ -22,12 +22,12 @@ _REFERENCE = re.compile(r"\$\{oc\.env:\s*\w+\s*\}")
 
 
 def stored(config: Sections) -> dict[str, Any]:
-    """Plain nested data to keep, show and send: expressions in the place of their values, `cluster.env` masked."""
+    """Plain nested data to keep, show and send: expressions instead of their values, `cluster.env` masked."""
     return masked(written(config))
 
 
 def stored_yaml(config: Sections) -> str:
-    """The same as YAML text, in the order of the schema."""
+    """Write the same as YAML text, in the order of the schema."""
     return block_yaml(stored(config))
 
 
@@ -46,7 +46,7 @@ def written(config: Sections) -> dict[str, Any]:
 
 
 def masked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored configuration without the values of `cluster.env`; those that only name a variable stay."""
+    """Mask the values of `cluster.env` in a stored configuration; those that only name a variable stay."""
     cluster = config.get("cluster")
     env = cluster.get("env") if isinstance(cluster, Mapping) else None
     if not isinstance(cluster, Mapping) or not isinstance(env, Mapping):
@@ -68,12 +68,12 @@ class Record:
 
     @classmethod
     def of(cls, config: Sections) -> Record:
-        """That of ``config``."""
+        """Build the record of ``config``."""
         expressions = {".".join(path): found for path, found in config.expressions.items()}
         return cls(stored_yaml(config), flat(config), expressions)
 
     def changes(self, later: Record) -> list[str]:
-        """The lines of :func:`rlinf.config.diff` from this one to a later one."""
+        """List the lines of :func:`rlinf.config.diff` from this one to a later one."""
         return differences(self.values, later.values)
 
     def environment_digests(self, salts: Mapping[str, str] | None = None) -> dict[str, str]:

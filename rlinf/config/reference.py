@@ -48,7 +48,7 @@ other keys of ROLL and RLinf are not read, and the message about them says what 
 
 
 def reference() -> str:
-    """The whole page."""
+    """Build the whole page."""
     parts = [_HEAD]
     for name, hint in hints(Config).items():
         assert isinstance(hint, type)
@@ -84,7 +84,7 @@ def _table(section: type, prefix: str) -> list[str]:
 
 
 def field_docs(section: type) -> dict[str, str]:
-    """The string under each field of a dataclass, where it or one that it extends declares it."""
+    """Read the string under each field of a dataclass, where it or one that it extends declares it."""
     documented: dict[str, str] = {}
     for kind in reversed([one for one in section.__mro__ if is_dataclass(one)]):
         tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
@@ -113,7 +113,7 @@ def _type(hint: object) -> str:
 
 
 def _default(key: str) -> str:
-    """The schema's default, and those that other kinds of run have instead."""
+    """Show the schema's default, and those that other kinds of run have instead."""
     others = [f"`{_show(other.value)}` for {other.runs}" for other in CONDITIONAL if other.key == key]
     return "; ".join([f"`{_show(schema_default(key))}`", *others])
 

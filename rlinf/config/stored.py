@@ -27,8 +27,9 @@ class StoredConfigError(UserError):
 
 
 def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """The configuration in a run's own copy, with overrides. Raises :class:`StoredConfigError`, or ConfigErrors for
-    overrides that do not fit."""
+    """Load the configuration in a run's own copy, with overrides.
+
+    Raises :class:`StoredConfigError`, or ConfigErrors for overrides that do not fit."""
     _require_whole(path)
     reader = Reader()
     reader.read_file(path)
@@ -53,7 +54,7 @@ def _resolved(reader: Reader, path: Path, overrides: Sequence[str]) -> Resolved:
 
 
 def _require_whole(path: Path) -> None:
-    """Raises :class:`StoredConfigError` where the file is not what a run wrote."""
+    """Raise :class:`StoredConfigError` if the file is not what a run wrote."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         why = "it is empty" if content is None else "it holds no sections"
@@ -69,7 +70,7 @@ def _require_whole(path: Path) -> None:
 
 
 def _keep_earlier_prompts(reader: Reader) -> None:
-    """A run on a pretrained model from before `data.instruction` goes on with the prompts that it began with."""
+    """Keep the prompts that a run on a pretrained model from before `data.instruction` began with."""
     paths = [get(layer, "policy.path") for layer in reader.layers]
     pretrained = any(path is not None and path.value is not None for path in paths)
     if pretrained and all(get(layer, "data.instruction") is None for layer in reader.layers):
@@ -77,7 +78,7 @@ def _keep_earlier_prompts(reader: Reader) -> None:
 
 
 def _keep_earlier_towers(reader: Reader) -> None:
-    """A `vla` policy from before `policy.vla.vision.conditioning` is built as it was; a folder brings its own."""
+    """Build a `vla` policy from before `policy.vla.vision.conditioning` as it was; a folder brings its own."""
 
     def written(key: str) -> object:
         found = [get(layer, key) for layer in reader.layers]
@@ -92,7 +93,9 @@ def _keep_earlier_towers(reader: Reader) -> None:
 
 
 def _join_earlier_ahead(reader: Reader) -> None:
-    """Runs from before `rollout.ahead` was another name of `rollout.staleness` wrote both, and one of them was 0."""
+    """Drop one of the keys of runs from before `rollout.ahead` was another name of `rollout.staleness`.
+
+    Such runs wrote both, and one of them was 0."""
     for layer in reader.layers:
         ahead, staleness = get(layer, "rollout.ahead"), get(layer, "rollout.staleness")
         if ahead is not None and staleness is not None:
@@ -100,7 +103,7 @@ def _join_earlier_ahead(reader: Reader) -> None:
 
 
 def _keep_evaluations_off(reader: Reader) -> None:
-    """Keeps off what the command line switched off: the copy does not say that its file asks for evaluations."""
+    """Keep evaluations off that the command line switched off: the copy does not show that its file requests them."""
     sizes = [get(layer, "evaluation.size") for layer in reader.layers]
     if any(size is not None and size.value == 0 for size in sizes):
         reader.read_overrides(["evaluation.size=0"])

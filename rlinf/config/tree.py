@@ -12,7 +12,7 @@ Branch = dict[str, "Located"]
 
 @dataclass
 class Located:
-    """A value and its place. ``value`` is a scalar, a list of Located, or a mapping of names to Located."""
+    """A value and its origin. ``value`` is a scalar, a list of Located, or a mapping of names to Located."""
 
     value: object
     origin: Origin
@@ -23,11 +23,11 @@ class Located:
 
     @property
     def branch(self) -> Branch | None:
-        """The mapping, where the value is one."""
+        """The mapping, if the value is one."""
         return self.value if isinstance(self.value, dict) else None
 
     def plain(self) -> object:
-        """The value without places."""
+        """Return the value without origins."""
         if isinstance(self.value, dict):
             return {name: child.plain() for name, child in self.value.items()}
         if isinstance(self.value, list):
@@ -36,7 +36,7 @@ class Located:
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """The text as it is shown in a message: printable, and not longer than anybody reads.
+    """Shorten the text for a message: printable, and not longer than a reader needs.
 
     >>> shortened("a" * 500, most=6)
     'aaa...'
@@ -46,14 +46,14 @@ def shortened(text: str, most: int = 120) -> str:
 
 
 def read_mixture(tree: Branch) -> None:
-    """Writes ``env: [...]``, short for ``env: {tasks: [...]}``, in full: other layers may add keys of the section."""
+    """Write ``env: [...]``, short for ``env: {tasks: [...]}``, in full: other layers may add keys of the section."""
     written = tree.get("env")
     if written is not None and isinstance(written.value, list):
         tree["env"] = Located({"tasks": written}, written.origin)
 
 
 def locate(value: object, origin: Origin) -> Located:
-    """Plain data as a tree that says the same place everywhere."""
+    """Build a tree from plain data, with the same origin everywhere."""
     if isinstance(value, Mapping):
         return Located({str(name): locate(child, origin) for name, child in value.items()}, origin)
     if isinstance(value, list | tuple):
@@ -74,7 +74,7 @@ def merge(base: Branch, over: Branch) -> Branch:
 
 
 def get(tree: Branch, dotted: str) -> Located | None:
-    """The value written at a dotted key."""
+    """Return the value written at a dotted key."""
     name, _, rest = dotted.partition(".")
     found = tree.get(name)
     if found is None or not rest:
@@ -115,7 +115,7 @@ def expressions(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
 
 
 def origins(tree: Branch, prefix: str = "") -> Iterator[tuple[str, Origin]]:
-    """Every dotted key that was written, sections included, with its place."""
+    """Yield every dotted key that was written, sections included, with its origin."""
     for name, child in tree.items():
         yield prefix + name, child.origin
         if child.branch is not None:

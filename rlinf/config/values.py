@@ -1,4 +1,4 @@
-"""Strict typing: a value becomes exactly the type that the schema names, or a problem that says what to write."""
+"""Strict typing: a value becomes exactly the type that the schema names, or a problem that states what to write."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Builder:
         self.broken: set[str] = set()
 
     def section(self, kind: type[SectionT], located: Located, prefix: str = "") -> SectionT:
-        """A frozen dataclass from a mapping."""
+        """Build a frozen dataclass from a mapping."""
         branch = located.branch
         if branch is None:
             # `rollout:` with nothing under it is an empty section, not a mistake.
@@ -71,12 +71,12 @@ class Builder:
         return kind(**values)
 
     def fail(self, located: Located, dotted: str, message: str, fix: str) -> None:
-        """Record a problem, and that nothing more can be said of this key."""
+        """Record a problem, and that no other problem can be reported for this key."""
         self.broken.add(dotted)
         self.problems.append(problem(located.origin, dotted, message, fix))
 
     def _unknown(self, child: Located, dotted: str, siblings: list[str]) -> None:
-        """A problem for a key that does not exist: what another framework's key is called here, or the nearest one."""
+        """Report a problem for a key that does not exist: the name here of another framework's key, or the nearest one."""
         prefix = dotted.rpartition(".")[0]
         if child.branch and holds_foreign_keys(dotted):
             self._foreign_section(child, dotted)
@@ -103,7 +103,7 @@ class Builder:
         self.fail(child, dotted, f"{dotted} is not a key.", fix)
 
     def _foreign_section(self, located: Located, dotted: str) -> None:
-        """A section of another framework: every key with its name here, and the others in one line."""
+        """Report a section of another framework: every key with its name here, and the others in one line."""
         assert located.branch is not None
         left: list[str] = []
         for name, child in located.branch.items():
@@ -119,7 +119,7 @@ class Builder:
             self.fail(located, dotted, message, "Take them out; docs/config.md lists all keys.")
 
     def value(self, hint: object, located: Located, dotted: str) -> object:
-        """A value of a type; raises :class:`Mismatch`."""
+        """Build a value of a type; raise :class:`Mismatch`."""
         origin = typing.get_origin(hint)
         if origin in (typing.Union, types.UnionType):
             return self._union(typing.get_args(hint), located, dotted)

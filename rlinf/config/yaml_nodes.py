@@ -33,7 +33,7 @@ class RefusedNode:
 
 
 def refused(root: yaml.Node) -> RefusedNode | None:
-    """The first thing in a document that is not read, or None. Takes time linear in the written document."""
+    """Find the first thing in a document that is not read, or None. Takes time linear in the written document."""
     sizes: dict[int, int] = {}
     open_nodes: set[int] = set()
     written = 0

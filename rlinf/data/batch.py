@@ -159,11 +159,11 @@ class Batch:
         return self.mask.unflatten(1, (-1, self.positions_per_decision)).any(dim=2)
 
     def replace(self, **columns: Any) -> Self:
-        """A copy with some columns exchanged (checked again)."""
+        """Return a copy with some columns exchanged (checked again)."""
         return replace(self, **columns)
 
     def select(self, rows: Tensor | Sequence[int]) -> Self:
-        """The rows named by an int64 index [B'], in that order."""
+        """Select the rows named by an int64 index [B'], in that order."""
         index = torch.as_tensor(rows, dtype=torch.int64)
         places = index.tolist() if self.metadata or self.domains is not None else []
         # Rows of a batch that was checked fit each other: for small minibatches another check costs as much as they do.
@@ -182,7 +182,7 @@ class Batch:
         return [self.select(chunk) for chunk in torch.arange(self.num_rows).tensor_split(parts)]
 
     def to(self, device: torch.device | str) -> Self:
-        """The same batch with every tensor on ``device``."""
+        """Return the same batch with every tensor on ``device``."""
         if self.mask.device == torch.device(device):
             return self
         return self.replace(**self._columns(lambda tensor: tensor.to(device)), inputs=self.inputs.to(device))
@@ -205,7 +205,7 @@ class Batch:
 
     @property
     def proximal_logprobs(self) -> Tensor:
-        """[B, T]: the proximal policy's where the learner recomputed them, otherwise those of the one that acted."""
+        """[B, T]: the proximal policy's if the learner recomputed them, otherwise those of the one that acted."""
         return self.rollout_logprobs if self.old_logprobs is None else self.old_logprobs
 
     @property
@@ -223,10 +223,10 @@ class Batch:
         return self if inputs is self.inputs else self.replace(inputs=inputs)
 
     def by_reward(self) -> Self:
-        """The same batch with one position for each reward: the log-probabilities of its parts add up.
+        """Return the same batch with one position for each reward: the log-probabilities of its parts add up.
 
         What the parts share (:attr:`positions_per_reward`) is what their first one has: actions happen in order, so
-        where any part is real, the first one is.
+        if any part is real, the first one is.
         """
         every = self.positions_per_reward
         if every == 1:
@@ -245,7 +245,7 @@ class Batch:
         )
 
     def spread(self, column: Tensor | None) -> Tensor | None:
-        """A column of :meth:`by_reward` for the positions of this batch: every part has what is its reward's."""
+        """Spread a column of :meth:`by_reward` over the positions of this batch: every part has what is its reward's."""
         if column is None or self.positions_per_reward == 1:
             return column
         return torch.where(self.mask, column.repeat_interleave(self.positions_per_reward, dim=1), 0.0)
@@ -262,7 +262,7 @@ class Batch:
         return self.replace(inputs=self.inputs.fit(decisions), **columns)
 
     def _columns(self, change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-        """The columns that are tensors, changed."""
+        """Return the columns that are tensors, changed."""
         return {name: change(column) for name, column in vars(self).items() if isinstance(column, Tensor)}
 
 

@@ -1,12 +1,12 @@
-"""The granularity of positions where an action is a chunk: [B, C chunks, K actions, D dimensions] -> [B, T].
+"""The granularity of positions if an action is a chunk: [B, C chunks, K actions, D dimensions] -> [B, T].
 
-``chunk_level``: one position a chunk (T = C); ``action_level``: one an action (T = C K); ``token_level``: one a
-dimension of an action (T = C K D). A mask is refined together with what it covers, so a mean is always over the real
-positions of its own level.
+``chunk_level``: one position a chunk (T = C); ``action_level``: one an action (T = C K); ``token_level``: one
+a dimension of an action (T = C K D). A mask is refined together with what it covers, so a mean is always over
+the real positions of its own level.
 
-Policies report at these levels, rollouts lay their columns out by them, and the batch says how many positions a
-decision and a reward have (``Batch.positions_per_decision``, ``Batch.positions_per_reward``): nobody else asks what a
-position is.
+Policies report at these levels, and rollouts lay their columns out by them. The batch holds how many
+positions a decision and a reward have (``Batch.positions_per_decision``, ``Batch.positions_per_reward``). No
+other code depends on what a position is.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Granularity(Levels):
     def logprobs(self, logprobs: Tensor, mask: Tensor | None) -> Tensor:
         """[B, C, K, D] -> [B, T] of ``logprob_type``: those of independent parts of a position add up.
 
-        ``mask`` [B, C, K] says which actions were carried out; None: all.
+        ``mask`` [B, C, K] marks which actions were carried out; None: all.
 
         >>> Granularity(actions=2, dimensions=2, logprob_type="action_level").logprobs(
         ...     torch.tensor([[[[1., 2.], [3., 4.]]]]), torch.ones(1, 1, 2).bool())

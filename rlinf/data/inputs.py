@@ -25,7 +25,7 @@ class Inputs(ABC):
 
     @classmethod
     def of(cls, inputs: Inputs) -> Self:
-        """``inputs``, where they are of this kind.
+        """Return ``inputs``, if they are of this kind.
 
         :raises BatchError: they are of another: a policy of text was given observations, or the other way round.
         """
@@ -39,7 +39,7 @@ class Inputs(ABC):
 
     @abstractmethod
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """Changes every tensor."""
+        """Change every tensor."""
 
     @abstractmethod
     def fit(self, decisions: int) -> Self:
@@ -47,28 +47,28 @@ class Inputs(ABC):
 
     @abstractmethod
     def decisions_as_rows(self, rows: Tensor, decisions: Tensor) -> Self:
-        """Makes each of the decisions (``rows[i]``, ``decisions[i]``) a row with T = 1."""
+        """Make each of the decisions (``rows[i]``, ``decisions[i]``) a row with T = 1."""
 
     @classmethod
     @abstractmethod
     def join(cls, parts: Sequence[Inputs]) -> Self:
-        """The rows of all parts, which have the same T. A tensor that only some have is a :class:`BatchError`."""
+        """Join the rows of all parts, which have the same T. A tensor that only some have is a :class:`BatchError`."""
 
     def check(self, rows: int) -> None:
-        """Raises :class:`BatchError` for a tensor that does not lead with B = ``rows``."""
+        """Raise :class:`BatchError` for a tensor that does not lead with B = ``rows``."""
         for name, tensor in self.named().items():
             if tensor.shape[:1] != (rows,):
                 raise BatchError(f"inputs: {name} must lead with B={rows}, got {tuple(tensor.shape)}")
 
     def select(self, index: Tensor) -> Self:
-        """The rows named by an int64 index [B']."""
+        """Select the rows named by an int64 index [B']."""
         return self.map(lambda tensor: tensor.index_select(0, index.to(tensor.device)))
 
     def to(self, device: torch.device | str) -> Self:
         return self.map(lambda tensor: tensor.to(device))
 
     def fetched(self) -> Self:
-        """The same with all tensors here, wherever they lie now."""
+        """Fetch all tensors to this process, wherever they are now."""
         return self
 
 
@@ -79,7 +79,7 @@ class LeafSource(Protocol):
         """All rows: a worker that is given this in a call is given the mapping."""
 
     def pieces(self, rows: Sequence[Tensor]) -> Callable[[], list[Any]]:
-        """The same of these rows int64 [n] each, cut out where the leaves lie. Calling what is returned waits."""
+        """Cut out the same of these rows int64 [n] each, where the leaves are stored. Calling what is returned waits."""
 
     def fetch(self) -> Mapping[str, Tensor]:
         """All rows, here."""
@@ -121,7 +121,7 @@ class TextInputs(Inputs):
         return self if self.labels is None else replace(self, labels=fit(self.labels, decisions, 0))
 
     def decisions_as_rows(self, rows: Tensor, decisions: Tensor) -> Self:
-        """Raises :class:`BatchError`: a token depends on those before it."""
+        """Raise :class:`BatchError`: a token depends on those before it."""
         raise BatchError("the tokens of a response cannot be rows of their own")
 
     @classmethod
@@ -196,14 +196,14 @@ class ObservationInputs(Inputs):
         return cls(**_observation_fields(_joined([part.named() for part in moved])), sources=sources)
 
     def with_row_refs(self, names: Collection[str], places: Tensor) -> Self:
-        """Without these leaves, which lie apart, where ``places`` [B, T] say."""
+        """Return the inputs without these leaves, which are stored separately, at the references ``places`` [B, T]."""
         here = {name: tensor for name, tensor in self.named().items() if name not in names}
         return type(self)(**_observation_fields({**here, "row_refs": places}))
 
     def requested_rows(self) -> list[tuple[int, Tensor]]:
-        """(number of a source, its rows [n]) for the decisions that are here, in their order; empty without places.
+        """List (number of a source, its rows [n]) for the decisions here, in their order; empty without references.
 
-        Where there is no decision, no row of source 0: that still tells the shapes of leaves.
+        If there is no decision, the list has source 0 with no rows: that still gives the shapes of leaves.
         """
         if self.row_refs is None:
             return []
@@ -239,7 +239,7 @@ class ObservationInputs(Inputs):
         return self.with_rows_of([source.fetch() for source in self.sources])
 
     def _map_decisions(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """Changes every tensor that has a T."""
+        """Change every tensor that has a T."""
         return replace(
             self,
             observations={name: change(leaf) for name, leaf in self.observations.items()},
@@ -268,7 +268,7 @@ def numbered_among(sources: Sequence[Any], own: Sequence[Any], places: Tensor) -
 
 
 def named_inputs(named: Mapping[str, Tensor]) -> Inputs:
-    """The inputs of which :meth:`Inputs.named` gave ``named``."""
+    """Build the inputs of which :meth:`Inputs.named` gave ``named``."""
     if "prompt_ids" in named:
         return TextInputs(**dict[str, Any](named))
     return ObservationInputs(**_observation_fields(named))
@@ -282,7 +282,7 @@ def picked(tensor: Tensor, rows: Tensor, decisions: Tensor) -> Tensor:
 
 
 def leaves_of_rows(leaves: Mapping[str, Tensor], rows: Sequence[Tensor]) -> list[dict[str, Tensor]]:
-    """For each of ``rows`` int64 [n]: those rows of all leaves; the leaves themselves where these are all, in order."""
+    """For each of ``rows`` int64 [n]: those rows of all leaves; the leaves themselves if these are all, in order."""
 
     def chosen(leaf: Tensor, own: Tensor) -> Tensor:
         everything = len(own) == len(leaf) and own.equal(torch.arange(len(own)))

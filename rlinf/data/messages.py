@@ -18,7 +18,7 @@ Metrics = dict[str, float]
 
 @dataclass(frozen=True)
 class PolicyOutput:
-    """A policy's evaluation of given actions: float32 tensors [B, T]; ``values`` and ``entropy`` where it has them."""
+    """A policy's evaluation of given actions: float32 tensors [B, T]; ``values`` and ``entropy`` if it has them."""
 
     logprobs: Tensor
     entropy: Tensor | None = None
@@ -47,7 +47,7 @@ class SamplingParams:
         return cls(**{name: getattr(rollout, name) for name in names})
 
     def greedy(self) -> SamplingParams:
-        """The most likely token each time; the limits stay."""
+        """Choose the most likely token each time; the limits stay."""
         return replace(self, temperature=0.0, top_k=0, top_p=1.0)
 
 

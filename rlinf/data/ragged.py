@@ -1,4 +1,4 @@
-"""Columns of rows of different lengths, one row after another: how rows of text lie where they were made.
+"""Columns of rows of different lengths, one row after another: the layout of rows of text where they were made.
 
 No torch here: the workers that grade read them too.
 """
@@ -34,7 +34,7 @@ class RaggedRows:
 
     @classmethod
     def join(cls, *parts: Self) -> Self:
-        """The rows of all parts, which have the same columns."""
+        """Join the rows of all parts, which have the same columns."""
         if len(parts) == 1:
             return parts[0]
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
@@ -46,7 +46,7 @@ class RaggedRows:
         return [slice(*span) for span in zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)]
 
     def select(self, rows: np.ndarray) -> Self:
-        """The rows at these places, int64 [n'], in that order."""
+        """Select the rows at these positions, int64 [n'], in that order."""
         if np.array_equal(rows, np.arange(len(self.lengths))):
             return self
         spans = self.spans()
@@ -58,7 +58,7 @@ class RaggedRows:
         return type(self)(self.lengths[rows], columns)
 
     def write(self, name: str, column: np.ndarray, rows: np.ndarray) -> None:
-        """Writes a column into ``rows``, int64 [n], of ``column`` [B, T], from the first position on."""
+        """Write a column into ``rows``, int64 [n], of ``column`` [B, T], from the first position on."""
         numbers = self.columns[name]
         for row, length, span in zip(rows.tolist(), self.lengths.tolist(), self.spans(), strict=True):
             column[row, :length] = numbers[span]
@@ -68,18 +68,19 @@ class RowStore(Protocol):
     """Runs of some rows, where the worker that made them has put them."""
 
     def part(self, row: int) -> tuple[Any, int]:
-        """The part that a row is in, and its place in there: a worker that is given the part in a call is given its
-        :class:`RaggedRows`."""
+        """Return the part that a row is in, and its position in there.
+
+        A worker that is given the part in a call is given its :class:`RaggedRows`."""
 
     def pieces(self, rows: Sequence[np.ndarray]) -> Callable[[], list[Any]]:
-        """Likewise these rows int64 [n] each, cut out where the runs lie. Calling what is returned waits."""
+        """Likewise these rows int64 [n] each, cut out where the runs are stored. Calling what is returned waits."""
 
     def fetch(self, rows: np.ndarray) -> RaggedRows:
-        """These rows int64 [n], here."""
+        """Fetch these rows int64 [n] to this process."""
 
 
 class RemoteArray(TokenArray[Number]):
-    """A row's column that is in a source: whoever asks for its numbers fetches them."""
+    """A row's column that is in a source: a reader of its numbers fetches them."""
 
     def __init__(self, source: RowStore, row: int, name: str, length: int, kind: Any) -> None:
         self.source, self.row, self.dtype = source, row, np.dtype(kind)

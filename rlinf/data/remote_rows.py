@@ -1,7 +1,7 @@
 """Rows of text whose tokens stay in the workers that made them: the driver has their facts, and where they are.
 
-Decision records 0021 and 0025 have the measurements: a batch of 8,192 rows by 8,192 tokens is 1.4 GB on the driver when
-its columns are there, and 17 MB when they are not.
+Decision records 0021 and 0025 have the measurements. A batch of 8,192 rows by 8,192 tokens is 1.4 GB on the
+driver when its columns are there, and 17 MB when they are not.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class RemoteColumns:
 class RemoteRows:
     """B responses of one turn whose tokens and log-probabilities are elsewhere, and a few numbers of each.
 
-    Every position of a response is valid, or none is, and all were chosen by one version of the weights: three numbers
-    a row say what the flags [B, T] of a :class:`Batch` say. :meth:`fetch` makes that batch.
+    Every position of a response is valid, or none is, and all were chosen by one version of the weights. So three
+    numbers a row replace the flags [B, T] of a :class:`Batch`. :meth:`fetch` makes that batch.
     """
 
     inputs: TextInputs

@@ -50,7 +50,7 @@ class LossCounts:
 
 @dataclass(frozen=True)
 class StepTotals:
-    """Facts about all rows of an optimiser step, as every rank has to know them."""
+    """Facts about all rows of an optimiser step, which every rank must have."""
 
     counts: LossCounts
     reward_counts: LossCounts | None = None
@@ -116,12 +116,12 @@ class RankBatch:
             yield self.blank(), torch.tensor([0])
 
     def select(self, rows: Tensor) -> Batch:
-        """The rows at these places of what is here, in that order."""
+        """Select the rows at these positions of what is here, in that order."""
         everything = len(rows) == self.batch.num_rows and rows.long().equal(torch.arange(len(rows)))
         return self.batch if everything else self.batch.select(rows)
 
     def blank(self) -> Batch:
-        """A row with nothing to count, for a rank that takes part without one; a response is in it if one is here."""
+        """Return a row with nothing to count, for a rank without one; a response is in it if one is here."""
         row = self.batch.select(answered(self.batch).int().argmax()[None])
         return row.replace(mask=row.mask & False)
 
@@ -134,7 +134,9 @@ def answered(rows: Batch | RemoteRows) -> Tensor:
 
 
 def complete(batch: Batch | RankBatch) -> Batch:
-    """:raises BatchError: only a share of the rows is here."""
+    """Return the batch, after checking that all its rows are here.
+
+    :raises BatchError: only a share of the rows is here."""
     if isinstance(batch, RankBatch):
         raise BatchError("this learner reads every row of a batch, and was given a share")
     return batch

@@ -17,7 +17,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def describe(space: spaces.Space, name: str, arrays: Arrays) -> Description:
-    """The description that :func:`rebuild` needs; bounds go into ``arrays`` under names that begin with ``name``.
+    """Build the description that :func:`rebuild` needs; bounds go into ``arrays``, their names begin with ``name``.
 
     Raises:
         TypeError: a space whose members have no fixed shape.
@@ -46,7 +46,7 @@ def describe(space: spaces.Space, name: str, arrays: Arrays) -> Description:
 
 
 def rebuild(description: Description, arrays: Arrays) -> spaces.Space:
-    """The space that :func:`describe` was given."""
+    """Rebuild the space that :func:`describe` was given."""
     kind = description["type"]
     if kind == "Dict":
         # Pairs keep the order of the other side, where a plain mapping would be sorted by key.
@@ -69,7 +69,7 @@ def rebuild(description: Description, arrays: Arrays) -> spaces.Space:
 
 
 def write_spaces(path: Path, **named: spaces.Space) -> None:
-    """A JSON file with a description of each space, bounds included."""
+    """Write a JSON file with a description of each space, bounds included."""
     content = {}
     for name, space in named.items():
         arrays: Arrays = {}
@@ -78,7 +78,7 @@ def write_spaces(path: Path, **named: spaces.Space) -> None:
 
 
 def read_spaces(path: Path) -> dict[str, spaces.Space]:
-    """The spaces in a file of :func:`write_spaces`. Raises ValueError where it holds something else."""
+    """Read the spaces in a file of :func:`write_spaces`. Raises ValueError if it holds something else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return {
@@ -90,7 +90,7 @@ def read_spaces(path: Path) -> dict[str, spaces.Space]:
 
 
 def _listed(array: np.ndarray) -> dict[str, Any]:
-    """An array as JSON: its one value where all are equal, as the bounds of most spaces are."""
+    """Write an array as JSON: its one value if all are equal, as the bounds of most spaces are."""
     first = array.reshape(-1)[:1]
     same = bool(array.size) and bool((array == first).all())
     return {

@@ -1,8 +1,9 @@
 """Gymnasium observations as flat mappings of arrays, under the names that `Batch.inputs` uses.
 
-A plain space has one leaf called ``observation``; a Dict or Tuple space has one leaf per entry, ``observation.<key>``,
-nested names joined by dots. Everything downstream sees leaves only, so no other module asks what kind of space it has.
-Text is a leaf of UTF-8 bytes, uint8 [max_length], zeros after the end: what they mean is the policy's affair.
+A plain space has one leaf called ``observation``; a Dict or Tuple space has one leaf per entry,
+``observation.<key>``, nested names joined by dots. Everything downstream sees leaves only, so no other module
+depends on the kind of space. Text is a leaf of UTF-8 bytes, uint8 [max_length], zeros after the end: their
+meaning is up to the policy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 class SpaceError(UserError, TypeError, ValueError):
-    """Spaces of an environment that the chosen policy does not fit; the message says what would."""
+    """Spaces of an environment that the chosen policy does not fit; the message names what would."""
 
 
 def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, spaces.Space]:
@@ -42,10 +43,10 @@ def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, space
 
 
 def write_observation(target: Arrays, row: int, observation: object) -> None:
-    """Copies one env's observation into row ``row`` of the stacked leaves ``target`` ([N, ...] each).
+    """Copy one env's observation into row ``row`` of the stacked leaves ``target`` ([N, ...] each).
 
-    Other entries or shapes than those of ``target`` are a ValueError: numpy would stretch a wrong shape to the right
-    one, and what is missing would stay as it was.
+    Other entries or shapes than those of ``target`` are a ValueError. Otherwise numpy would stretch a wrong shape
+    to the right one, and what is missing would stay as it was.
     """
     given = dict(_entries(observation, ROOT))
     if given.keys() != target.keys():
@@ -83,7 +84,7 @@ def text_bytes(text: str, length: int, name: str = ROOT) -> np.ndarray:
 
 
 def stacked_leaves(observation: object, name: str = ROOT) -> Arrays:
-    """The leaves of an observation that is stacked already ([N, ...], as a gymnasium vector env returns it)."""
+    """Return the leaves of an observation that is stacked already ([N, ...], as a gymnasium vector env returns it)."""
     if isinstance(observation, Mapping):
         return {n: a for key, part in observation.items() for n, a in stacked_leaves(part, f"{name}.{key}").items()}
     if isinstance(observation, tuple):

@@ -72,7 +72,7 @@ class TokenArray(Sequence[Number], Generic[Number]):
         return TokenArray(np.concatenate([self.array, _array(other, self.dtype)]))
 
     def __radd__(self, other: Any) -> Any:
-        """A tuple or list with these numbers behind it."""
+        """Return a tuple or list with these numbers behind it."""
         return other + type(other)(self)
 
     def __eq__(self, other: object) -> bool:
@@ -90,7 +90,7 @@ class TokenArray(Sequence[Number], Generic[Number]):
         return _restored, (self.dtype.str, self.array.tobytes())
 
     def runs(self) -> list[tuple[Number, int]]:
-        """(number, how often) for each run of equal numbers.
+        """List (number, how often) for each run of equal numbers.
 
         >>> Column.ints([3, 3, 4]).runs()
         [(3, 2), (4, 1)]
@@ -109,7 +109,7 @@ class RunLengthArray(TokenArray[Number]):
     """
 
     def __init__(self, runs: Sequence[tuple[Number, int]], kind: Any) -> None:
-        """``runs``: (number, how often at least once); neighbours differ."""
+        """Store ``runs``: (number, how often at least once); neighbours differ."""
         self._runs: list[tuple[Number, int]] = list(runs)
         self.dtype = np.dtype(kind)
 
@@ -125,7 +125,7 @@ class RunLengthArray(TokenArray[Number]):
 
 
 def _column(numbers: Iterable[Any], kind: Any) -> TokenArray[Any]:
-    """A column of this kind: ``numbers`` itself if it is one."""
+    """Return a column of this kind: ``numbers`` itself if it is one."""
     if isinstance(numbers, TokenArray) and numbers.dtype == np.dtype(kind):
         return numbers
     return TokenArray(_array(numbers, kind))

@@ -32,7 +32,7 @@ def sources(holders: Iterable[int]) -> dict[int, int]:
 
 
 def together(holders: int) -> int:
-    """The number of ranks that share a source, of ``holders`` in all."""
+    """Return the number of ranks that share a source, of ``holders`` in all."""
     return -(-holders // MOST)
 
 
@@ -50,7 +50,7 @@ def parts(sized: Mapping[int, Iterable[tuple[T, int]]], limit: int | None) -> li
 
 
 def rounds(order: Sequence[int]) -> list[list[int]]:
-    """The numbers of the parts that come from different sources in turn, where ``order`` has the source of each part.
+    """List the numbers of the parts that come from different sources in turn; ``order`` has the source of each part.
 
     >>> rounds([0, 4, 0, 4, 4])
     [[0, 1], [2, 3], [4]]

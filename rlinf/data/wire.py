@@ -26,7 +26,7 @@ _VALID, _TRUNCATED, _ON_POLICY = "lengths", "truncated_rows", "on_policy"
 
 @dataclass(frozen=True)
 class FixedField:
-    """The place of a column in the record of a row."""
+    """The position of a column in the record of a row."""
 
     name: str
     dtype: torch.dtype
@@ -37,7 +37,7 @@ class FixedField:
     """Bytes."""
 
     def of(self, records: Tensor) -> Tensor:
-        """The column [b, ...], in the memory of ``records`` uint8 [b, width]."""
+        """Return the column [b, ...], in the memory of ``records`` uint8 [b, width]."""
         part = records[:, self.start : self.start + self.size]
         return part.view(self.dtype).unflatten(1, self.shape) if self.shape else part.view(self.dtype)[:, 0]
 
@@ -51,7 +51,7 @@ class RaggedField:
     """As it travels: token ids as int32."""
 
     def numbers(self, column: Tensor) -> np.ndarray:
-        """The column [B, T] as it travels."""
+        """Return the column [B, T] as it is sent."""
         numbers: np.ndarray = column.to(self.dtype).contiguous().numpy()
         return numbers
 

@@ -44,7 +44,7 @@ def read_conversations(path: str) -> list[Conversation]:
 
 
 def read_answers(path: str, *, pairs: bool) -> list[tuple[Conversation, ...]]:
-    """The rows of a file: one conversation each (:func:`read_conversations`), or two (:func:`read_pairs`)."""
+    """Read the rows of a file: one conversation each (:func:`read_conversations`), or two (:func:`read_pairs`)."""
     return [*read_pairs(path)] if pairs else [(one,) for one in read_conversations(path)]
 
 
@@ -75,7 +75,7 @@ def unread_columns(rows: list[tuple[Conversation, ...]]) -> dict[str, int]:
 
 
 def _records(path: Path) -> Iterator[Record]:
-    """The rows of a file, or of the files in a folder. Raises ConversationError for one that cannot be read."""
+    """Yield the rows of a file, or of the files in a folder. Raises ConversationError for one that cannot be read."""
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if is_row_file(file))
     elif path.is_file():

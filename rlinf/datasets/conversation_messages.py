@@ -26,7 +26,7 @@ _READ = frozenset({*_ROLE, *_CONTENT, *_COUNTS, *_CALLS, *_THOUGHTS, *_TEMPLATE}
 
 
 class ConversationError(UserError):
-    """A row that is no conversation; the message has its file and place."""
+    """A row that is no conversation; the message has its file and line."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class Message:
         return str(self.fields.get(_THOUGHTS[0], ""))
 
     def for_template(self) -> dict[str, Any]:
-        """The message as a chat template takes it."""
+        """Return the message as a chat template takes it."""
         return {"role": self.role, "content": self.content, **self.fields}
 
 
 def text_message(place: str, role: str, content: object, *, imitated: bool = True) -> Message:
-    """A message of words alone. Raises ConversationError where ``content`` is no text, or an empty answer."""
+    """Build a message of words alone. Raises ConversationError if ``content`` is no text, or an empty answer."""
     if not isinstance(content, str) or (role == _ASSISTANT and not content.strip()):
         got = "" if isinstance(content, str) else f", not {kind_of(content)}"
         raise ConversationError(f"{place}: what the {role} says must be text that is not empty{got}")
@@ -64,7 +64,7 @@ def text_message(place: str, role: str, content: object, *, imitated: bool = Tru
 
 
 def messages_of(place: str, listed: object, *, imitated: bool = True) -> list[Message]:
-    """The messages of a list. Raises ConversationError where one has no role, or content that cannot be read."""
+    """Read the messages of a list. Raises ConversationError if one has no role, or content that cannot be read."""
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         raise ConversationError(f"{place}: messages must be a list that is not empty")
     return [_message(place, number, message, imitated) for number, message in enumerate(listed, start=1)]
@@ -124,7 +124,7 @@ def _parsed(value: Any) -> Any:
 
 
 def _calls(place: str, value: Any) -> list[dict[str, Any]]:
-    """Calls as chat templates take them: arguments are objects, also where the file has them as JSON text."""
+    """Return calls as chat templates take them: arguments are objects, even if the file has them as JSON text."""
     calls = []
     for one in value if isinstance(value, list) else [value]:
         own = one.get("function", one) if isinstance(one, Mapping) else None

@@ -1,4 +1,4 @@
-"""From rows of data files to conversations: column names, and what one row may not say twice or leave unread."""
+"""From rows of data files to conversations: column names, and what one row may not give twice or leave unread."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Columns:
     read: set[str] = field(default_factory=set)
 
     def take(self, names: Sequence[str]) -> Any:
-        """The value of the first column of ``names`` that holds something; else a blank one, or None."""
+        """Return the value of the first column of ``names`` that holds something; else a blank one, or None."""
         for name in names:
             if self.has(name):
                 self.read.add(name)
@@ -69,7 +69,7 @@ class _Columns:
         return [str(name) for name in self.row if str(name) not in self.read and self.has(name)]
 
     def repeated(self, names: Sequence[str], messages: Sequence[Message]) -> None:
-        """Counts as read those of ``names`` whose words the conversation has anyway."""
+        """Count as read those of ``names`` whose words the conversation has anyway."""
         whole = _words("\n".join(message.content for message in messages))
         for name in names:
             value = self.row.get(name)
@@ -82,7 +82,7 @@ class _Columns:
 
 
 def conversation_of(place: str, row: object) -> Conversation:
-    """The conversation of a row. Raises ConversationError where there is none, or a part of it would be left out."""
+    """Build the conversation of a row. Raises ConversationError if there is none, or a part of it would be left out."""
     columns = _columns(place, row)
     listed = columns.take(MESSAGES)
     if listed is None and columns.has("0"):
@@ -96,9 +96,9 @@ def conversation_of(place: str, row: object) -> Conversation:
 
 
 def pair_of(place: str, row: object) -> tuple[Conversation, Conversation]:
-    """The conversations that end in the chosen and in the rejected answer, which alone count.
+    """Build the conversations that end in the chosen and in the rejected answer, which alone count.
 
-    Raises ConversationError where a row has no two answers to one prompt.
+    Raises ConversationError if a row has no two answers to one prompt.
     """
     if not isinstance(row, Mapping) or row.get(CHOSEN) is None or row.get(REJECTED) is None:
         known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
@@ -123,7 +123,7 @@ def _numbered(columns: _Columns) -> list[Any]:
 
 
 def _exchange(columns: _Columns) -> list[Message]:
-    """The messages of a row with a prompt and a response."""
+    """Build the messages of a row with a prompt and a response."""
     asked = _asked(columns)
     response = columns.take(RESPONSES)
     if response is None:
@@ -168,7 +168,7 @@ def _history(columns: _Columns) -> list[Message]:
 
 
 def _nothing_else_asked(columns: _Columns, messages: Sequence[Message], names: Sequence[str]) -> None:
-    """Raises ConversationError where a column of ``names`` asks for something that the messages do not have."""
+    """Raise ConversationError if a column of ``names`` requests something that the messages do not have."""
     columns.repeated([*PROMPTS, *MATERIAL], messages)
     left = [name for name in names if columns.has(name) and name not in columns.read]
     if left:
@@ -179,7 +179,7 @@ def _nothing_else_asked(columns: _Columns, messages: Sequence[Message], names: S
 
 
 def _preferred(columns: _Columns, name: str) -> Conversation:
-    """The conversation that ends in the answer ``name``."""
+    """Build the conversation that ends in the answer ``name``."""
     place, answer = columns.place, columns.row[name]
     columns.read |= {CHOSEN, REJECTED}
     if not _is_whole(answer) and any(columns.has(listed) for listed in MESSAGES):
@@ -202,7 +202,7 @@ def _preferred(columns: _Columns, name: str) -> Conversation:
 
 
 def _joined(columns: _Columns, asked: list[Message], answer: Any, name: str, *, imitated: bool) -> list[Message]:
-    """The prompt and the answer; where the answer is the whole conversation, the prompt must be the one in it."""
+    """Join the prompt and the answer; if the answer is the whole conversation, it must contain the prompt."""
     place = columns.place
     if isinstance(answer, Mapping):
         answer = [answer]
@@ -235,7 +235,7 @@ def _are_messages(value: object) -> bool:
 
 
 def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversation:
-    """The conversation with the row's system prompt and tools. Raises ConversationError where nothing is imitated."""
+    """Add the row's system prompt and tools to the conversation. Raises ConversationError if nothing is imitated."""
     place = columns.place
     system = columns.take(SYSTEM)
     if system:

@@ -49,7 +49,7 @@ class Film:
         return self._writing.stat().st_size if self._container is not None else 0
 
     def close(self, *, keep: bool) -> None:
-        """Ends the file. The video appears whole, or (``keep`` false, or an error on the way) not at all."""
+        """End the file. The video appears whole, or (``keep`` false, or an error on the way) not at all."""
         if self._container is None:
             return
         try:
@@ -79,8 +79,8 @@ def frames_at(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """(key, frame [H, W, 3] uint8) for the (time in seconds, key) in ``wanted``, in the order of time.
 
-    The film is read once. Raises NoFrameError where no frame lies within ``tolerance_s`` of a time, OSError for a file
-    that is missing or damaged, ValueError for one without pictures.
+    The film is read once. Raises NoFrameError if no frame lies within ``tolerance_s`` of a time, OSError for a
+    file that is missing or damaged, ValueError for one without pictures.
     """
     import av
 

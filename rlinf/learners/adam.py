@@ -58,7 +58,7 @@ class Adam(torch.optim.Adam):
             )
 
     def _sort(self) -> list[tuple[list[Tensor], ...]] | None:
-        """None where the kernel cannot take a group's tensors together."""
+        """None if the kernel cannot take a group's tensors together."""
         groups = [group["params"] for group in self.param_groups]
         if not _alike([parameter.grad for group in groups for parameter in group]):
             return None
@@ -100,7 +100,7 @@ def _whole(norm: Tensor) -> Tensor:
 
 
 def gradient_norm(gradients: list[Tensor]) -> Tensor:
-    """The norm of all ``gradients`` together."""
+    """Compute the norm of all ``gradients`` together."""
     if not _alike(gradients):
         return nn.utils.get_total_norm(gradients)
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, 2.0)))

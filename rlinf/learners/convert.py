@@ -33,9 +33,9 @@ _COPIED = (
 
 
 def convert_folder(folder: Path, out: Path, layout: MegatronConfig) -> None:
-    """A Hugging Face folder to a checkpoint of the megatron learner, or such a checkpoint to a Hugging Face folder.
+    """Convert a Hugging Face folder to a checkpoint of the megatron learner, or such a checkpoint back.
 
-    Raises UserError where ``folder`` is neither, or ``out`` is not empty.
+    Raises UserError if ``folder`` is neither, or ``out`` is not empty.
     """
     if not (folder / "config.json").exists():
         raise UserError(f"{folder} is no run, no RUN/checkpoints/step_N and no Hugging Face folder (no config.json)")
@@ -49,7 +49,7 @@ def convert_folder(folder: Path, out: Path, layout: MegatronConfig) -> None:
 
 
 def require_empty(out: Path) -> None:
-    """Raises UserError where there is something in ``out``."""
+    """Raise UserError if there is something in ``out``."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is not empty: choose another folder")
 
@@ -60,7 +60,7 @@ def is_megatron(folder: Path) -> bool:
 
 
 def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> int:
-    """Writes ``out`` and returns this process's rank."""
+    """Write ``out`` and return this process's rank."""
     from transformers import AutoConfig
 
     from rlinf.learners.megatron.architecture import build_chunks, transformer_config
@@ -90,7 +90,7 @@ def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> 
 
 
 def _join() -> torch.device:
-    """Starts the group of one process, or of those that ``torchrun`` started; returns this process's device."""
+    """Start the group of one process, or of those that ``torchrun`` started; return this process's device."""
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if torch.cuda.is_available() else _CPU
     if "RANK" in os.environ:
         if device.type == "cuda":

@@ -62,7 +62,7 @@ class FSDPLearner(TorchLearner):
         device: torch.device | str = "cpu",
         offload: OffloadConfig = STAY,
     ) -> None:
-        """Raises ValueError for a policy with adapters, which cannot be merged while they are split."""
+        """Raise ValueError for a policy with adapters, which cannot be merged while they are split."""
         if policy.is_lora:
             raise ValueError("learner.backend: fsdp does not cover policy.lora: use torch")
         self._host_reference: dict[str, Tensor] | None = None
@@ -84,21 +84,21 @@ class FSDPLearner(TorchLearner):
         return [(part, policy.autocast) for part in [*decoder_of(policy.model).layers, policy]]
 
     def start(self, stage: str) -> None:
-        """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
+        """Begin a stage: a new optimiser, and a reference policy if the stage requires one."""
         self._host_reference = None
         super().start(stage)
 
     def refresh_reference(self, *, keep: float = 0.0) -> None:
-        """The reference becomes what the policy is now; this rank's part of it waits on the host."""
+        """Make the current policy the reference; this rank's part of it waits on the host."""
         self._host_reference = moved_towards(self._parts(), self._host_reference, keep=keep)
 
     def _parts(self) -> Iterator[tuple[str, Tensor]]:
-        """This rank's part of each parameter."""
+        """Yield this rank's part of each parameter."""
         for name, parameter in self.policy.named_parameters():
             yield name, (parameter.to_local() if isinstance(parameter, DTensor) else parameter).detach()
 
     def _as_reference(self) -> AbstractContextManager[None]:
-        """The reference weights in the policy's place, for a while."""
+        """Hold the reference weights in the policy for a while."""
         return in_place(self._host_reference, self._exchange, stage=self.stage.name)
 
     def _exchange(self, others: dict[str, Tensor]) -> None:
@@ -109,7 +109,7 @@ class FSDPLearner(TorchLearner):
             others[name] = current
 
     def _reshard(self) -> None:
-        """Splits again what a forward pass without a backward pass has left whole (embeddings and heads)."""
+        """Split again what a forward pass without a backward pass has left whole (embeddings and heads)."""
         for module in self.policy.modules():
             if isinstance(module, FSDPModule):
                 module.reshard()
@@ -136,7 +136,7 @@ class FSDPLearner(TorchLearner):
 
     @property
     def data_place(self) -> DataParallelRank:
-        """Rows without a response are left out: nothing is to be said of them, and their pass would be cut short."""
+        """Rows without a response are left out: nothing is computed for them, and their pass would be cut short."""
         return replace(super().data_place, answered_only=True, alike=True)
 
     def _optimise(self, mini: Minibatch) -> tuple[Metrics, bool]:
@@ -148,12 +148,12 @@ class FSDPLearner(TorchLearner):
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Everything that travels to whoever acts, split as it is."""
+        """Everything that is sent to the acting process, split as it is."""
         named: Iterator[tuple[str, Tensor]] = self.policy.model.named_parameters()
         return named
 
     def _published(self, name: str, whole: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """A whole tensor by the names that others know it by."""
+        """Yield a whole tensor by the names that others use for it."""
         return by_expert([(name, whole)])
 
     def _whole_weights(self, names: Container[str] | None = None) -> Iterator[tuple[str, Tensor]]:
@@ -172,7 +172,7 @@ class FSDPLearner(TorchLearner):
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
     ) -> WeightUpdate:
-        """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
+        """Return the policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
         runs = self._weight_runs(bucket_bytes)
         return WeightUpdate(version, dict(self._whole_weights(runs[part])), part, len(runs))
 
@@ -197,7 +197,7 @@ class FSDPLearner(TorchLearner):
         dist.barrier()
 
     def load(self, folder: Path) -> None:
-        """Continues where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
+        """Continue where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
         facts = torch.load(folder / "learner.pt", weights_only=True)
         if facts["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
@@ -214,7 +214,7 @@ class FSDPLearner(TorchLearner):
                 checkpoint.load(reference, checkpoint_id=folder / "reference")
 
     def init_from(self, folder: Path, *, optimizer: bool) -> None:
-        """Begins the stage again with the weights in ``folder``, of any PyTorch learner; Adam's moments if asked."""
+        """Begin the stage again with the weights in ``folder``, of any PyTorch learner; Adam's moments if requested."""
         state = self._state()
         require_same_weights(shapes(state["policy"]), stored_shapes(folder))
         if is_sharded(folder):
@@ -229,15 +229,15 @@ class FSDPLearner(TorchLearner):
                 set_optimizer_state_dict(self.policy, self.optimizer, state["optimizer"])
 
     def export(self, folder: Path) -> None:
-        """A folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
+        """Export to a folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
         export_weights(self.policy.model.config, self._whole_weights(), folder, rank=self.rank)
         dist.barrier()
 
 
 def _split(policy: Any, units: Sequence[Unit], device: torch.device) -> Any:
-    """Splits ``units`` over all ranks; the last one is the policy itself, with what is in no other.
+    """Split ``units`` over all ranks; the last one is the policy itself, with what is in no other.
 
-    Layers come to the device one by one: whole, the model would not fit it. Where activations are in 16 bits, so are
+    Layers come to the device one by one: whole, the model would not fit it. If activations are in 16 bits, so are
     the weights that come together for a pass: autocast's copies would all stay until the backward pass.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))

@@ -36,7 +36,7 @@ class TowersFSDPLearner(FSDPLearner):
         yield name, whole
 
     def export(self, folder: Path) -> None:
-        """A folder that the policy's class loads; all weights come together in rank 0's memory."""
+        """Export to a folder that the policy's class loads; all weights come together in rank 0's memory."""
         named = dict(self._whole_weights())
         if self.rank == 0:
             self.policy.save_weights(named, str(folder))

@@ -28,7 +28,7 @@ def moved_towards(
 def in_place(
     reference: dict[str, Tensor] | None, exchange: Callable[[dict[str, Tensor]], None], *, stage: str
 ) -> Iterator[None]:
-    """The reference weights in the policy's place, for a while; ``exchange`` swaps the two. ValueError without any."""
+    """Hold the reference weights in the policy for a while; ``exchange`` swaps the two. ValueError without any."""
     if reference is None:
         raise ValueError(f"stage {stage!r} keeps no reference policy")
     exchange(reference)

@@ -44,7 +44,7 @@ class Minibatch:
         self._selected = self._select()
 
     def _select(self) -> Tensor | None:
-        """The positions that the loss treats apart, bool by row of the batch, which has every row of the step."""
+        """Select the positions that the loss treats separately, bool by row of the batch, with every row of the step."""
         if "selected" not in self.stage.objective.needs:
             return None
         assert self.step.rows is not None
@@ -57,7 +57,7 @@ class Minibatch:
         return selected
 
     def loss(self, part: Batch, rows: Tensor, output: PolicyOutput) -> tuple[Tensor, PartialMetrics]:
-        """The weighted sum over ``part``, which are ``rows`` of the batch, and its metrics (on the CPU)."""
+        """Compute the weighted sum over ``part``, which are ``rows`` of the batch, and its metrics (on the CPU)."""
         device, stage = output.logprobs.device, self.stage
         old = part.old_logprobs
         on_policy = old is None and stage.old_is_current
@@ -105,8 +105,10 @@ class Minibatch:
 
 
 def learned_rows(batch: Batch, stage: Stage, *, independent: bool) -> Batch:
-    """The batch as an optimiser step takes rows from it: of a policy whose positions are ``independent`` of each other
-    (it has no memory), every decision is a row of its own.
+    """Return the batch as an optimiser step takes rows from it.
+
+    If the policy's positions are ``independent`` of each other (it has no memory), every decision is a row of its
+    own.
     """
     if not (independent and stage.objective.per_token):
         return batch
@@ -129,7 +131,7 @@ def train_on(batch: RankBatch, stage: Stage, *, optimise: Callable[[Minibatch], 
 
 
 def require_finite(loss: float, norm: float, stage: Stage, optimizer_steps: int) -> None:
-    """Raises NonFiniteUpdate where the loss or the gradient's norm is none."""
+    """Raise NonFiniteUpdate if the loss or the gradient's norm is not finite."""
     if not (math.isfinite(norm) and math.isfinite(loss)):
         raise NonFiniteUpdate(
             f"optimiser step {optimizer_steps} of stage {stage.name!r}: loss {loss}, "

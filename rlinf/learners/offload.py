@@ -1,7 +1,8 @@
 """Sleep of a learner: weights and optimiser state wait on the host while samplers use the GPU.
 
-Storages are emptied and filled again in place, so that parameters, views into flat buffers and the optimiser's
-references to them all stay what they are. Nothing is computed on the way: what comes back is what left, bit for bit.
+Storages are emptied and filled again in place. So parameters, views into flat buffers and the optimiser's
+references to them all stay what they are. Nothing is computed on the way: what comes back is what left, bit
+for bit.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class HostMemory:
         self._away: list[tuple[torch.UntypedStorage, Tensor]] = []
 
     def take(self, tensors: Iterable[Tensor]) -> int:
-        """Empties the storages of ``tensors``, each once, and returns how many bytes they had.
+        """Empty the storages of ``tensors``, each once, and return how many bytes they had.
 
         Tensors on memory that torch does not own (a mapped file) stay: nothing would be freed.
         """
@@ -41,7 +42,7 @@ class HostMemory:
         return empty_storages(storages)
 
     def release_to_os(self) -> int:
-        """Fills the storages again; returns how many bytes."""
+        """Fill the storages again; return how many bytes."""
         away, self._away = self._away, []
         for storage, host in away:
             storage.resize_(host.numel())
@@ -78,7 +79,7 @@ def _finish(storages: Iterable[torch.UntypedStorage]) -> None:
 
 
 class Offloadable(ABC):
-    """The part of a learner that sleeps. Asleep it must not be asked for anything but :meth:`wake`."""
+    """The part of a learner that sleeps. Asleep it accepts no call but :meth:`wake`."""
 
     offload: OffloadConfig = STAY
     _state_away: HostMemory | None = None
@@ -90,14 +91,14 @@ class Offloadable(ABC):
 
     @abstractmethod
     def resident_state(self) -> Iterable[Tensor]:
-        """Tensors of the optimiser beside them."""
+        """Tensors of the optimiser in addition to the weights."""
 
     @abstractmethod
     def forget_gradients(self) -> None:
         """Frees the memory of gradients, which every optimiser step recreates."""
 
     def sleep(self, *, keep_weights: bool = False) -> Metrics:
-        """Moves to the host what ``learner.offload`` names, or of it all but the weights; seconds and bytes.
+        """Move to the host what ``learner.offload`` names, or of it all but the weights; return seconds and bytes.
 
         Again is harmless, and moves what is still there.
         """
@@ -117,7 +118,7 @@ class Offloadable(ABC):
         return {"offload_bytes": float(moved), "offload_s": time.perf_counter() - began}
 
     def wake(self, *, weights_only: bool = False) -> None:
-        """Moves everything back, or the weights alone. Awake it does nothing."""
+        """Move everything back, or the weights alone. Does nothing when awake."""
         if self._weights_away is not None:
             self._weights_away.release_to_os()
             self._weights_away = None

@@ -15,13 +15,13 @@ from rlinf.data.batch import Costs
 
 
 def minibatches(rows: int, *, parts: int, seed: int, step: int, epoch: int) -> list[Tensor]:
-    """A fresh permutation of ``rows`` for each epoch, in ``parts`` pieces whose sizes differ by one at most."""
+    """Draw a fresh permutation of ``rows`` for each epoch, in ``parts`` pieces whose sizes differ by one at most."""
     order = torch.randperm(rows, generator=torch_generator(seed, "minibatch", step, epoch))
     return list(order.tensor_split(parts))
 
 
 def shares(rows: Tensor, costs: Costs, *, size: int) -> list[Tensor]:
-    """Each rank's part of ``rows``: about equal cost, rows of one owner together where that keeps the balance."""
+    """Each rank's part of ``rows``: about equal cost, rows of one owner together if that keeps the balance."""
     if size == 1:
         return [rows]
     if not len(rows):

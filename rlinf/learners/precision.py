@@ -1,4 +1,4 @@
-"""Measures the cost of 16-bit activations: a micro-batch's gradient and log-probabilities beside those in float32."""
+"""Measures the cost of 16-bit activations: gradient and log-probabilities of a micro-batch against float32."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 def join(
     *, rank: int, size: int, address: str | None, port: int | None, device: torch.device, timeout_s: float
 ) -> None:
-    """Starts the group (gloo on CPU, NCCL on GPU) unless this process has one already."""
+    """Start the group (gloo on CPU, NCCL on GPU) unless this process has one already."""
     if dist.is_initialized():
         return
     backend = "nccl" if device.type == "cuda" else "gloo"

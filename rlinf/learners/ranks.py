@@ -23,7 +23,7 @@ class Ranks(Protocol):
         """Elementwise sum over the ranks; same shape and dtype everywhere."""
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """The entries of all ranks, concatenated along dimension 0, where their numbers may differ."""
+        """Concatenate the entries of all ranks along dimension 0; their numbers of entries may differ."""
 
 
 class OneRank:
@@ -65,14 +65,14 @@ ONE_RANK = OneRank()
 
 
 def complete_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """A gradient of 0 where no row has given one: momentum and weight decay move every weight at every step."""
+    """Set a gradient of 0 if no row has given one: momentum and weight decay move every weight at every step."""
     for parameter in parameters:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter], size: int) -> None:
-    """Adds the gradients of all ranks in place (a rank that saw no row adds zeros)."""
+    """Add the gradients of all ranks in place (a rank that saw no row adds zeros)."""
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     complete_gradients(trained)
     if size == 1:
@@ -86,7 +86,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter], size: int) -> None:
 
 
 def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) -> ReducedMetrics:
-    """The sum over micro-batches, then over ranks (which must all have the same names).
+    """Sum over micro-batches, then over ranks (which must all have the same names).
 
     Names travel together, in one message for the sums and one for the maxima.
 

@@ -21,5 +21,5 @@ class RewardLearner(TorchLearner):
         super().__init__(model, stages=(stage,), seed=seed, micro_batch_tokens=micro_batch_tokens, device=device)
 
     def adopt(self, weights: Mapping[str, Tensor]) -> None:
-        """Starts from a language model's weights; the head stays."""
+        """Start from a language model's weights; the head stays."""
         self.policy.adopt(weights)

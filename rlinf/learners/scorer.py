@@ -1,4 +1,4 @@
-"""A frozen model on the learner's device, which says how likely given tokens are: a teacher."""
+"""A frozen model on the learner's device that computes how likely given tokens are: a teacher."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ class Scorer:
         self.micro_batch_tokens, self.rank, self.size = micro_batch_tokens, rank, size
 
     def costs(self, batch: Batch) -> Costs:
-        """The cost of each row, by the policy's own rule."""
+        """Return the cost of each row, by the policy's own rule."""
         costs: Costs = self.policy.costs(batch.inputs, batch.mask)
         return costs
 
     @property
     def data_place(self) -> DataParallelRank:
-        """Every rank has a share of the rows for itself, however the learner beside it is split."""
+        """Every rank has its own share of the rows, however the learner next to it is split."""
         return DataParallelRank(self.rank, self.size, self.micro_batch_tokens)
 
     def score(self, batch: Batch | RankBatch) -> tuple[Tensor, Tensor]:
-        """(rows [B'], log-probabilities [B', T] float32 on the CPU) of this rank's share; 0 where ``mask`` is false."""
+        """Score this rank's share: (rows [B'], log-probabilities [B', T] float32 on the CPU); 0 where ``mask`` is
+        false."""
         batch = share_of_evaluation(batch, self)
         pieces = batch.parts[0].micro_batches
         found = [torch.zeros(0, batch.num_positions)]

@@ -32,7 +32,7 @@ class SafetensorsFolder:
 
     @classmethod
     def of(cls, path: str) -> SafetensorsFolder:
-        """A folder here, or a checkpoint's name, which is then fetched from the hub."""
+        """Open a local folder, or fetch the checkpoint of that name from the hub."""
         if Path(path).expanduser().is_dir():
             return cls(Path(path).expanduser())
         from huggingface_hub import snapshot_download
@@ -40,7 +40,7 @@ class SafetensorsFolder:
         return cls(Path(snapshot_download(path, allow_patterns=["*.safetensors", "*.json"])))
 
     def __call__(self, name: str) -> Tensor:
-        """Raises KeyError for a name that the checkpoint does not have."""
+        """Read a tensor; raise KeyError for a name that the checkpoint does not have."""
         from safetensors import safe_open
 
         if name not in self._files:
@@ -51,7 +51,7 @@ class SafetensorsFolder:
 
 
 def write_shards(tensors: Iterable[tuple[str, Tensor]], folder: Path, *, shard_bytes: int = SHARD_BYTES) -> None:
-    """Writes ``tensors`` as they come, in files of at most ``shard_bytes`` (one tensor at least), with an index."""
+    """Write ``tensors`` as they come, in files of at most ``shard_bytes`` (one tensor at least), with an index."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def write_shards(tensors: Iterable[tuple[str, Tensor]], folder: Path, *, shard_b
 
 
 def export_weights(source: Any, weights: Iterable[tuple[str, Tensor]], folder: Path, *, rank: int) -> None:
-    """Writes a Hugging Face folder on rank 0; the other ranks take part in the gathering."""
+    """Write a Hugging Face folder on rank 0; the other ranks take part in the gathering."""
     if rank != 0:
         for _ in weights:
             pass

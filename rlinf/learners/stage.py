@@ -37,10 +37,11 @@ class Stage:
         return self.epochs * self.minibatches
 
     def place(self, saved: Mapping[str, Any]) -> int:
-        """The optimiser steps behind this stage, from a checkpoint's ``optimizer_steps`` and ``steps_per_batch``.
+        """Compute the optimiser steps behind this stage, from a checkpoint's ``optimizer_steps`` and
+        ``steps_per_batch``.
 
-        They differ from the saved ones where batches are now cut otherwise (a population does so). The learning rate
-        goes on where it was: a warm-up counts optimiser steps however batches are cut, and what follows it falls
+        They differ from the saved ones if batches are now cut differently (a population does so). The learning rate
+        continues: a warm-up counts optimiser steps however batches are cut, and what follows it falls
         towards the same batch.
 
         >>> Stage("train", None, OptimizerConfig(), epochs=2).place({"optimizer_steps": 40, "steps_per_batch": 8})
@@ -62,7 +63,7 @@ class Stage:
         return self.steps_per_batch == 1
 
     def lr_factor(self, done: int) -> float:
-        """The share of the learning rate after ``done`` optimiser steps."""
+        """Return the share of the learning rate after ``done`` optimiser steps."""
         return lr_factor(
             done,
             schedule=self.optimizer.schedule,
@@ -73,7 +74,7 @@ class Stage:
 
 
 def lr_factor(step: int, *, schedule: str, total_steps: int, warmup_steps: int = 0, min_lr_ratio: float = 0.0) -> float:
-    """The share of the learning rate at optimiser step ``step`` (from 0): linear warm-up, then the schedule.
+    """Compute the share of the learning rate at optimiser step ``step`` (from 0): linear warm-up, then the schedule.
 
     >>> [round(lr_factor(s, schedule="linear", total_steps=4, warmup_steps=2), 2) for s in range(5)]
     [0.5, 1.0, 1.0, 0.5, 0.0]

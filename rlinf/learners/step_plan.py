@@ -1,7 +1,7 @@
-"""Who computes which rows in every optimiser step, as whoever knows all rows of a batch decides it.
+"""The plan of which rank computes which rows in every optimiser step, made from all rows of a batch.
 
-That is the driver, which then sends each rank its own rows and its parts of the steps; or a rank that has the whole
-batch, which makes the same plan for itself. So the gradient does not depend on where it was made.
+The driver makes it, and then sends each rank its own rows and its parts of the steps. A rank that has the
+whole batch makes the same plan for itself. So the gradient does not depend on where the plan was made.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RowFacts:
 
     @functools.cached_property
     def common_length(self) -> int:
-        """The valid positions that every row has; 0 where they differ."""
+        """The valid positions that every row has; 0 if they differ."""
         least, most = self.tokens.aminmax() if len(self.tokens) else (0, 0)
         return int(least) if int(least) == int(most) else 0
 
@@ -78,11 +78,11 @@ class BatchPlan:
     """Of an update."""
 
     def of_whole(self, batch: Batch, index: int) -> RankBatch:
-        """The share of a rank that has all rows of ``batch``."""
+        """Return the share of a rank that has all rows of ``batch``."""
         return RankBatch(batch, [parts[index] for parts in self.parts], self.steps)
 
     def by_share(self, facts: RowFacts) -> list[OwnRows]:
-        """The rows of each share, which is sent no others; one that has none gets a row to take part with."""
+        """Return the rows of each share, which receives no others; a share without rows gets one to take part with."""
         spare = facts.answered.int().argmax()[None]
         places = torch.empty(len(facts.tokens), dtype=torch.int32)
         found = []
@@ -137,7 +137,7 @@ def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed:
 
 
 def share_of_evaluation(batch: Batch | RankBatch, model: Divides) -> RankBatch:
-    """This rank's share of an evaluation of ``batch``, of which it has every row or was given its own."""
+    """Return this rank's share of an evaluation of ``batch``, which holds every row or only the rank's own."""
     if isinstance(batch, RankBatch):
         return batch
     place = model.data_place
@@ -145,7 +145,7 @@ def share_of_evaluation(batch: Batch | RankBatch, model: Divides) -> RankBatch:
 
 
 def share_of_update(batch: Batch | RankBatch, learner: DividesSteps, *, step: int) -> RankBatch:
-    """This rank's share of all optimiser steps of training iteration ``step``, likewise."""
+    """Return this rank's share of all optimiser steps of training iteration ``step``, in the same way."""
     if isinstance(batch, RankBatch):
         return batch
     place, facts = learner.data_place, RowFacts.of(batch, learner.costs(batch))
@@ -153,18 +153,18 @@ def share_of_update(batch: Batch | RankBatch, learner: DividesSteps, *, step: in
 
 
 def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
-    """The denominators of an optimiser step over ``rows``."""
+    """Compute the denominators of an optimiser step over ``rows``."""
     if facts.common_length:  # always where decisions are rows: nothing to look up, nothing to add
         return LossCounts(max(float(len(rows) * facts.common_length), 1.0), max(float(len(rows)), 1.0))
     return LossCounts.of(facts.tokens[rows])
 
 
 def rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
-    """The ``rows`` of an optimiser step without those that can't move the weights, which need no computing.
+    """Return the ``rows`` of an optimiser step without those that cannot move the weights.
 
-    Where the objective is a multiple of the advantage, a row whose advantages are all 0 (a group with one reward)
-    has a gradient of exactly 0. It still counts in the denominators; metrics speak of the rows that are left. All
-    stay where none would be left, and where something is asked about every row.
+    If the objective is a multiple of the advantage, a row whose advantages are all 0 has a gradient of exactly 0
+    (a group with one reward). It needs no computing. It still counts in the denominators; metrics cover only the
+    rows that are left. All rows stay if none would be left, or if entropy or early stopping needs every row.
     """
     asked = stage.objective.calculate_entropy or stage.early_stop_imp_ratio is not None
     if asked or not stage.objective.idle_without_advantage:
@@ -178,7 +178,7 @@ def _shares(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[Tens
 
 
 def _parts(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[StepShard]:
-    """The part of each share where ``rows`` are computed; a pass at least, to meet the others in."""
+    """Split ``rows`` into the part of each share; each has at least one pass, in which the ranks meet."""
     cuts = [
         tuple(micro_batches(own, facts.costs, budget=place.micro_batch_tokens)) for own in _shares(rows, facts, place)
     ]

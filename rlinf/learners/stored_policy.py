@@ -20,14 +20,14 @@ class WeightsMismatch(UserError):
 
 
 def load_policy(folder: Path, policy: Any) -> None:
-    """Loads the weights that a PyTorch learner, sharded or not, saved into ``folder``; its optimiser is left out."""
+    """Load the weights that a PyTorch learner, sharded or not, saved into ``folder``; its optimiser is left out."""
     policy.load_state_dict(stored_weights(folder, policy.state_dict()))
 
 
 def stored_weights(folder: Path, weights: dict[str, Any]) -> dict[str, Any]:
-    """The weights in ``folder``, under the names and in the shapes of ``weights``, which may be overwritten.
+    """Read the weights in ``folder``, under the names and in the shapes of ``weights``, which may be overwritten.
 
-    Raises WeightsMismatch where names or shapes differ.
+    Raises WeightsMismatch if names or shapes differ.
     """
     if is_sharded(folder):
         require_same_weights(shapes(weights), sharded_shapes(folder))
@@ -57,14 +57,14 @@ def shapes(weights: Mapping[str, Any]) -> Shapes:
 
 
 def sharded_shapes(folder: Path) -> Shapes:
-    """The same of a sharded checkpoint, from its metadata alone."""
+    """Read the shapes of a sharded checkpoint's weights from its metadata alone."""
     entries = checkpoint.FileSystemReader(folder / "fsdp").read_metadata().state_dict_metadata
     found = {name.removeprefix("policy."): entry for name, entry in entries.items() if name.startswith("policy.")}
     return {name: tuple(entry.size) for name, entry in found.items() if hasattr(entry, "size")}
 
 
 def require_same_weights(here: Shapes, stored: Shapes) -> None:
-    """Raises WeightsMismatch where a checkpoint's weights have other names or shapes than the policy's."""
+    """Raise WeightsMismatch if a checkpoint's weights have other names or shapes than the policy's."""
     differ = [
         f"{name} is {_said(stored.get(name))} in the checkpoint and {_said(here.get(name))} here"
         for name in sorted({*here, *stored})

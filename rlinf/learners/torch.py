@@ -1,8 +1,8 @@
 """The PyTorch learner: one process, or data parallel over several.
 
-Every rank is given its own share of the rows with its parts of all optimiser steps, or the whole batch, of which it
-makes the same. It knows the counts of the whole optimiser step, so that position weights are fixed before the first
-forward pass and gradients simply add up over micro-batches and ranks.
+Every rank receives its own share of the rows with its parts of all optimiser steps. Or it receives the whole
+batch, and makes the same from it. It has the counts of the whole optimiser step. So position weights are
+fixed before the first forward pass, and gradients simply add up over micro-batches and ranks.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TorchLearner(Offloadable):
         offload: OffloadConfig = STAY,
         compare_float32_every: int = 0,
     ) -> None:
-        """``stages``: those that :meth:`start` knows by name; the first begins at once."""
+        """``stages``: those that :meth:`start` finds by name; the first begins at once."""
         self.compare_float32_every = compare_float32_every
         self.offload = offload
         self.device = torch.device(device)
@@ -78,7 +78,7 @@ class TorchLearner(Offloadable):
         self.start(stages[0].name)
 
     def start(self, stage: str) -> None:
-        """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
+        """Begin a stage: a new optimiser, and a reference policy if the stage needs one."""
         self.stage = self.stages[stage]
         heads = {id(parameter) for parameter in self._critic_parameters()}
         # Collected once: walking the modules at every optimiser step costs as much as stepping a small policy.
@@ -104,7 +104,7 @@ class TorchLearner(Offloadable):
 
     @torch.no_grad()
     def refresh_reference(self, *, keep: float = 0.0) -> None:
-        """The reference becomes what the policy is now: of a policy with adapters, a copy of the adapters.
+        """Set the reference to the current policy: of a policy with adapters, to a copy of the adapters.
 
         With ``keep`` it becomes keep * reference + (1 - keep) * policy, parameter by parameter.
         """
@@ -138,7 +138,7 @@ class TorchLearner(Offloadable):
             parameter.grad = None
 
     def costs(self, batch: Batch) -> Costs:
-        """The cost of each row, by the policy's own rule."""
+        """Return the cost of each row, by the policy's own rule."""
         return self.policy.costs(batch.inputs, batch.mask)
 
     @property
@@ -193,7 +193,7 @@ class TorchLearner(Offloadable):
         return {**metrics, **compared, **size, "lr": self._lr()}
 
     def _compare_with_float32(self, batch: RankBatch, step: int) -> Metrics:
-        """Compares the first micro-batch here, at the iterations that ``learner.compare_float32_every`` names."""
+        """Compare the first micro-batch here, at the iterations that ``learner.compare_float32_every`` names."""
         every = self.compare_float32_every
         if not every or step % every or getattr(self.policy, "autocast", None) is None:
             return {}
@@ -229,7 +229,7 @@ class TorchLearner(Offloadable):
         return mini.conclude(reduce_metrics(partial, ranks=self.ranks), self._step)
 
     def _backward(self, mini: Minibatch, part: Batch, rows: Tensor) -> PartialMetrics:
-        """Adds the gradient of ``part``, which are ``rows`` of the batch."""
+        """Add the gradient of ``part``, which are ``rows`` of the batch."""
         part = part.to(self.device)
         with_entropy = "entropy" in self.stage.objective.needs
         with timeline.span("forward", details={"rows": part.num_rows}):
@@ -275,7 +275,7 @@ class TorchLearner(Offloadable):
         return [0] * len(self._weight_runs(bucket_bytes, form))
 
     def _named_weights(self, form: WeightForm) -> list[list[tuple[str, Tensor]]]:
-        """The weights that travel, in sections whose parts don't mix; those that training changes come last."""
+        """Return the weights to send, in sections whose parts don't mix; those that training changes come last."""
         if form == "merged":
             return [list(self.policy.weights())]
         policy: Any = self.policy
@@ -286,7 +286,7 @@ class TorchLearner(Offloadable):
         return [fixed, changing] if form == "apart" else [changing]
 
     def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
-        """The names of each part; an adapter's are in one."""
+        """Return the names of each part; those of one adapter are in the same part."""
         runs: list[list[str]] = []
         for section in self._named_weights(form):
             units: dict[str, tuple[list[str], int]] = {}
@@ -301,7 +301,7 @@ class TorchLearner(Offloadable):
     def weights(
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
     ) -> WeightUpdate:
-        """The policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
+        """Return the policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
         runs = self._weight_runs(bucket_bytes, form)
         wanted = set(runs[part]) if self.rank == 0 else ()
         named = itertools.chain.from_iterable(self._named_weights(form))
@@ -323,7 +323,7 @@ class TorchLearner(Offloadable):
             torch.save(state, folder / "learner.pt")
 
     def load(self, folder: Path) -> None:
-        """Continues bit for bit where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
+        """Continue bit for bit where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
         state = torch.load(folder / "learner.pt", map_location=self.device, weights_only=True)
         if state["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {state['stage']!r}, not {self.stage.name!r}")
@@ -335,7 +335,8 @@ class TorchLearner(Offloadable):
             self.reference.load_state_dict(state["reference"])
 
     def init_from(self, folder: Path, *, optimizer: bool) -> None:
-        """Begins the stage again with the weights in ``folder``, of any PyTorch learner; Adam's moments if asked."""
+        """Begin the stage again with the weights in ``folder``, of any PyTorch learner; Adam's moments if
+        ``optimizer``."""
         load_policy(folder, self.policy)
         self.start(self.stage.name)
         if optimizer:
@@ -344,11 +345,11 @@ class TorchLearner(Offloadable):
                 self.optimizer.load_state_dict(state["optimizer"])
 
     def export(self, folder: Path) -> None:
-        """A folder that the policy's own library loads (rank 0 writes)."""
+        """Write a folder that the policy's own library loads (rank 0 writes)."""
         if self.rank == 0:
             self.policy.save_pretrained(str(folder))
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """This rank's part of a tensor that is split over ranks (FSDP), or the tensor itself."""
+    """Return this rank's part of a tensor that is split over ranks (FSDP), or the tensor itself."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor

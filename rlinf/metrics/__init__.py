@@ -1,1 +1,1 @@
-"""The meaning of every metric of a run: formula, unit, where it is healthy, and what to do where it is not."""
+"""The meaning of every metric of a run: formula, unit, its healthy range, and what to do outside it."""

@@ -1,4 +1,4 @@
-"""The names of what the evaluations of a run measure, as far as its configuration says them."""
+"""The names of what the evaluations of a run measure, as far as its configuration determines them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pass_sizes(samples: int) -> list[int]:
 
 
 def evaluated(options: EvaluationConfig, *, text: bool) -> list[str]:
-    """The metrics of a language model's evaluations (``text``), or a simulator policy's.
+    """Return the metrics of a language model's evaluations (``text``), or a simulator policy's.
 
     ``{term}`` in a name stands for a word of the user's.
     """

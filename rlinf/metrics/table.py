@@ -26,7 +26,7 @@ _OF_INTERVALS = ("ci_low", "ci_high", "n")
 
 
 def meaning(name: str) -> Metric | None:
-    """The entry of a metric as a run writes it; None for one that nobody documented.
+    """Return the entry of a metric as a run writes it; None for one without documentation.
 
     >>> meaning("eval/pass@8/ci_low") is METRICS["eval/pass@{k}"]
     True
@@ -36,7 +36,7 @@ def meaning(name: str) -> Metric | None:
 
 
 def known_as(name: str, patterns: Collection[str]) -> str | None:
-    """The one of ``patterns`` that a metric, as a run writes it, is an instance of.
+    """Find the one of ``patterns`` that a metric, as a run writes it, is an instance of.
 
     >>> known_as("eval/accuracy/algebra/n", ["eval/accuracy", "eval/accuracy/{term}"])
     'eval/accuracy/{term}'

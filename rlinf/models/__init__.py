@@ -1,1 +1,1 @@
-"""Policies: networks that act, and that say how likely their actions were."""
+"""Policies: networks that act, and that compute how likely their actions were."""

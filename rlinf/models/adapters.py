@@ -1,7 +1,8 @@
 """Low-rank adapters inside a policy of several towers (Hu et al. 2021, https://arxiv.org/abs/2106.09685), by peft.
 
-The towers' own weights stay as they are; whatever else the policy has (heads, queries, projections) is trained as
-before. Whoever acts with the policy has it without adapters: :func:`merged_weights` are what it is sent.
+The towers' own weights stay as they are; everything else in the policy (heads, queries, projections) is
+trained as before. Processes that act with the policy have it without adapters, and receive
+:func:`merged_weights`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _BASE = ".base_layer"
 def adapt(
     towers: Sequence[nn.Module], *, rank: int, alpha: int, dropout: float, target_modules: Sequence[str], seed: int
 ) -> None:
-    """Freezes each tower and puts adapters beside those of its linear layers that ``target_modules`` names.
+    """Freeze each tower and add adapters to those of its linear layers that ``target_modules`` names.
 
     Raises PolicyError for a target that no tower has, and without peft (extra: lora).
     """
@@ -61,15 +62,16 @@ def merged_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def separable(module: nn.Module) -> bool:
-    """Whether :func:`separate_weights` can give the adapters apart: those of linear layers, as they are."""
+    """Return whether :func:`separate_weights` can give the adapters separately: those of linear layers, as they are."""
     layers = [layer for layer in module.modules() if hasattr(layer, "lora_A")]
     return bool(layers) and not any(getattr(layer, "fan_in_fan_out", False) for layer in layers)
 
 
 def separate_weights(module: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
-    """(name, tensor, whether it changes in training) of weights and statistics, adapters beside their layers' weights.
+    """Yield (name, tensor, whether it changes in training) of weights and statistics.
 
-    Names are those of the module without adapters; :mod:`rlinf.models.weight_update` puts the marked ones together.
+    Adapters are next to their layers' weights. Names are those of the module without adapters;
+    :mod:`rlinf.models.weight_update` puts the marked ones together.
     """
     trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
     frozen = {name for name, _ in module.named_parameters()} - trained
@@ -97,12 +99,12 @@ class AdaptedPolicy(nn.Module):
         )
 
     def own_adapters(self) -> Iterator[nn.Parameter]:
-        """The weights that differ between the policy and its reference."""
+        """Return the weights that differ between the policy and its reference."""
         return (parameter for parameter in self.parameters() if parameter.requires_grad)
 
     @contextmanager
     def reference(self, adapters: nn.ParameterList) -> Iterator[None]:
-        """A context in which the policy has other such weights, of :meth:`copied_adapters`: its own reference."""
+        """Hold other such weights, of :meth:`copied_adapters`, in the policy: its own reference."""
         own = list(self.own_adapters())
         trained = [adapter.data for adapter in own]
         try:

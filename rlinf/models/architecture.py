@@ -19,11 +19,11 @@ _TRIED = 30_000_000
 
 
 class PolicyError(UserError):
-    """A policy or tokenizer that can't be made; the message says what to change."""
+    """A policy or tokenizer that can't be made; the message states what to change."""
 
 
 def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
-    """The transformers configuration of ``policy.architecture``. Raises PolicyError for one that cannot be."""
+    """Build the transformers configuration of ``policy.architecture``. Raises PolicyError for an impossible one."""
     options = dict(architecture)
     model_type = options.pop("model_type", None)
     if model_type is None:
@@ -44,7 +44,7 @@ def architecture_config(architecture: Mapping[str, Any], tokenizer: Any) -> Any:
 
 
 def named_config(options: Mapping[str, Any]) -> Any:
-    """The transformers configuration of a ``model_type``; PolicyError where there is none, or it refuses a value."""
+    """Build the transformers configuration of a ``model_type``; PolicyError if there is none, or it refuses a value."""
     from transformers import CONFIG_MAPPING, AutoConfig
 
     model_type = str(options["model_type"])
@@ -62,7 +62,7 @@ def named_config(options: Mapping[str, Any]) -> Any:
 
 
 def in_one_line(error: Exception) -> str:
-    """transformers lists what it tried on lines of their own."""
+    """Join a message's lines, because transformers lists what it tried on lines of their own."""
     return " ".join(str(error).split())
 
 
@@ -86,7 +86,7 @@ def require_text_model(config: Any, key: str) -> None:
 
 
 def _require_heads(config: Any) -> None:
-    """Raises PolicyError where query heads cannot share the key and value heads evenly."""
+    """Raise PolicyError if query heads cannot share the key and value heads evenly."""
     text = config.get_text_config()
     heads, shared = getattr(text, "num_attention_heads", None), getattr(text, "num_key_value_heads", None)
     if isinstance(heads, int) and isinstance(shared, int) and shared > 0 and heads % shared:
@@ -97,7 +97,7 @@ def _require_heads(config: Any) -> None:
 
 
 def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attention: str | None = None) -> Any:
-    """A model with random weights; PolicyError where transformers can't make one of these values."""
+    """Build a model with random weights; PolicyError if transformers can't make one of these values."""
     chosen = {} if attention is None else {"attn_implementation": attention}
     try:
         return model_class(config).from_config(config, dtype=dtype, trust_remote_code=False, **chosen)
@@ -115,7 +115,7 @@ def model_class(config: Any) -> Any:
 @unset_fake_temporarily()  # a rehearsal has shapes without values
 @torch.no_grad()
 def require_runs(config: Any, attention: str | None = None) -> None:
-    """Raises PolicyError where a model of this configuration does not predict tokens as a policy must.
+    """Raise PolicyError if a model of this configuration does not predict tokens as a policy must.
 
     A small one is made and run on a few tokens; of a large one nothing is tried.
     """

@@ -24,7 +24,7 @@ FAMILIES = ("qwen2", "qwen3", "qwen3_moe", "llama", "mistral")
 
 
 def read_architecture(policy: PolicyConfig) -> Mapping[str, object]:
-    """The transformers configuration of a policy: as written, or ``config.json`` of its folder; empty if unknown."""
+    """Read the transformers configuration of a policy: as written, or its folder's ``config.json``; empty if unknown."""
     if policy.path is None:
         return policy.architecture
     folder = cached_folder(policy.path) if is_gguf(policy.path) else Path(policy.path).expanduser()
@@ -95,7 +95,7 @@ class Decoder:
 
 
 def decoder_of(policy: PolicyConfig) -> Decoder | None:
-    """The shape of a policy, where its architecture is known and says enough."""
+    """Return the shape of a policy, if its architecture is known and complete enough."""
     written = read_architecture(policy)
     family = written.get("model_type")
     needed = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")

@@ -57,11 +57,12 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
             nn.init.zeros_(self.value_head.bias)
 
     def own_adapters(self) -> Iterator[nn.Parameter]:
-        """The low-rank adapters alone: a critic has no reference."""
+        """Return the low-rank adapters alone: a critic has no reference."""
         return (parameter for name, parameter in self.model.named_parameters() if ".lora_" in name)
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
-        """Log-probabilities, entropy and values [B, T] float32 of ``actions`` [B, T]; 0 where ``mask`` is false.
+        """Compute log-probabilities, entropy and values [B, T] float32 of ``actions`` [B, T]; 0 where ``mask`` is
+        false.
 
         ``inputs`` are :class:`rlinf.data.batch.TextInputs`.
         """
@@ -90,14 +91,15 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         return self.evaluate(inputs, actions, mask)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """The language model's parameters by the names of checkpoint files; adapters are merged into their layers."""
+        """Yield the language model's parameters by the names of checkpoint files; adapters are merged into their
+        layers."""
         if not self.is_lora:
             yield from by_expert(_untied(self.model))
             return
         yield from by_expert(_merged(self.model.get_base_model()))
 
     def separate_weights(self) -> Iterator[tuple[str, Tensor, bool]]:
-        """The same with adapters apart from their layers, and whether each changes in training."""
+        """Yield the same with adapters separate from their layers, and whether each changes in training."""
         base = self.model.get_base_model()
         untied = {name.replace(".base_layer.", ".") for name, _ in _untied(base)}
         for name, tensor, changes in separate_weights(base):
@@ -105,7 +107,7 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
                 yield from ((own, part, changes) for own, part in by_expert([(name, tensor)]))
 
     def save_pretrained(self, folder: str) -> None:
-        """A folder that ``AutoModelForCausalLM`` loads: adapters are merged, and also in ``adapter`` for peft."""
+        """Write a folder that ``AutoModelForCausalLM`` loads: adapters are merged, and also in ``adapter`` for peft."""
         with without_progress_bars():
             if self.is_lora:
                 self.model.save_pretrained(os.path.join(folder, "adapter"))
@@ -177,7 +179,8 @@ def _untied(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _merged(base: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The same with adapters added to their layers, which stay as they are: taking adapters out again would leave a
-    rounding in the base after each step."""
+    """Yield the same with adapters added to their layers, which stay as they are.
+
+    Taking adapters out again would leave a rounding in the base after each step."""
     untied = {name.replace(".base_layer.", ".") for name, _ in _untied(base)}
     return ((name, tensor) for name, tensor in merged_weights(base) if name in untied)

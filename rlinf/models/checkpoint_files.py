@@ -12,7 +12,7 @@ _WHOLE = ("model.safetensors", "pytorch_model.bin")
 
 
 def missing_weights(folder: Path) -> list[str]:
-    """The names of weight files that a model's folder lacks, none where it can be loaded."""
+    """List the weight files that a model's folder lacks, none if it can be loaded."""
     for name in _WHOLE:
         if (folder / name).exists():
             return []
@@ -24,7 +24,7 @@ def missing_weights(folder: Path) -> list[str]:
 
 
 def without_weights(path: str) -> str | None:
-    """A sentence about a folder that is to be read as a model and lacks weights; None for all else."""
+    """Describe in a sentence a folder that is to be read as a model and lacks weights; None for all else."""
     folder = Path(path).expanduser()
     missing = missing_weights(folder) if folder.is_dir() else []
     if not missing:
@@ -36,7 +36,7 @@ def without_weights(path: str) -> str | None:
 
 
 def _parts(index: Path) -> set[str]:
-    """The files that an index names; none where it is damaged, which is for loading to say."""
+    """Read the files that an index names; none if it is damaged, which loading reports."""
     try:
         named = (read_json_file(index) or {}).get("weight_map")
     except UserError:

@@ -1,7 +1,7 @@
 """A model's tensors under the names of checkpoint files.
 
-transformers keeps the experts of a mixture-of-experts layer in two stacked parameters; checkpoint files, other engines
-and the weight updates between learner and samplers know each expert's matrices by a name of their own.
+transformers keeps the experts of a mixture-of-experts layer in two stacked parameters. Checkpoint files,
+other engines and the weight updates between learner and samplers name each expert's matrices separately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _DOWN = ".experts.down_proj"
 
 
 def by_expert(named: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
-    """The same tensors, stacked experts one by one: views, so that what is copied into them reaches the model.
+    """Yield the same tensors, stacked experts one by one: views, so that what is copied into them reaches the model.
 
     ``gate_up_proj`` is [experts, 2 x width, hidden], gate above up; ``down_proj`` [experts, hidden, width].
     """

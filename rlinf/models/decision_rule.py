@@ -22,6 +22,6 @@ class DecisionRule:
     """The leaves of observations whose running statistics the policy keeps."""
 
     def costs(self, decided: Tensor) -> Costs:
-        """The cost of each row with the true decisions [B, C]."""
+        """Return the cost of each row with the true decisions [B, C]."""
         count = decided.sum(dim=1) if self.independent else torch.full((len(decided),), decided.shape[1])
         return Costs(count.clamp(min=1) * self.tokens)

@@ -22,15 +22,14 @@ ROWS_OF_VOCABULARY = 1 << 19
 def processed_logits(
     logits: Tensor, params: SamplingParams, *, seen: Tensor | None = None, chosen: Tensor | None = None
 ) -> Tensor:
-    """Float32 logits [..., V] whose softmax is the sampling distribution; what it can't draw is minus infinity.
+    """Compute float32 logits [..., V] whose softmax is the sampling distribution; minus infinity if it can't draw one.
 
     Args:
         logits: [..., V] of the model, any floating dtype; never changed.
-        seen: bool [..., V], the tokens that occur before this position (prompt and response). Needed, and read, only
-        where
-            ``params.repetition_penalty`` is not 1.
-        chosen: int64 [...], tokens known to have been drawn. Top-k and top-p keep them even where rounding in another
-            forward pass would put them just outside, which would make their log-probability minus infinity.
+        seen: bool [..., V], the tokens that occur before this position (prompt and response). Needed, and read,
+            only if ``params.repetition_penalty`` is not 1.
+        chosen: int64 [...], tokens known to have been drawn. Top-k and top-p keep them even if rounding in
+            another forward pass would put them just outside, which would make their log-probability minus infinity.
 
     Greedy sampling (temperature 0) reports the distribution at temperature 1, unfiltered.
 
@@ -66,10 +65,10 @@ def without(logits: Tensor, excluded: Sequence[int]) -> Tensor:
 def draw(
     logits: Tensor, params: SamplingParams, uniforms: Tensor, *, seen: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Tokens int64 [B] and their log-probabilities float32 [B] from ``logits`` [B, V], one uniform float64 [B] a row.
+    """Draw tokens int64 [B], with log-probabilities float32 [B], from ``logits`` [B, V]; a uniform float64 [B] a row.
 
-    The token is where the cumulative distribution crosses the uniform number, so equal logits and equal numbers give
-    equal tokens whatever else is in the batch. Sampling and log-probability use one and the same softmax.
+    The token is where the cumulative distribution crosses the uniform number. So equal logits and equal numbers
+    give equal tokens whatever else is in the batch. Sampling and log-probability use one and the same softmax.
     """
     rows = max(1, ROWS_OF_VOCABULARY // logits.shape[-1])
     if logits.device.type != "cpu" or logits.shape[0] <= rows:
@@ -95,17 +94,17 @@ def _draw(logits: Tensor, params: SamplingParams, uniforms: Tensor, seen: Tensor
 
 
 def invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
-    """Tokens int64 [B] where the cumulative distribution of ``logprobs`` [B, V] crosses ``uniforms`` float64 [B]."""
+    """Find tokens int64 [B] where the cumulative distribution of ``logprobs`` [B, V] crosses ``uniforms`` float64 [B]."""
     rows = max(1, ROWS_OF_VOCABULARY // logprobs.shape[-1])
     parts = zip(logprobs.split(rows), uniforms.split(rows), strict=True)
     return torch.cat([_invert(part, numbers)[0] for part, numbers in parts])
 
 
 def _invert(shifted: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the cumulative sum of ``exp(shifted)`` [B, V] first exceeds ``uniforms`` [B] times its total: int64 [B].
+    """Find where the cumulative sum of ``exp(shifted)`` [B, V] first exceeds ``uniforms`` [B] x its total: int64 [B].
 
     The second result is the total, float64 [B]. Sums are in float64, or a long vocabulary would lose the small
-    probabilities at its end; they are taken over blocks first, so that only one block needs a running sum.
+    probabilities at its end. They are taken over blocks first, so that only one block needs a running sum.
     """
     rows, vocabulary = shifted.shape
     blocks = -(-vocabulary // _BLOCK)
@@ -142,7 +141,7 @@ def _nucleus(scores: Tensor, top_p: float) -> Tensor:
 
 
 def _keep(scores: Tensor, kept: Tensor, chosen: Tensor | None) -> Tensor:
-    """``scores`` with minus infinity where ``kept`` is false, except at ``chosen``."""
+    """Return ``scores`` with minus infinity where ``kept`` is false, except at ``chosen``."""
     if chosen is not None:
         kept = kept.scatter(-1, chosen[..., None], True)
     return scores.masked_fill(~kept, float("-inf"))

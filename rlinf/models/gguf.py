@@ -29,7 +29,7 @@ _SAMPLE = "Tom has 12 apples.\n\n  Anna gives him 30 more. How many does he have
 
 
 class GGUFError(UserError):
-    """A GGUF file that cannot be read or converted; the message says what is missing."""
+    """A GGUF file that cannot be read or converted; the message states what is missing."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def is_gguf(path: str | os.PathLike[str]) -> bool:
 
 
 def model_folder(path: str) -> str:
-    """The Hugging Face folder of ``path``: itself, or for a GGUF file its conversion, made on the first call and kept.
+    """Return the Hugging Face folder of ``path``: itself, or for a GGUF file its conversion, made on the first call.
 
     Conversions are kept in :func:`cached_folder`.
 
@@ -75,7 +75,7 @@ def model_folder(path: str) -> str:
 
 
 def cached_folder(path: str) -> Path:
-    """Where the conversion of a GGUF file is kept: ``~/.cache/rlinf/models`` (or below ``XDG_CACHE_HOME``).
+    """Return the folder of a GGUF file's conversion: ``~/.cache/rlinf/models`` (or below ``XDG_CACHE_HOME``).
 
     A file that was written again has another folder. The folder need not exist.
     """
@@ -87,13 +87,13 @@ def cached_folder(path: str) -> Path:
 
 
 def convert_gguf(file: Path, out: Path) -> Conversion:
-    """Writes ``file`` as a Hugging Face folder in float32: weights, configuration, tokenizer and chat template.
+    """Write ``file`` as a Hugging Face folder in float32: weights, configuration, tokenizer and chat template.
 
-    The folder appears whole or not at all. Before, it is read back, and its logits on a sentence must be those of the
+    The folder appears whole or not at all. Before, it is read back. Its logits on a sentence must be those of the
     model that transformers itself makes of the file, bit for bit.
 
     Raises:
-        GGUFError: a package is missing, ``file`` is no GGUF file, or transformers does not know its architecture.
+        GGUFError: a package is missing, ``file`` is no GGUF file, or transformers lacks its architecture.
     """
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
@@ -154,7 +154,7 @@ def _read_tokenizer(file: Path, facts: _Facts) -> Any:
 
 
 def _without_additions(tokenizer: Any, vocabulary: int) -> Any:
-    """The tokenizer without what transformers adds behind the vocabulary: <|endoftext|>, where a file has none."""
+    """Remove what transformers adds to the tokenizer behind the vocabulary: <|endoftext|>, if a file has none."""
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
@@ -168,7 +168,7 @@ def _without_additions(tokenizer: Any, vocabulary: int) -> Any:
 
 
 def _read_model(file: Path) -> Any:
-    """The model that transformers makes of the file, with weights in float32."""
+    """Load the model that transformers makes of the file, with weights in float32."""
     import torch
     from transformers import AutoModelForCausalLM
 

@@ -38,7 +38,7 @@ def activation_dtype(name: Precision, device: str) -> torch.dtype:
 
 
 def load_tokenizer(path: str) -> Any:
-    """The tokenizer of a checkpoint; a pad token is set where it has none."""
+    """Load the tokenizer of a checkpoint; a pad token is set if it has none."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     path = model_folder(path)
@@ -57,7 +57,7 @@ def load_tokenizer(path: str) -> Any:
 
 
 def _is_generic(path: str) -> bool:
-    """Whether a folder says that its tokenizer is all in ``tokenizer.json``, of no particular model family."""
+    """Return whether a folder declares its tokenizer all in ``tokenizer.json``, of no particular model family."""
     file = Path(path) / "tokenizer_config.json"
     if not file.exists():
         return False
@@ -65,16 +65,17 @@ def _is_generic(path: str) -> bool:
 
 
 def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, texts: Callable[[], Iterable[str]]) -> Any:
-    """From ``path``, or trained on ``texts()`` where there is none."""
+    """Load a tokenizer from ``path``, or train one on ``texts()`` if there is none."""
     if path is not None:
         return load_tokenizer(path)
     return train_tokenizer(texts(), vocab_size=vocab_size, split_digits=split_digits)
 
 
 def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: int) -> Any:
-    """Random float32 weights for a transformers configuration; vocabulary and special tokens are the tokenizer's.
+    """Build random float32 weights for a transformers configuration.
 
-    PolicyError where no policy can be made of it (`require_runs`).
+    Vocabulary and special tokens are the tokenizer's. Raises PolicyError if no policy can be made of it
+    (`require_runs`).
     """
     config = architecture_config(architecture, tokenizer)
     with torch.random.fork_rng(devices=[]):
@@ -87,7 +88,7 @@ def build_causal_lm(architecture: Mapping[str, Any], tokenizer: Any, *, seed: in
 
 
 def checkpoint_config(path: str) -> Any:
-    """The transformers configuration of a checkpoint; PolicyError where there is none."""
+    """Read the transformers configuration of a checkpoint; PolicyError if there is none."""
     from transformers import AutoConfig
 
     path = model_folder(path)
@@ -99,21 +100,21 @@ def checkpoint_config(path: str) -> Any:
 
 
 def require_weights(path: str) -> None:
-    """PolicyError where a folder, which is read as a model, has not all its weights."""
+    """Raise PolicyError if a folder, which is read as a model, does not have all its weights."""
     wrong = without_weights(path)
     if wrong is not None:
         raise PolicyError(wrong)
 
 
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
-    """The modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
+    """Build the modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
     config = checkpoint_config(path) if path is not None else named_config(architecture)
     with torch.device("meta"):
         return model_class(config).from_config(config, trust_remote_code=False)
 
 
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
-    """A checkpoint's model; a folder that is cut short is a :class:`PolicyError` that names it."""
+    """Load a checkpoint's model; a folder that is cut short is a :class:`PolicyError` that names it."""
     path = model_folder(path)
     try:
         with without_progress_bars():
@@ -129,7 +130,7 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
 
 
 def reward_model_kind(path: str) -> Any:
-    """The class that loads a checkpoint with a ``score`` head; PolicyError where it has none that is known here."""
+    """Return the class that loads a checkpoint with a ``score`` head; PolicyError if it has no head supported here."""
     from transformers import AutoModelForSequenceClassification, AutoModelForTokenClassification
 
     named = "".join(checkpoint_config(path).architectures or [])
@@ -145,7 +146,7 @@ def reward_model_kind(path: str) -> Any:
 
 
 def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
-    """A checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about it."""
+    """Load a checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about it."""
     kind = reward_model_kind(path)
     try:
         with without_progress_bars():
@@ -166,7 +167,7 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
 
 
 def blank_reward_model(config: Any) -> Any:
-    """The architecture of a language model with a head that scores everything 0; weights are to be adopted."""
+    """Build a language model's architecture with a head that scores everything 0; weights are to be adopted."""
     from transformers import AutoModelForTokenClassification
 
     config = copy.deepcopy(config)
@@ -180,7 +181,7 @@ def blank_reward_model(config: Any) -> Any:
 
 
 def require_targets(model: torch.nn.Module, targets: Iterable[str]) -> None:
-    """Raises PolicyError where adapters are asked for in layers that the model does not have."""
+    """Raise PolicyError if adapters are configured for layers that the model does not have."""
     modules = dict(model.named_modules())
     missing = [name for name in targets if not any(f".{module}".endswith(f".{name}") for module in modules)]
     if not missing:

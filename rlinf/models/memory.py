@@ -12,7 +12,7 @@ CellKind = Literal["gru", "lstm"]
 
 
 def make_cell(kind: CellKind, inputs: int, width: int) -> Cell:
-    """A cell from ``inputs`` features to ``width``."""
+    """Build a cell from ``inputs`` features to ``width``."""
     return nn.GRUCell(inputs, width) if kind == "gru" else nn.LSTMCell(inputs, width)
 
 
@@ -31,9 +31,9 @@ def advance(cell: Cell, features: Tensor, state: Tensor) -> tuple[Tensor, Tensor
 
 
 def unroll(cell: Cell, features: Tensor, state: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
-    """Features [B, T, F] from ``state`` [B, S] on: outputs [B, T, E], and the states [B, T, S] after each of them.
+    """Run features [B, T, F] from ``state`` [B, S]: outputs [B, T, E], and the states [B, T, S] after each of them.
 
-    The state is zeroed where ``starts`` [B, T] says that an episode begins.
+    The state is zeroed where ``starts`` [B, T] marks the start of an episode.
     """
     outputs, states = [], []
     for position in range(features.shape[1]):

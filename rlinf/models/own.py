@@ -31,7 +31,7 @@ def is_own(name: str) -> bool:
 
 
 def own_class(key: str, name: str) -> type:
-    """The class that ``name`` = `module:Class` says; an OwnClassError that begins with ``key`` if there is none."""
+    """Import the class ``name`` = `module:Class`; raise an OwnClassError that begins with ``key`` if there is none."""
     try:
         found = imported(name)
     except ValueError as error:
@@ -42,13 +42,13 @@ def own_class(key: str, name: str) -> type:
 
 
 def own_options(kind: type) -> dict[str, inspect.Parameter]:
-    """The keyword-only parameters of a class, by name."""
+    """Return the keyword-only parameters of a class, by name."""
     parameters = inspect.signature(kind).parameters.values()
     return {parameter.name: parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
 
 
 def make_own(key: str, name: str, options: Mapping[str, object], *arguments: Any) -> Any:
-    """An instance of ``name``, by positional ``arguments`` and its options; an OwnClassError where it takes others."""
+    """Make an instance of ``name`` by positional ``arguments`` and its options; an OwnClassError if it takes others."""
     kind = own_class(key, name)
     try:
         inspect.signature(kind).bind(*arguments, **options)
@@ -58,7 +58,7 @@ def make_own(key: str, name: str, options: Mapping[str, object], *arguments: Any
 
 
 def keep_class(name: str, both: tuple[spaces.Space, spaces.Space], folder: str) -> None:
-    """Writes what :func:`load_own` reads beside the export of ``name``, and the spaces that the policy was made for."""
+    """Write what :func:`load_own` reads next to the export of ``name``, with the spaces that the policy was made for."""
     from rlinf.models.actor_critic.export import save_spaces
 
     (Path(folder) / _KEPT).write_text(json.dumps({"class": name}))
@@ -71,7 +71,7 @@ def has_own_class(folder: Path) -> bool:
 
 
 def load_own(folder: Path) -> Any:
-    """The exported policy, by its class's ``from_pretrained``; an OwnClassError where that cannot be imported."""
+    """Load the exported policy by its class's ``from_pretrained``; an OwnClassError if that cannot be imported."""
     name = str(json.loads((folder / _KEPT).read_text(encoding="utf-8"))["class"])
     kind: Any = own_class(str(folder), name)
     return kind.from_pretrained(str(folder))

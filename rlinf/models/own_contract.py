@@ -23,7 +23,7 @@ _ROWS = 2
 
 @torch.no_grad()
 def require_encoder(key: str, name: str, encoder: Any, space: spaces.Space) -> None:
-    """Raises OwnClassError where an encoder has no ``out_features``, or does not map leaves to [N, out_features]."""
+    """Raise OwnClassError if an encoder has no ``out_features``, or does not map leaves to [N, out_features]."""
     width = getattr(encoder, "out_features", None)
     if isinstance(width, bool) or not isinstance(width, int) or width < 1:
         got = "has none" if width is None else f"has {width!r}"
@@ -40,7 +40,7 @@ def require_encoder(key: str, name: str, encoder: Any, space: spaces.Space) -> N
 
 @torch.no_grad()
 def require_head(key: str, name: str, head: Any, features: int, space: spaces.Space) -> None:
-    """Raises OwnClassError where a distribution's methods do not fit each other or the action space."""
+    """Raise OwnClassError if a distribution's methods do not fit each other or the action space."""
     numbers = getattr(head, "noise_size", None)
     if not isinstance(numbers, int) or getattr(head, "noise_kind", None) not in ("uniform", "normal"):
         raise OwnClassError(f"{key}: {name} must have noise_size (a whole number) and noise_kind (uniform or normal)")
@@ -70,7 +70,7 @@ def require_head(key: str, name: str, head: Any, features: int, space: spaces.Sp
 
 @torch.no_grad()
 def require_policy(key: str, name: str, policy: Any, space: spaces.Space) -> None:
-    """Raises OwnClassError where a policy's step does not decide on two observations as it says."""
+    """Raise OwnClassError if a policy's step does not decide on two observations as the contract states."""
     leaves, state = _observations(space), torch.zeros(_ROWS, policy.state_size)
     contract = "step(observations, state, noise) must return (actions [N, ...], state [N, state_size])"
     found = _called(key, name, policy, lambda: policy.step(leaves, state, None), contract)
@@ -92,7 +92,7 @@ def _observations(space: spaces.Space) -> dict[str, Tensor]:
 
 
 def _called(key: str, name: str, part: Any, call: Callable[[], Any], contract: str) -> Any:
-    """The result of a call in evaluation mode; what is raised there is reported with the contract."""
+    """Return the result of a call in evaluation mode; what is raised there is reported with the contract."""
     training = part.training if isinstance(part, nn.Module) else False
     try:
         if training:

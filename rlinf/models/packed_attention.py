@@ -1,7 +1,7 @@
 """Attention over a :class:`~rlinf.models.packing.Packing`, as an attention function of transformers.
 
-Linear layers see packed tokens only; for the attention itself the rows are laid out as a rectangle, prompts and
-blocks of similar responses apart, so that PyTorch's fused kernels run on any device.
+Linear layers receive packed tokens only. For the attention itself the rows form a rectangle. Prompts are
+separate from blocks of similar responses. So PyTorch's fused kernels run on any device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAME = "rlinf_packed"
 
 
 def register() -> None:
-    """Makes ``NAME`` known to transformers (again is harmless)."""
+    """Register ``NAME`` with transformers (again is harmless)."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(NAME, packed_attention)
@@ -26,7 +26,7 @@ def register() -> None:
 
 
 def _no_mask(*_args: object, **_kwargs: object) -> None:
-    """The packing holds who sees whom; transformers need not build a mask."""
+    """Return no mask: the packing holds which tokens attend to which, so transformers need not build one."""
 
 
 def packed_attention(

@@ -42,7 +42,7 @@ class ResponseBlock:
 
 @dataclass(frozen=True)
 class Packing:
-    """Where every token of a micro-batch went."""
+    """The position of every token of a micro-batch after packing."""
 
     tokens: Tensor
     """[N] int64 token ids."""
@@ -168,6 +168,6 @@ def _block(index: Tensor, mask: Tensor, prompt_index: Tensor, prompt_mask: Tenso
 
 
 def _places(mask: Tensor, offset: int) -> Tensor:
-    """Running number of each true element in row-major order, from ``offset``; 0 at false ones."""
+    """Compute the running number of each true element in row-major order, from ``offset``; 0 at false ones."""
     order = mask.flatten().cumsum(0).view(mask.shape) - 1 + offset
     return torch.where(mask, order, 0)

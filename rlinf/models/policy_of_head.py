@@ -28,7 +28,7 @@ class DecidingHead(Protocol):
 
 
 class PolicyOfHead(nn.Module):
-    """The part of an `interfaces.ActingPolicy` that its ``head`` knows."""
+    """The part of an `interfaces.ActingPolicy` that its ``head`` determines."""
 
     head: DecidingHead
 
@@ -56,7 +56,7 @@ class PolicyOfHead(nn.Module):
             yield name, tensor.detach()
 
     def own_actions(self, actions: np.ndarray) -> np.ndarray:
-        """The actions of this policy that equal environment actions [N, ...], with chunks [N, K, ...].
+        """Return the actions of this policy that equal environment actions [N, ...], with chunks [N, K, ...].
 
-        That is what a demonstration is learned as."""
+        A demonstration is learned as these actions."""
         return self.head.from_env(actions)

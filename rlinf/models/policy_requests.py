@@ -1,8 +1,8 @@
 """Requests that a rollout sends to a policy: the same messages whether the policy is here or in another process.
 
-A rollout is a generator (:data:`RolloutCoroutine`): it yields a :class:`PolicyRequest` and receives the answer. The
-caller answers with a local policy (:func:`drive`) or forwards the requests to a policy server. So where a policy runs
-changes neither the requests nor the result.
+A rollout is a generator (:data:`RolloutCoroutine`): it yields a :class:`PolicyRequest` and receives the
+answer. The caller answers with a local policy (:func:`drive`) or forwards the requests to a policy server. So
+the location of the policy changes neither the requests nor the result.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rlinf.interfaces import ActingPolicy, DecidingPolicy
 
 @dataclass(frozen=True)
 class PolicyFacts:
-    """Properties of a policy that a rollout must know before its first request."""
+    """Properties of a policy that a rollout needs before its first request."""
 
     state_size: int
     granularity: Granularity
@@ -78,7 +78,7 @@ RolloutCoroutine = Generator[PolicyRequest, Any, Result]
 
 
 def drive(asking: RolloutCoroutine[Result], policy: ActingPolicy) -> Result:
-    """Runs a rollout to its end with a policy of this process."""
+    """Run a rollout to its end with a policy of this process."""
     answer: Any = None
     while True:
         try:
@@ -95,7 +95,7 @@ def decides(policy: object) -> TypeGuard[DecidingPolicy]:
 
 
 def answer_to(policy: ActingPolicy, ask: PolicyRequest, device: torch.device | None = None) -> Any:
-    """The policy's answer, on the CPU; ``device`` is where the policy is, None: there already."""
+    """Return the policy's answer, on the CPU; ``device`` is the policy's device, None if inputs are there already."""
     if ask.method == "decide":
         return _decide(policy, *ask.arguments, device=device)
     with torch.no_grad():
@@ -126,7 +126,7 @@ def _decide(
 
 
 def _tensor(array: np.ndarray) -> Tensor:
-    """The array as it lies, or a copy where it may only be read."""
+    """Return the array as a tensor without copying, or a copy if it is read-only."""
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 

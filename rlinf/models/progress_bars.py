@@ -1,4 +1,4 @@
-"""Progress bars of transformers, which a run has no place for: it shows its own progress, in a terminal and in logs."""
+"""Progress bars of transformers, which a run does not need: it shows its own progress, in a terminal and in logs."""
 
 from __future__ import annotations
 

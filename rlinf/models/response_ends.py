@@ -27,7 +27,7 @@ def declared_ends(model: str) -> set[int]:
 
 
 def own_sampling(model: str) -> str:
-    """Settings of a model's ``generation_config.json`` that ``generate`` applies and rlinf does not; empty if none."""
+    """List settings of a model's ``generation_config.json`` that ``generate`` applies, not rlinf; empty if none."""
     from transformers import GenerationConfig
 
     with contextlib.suppress(OSError):
@@ -38,7 +38,7 @@ def own_sampling(model: str) -> str:
 
 
 def listed(named: Collection[Any]) -> set[int]:
-    """The ids in ``named``, each of which is None, an id or a list of ids.
+    """Return the ids in ``named``, each of which is None, an id or a list of ids.
 
     >>> listed([None, 2, [2, 7]])
     {2, 7}
@@ -47,9 +47,9 @@ def listed(named: Collection[Any]) -> set[int]:
 
 
 def declare_ends(ends: Collection[int], folder: str | Path) -> None:
-    """Writes ``ends`` into the ``generation_config.json`` of ``folder``, where its files do not declare them all.
+    """Write ``ends`` into the ``generation_config.json`` of ``folder``, if its files do not declare them all.
 
-    ``generate`` of transformers and servers then stop at what the policy was taught.
+    ``generate`` of transformers and servers then stop at the tokens that the policy was trained to end with.
     """
     place = Path(folder)
     if not (place / "config.json").exists():

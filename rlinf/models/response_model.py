@@ -19,7 +19,7 @@ from rlinf.models.vision.reading import PictureReader
 
 
 class ResponseModel(nn.Module):
-    """A transformers model of which the hidden states before each response token are asked for."""
+    """A transformers model that provides the hidden states before each response token."""
 
     positions_independent = False
     """What is said of a token depends on the tokens before it: rows stay whole."""
@@ -42,7 +42,7 @@ class ResponseModel(nn.Module):
         return hasattr(self.model, "disable_adapter")
 
     def observe(self, inputs: Inputs, mask: Tensor) -> None:
-        """Called after each batch; a language model keeps no running statistics of its inputs."""
+        """Do nothing after each batch: a language model keeps no running statistics of its inputs."""
 
     def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
         """Tokens of each row; packed rows pay their prompt once for all that share it."""
@@ -74,7 +74,7 @@ class ResponseModel(nn.Module):
 
     @contextmanager
     def in_float32(self) -> Iterator[None]:
-        """A context in which activations are float32, whatever they usually are."""
+        """Keep activations in float32 inside this context, whatever they usually are."""
         usual, self.autocast = self.autocast, None
         try:
             yield
@@ -102,7 +102,7 @@ class ResponseModel(nn.Module):
         responses: Tensor,
         pictures: Sequence[Sequence[str]],
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The same states without packing: one padded row each. For architectures with attention of their own."""
+        """Compute the same states without packing: one padded row each. For architectures with attention of their own."""
         tokens, valid = _sequences(prompts, lengths, actions, responses)
         columns = torch.arange(tokens.shape[1], device=prompts.device).expand_as(tokens)
         if self.reader is None:

@@ -29,10 +29,10 @@ class RewardModel(ResponseModel):
         super().__init__(model, pack_rows=pack_rows, autocast=autocast)
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
-        """``values``: scores [B, T] float32 after the tokens ``actions`` [B, T], 0 where ``mask`` is false.
+        """Return ``values``: scores [B, T] float32 after the tokens ``actions`` [B, T], 0 where ``mask`` is false.
 
         ``inputs`` are `TextInputs`: ``logprobs`` [B, T] are the log-likelihoods of their labels, or
-        the scores themselves without labels: what moves them is then the advantage. There is no entropy.
+        the scores themselves without labels: the advantage then moves them. There is no entropy.
         """
         # The state after a token is the one that would predict the next: every response gets one more.
         longer = functional.pad(actions, (0, 1))
@@ -52,9 +52,9 @@ class RewardModel(ResponseModel):
         return PolicyOutput(torch.where(mask, labels * values - functional.softplus(values), 0.0), values=values)
 
     def adopt(self, weights: Mapping[str, Tensor]) -> None:
-        """The transformer's weights become those of a language model of the same architecture; the head stays.
+        """Replace the transformer's weights by those of a language model of the same architecture; the head stays.
 
-        Raises ValueError where a weight is missing or has another shape.
+        Raises ValueError if a weight is missing or has another shape.
         """
         own = {name: tensor for name, tensor in self.model.named_parameters() if not name.startswith("score.")}
         for name, tensor in own.items():
@@ -67,6 +67,6 @@ class RewardModel(ResponseModel):
             yield name, parameter.detach()
 
     def save_pretrained(self, folder: str) -> None:
-        """A folder that ``AutoModelForTokenClassification`` (or ``SequenceClassification``) loads."""
+        """Write a folder that ``AutoModelForTokenClassification`` (or ``SequenceClassification``) loads."""
         with without_progress_bars():
             self.model.save_pretrained(folder)

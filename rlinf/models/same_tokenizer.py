@@ -11,7 +11,7 @@ PROBE = "Tom's 3 pens cost 12.50 each:\n\n  12.50 * 3 = 37.50. #### 37.5 <answer
 
 
 def require_same_tokenizer(own: Any, other: Any, *, key: str, name: str) -> None:
-    """Raises VocabularyError that shows a difference where the two do not split alike, or number tokens otherwise."""
+    """Raise VocabularyError, with an example, if the two tokenizers split text or number tokens differently."""
     mine, theirs = own.get_vocab(), other.get_vocab()
     if mine != theirs:
         changed = [token for token in {**mine, **theirs} if mine.get(token) != theirs.get(token)]
@@ -22,7 +22,7 @@ def require_same_tokenizer(own: Any, other: Any, *, key: str, name: str) -> None
 
 
 def require_same_ids(own: Any, found: list[int], *, key: str, name: str) -> None:
-    """Raises VocabularyError where ``found`` are not the ids that the policy's tokenizer gives :data:`PROBE`."""
+    """Raise VocabularyError if ``found`` are not the ids that the policy's tokenizer gives :data:`PROBE`."""
     if own.encode(PROBE, add_special_tokens=False) != found:
         raise _differs(key, name, f"it splits {PROBE[:30]!r}... otherwise")
 

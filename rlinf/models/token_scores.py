@@ -1,10 +1,10 @@
 """Log-probabilities and entropies of given tokens from hidden states, a bounded share of the logits at a time.
 
-The logits of 16,384 tokens over a vocabulary of 49,152 fill 3.2 GB, and plain autograd keeps them several times over.
-Here each chunk of tokens is multiplied with the output embedding, reduced to two numbers a token, and dropped; the
-backward pass makes it again and turns it, in place, into the gradient of the logits (Liger Kernel's linear
-cross-entropy, arXiv:2410.10989, with the gradient of each token known only afterwards). With p the distribution, l its
-logarithm, H its entropy, y the token:
+The logits of 16,384 tokens over a vocabulary of 49,152 fill 3.2 GB, and plain autograd keeps them several
+times over. Here each chunk of tokens is multiplied with the output embedding, reduced to two numbers a token,
+and dropped. The backward pass makes it again and turns it, in place, into the gradient of the logits. This is
+Liger Kernel's linear cross-entropy (arXiv:2410.10989), with the gradient of each token known only afterwards.
+With p the distribution, l its logarithm, H its entropy, y the token:
 
     d log p(y) / d logits = onehot(y) - p            dH / d logits = -p (l + H)
 """
@@ -27,14 +27,14 @@ _BLOCK_ELEMENTS = {"cpu": 1 << 19, "cuda": 1 << 27}
 
 
 def chunk_elements(device_type: str) -> int:
-    """The number of logits that a chunk has at most; a call with no more of them is not cut."""
+    """Return the number of logits that a chunk has at most; a call with no more of them is not cut."""
     return _CHUNK_ELEMENTS.get(device_type, _CHUNK_ELEMENTS["cuda"])
 
 
 def covers(head: Any, sampling: SamplingParams) -> bool:
-    """Whether :func:`token_scores` can take ``head``: a linear layer without adapters or hooks of its own.
+    """Return whether :func:`token_scores` can take ``head``: a linear layer without adapters or hooks of its own.
 
-    A repetition penalty changes single logits, which this backward pass knows nothing of.
+    A repetition penalty changes single logits, which this backward pass does not support.
     """
     hooked = any(getattr(head, name, None) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"))
     return type(head) is nn.Linear and not hooked and sampling.repetition_penalty == 1.0
@@ -43,9 +43,10 @@ def covers(head: Any, sampling: SamplingParams) -> bool:
 def token_scores(
     hidden: Tensor, head: nn.Linear, tokens: Tensor, sampling: SamplingParams, *, with_entropy: bool
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities and entropies [S] float32 of ``tokens`` [S] after ``hidden`` [S, H]; entropies 0 if unasked.
+    """Compute log-probabilities and entropies [S] float32 of ``tokens`` [S] after ``hidden`` [S, H].
 
-    Matrix products are in autocast's dtype where that is on, otherwise in the head's; everything else is float32.
+    Entropies are 0 without ``with_entropy``. Matrix products are in autocast's dtype if that is on, otherwise in
+    the head's; everything else is float32.
     """
     device = hidden.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else head.weight.dtype
@@ -172,7 +173,7 @@ def _gradient_of_logits(
 
 
 def _add_product(total: Tensor, gradient: Tensor, inputs: Tensor) -> None:
-    """Adds gradient [C, V] x inputs [C, H] to the float32 ``total`` [V, H]."""
+    """Add gradient [C, V] x inputs [C, H] to the float32 ``total`` [V, H]."""
     if inputs.dtype == torch.float32:
         total.addmm_(gradient.t(), inputs)
     else:

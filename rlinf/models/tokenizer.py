@@ -13,12 +13,12 @@ _PIECE = 10_000
 def train_tokenizer(
     texts: Iterable[str], *, vocab_size: int, split_digits: bool = True, split_words: bool = False
 ) -> Any:
-    """A ``PreTrainedTokenizerFast`` that any text round-trips through (every byte is in its alphabet).
+    """Train a ``PreTrainedTokenizerFast`` that any text round-trips through (every byte is in its alphabet).
 
-    Digits stand alone where ``split_digits``; everything between them may merge across spaces, so that a constant
-    template becomes few tokens, unless ``split_words``: then no token is longer than a word, and a sentence that is new
-    is made of known ones. The result depends on the texts alone. A text counts in pieces of :data:`_PIECE` characters:
-    what stands between two digits may be all of it, and merging in one long stretch takes the square of its length.
+    Digits stand alone if ``split_digits``. Everything between them may merge across spaces, so that a constant
+    template becomes few tokens. With ``split_words`` no token is longer than a word, and a new sentence is made
+    of known tokens. The result depends on the texts alone. A text counts in pieces of :data:`_PIECE` characters:
+    all of a text may lie between two digits, and merging in one long stretch takes the square of its length.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast

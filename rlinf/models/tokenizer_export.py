@@ -22,18 +22,18 @@ class {_CLASS}(PreTrainedTokenizerFast):
 
 
 def save_beside(tokenizer: Any, ends: Collection[int], folder: str | Path) -> None:
-    """Writes into the folder of an exported policy its tokenizer, and which tokens end its responses."""
+    """Write into the folder of an exported policy its tokenizer, and which tokens end its responses."""
     save_tokenizer(tokenizer, folder)
     declare_ends(ends, folder)
 
 
 def save_tokenizer(tokenizer: Any, folder: str | Path) -> None:
-    """Writes ``tokenizer`` into ``folder``, beside the ``config.json`` of its model.
+    """Write ``tokenizer`` into ``folder``, which holds the ``config.json`` of its model.
 
-    For some kinds of model (qwen2 among them) ``AutoTokenizer`` puts the splitting rules of that family in the place of
-    those in ``tokenizer.json``. Where it would, an ``auto_map`` entry in ``tokenizer_config.json`` keeps it from doing
-    so: transformers then takes the class that the file names, without code of the folder. The module that the entry
-    names is there for callers who trust remote code, and says the same.
+    For some kinds of model (qwen2 among them) ``AutoTokenizer`` replaces the splitting rules in
+    ``tokenizer.json`` by those of that family. If it would, an ``auto_map`` entry in ``tokenizer_config.json``
+    prevents this: transformers then takes the class that the file names, without code of the folder. The module
+    that the entry names is there for callers who trust remote code, and has the same effect.
     """
     place = Path(folder)
     tokenizer.save_pretrained(str(place))

@@ -12,7 +12,7 @@ class VocabularyError(UserError):
 
 
 def require_vocabulary(size: int, tokenizer: Any, *, model: str) -> None:
-    """Raises VocabularyError where the tokenizer gives ids that a model of ``size`` embeddings does not know."""
+    """Raise VocabularyError if the tokenizer gives ids that a model of ``size`` embeddings does not have."""
     if len(tokenizer) > size:
         raise VocabularyError(
             f"the tokenizer has {len(tokenizer)} tokens, and {model} embeds {size} (vocab_size). Take the tokenizer "

@@ -57,7 +57,7 @@ Digests = Mapping[str, TensorDigest | None]
 
 
 def places(size: int, salt: int) -> Tensor:
-    """The flat places of ``size`` numbers that are sampled: the first, the last, and others in equal distances.
+    """Return the flat positions of ``size`` numbers that are sampled: the first, the last, others in equal distances.
 
     >>> places(3, salt=5).tolist()
     [0, 0, 1, 2, 2]
@@ -78,7 +78,7 @@ def numbers_at(tensor: Tensor, salt: int) -> Tensor:
 
 
 def sum_of_bits(tensor: Tensor) -> Tensor | None:
-    """The bits of ``tensor`` as whole numbers of 64 bits, added up (int64 []); None where its memory has gaps.
+    """Add up the bits of ``tensor`` as whole numbers of 64 bits (int64 []); None if its memory has gaps.
 
     >>> int(sum_of_bits(torch.zeros(4))), int(sum_of_bits(torch.ones(2, dtype=torch.uint8)))
     (0, 257)
@@ -95,7 +95,7 @@ def sum_of_bits(tensor: Tensor) -> Tensor | None:
 
 
 def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
-    """The digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's names."""
+    """Compute digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's names."""
     chosen = [(name, tensor, asked[name]) for name, tensor in named if name in asked]
     numbers = [numbers_at(tensor, one.salt) for _, tensor, one in chosen]
     sums = [sum_of_bits(tensor) if one.whole else None for _, tensor, one in chosen]
@@ -126,7 +126,7 @@ class SentWeights:
         self._version = 0
 
     def add(self, update: WeightUpdate) -> None:
-        """Reads the tensors of an update, or of a part of one, before it leaves."""
+        """Read the tensors of an update, or of a part of one, before it leaves."""
         self._version = update.version
         plain: dict[str, Tensor] = {}
         for name, tensor in update.tensors.items():
@@ -142,7 +142,7 @@ class SentWeights:
         self._digests |= held_digests(plain.items(), {name: Asked(update.version, whole=True) for name in plain})
 
     def digests(self) -> dict[str, TensorDigest]:
-        """By name. Sums of tensors that stayed where they were sent earlier are left out: reading them again costs."""
+        """Return digests by name, without sums of tensors that stayed as sent earlier: reading them again costs."""
         return {
             name: digest if digest.salt == self._version or digest.bits is None else _sampled(digest)
             for name, digest in self._digests.items()
@@ -155,7 +155,7 @@ def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, Asked]:
 
 
 def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str | None:
-    """Describe how the tensor that a model holds differs from the one that was sent; None where it is the same.
+    """Describe how the tensor that a model holds differs from the one that was sent; None if it is the same.
 
     A model of fewer bits holds rounded numbers, and is compared with the rounded ones.
     """
@@ -176,14 +176,14 @@ def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str 
 
 
 def differences(sent: Mapping[str, TensorDigest], held: Digests) -> list[str]:
-    """The :func:`difference` of each tensor that has one, in the order of their names. What cannot be read has none."""
+    """List the :func:`difference` of each tensor that has one, in the order of names. What cannot be read has none."""
     hidden = {name for name, digest in held.items() if digest is None}
     given = ((name, held.get(name)) for name in sorted(sent.keys() - hidden))
     return [found for name, digest in given if (found := difference(name, sent[name], digest)) is not None]
 
 
 def listed(found: Sequence[str], limit: int = 3) -> str:
-    """The first few of ``found``, and how many more there are."""
+    """List the first few of ``found``, and how many more there are."""
     more = f"; and {len(found) - limit} more" if len(found) > limit else ""
     return "; ".join(found[:limit]) + more
 
@@ -193,7 +193,7 @@ def _sampled(digest: TensorDigest) -> TensorDigest:
 
 
 def _adapted(base: TensorDigest, down: Tensor, up: Tensor, scale: float) -> TensorDigest:
-    """The digest of a weight [out, in] with its adapter [rank, in], [out, rank], with the roundings of the merge."""
+    """Compute the digest of a weight [out, in] with its adapter [rank, in], [out, rank], with the merge's roundings."""
     rows, columns = np.unravel_index(places(int(np.prod(base.shape)), base.salt).numpy(), base.shape)
     factors = up.detach()[rows].double() * down.detach()[:, columns].T.double()
     kept = up.dtype

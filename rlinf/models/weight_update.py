@@ -1,4 +1,4 @@
-"""Copies a weight update into a model by name, whatever acts with the model, and only where all of it fits."""
+"""Copies a weight update into a model by name, whatever acts with the model, and only if all of it fits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class WeightLayout:
 
     @classmethod
     def of_folder(cls, folder: str) -> WeightLayout:
-        """The layout of the language model that the configuration in ``folder`` describes; no weights are read."""
+        """Read the layout of the language model that the configuration in ``folder`` describes; no weights are read."""
         from rlinf.models.loading import empty_causal_lm
 
         model = empty_causal_lm(folder, {})
@@ -58,10 +58,10 @@ class WeightLayout:
         return cls.of_model(model)
 
     def distinct(self, update: WeightUpdate, arrived: set[str] | None = None) -> dict[str, Tensor]:
-        """The tensors of ``update``, one for each parameter (under its first name) or buffer.
+        """Return the tensors of ``update``, one for each parameter (under its first name) or buffer.
 
-        Of an update in several parts only the last is asked what is missing: ``arrived``, which the caller keeps,
-        collects the parameters that are there.
+        Of an update in several parts only the last is checked for what is missing: ``arrived``, which the caller
+        keeps, collects the parameters that are there.
 
         Tied weights, one parameter under several names, need one of their names only.
 
@@ -118,7 +118,7 @@ class WeightTaker:
         self._base: dict[str, Tensor] = {}
 
     def take(self, model: WeightHolder, update: WeightUpdate) -> Metrics:
-        """Copies the update into the model; seconds, and the bytes that travelled.
+        """Copy the update into the model; return seconds, and the bytes that travelled.
 
         Raises:
             WeightUpdateError: see :meth:`WeightLayout.distinct`.
@@ -140,7 +140,7 @@ class WeightTaker:
         return joined
 
     def _adapted(self, weight: str, down: Tensor, up: Tensor, scale: Tensor) -> Tensor:
-        """The weight with its adapter: with the roundings of the merge in the learner."""
+        """Compute the weight with its adapter: with the roundings of the merge in the learner."""
         if weight not in self._base:
             raise WeightUpdateError(f"an adapter of {weight} came, and {weight} itself never did")
         half = up.dtype in (torch.float16, torch.bfloat16)
@@ -149,12 +149,12 @@ class WeightTaker:
 
 
 def figures(tensors: Mapping[str, Tensor], seconds: float) -> Metrics:
-    """A receiver's report of an update: the seconds that it took and the bytes that were moved."""
+    """Report an update as its receiver: the seconds that it took and the bytes that were moved."""
     moved = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     return {"weight_update_s": seconds, "weight_update_bytes": float(moved)}
 
 
 def _listed(names: Sequence[str], limit: int = 8) -> str:
-    """The first few names, and how many more there are."""
+    """List the first few names, and how many more there are."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more

@@ -54,7 +54,7 @@ class Plan:
 
 
 def plan(config: Config, *, cpus: int | None = None, gpus: int | None = None) -> Plan:
-    """The plan on this machine, on one with the given cores and GPUs, or on the GPUs that the configuration names."""
+    """Plan for this machine, for one with the given cores and GPUs, or for the GPUs that the configuration names."""
     cpus, gpus = cpus or cpu_count(), gpu_count() if gpus is None else gpus
     if not gpus and config.cluster.gpu_memory_gb is not None:
         # Planned here, run elsewhere: on a GPU for each learner rank.
@@ -179,7 +179,7 @@ def _supervised(config: Config) -> Rows:
 
 
 def _length(config: Config) -> str:
-    """The length of the warm start."""
+    """Return the length of the warm start."""
     sft = config.sft
     return str(sft.steps) if sft.epochs is None else f"{sft.epochs:g} epochs"
 
@@ -282,7 +282,7 @@ def _algorithm(config: Config) -> Rows:
 
 
 def _for_its_kind(config: Config, key: str) -> str:
-    """Says that a value is the default of this kind of run, where that is another one than the schema's."""
+    """State that a value is the default of this kind of run, if that differs from the schema's."""
     instead = conditional(config, key)
     if instead is None or value_of(config, key) != instead.value:
         return ""
@@ -325,7 +325,7 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
 
 
 def rank_memory(config: Config, tokens: int) -> str:
-    """The memory of a learner rank whose micro-batches have at most ``tokens``; empty where it is not known."""
+    """Estimate the memory of a learner rank with micro-batches of at most ``tokens``; empty if it is not known."""
     gpus, decoder = gpu_count(), picture_decoder_of(config.policy)
     if decoder is None:
         return ""
@@ -373,7 +373,7 @@ def _named(parts: dict[str, int]) -> str:
 
 
 def _gpu_row(config: Config, memory: Memory, gpu: float, rows: Rows) -> tuple[Rows, list[str]]:
-    """Whether learner and sampler fit their GPU, together where they share one and neither leaves it."""
+    """Check whether learner and sampler fit their GPU, together if they share one and neither leaves it."""
     both = shares_gpus(config) and not (config.learner.offload.weights and config.learner.offload.optimizer)
     needed = memory.peak + memory.sampler_weights if both else max(memory.peak, memory.sampler_weights)
     words = "learner and sampler together" if both else "the larger of learner and sampler"
@@ -404,7 +404,7 @@ def _evaluation(config: Config) -> Rows:
 
 
 def size_text(number: int) -> str:
-    """A number of bytes in the unit that fits."""
+    """Write a number of bytes in the unit that fits."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6)):
         if number >= scale:
             return f"{number / scale:.1f} {unit}"

@@ -58,7 +58,7 @@ class Memory:
 
 
 def bytes_per_value(config: Config, gpus: int) -> int:
-    """Bytes of an activation: 2 for bfloat16, 4 for float32; ``auto`` asks whether there is a GPU."""
+    """Return the bytes of an activation: 2 for bfloat16, 4 for float32; ``auto`` depends on whether there is a GPU."""
     return 2 if policy_dtype(config, on_gpu=gpus > 0) == "bfloat16" else 4
 
 
@@ -170,7 +170,7 @@ def _activations(config: Config, decoder: Decoder, split: Split, size: int) -> i
 
 
 def _logits(config: Config, decoder: Decoder, split: Split, size: int, *, on_gpu: bool) -> int:
-    """The logits, float32 scores that the backward pass reads, their gradient in both precisions."""
+    """Estimate the logits, float32 scores that the backward pass reads, and their gradient in both precisions."""
     values = micro_batch_tokens(config) // split.context * decoder.vocabulary // split.tensor
     if config.learner.backend != "megatron":
         values = min(values, _LOGITS_AT_ONCE[on_gpu])
@@ -184,7 +184,7 @@ def recomputes(config: Config) -> bool:
 
 
 def micro_batch_tokens(config: Config) -> int:
-    """Tokens of the largest micro-batch: the budget, or all rows where they are fewer; one row at least."""
+    """Return the tokens of the largest micro-batch: the budget, or all rows if they are fewer; one row at least."""
     row = row_tokens(config)
     return max(row, min(config.learner.micro_batch_tokens, rows_per_iteration(config) * row))
 

@@ -46,7 +46,7 @@ class Split:
 
     @property
     def expert_tensor(self) -> int:
-        """Whole experts lie on each rank where experts are spread; else their matrices are cut like all others."""
+        """Whole experts lie on each rank if experts are spread; else their matrices are cut like all others."""
         return self.tensor if self.expert == 1 else 1
 
     @property

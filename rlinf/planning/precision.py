@@ -1,4 +1,4 @@
-"""Which precision a language model is computed in where the configuration leaves it open."""
+"""The precision in which a language model is computed if the configuration leaves it open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ conversions than they gain (`benchmarks/results/precision.md`)."""
 
 
 def policy_dtype(config: Config, *, on_gpu: bool) -> Literal["float32", "bfloat16"]:
-    """``float32`` or ``bfloat16``: as `policy.dtype` says, or for `auto` what suits the device and the model's size.
+    """Return ``float32`` or ``bfloat16``: `policy.dtype`, or for `auto` what suits the device and the model's size.
 
     Megatron stays in float32 on a CPU: it would keep its weights in bfloat16 too, and was not measured there.
     """

@@ -16,7 +16,7 @@ _STEP = 1024
 
 
 def fit_to_machine(config: Config, *, on_gpu: bool, learner_on_gpu: bool) -> tuple[Config, dict[str, str]]:
-    """``config`` as this machine runs it, the same for all workers; and what is not as it says, for people.
+    """Return ``config`` as this machine runs it, the same for all workers; and what differs from it, for people.
 
     ``on_gpu``: learner or samplers have GPUs.
     """
@@ -36,7 +36,7 @@ def fit_to_machine(config: Config, *, on_gpu: bool, learner_on_gpu: bool) -> tup
 
 
 def fitting_micro_batch(config: Config, memory_bytes: int) -> int:
-    """``learner.micro_batch_tokens``, or as many as fit beside weights, optimiser and samplers on one machine's CPU.
+    """Return ``learner.micro_batch_tokens``, or what fits with weights, optimiser and samplers on a machine's CPU.
 
     ``memory_bytes`` is all that the machine has, not what is free now: a run that is resumed cuts its batches as
     before, bit for bit. Of an architecture that is not known here nothing is lowered.

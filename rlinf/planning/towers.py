@@ -1,6 +1,7 @@
 """How much memory the towers of a vla or flow policy need, from their architectures alone.
 
-Heads, projections and queries are left out, which are small beside towers of real size, and so are activations.
+Heads, projections and queries are left out, which are small compared with towers of real size, and so are
+activations.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class TowersMemory:
 
 
 def towers_memory(config: Config) -> TowersMemory | None:
-    """None where an architecture is not known, or nobody names one (the default towers are tiny)."""
+    """Estimate the towers' memory; None if an architecture is unknown, or not given (the default towers are tiny)."""
     vla, policy, ranks = config.policy.vla, config.policy, config.learner.num_workers
     language, vision = _decoder_parameters(vla.language), _vision_parameters(vla.vision)
     if language is None or vision is None or uses_pi0(config) or policy.path is not None:
@@ -58,14 +59,14 @@ def towers_memory(config: Config) -> TowersMemory | None:
 
 
 def _decoder_parameters(tower: TowerConfig) -> int | None:
-    """The weights of a decoder without an output layer, which a tower does not have; None for an unknown one."""
+    """Count the weights of a decoder without an output layer, which a tower does not have; None for an unknown one."""
     written = _written(tower, "text_config")
     decoder = decoder_of(PolicyConfig(architecture=dict(written)))
     return None if decoder is None or "vocab_size" not in written else replace(decoder, tied=True).parameters
 
 
 def _vision_parameters(tower: TowerConfig) -> int | None:
-    """The weights of a vision transformer with biases and learned positions (SigLIP); None for another one."""
+    """Count the weights of a vision transformer with biases and learned positions (SigLIP); None for another one."""
     written = _written(tower, "vision_config")
     numbers = [written.get(name) for name in _VIT]
     hidden, inner, layers, patch = (number if isinstance(number, int) else 0 for number in numbers)
@@ -82,7 +83,7 @@ def _vision_parameters(tower: TowerConfig) -> int | None:
 
 
 def _written(tower: TowerConfig, part: str) -> Mapping[str, object]:
-    """The architecture of a tower; of a checkpoint with several the fitting ``part``."""
+    """Read the architecture of a tower; of a checkpoint with several the fitting ``part``."""
     whole = read_architecture(PolicyConfig(path=tower.path, architecture=tower.architecture))
     inner = whole.get(part)
     return inner if isinstance(inner, dict) else whole

@@ -9,7 +9,7 @@ Column = list[float | None]
 
 
 def axes(series: Mapping[str, Sequence[float | None]]) -> dict[str, Column]:
-    """Columns `axis/...` beside those of the metrics; an axis that the run has no numbers for is left out.
+    """Return columns `axis/...` to add to those of the metrics; an axis that the run has no numbers for is left out.
 
     >>> axes({"step": [0, 1, 2], "rollout/tokens": [None, 10.0, 20.0]})["axis/tokens"]
     [0.0, 10.0, 30.0]

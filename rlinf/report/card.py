@@ -24,7 +24,7 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 320, 64, 28, 40
 
 
 def curve(steps: Sequence[float], values: Sequence[float], label: str) -> str:
-    """A polyline over the training iterations, with two axes and the range of the values. At least one point."""
+    """Draw a polyline over the training iterations, with two axes and the range of the values. At least one point."""
     low, high = min(0.0, *values), max(*values, 0.0)
     high = high if high > low else low + 1.0
     first, last = min(steps), max(max(steps), min(steps) + 1)
@@ -67,7 +67,7 @@ _HOW_IT_RAN = ("run.dir", "run.name", "run.resume", "logging.", "cluster.", "che
 
 
 def card(run: RunRecord, *, step: int, license: str | None, curves: Sequence[str]) -> str:
-    """`README.md` for the policy after ``step``. ``curves``: files beside it that show the run's course."""
+    """Write `README.md` for the policy after ``step``. ``curves``: files in its folder that show the run's course."""
     parts = [
         f"---\n{yaml.safe_dump(_front_matter(run, step, license), sort_keys=False, allow_unicode=True)}---",
         f"# {run.name}",
@@ -100,13 +100,13 @@ def is_text(run: RunRecord) -> bool:
 
 
 def base_model(run: RunRecord) -> str | None:
-    """The hub's name of the model that training began with, where it has one."""
+    """Return the hub's name of the model that training began with, if it has one."""
     path = run.setting("policy.path")
     return path if isinstance(path, str) and _HUB_NAME.fullmatch(path) and not Path(path).exists() else None
 
 
 def stated_license(run: RunRecord) -> str | None:
-    """The licence that the folder of the model that training began with states."""
+    """Read the licence that the folder of the model that training began with states."""
     path = run.setting("policy.path")
     readme = Path(str(path)) / "README.md"
     if path is None or not readme.is_file():
@@ -164,7 +164,7 @@ def _environment(run: RunRecord) -> str:
 
 
 def _metrics_at(run: RunRecord, step: int) -> dict[str, float]:
-    """The run's evaluation after ``step``; nothing where it did not evaluate then."""
+    """Return the run's evaluation after ``step``; nothing if it did not evaluate then."""
     place = run.steps.index(step) if step in run.steps else None
     if place is None:
         return {}
@@ -184,7 +184,7 @@ def _meaning(name: str) -> str:
 
 
 def _results(run: RunRecord, step: int) -> str:
-    """The run's own evaluations before and after, then those of `rlinf eval`."""
+    """List the run's own evaluations before and after, then those of `rlinf eval`."""
     summary = run.summary or {}
     before, after = summary.get("initial_metrics", {}), _metrics_at(run, step)
     rows = [f"| {_meaning(name)} (`{name}`) | {_cell(name, before)} | {_cell(name, after)} |" for name in _rates(after)]
@@ -230,7 +230,7 @@ def _usage(run: RunRecord) -> str:
 
 
 def _prompt(run: RunRecord) -> str:
-    """A prompt of the newest samples as the policy read it; the question alone from files of older versions."""
+    """Find a prompt of the newest samples as the policy read it; the question alone from files of older versions."""
     for step in sorted(run.samples, reverse=True):
         for row in run.samples[step]:
             if row.get("rendered") or row.get("prompt"):
@@ -239,7 +239,7 @@ def _prompt(run: RunRecord) -> str:
 
 
 def _again(run: RunRecord) -> str:
-    """The command that repeats the training, and the files that it needs from elsewhere."""
+    """Write the command that repeats the training, and the files that it needs from elsewhere."""
     needed = [key for key in _FILES if isinstance(value := run.setting(key), str) and not _is_hub_name(key, value)]
     command = "rlinf train training/config.yaml run.dir=runs/again"
     if not needed:

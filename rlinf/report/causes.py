@@ -29,7 +29,7 @@ def worsened(run: RunRecord) -> bool:
 
 
 def of_decline(run: RunRecord) -> str:
-    """Name the setting to change where a policy gets worse, and what else changed meanwhile: the learning rate first.
+    """Name the setting to change if a policy gets worse, and what else changed meanwhile: the learning rate first.
 
     The signs are those of the first and the last training step: a policy can be lost within three.
     """

@@ -10,7 +10,7 @@ from rlinf.report.write import write_report
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the page and says where it is. Raises :class:`ReportError` where there is nothing to write about."""
+    """Write the page and print its path. Raises :class:`ReportError` if there is nothing to write about."""
     parser = Parser(prog="rlinf report", description="One HTML file about a run, a sweep or some runs.")
     parser.add_argument("folders", nargs="+", type=Path, metavar="RUN", help="run directories, or one sweep directory")
     parser.add_argument("--out", type=Path, help="the file to write (default: report.html in the folder)")

@@ -9,9 +9,9 @@ from rlinf.config import Config, to_mapping
 
 
 def config_rows(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row a key: ``key``, ``value``, ``default`` and whether they differ.
+    """Return one row a key: ``key``, ``value``, ``default`` and whether they differ.
 
-    Read from plain data, so that a run of another version (whose keys this one may not know) has its page too.
+    Read from plain data, so that a run of another version (whose keys this one may not have) has its page too.
     """
     defaults = dict(_flat(to_mapping(Config()), ""))
     rows = []

@@ -32,7 +32,7 @@ _REPEATED = ("mask", "response")
 
 
 def samples(run: RunRecord) -> dict[str, Any]:
-    """``steps``: step -> responses; evenly many steps where there would be too many responses.
+    """Return ``steps``: step -> responses; evenly many steps if there would be too many responses.
 
     Prompts and the pieces of tokens are numbers of entries of ``texts``, since both recur.
     """
@@ -68,7 +68,7 @@ def _pieces(row: Mapping[str, Any], decode: Decoder | None) -> list[str] | None:
 
 
 def _sample(row: Mapping[str, Any], pieces: Sequence[str] | None, most: int, texts: dict[str, int]) -> dict[str, Any]:
-    """A row with at most ``most`` tokens; ``texts`` receives its texts."""
+    """Return a row with at most ``most`` tokens; ``texts`` receives its texts."""
 
     def number(text: str) -> int:
         return texts.setdefault(text, len(texts))

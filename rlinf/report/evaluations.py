@@ -1,4 +1,4 @@
-"""The evaluations of `rlinf eval` on a page, and how they differ where their tasks are the same."""
+"""The evaluations of `rlinf eval` on a page, and how they differ if their tasks are the same."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Warnings so serious in the first training iterations that nobody should wait for the end of the run to hear of them.
+"""Warnings so serious in the first training iterations that they should not wait for the end of the run.
 
-:func:`early_warnings` is a function of numbers that `metrics.jsonl` holds: the terminal says it while the run goes on
-(:mod:`rlinf.train.tracking.metric_log`), and the health page of the report reads the same from the
-file. Imports no torch.
+:func:`early_warnings` is a function of numbers that `metrics.jsonl` holds. The terminal shows them while the
+run goes on (:mod:`rlinf.train.tracking.metric_log`), and the health page of the report reads the same from
+the file. Imports no torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST = 0.95
 
 @dataclass(frozen=True)
 class EarlyWarning:
-    """``title`` says what happened, ``words`` what it means and what to change."""
+    """``title`` states what happened, ``words`` what it means and what to change."""
 
     title: str
     words: str
@@ -35,7 +35,7 @@ class EarlyWarning:
 
 
 class FirstSteps:
-    """Collects the metrics of the first training iterations, and says once what is wrong with them.
+    """Collects the metrics of the first training iterations, and reports once what is wrong with them.
 
     ``earlier`` are the lines of `metrics.jsonl` that a resumed run continues from; ``config`` is the plain nested
     configuration.
@@ -50,7 +50,7 @@ class FirstSteps:
             self._keep(int(metrics["step"]), metrics)
 
     def add(self, step: int, metrics: Mapping[str, float]) -> list[EarlyWarning]:
-        """The warnings, with the last of the first steps. Later ones are about services that no longer answer."""
+        """Return the warnings, with the last of the first steps. Later ones are about services that no longer answer."""
         self._keep(step, metrics)
         stopped = self._services(metrics)
         if step != min(FIRST_STEPS, setting(self._config, "run.max_steps")):
@@ -65,7 +65,7 @@ class FirstSteps:
         return [EarlyWarning(TITLE, words)] if words else []
 
     def _services(self, metrics: Mapping[str, float]) -> list[EarlyWarning]:
-        """A warning for services that have failed throughout :data:`FIRST_STEPS` iterations on end, once each time."""
+        """Warn of services that have failed throughout :data:`FIRST_STEPS` iterations on end, once each time."""
         down = _down([metrics], self._config)
         self._silent = {name: self._silent.get(name, 0) + 1 for name in down}
         names = [name for name in down if self._silent[name] == FIRST_STEPS]
@@ -79,7 +79,7 @@ class FirstSteps:
 
 
 def early_warnings(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> list[EarlyWarning]:
-    """Findings that the first ``steps`` all have in common and no run should have; a cause goes before its effects.
+    """Find what the first ``steps`` all have in common and no run should have; a cause goes before its effects.
 
     >>> dead = {"algorithm/reward_mean": 0.0, "algorithm/reward_std": 0.0, "verdict/unparsable": 1.0}
     >>> [warning.title for warning in early_warnings([dead, dead], {})]
@@ -98,7 +98,7 @@ def early_warnings(steps: Sequence[Mapping[str, float]], config: Mapping[str, An
 
 
 def setting(config: Mapping[str, Any], dotted: str) -> Any:
-    """A key of a plain nested configuration; None where it is not there."""
+    """Read a key of a plain nested configuration; None if it is not there."""
     value: Any = config
     for name in dotted.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -130,7 +130,7 @@ def _no_service(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any],
 
 
 def _down(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> list[str]:
-    """The reward terms whose service failed for every response of all these steps."""
+    """List the reward terms whose service failed for every response of all these steps."""
     rows = (setting(config, "rollout.batch_size") or 1) * (setting(config, "algorithm.group_size") or 1)
     known = [name for name in steps[0] if name.startswith(_FAILURES)]
     return [name.removeprefix(_FAILURES) for name in known if _always(steps, name, least=rows)]
@@ -168,13 +168,13 @@ def _unparsable(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any],
 
 
 def _unpaid(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> str:
-    """Explain rewards that do not depend on whether answers are right; "" where they may."""
+    """Explain rewards that do not depend on whether answers are right; "" if they may."""
     shares = [metrics["rollout/accuracy"] for metrics in steps if "rollout/accuracy" in metrics]
     return unpaid_answers(sum(shares) / len(shares), config) if shares else ""
 
 
 def unpaid_answers(accuracy: float, config: Mapping[str, Any]) -> str:
-    """Explain rewards that are all the same although only some answers are right; "" where that is not so.
+    """Explain rewards that are all the same although only some answers are right; "" if that is not so.
 
     >>> unpaid_answers(0.0, {}), unpaid_answers(0.45, {})[:28]
     ('', '45% of the answers are right')
@@ -192,7 +192,7 @@ def unpaid_answers(accuracy: float, config: Mapping[str, Any]) -> str:
 
 
 def _weight(term: object) -> object:
-    """The weight of a reward's term, or the names of the functions that it consists of."""
+    """Return the weight of a reward's term, or the names of the functions that it consists of."""
     return term.get("weight", ", ".join(map(str, term))) if isinstance(term, Mapping) else term
 
 

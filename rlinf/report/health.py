@@ -1,7 +1,8 @@
 """Findings about a run's health, in words, from its numbers.
 
-Each check reads a :class:`RunRecord` and returns a finding, or None where the run does not log what it reads. "Early"
-and "late" are means over the first and the last fifth of the steps; `trends` says what counts as a change.
+Each check reads a :class:`RunRecord` and returns a finding, or None if the run does not log what it reads.
+"Early" and "late" are means over the first and the last fifth of the steps; `trends` defines what counts as a
+change.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WORST_FIRST = {"bad": 0, "watch": 1, "ok": 2}
 
 @dataclass(frozen=True)
 class Finding:
-    """``level``: ok, watch or bad; ``title`` says what was looked at, ``words`` what was seen and what to try."""
+    """``level``: ok, watch or bad; ``title`` states what was checked, ``words`` what was found and what to try."""
 
     level: str
     title: str
@@ -42,7 +43,7 @@ def examine(run: RunRecord) -> list[Finding]:
 
 @dataclass(frozen=True)
 class Limit:
-    """Above ``value`` it is ``title``, and one can try what ``fix`` says."""
+    """Above ``value`` the finding is ``title``, and ``fix`` is what one can try."""
 
     value: float
     title: str
@@ -50,7 +51,7 @@ class Limit:
 
 
 def graded(value: float, text: str, *, bad: Limit, watch: Limit, fine: str = "") -> Finding:
-    """``text`` with what the first limit says that ``value`` exceeds; ``fine`` where it exceeds none."""
+    """Build a finding from ``text`` and the first limit that ``value`` exceeds; ``fine`` if it exceeds none."""
     for level, limit in (("bad", bad), ("watch", watch)):
         if value > limit.value:
             return Finding(level, limit.title, f"{text} {limit.fix}")
@@ -58,7 +59,7 @@ def graded(value: float, text: str, *, bad: Limit, watch: Limit, fine: str = "")
 
 
 def _first_steps(run: RunRecord) -> Finding | None:
-    """The findings that the terminal showed after the first training iterations."""
+    """Return the findings that the terminal showed after the first training iterations."""
     steps = [
         {name: value for name, values in run.series.items() if (value := values[place]) is not None}
         for place, step in enumerate(run.steps)

@@ -72,7 +72,7 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
 
 
 def headlines(run: RunRecord) -> list[str]:
-    """The metrics that a run is judged by: one of its evaluations, and one of its training.
+    """Return the metrics that a run is judged by: one of its evaluations, and one of its training.
 
     `checkpoint.best_metric` first, then the usual ones; those that the run has numbers for.
     """

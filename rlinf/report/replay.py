@@ -24,11 +24,11 @@ _EXACT = ("tokens", "response", "reward", "verdict", "slots", "task_id")
 
 
 class ReplayError(UserError):
-    """The requested replay is impossible; the message says what can be replayed."""
+    """The requested replay is impossible; the message lists what can be replayed."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0: equal (or shown, where nothing was recorded), 1: different. Raises :class:`ReplayError`."""
+    """Return 0: equal (or shown, if nothing was recorded), 1: different. Raises :class:`ReplayError`."""
     parser = Parser(prog="rlinf replay", description="Generate a recorded group of a run again.")
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
     parser.add_argument("--step", type=int, required=True, help="the step whose batch is collected again")
@@ -50,13 +50,13 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def recorded_group(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
-    """The rows that the run wrote down; none where it did not."""
+    """Read the rows that the run wrote down; none if it did not."""
     rows = read_json_lines(folder / "samples" / f"step_{step:06d}.jsonl").rows
     return [row for row in rows if row["group"] == group]
 
 
 def available_steps(folder: Path, config: Config) -> list[int]:
-    """The steps whose starting weights are there: one after each checkpoint, and the first where it restarts."""
+    """List the steps whose starting weights are there: one after each checkpoint, and the first if it restarts."""
     from rlinf.train.run_dir import RunDirectory
 
     steps = {step + 1 for step in RunDirectory(folder).steps()}
@@ -66,7 +66,7 @@ def available_steps(folder: Path, config: Config) -> list[int]:
 
 
 def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
-    """The rows of a group, generated again; raises :class:`ReplayError` where the weights are not there."""
+    """Generate the rows of a group again; raise :class:`ReplayError` if the weights are not there."""
     if not is_run(folder):
         raise ReplayError(f"{folder} is no run directory: it has no config.yaml")
     config = load_stored(folder / "config.yaml", ["cluster.backend=local"])
@@ -100,7 +100,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
 
 
 def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The differences, in words; empty where there are none."""
+    """Describe the differences, in words; empty if there are none."""
     if len(recorded) != len(again):
         return [f"Different: the run recorded {len(recorded)} rows, and there are {len(again)} now."]
     found = []
@@ -117,7 +117,7 @@ def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[s
 
 
 def _of_the_policy(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row as earlier versions wrote it: without the environment's tokens."""
+    """Return a row as earlier versions wrote it: without the environment's tokens."""
     if "mask" not in row:
         return row
     kept = {

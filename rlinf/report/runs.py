@@ -19,12 +19,12 @@ Series = Mapping[str, list[float | None]]
 
 
 class ReportError(UserError):
-    """A folder that no report can be made of; the message says why."""
+    """A folder that no report can be made of; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run: its numbers by step, its samples by step, and where it came from."""
+    """One run: its numbers by step, its samples by step, and its origin."""
 
     path: Path
     name: str
@@ -47,11 +47,11 @@ class RunRecord:
         return [int(step or 0) for step in self.series.get("step", [])]
 
     def values(self, name: str) -> list[float]:
-        """The numbers of a metric, where there are any, in the order of the steps."""
+        """Return the numbers of a metric, if there are any, in the order of the steps."""
         return [value for value in self.series.get(name, []) if value is not None]
 
     def setting(self, dotted: str) -> Any:
-        """A key of the resolved configuration; None where it is not there."""
+        """Read a key of the resolved configuration; None if it is not there."""
         value: Any = self.config
         for name in dotted.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -76,7 +76,7 @@ def leads_out(path: Path, run: Path) -> bool:
 
 
 def require_inside(path: Path, run: Path) -> Path:
-    """``path``. Raises :class:`ReportError` where it leads out of ``run``."""
+    """Return ``path``. Raises :class:`ReportError` if it leads out of ``run``."""
     if leads_out(path, run):
         raise ReportError(
             f"{path} is a link out of the run directory, which is not followed: put the file itself there"
@@ -85,14 +85,14 @@ def require_inside(path: Path, run: Path) -> Path:
 
 
 def _title(path: Path, config: Mapping[str, Any]) -> str:
-    """A trial's run is named after its trial: all of a sweep have the same `run.name`."""
+    """Name a trial's run after its trial: all of a sweep have the same `run.name`."""
     if (path.parent / "trial.json").exists():
         return path.parent.name
     return str((config.get("run") or {}).get("name") or path.name)
 
 
 def read_run(path: Path) -> RunRecord:
-    """A run, finished or not. Raises :class:`ReportError` where the folder is none."""
+    """Read a run, finished or not. Raises :class:`ReportError` if the folder is none."""
     if not is_run(path):
         raise ReportError(f"{path} is no run directory: it has no config.yaml")
     config = _config(require_inside(path / "config.yaml", path))
@@ -124,9 +124,9 @@ def _evaluations(path: Path, notes: list[str]) -> list[SavedEvaluation]:
 
 
 def read_series(path: Path) -> tuple[dict[str, list[float | None]], str]:
-    """`metrics.jsonl` as columns, in which what is not finite is None, and the damaged lines skipped, in words.
+    """Read `metrics.jsonl` as columns, in which what is not finite is None; with the skipped damaged lines, in words.
 
-    Raises :class:`ReportError` where the file is not there.
+    Raises :class:`ReportError` if the file is not there.
     """
     if not path.exists():
         raise ReportError(f"{path.parent} has no metrics.jsonl: the run has not finished its first step")
@@ -162,7 +162,7 @@ def _rows_by_step(folder: Path, needed: Sequence[str], notes: list[str]) -> dict
 
 
 def _config(path: Path) -> dict[str, Any]:
-    """The run's own copy of its configuration; the values of `cluster.env` stay out, whoever wrote it."""
+    """Read the run's own copy of its configuration; the values of `cluster.env` stay out, whatever wrote it."""
     try:
         content = yaml.safe_load(path.read_bytes())
     except (OSError, ValueError, yaml.YAMLError) as error:

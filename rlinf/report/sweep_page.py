@@ -51,7 +51,7 @@ def _setting(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
 
 
 def _definition(definition: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The sweep file's keys that are set, with their values as YAML."""
+    """List the sweep file's keys that are set, with their values as YAML."""
     said = {key: _set(value) for key, value in definition.items() if _is_set(value)}
     return [
         {"key": key, "value": yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()}

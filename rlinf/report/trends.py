@@ -1,4 +1,4 @@
-"""Where a noisy column of numbers goes: fifths of it against each other, and how much of that is noise."""
+"""The course of a noisy column of numbers: fifths of it against each other, and how much of that is noise."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def fifth(values: Sequence[float]) -> int:
 
 
 def early(values: Sequence[float]) -> float:
-    """The mean of the first fifth."""
+    """Compute the mean of the first fifth."""
     count = fifth(values)
     return sum(values[:count]) / count
 
 
 def late(values: Sequence[float]) -> float:
-    """The mean of the last fifth.
+    """Compute the mean of the last fifth.
 
     >>> late([0.0, 0.0, 0.0, 0.0, 1.0])
     1.0
@@ -29,7 +29,7 @@ def late(values: Sequence[float]) -> float:
 
 
 def peak(values: Sequence[float]) -> float:
-    """The largest mean of any fifth.
+    """Compute the largest mean of any fifth.
 
     >>> peak([0.0, 1.0, 5.0, 1.0, 0.0])
     5.0
@@ -40,7 +40,7 @@ def peak(values: Sequence[float]) -> float:
 
 
 def noise(values: Sequence[float]) -> float:
-    """The standard error of the mean of a fifth, from differences of neighbouring steps (a trend does not enter)."""
+    """Estimate the standard error of the mean of a fifth, from differences of neighbouring steps (without the trend)."""
     if len(values) < 3:
         return math.inf
     jumps = [(after - before) ** 2 for before, after in itertools.pairwise(values)]
@@ -48,7 +48,7 @@ def noise(values: Sequence[float]) -> float:
 
 
 def risen(values: Sequence[float]) -> int:
-    """1 or -1 where late differs from early by more than twice the noise of the difference, else 0."""
+    """Return 1 or -1 if late differs from early by more than twice the noise of the difference, else 0."""
     change = late(values) - early(values)
     if len(values) < 5 or abs(change) <= 2 * math.sqrt(2) * noise(values):
         return 0
@@ -56,9 +56,10 @@ def risen(values: Sequence[float]) -> int:
 
 
 def lost(values: Sequence[float]) -> float:
-    """Which share of what was gained at the peak is gone at the end; 0 where gain or loss may be noise.
+    """Return the share of the gain at the peak that is gone at the end; 0 if gain or loss may be noise.
 
-    The peak is the luckiest of many fifths, so it must stand out by three times the noise of a difference, not two.
+    The peak is the luckiest of many fifths, so it must stand out by three times the noise of a difference, not
+    two.
     """
     first, best, last = early(values), peak(values), late(values)
     beyond = 3 * math.sqrt(2) * noise(values)

@@ -58,7 +58,7 @@ class TextShow:
         self.rollout = cast(TextRollout, graph.rollout)
 
     def show(self, checkpoint: Checkpoint) -> None:
-        """Asks the held-out tasks one after the other, so that each answer is there as soon as it is given."""
+        """Sample the held-out tasks one after the other, so that each answer is there as soon as it is given."""
         self.trainer.run.folder = RunDirectory(self.options.run, only=checkpoint.step)
         self.trainer.run.resume()
         graph, step = self.trainer.graph, self.trainer.run.progress.step
@@ -100,7 +100,7 @@ class Show(Protocol):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0 when there is nothing more to show. Raises :class:`UserError` where there is nothing at all."""
+    """Return 0 when there is nothing more to show. Raises :class:`UserError` if there is nothing at all."""
     options, overrides = _parse(arguments)
     if not is_run(options.run):
         raise UserError(f"{options.run} is no run directory: it has no config.yaml")
@@ -158,7 +158,7 @@ def _parse(arguments: Sequence[str]) -> tuple[WatchOptions, list[str]]:
 
 
 def checkpoints(options: WatchOptions, config: Config) -> Iterator[Checkpoint]:
-    """The checkpoint that was asked for; with ``follow`` every newer one, to the end of the run."""
+    """Yield the checkpoint that was requested; with ``follow`` every newer one, to the end of the run."""
     from rlinf.train.run_dir import RunDirectory
 
     directory = RunDirectory(options.run, only=options.step)

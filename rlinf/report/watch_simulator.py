@@ -36,7 +36,7 @@ _WINDOW_MODE = "human"
 
 
 class SimulatorShow:
-    """Fits `watch.Show`. The start states are those of the evaluation, unless a seed says otherwise."""
+    """Fits `watch.Show`. The start states are those of the evaluation, unless a seed gives others."""
 
     def __init__(self, config: Config, options: WatchOptions) -> None:
         self.config, self.options, self.console = config, options, Console()

@@ -17,9 +17,9 @@ def write_run_report(folder: Path, say: Callable[[str], None] = print) -> Path:
 
 
 def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable[[str], None] = print) -> Path:
-    """A page about one sweep, or about one or more runs (compared). Raises :class:`ReportError`.
+    """Write a page about one sweep, or about one or more runs (compared). Raises :class:`ReportError`.
 
-    ``say`` hears of what could not be read.
+    ``say`` receives what could not be read.
     """
     if len(folders) == 1 and (folders[0] / "sweep.json").exists():
         from rlinf.report.sweep_page import sweep_payload

@@ -21,14 +21,14 @@ def can_interrupt() -> bool:
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Raises :class:`DeadlineExceededError` inside the block after ``seconds``; 0 sets no limit.
+    """Raise :class:`DeadlineExceededError` inside the block after ``seconds``; 0 sets no limit.
 
     It interrupts Python code and interruptible system calls. C code that never returns to the interpreter needs a
-    process of its own, which can be killed. A timer that was running before (a test's time limit, say) goes on
-    afterwards with what was left of it.
+    process of its own, which can be killed. A timer that was running before (for example a test's time limit)
+    goes on afterwards with what was left of it.
 
     Raises:
-        RuntimeError: this is not the main thread, where no block can be interrupted.
+        RuntimeError: this is not the main thread, in which alone a block can be interrupted.
     """
     if seconds == 0:
         yield

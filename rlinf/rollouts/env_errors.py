@@ -1,4 +1,4 @@
-"""Exceptions of environments in the words of their author: what was raised, and where in the author's own code."""
+"""Exceptions of environments in the words of their author: what was raised, and at which lines of their code."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MOST_CHARS = 500
 
 
 def account_of(error: BaseException, words: str | None = None) -> str:
-    """The exception and what caused it, then the innermost frames of the environment's own code.
+    """Describe the exception and what caused it, then the innermost frames of the environment's own code.
 
-    ``words`` stand in place of the exception where they say more.
+    ``words`` replace the exception if they explain more.
     """
     text = words or _named(error)
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -50,7 +50,7 @@ class OtherGoal(gymnasium.Wrapper):
 
 
 class Instruct(gymnasium.ObservationWrapper):
-    """Adds an ``instruction`` to the observation, or puts it in the place of one; a plain observation becomes a Dict.
+    """Adds an ``instruction`` to the observation, or replaces one; a plain observation becomes a Dict.
 
     ``max_length`` is of the Text space, in bytes: the longest instruction of all tasks.
     """
@@ -90,7 +90,7 @@ class KeepEntries(gymnasium.ObservationWrapper):
 
 
 class BlankWords(gymnasium.ObservationWrapper):
-    """Text entries of a Dict observation say nothing."""
+    """Text entries of a Dict observation are blank."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)

@@ -1,8 +1,8 @@
 """Attention for decoding with grouped key-value heads, without repeating keys and values for every query head.
 
-transformers' scaled-dot-product path copies the whole cache once per token and query group whenever a mask is given
-(2 to 8 times the cost of the attention itself on a CPU). A single new token has one query per head, so the heads that
-share keys can stand in the place of query positions: the same arithmetic, no copy.
+transformers' scaled-dot-product path copies the whole cache once per token and query group whenever a mask is
+given (2 to 8 times the cost of the attention itself on a CPU). A single new token has one query per head, so
+the heads that share keys can take the positions of queries: the same arithmetic, no copy.
 """
 
 from __future__ import annotations

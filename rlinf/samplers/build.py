@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def build_sampler(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
-    """The sampler that ``config.sampler`` names, ready to sample.
+    """Build the sampler that ``config.sampler`` names, ready to sample.
 
     Raises:
-        ModuleNotFoundError: it needs a package that is not installed; the message says which and how.
+        ModuleNotFoundError: it needs a package that is not installed; the message states which and how.
         ValueError: an unknown name, or an impossible setting.
     """
     name = resolve_name(config.sampler, device=spec.device)
@@ -70,7 +70,7 @@ def _hf(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
 
 
 def hf_sampler(model: Any, config: RolloutConfig, spec: SamplerSpec) -> HFSampler:
-    """The ``hf`` sampler around a transformers model that is there already."""
+    """Build the ``hf`` sampler around a transformers model that is there already."""
     from rlinf.samplers.hf import HFSampler
 
     return HFSampler(

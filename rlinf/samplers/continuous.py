@@ -38,7 +38,7 @@ class RunningRows(Protocol):
         """One more token for every row, with weights ``version``; the rows that are finished by it."""
 
     def remove(self, request_ids: Collection[int]) -> list[Completion]:
-        """Takes the rows of these requests out as they are, with finish reason "abort"."""
+        """Take the rows of these requests out as they are, with finish reason "abort"."""
 
 
 @dataclass(eq=False)
@@ -86,8 +86,8 @@ class _Live:
 class SlotRows:
     """Rows in the slots 0, 1, ... of one cache. A row's tokens do not depend on the others, to the last bit.
 
-    Contexts are computed in the same steps as responses. What a conversation has said is kept for its next turn, as far
-    as :class:`KeptStates` allows: to compute it again gives the same bits.
+    Contexts are computed in the same steps as responses. The states of a conversation are kept for its next turn,
+    as far as :class:`KeptStates` allows: to compute them again gives the same bits.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class SlotRows:
         seed: int,
         carried: KeptStates | None = None,
     ) -> None:
-        """``cache`` is cleared; ``stop_ids`` says which tokens end a response that is sampled so.
+        """``cache`` is cleared; ``stop_ids`` returns the tokens that end a response sampled with these parameters.
 
         With ``carried`` keys and values outlive the weights that made them, those of aborted responses also the
-        session: a response goes on with them where it stood.
+        session: a response goes on with them from where it was.
         """
         self._model, self._shapes, self._stop_ids, self._seed = model, shapes, stop_ids, seed
         self._cache = cache
@@ -146,7 +146,7 @@ class SlotRows:
         return int(self._model.config.get_text_config().vocab_size)
 
     def _reuse(self, live: _Live) -> None:
-        """Takes over what the turn before, or the response as far as it was, left in the cache."""
+        """Take over what the turn before, or the response as far as it was, left in the cache."""
         found = None if live.conversation is None else self._kept.take(live.conversation, live.ids)
         if found is None and self._carried is not None and live.row.request.prefix:
             found = self._carried.take(live.key, live.ids)
@@ -165,7 +165,7 @@ class SlotRows:
             self._kept.keep(live.conversation, live.ids[: live.fed], self._cache.take(live.slot, live.fed))
 
     def _renew(self, version: int) -> None:
-        """New weights: keys and values made with the old ones are made again, unless they are carried on."""
+        """Start on new weights: recompute keys and values made with the old ones, unless they are carried on."""
         if self._version is not None and version != self._version and self._carried is None:
             self._kept.clear()
             for live in self._rows:
@@ -210,16 +210,16 @@ class SlotRows:
 
     @torch.inference_mode()
     def remove(self, request_ids: Collection[int]) -> list[Completion]:
-        """Takes the rows of these requests out as they are, with finish reason "abort"."""
+        """Take the rows of these requests out as they are, with finish reason "abort"."""
         leaving = [live for live in self._rows if live.row.request.request_id in request_ids]
         for live in leaving:
             self._keep(live, aborted=True)
         return self._leave(leaving, lambda live: "abort")
 
     def _arrange(self) -> int:
-        """Puts rows that want one more token into the first slots, those over more columns first; their number.
+        """Move rows that need one more token into the first slots, those over more columns first; return their number.
 
-        A row moves only where it stands among rows of another number of columns.
+        A row moves only if it is among rows of another number of columns.
         """
         columns = [self._shapes.columns(live.fed + 1) if live.speaks else 0 for live in self._rows]
         homes: dict[int, list[int]] = {}
@@ -268,7 +268,7 @@ class SlotRows:
         return entries, segments
 
     def _forward(self) -> tuple[list[int], Tensor]:
-        """The rows whose context is computed up to their end, and the logits [n, V] that follow it."""
+        """Return the rows whose context is computed up to their end, and the logits [n, V] that follow it."""
         self._cache.make_room(self._most_slots, 0)
         entries, segments = self._plan()
         self._cache.make_room(len(self._rows), max((segment.columns for segment in segments), default=0))
@@ -310,7 +310,7 @@ class SlotRows:
         self._cache.move(sources, targets, lengths)
 
     def _draw(self, slots: Sequence[int], logits: Tensor) -> tuple[list[int], list[float]]:
-        """The next token of each of these rows and its log-probability.
+        """Draw the next token of each of these rows; return it with its log-probability.
 
         Always for the same number of rows at once, so that sums over the vocabulary round alike.
         """
@@ -340,7 +340,7 @@ class SlotRows:
         return tokens, logprobs
 
     def _leave(self, leaving: Sequence[_Live], reason: Callable[[_Live], str]) -> list[Completion]:
-        """Takes rows out; those that stay move when the next step is computed."""
+        """Take rows out; those that stay move when the next step is computed."""
         names = {id(live) for live in leaving}
         self._rows = [live for live in self._rows if id(live) not in names]
         for live in self._rows:
@@ -350,7 +350,7 @@ class SlotRows:
 
 
 class LoneRows:
-    """Rows that are decoded one at a time: for models whose results depend on the rows beside them."""
+    """Rows that are decoded one at a time: for models whose results depend on the other rows of the batch."""
 
     def __init__(
         self,
@@ -392,7 +392,7 @@ class LoneRows:
         return done
 
     def remove(self, request_ids: Collection[int]) -> list[Completion]:
-        """Takes the rows of these requests out as they are, with finish reason "abort"."""
+        """Take the rows of these requests out as they are, with finish reason "abort"."""
         done = [completion for alone in self._rows for completion in alone.remove(request_ids)]
         self._rows = [alone for alone in self._rows if alone.rows]
         return done

@@ -27,11 +27,11 @@ _RANDOM_BLOCK = 64
 
 
 class NonFiniteLogits(RunFailed):
-    """A policy that gives no distribution to draw from; the message says since which step."""
+    """A policy that gives no distribution to draw from; the message states since which step."""
 
 
 def require_finite_logits(logits: Tensor, version: int) -> None:
-    """Raises NonFiniteLogits where a row of ``logits`` [B, V], made with weights ``version``, can't be drawn from."""
+    """Raise NonFiniteLogits if a row of ``logits`` [B, V], made with weights ``version``, can't be drawn from."""
     if not bool(logits.amax(dim=-1).isfinite().all()):
         raise NonFiniteLogits(
             f"the policy's logits are not finite after step {version}: the update before made its weights too "
@@ -72,7 +72,7 @@ class Row:
 
 
 def rows_of(requests: Sequence[SampleRequest], max_model_len: int) -> tuple[list[Row], list[Completion]]:
-    """The responses to make, and the completions of those that have no room for a token."""
+    """List the responses to make, and the completions of those that have no room for a token."""
     rows: list[Row] = []
     done: list[Completion] = []
     for request in requests:
@@ -87,10 +87,10 @@ def rows_of(requests: Sequence[SampleRequest], max_model_len: int) -> tuple[list
 
 
 class DecodeBatch:
-    """Rows that are decoded side by side. Row ``i`` of every tensor belongs to ``rows[i]``; all are at the same step.
+    """Rows that are decoded side by side. Row ``i`` of every tensor belongs to ``rows[i]``; all are at one step.
 
-    Prompts are padded on the left, so that the new token is in the same column for every row. When a row is finished,
-    the last row takes its place: leaving costs what one row costs, not a copy of the batch.
+    Prompts are padded on the left, so that the new token is in the same column for every row. When a row is
+    finished, the last row replaces it: leaving costs what one row costs, not a copy of the batch.
     """
 
     def __init__(
@@ -150,14 +150,14 @@ class DecodeBatch:
 
     @torch.inference_mode()
     def remove(self, request_ids: Collection[int]) -> list[Completion]:
-        """Takes the rows of these requests out as they are, with finish reason "abort"."""
+        """Take the rows of these requests out as they are, with finish reason "abort"."""
         leaving = [place for place, row in enumerate(self.rows) if row.request.request_id in request_ids]
         return self._leave(leaving, ["abort"] * len(leaving))
 
     # -- the model ---------------------------------------------------------------------------------------------------
 
     def _prefill(self, step: int) -> Tensor:
-        """Builds the cache from prompts and the ``step`` tokens so far; logits [B, V] of the next token."""
+        """Build the cache from prompts and the ``step`` tokens so far; return logits [B, V] of the next token."""
         written = self._tokens[: len(self.rows), :step].tolist()
         contexts = [row.context + tuple(tokens) for row, tokens in zip(self.rows, written, strict=True)]
         # The feature tokens of a picture are its own, so contexts with other pictures are other contexts.
@@ -199,7 +199,7 @@ class DecodeBatch:
         return logits
 
     def _prepare_mask(self, mask: Tensor, *, padded: bool) -> None:
-        """The attention mask of all steps to come, made once: ``mask`` [B, width] says which columns are tokens."""
+        """Build the attention mask of all steps to come, once: ``mask`` [B, width] marks the columns that are tokens."""
         assert self._cache is not None
         rows, width = mask.shape
         self._columns = width
@@ -228,7 +228,7 @@ class DecodeBatch:
         return self._sight.logits(self.model, self._cache, mask, inputs)
 
     def _uniforms(self, step: int) -> Tensor:
-        """The random numbers [B] of this step."""
+        """Return the random numbers [B] of this step."""
         column = step - self._random_start
         if column >= (self._random.shape[1] if self._random.ndim == 2 else 0):
             block = uniforms(self._keys, self._offsets + np.uint64(step), _RANDOM_BLOCK)
@@ -238,7 +238,7 @@ class DecodeBatch:
     # -- rows end ---------------------------------------------------------------------------------------------------
 
     def _finish(self, tokens: Tensor, length: int) -> list[Completion]:
-        """Ends the rows that drew a stop token or reached their limit with their ``length``-th token."""
+        """End the rows that drew a stop token or reached their limit with their ``length``-th token."""
         stopped = (tokens[:, None] == self._stop_ids).any(dim=1)
         ended = stopped if length < self._next_limit else stopped | (self._limits <= length)
         places = ended.nonzero().flatten().tolist()
@@ -248,7 +248,7 @@ class DecodeBatch:
         return self._leave(places, ["stop" if stops[place] else "length" for place in places])
 
     def _leave(self, places: list[int], reasons: list[str]) -> list[Completion]:
-        """Takes rows out; the last rows move to their places."""
+        """Take rows out; the last rows move to their slots."""
         if not places:
             return []
         length = len(self._versions)
@@ -269,7 +269,7 @@ class DecodeBatch:
         return completions
 
     def _move(self, holes: list[int], movers: list[int], kept: int) -> None:
-        """Moves the state of rows ``movers`` to ``holes`` and keeps the first ``kept`` rows."""
+        """Move the state of rows ``movers`` to ``holes`` and keep the first ``kept`` rows."""
         self._keys[holes], self._offsets[holes] = self._keys[movers], self._offsets[movers]
         self._keys, self._offsets = self._keys[:kept], self._offsets[:kept]
         sources = torch.tensor(movers, dtype=torch.int64, device=self._device)

@@ -18,12 +18,12 @@ _TRIES = 3
 
 
 class EchoServer:
-    """A model behind HTTP that is asked about conversations, several at a time."""
+    """A model behind HTTP that scores conversations, several at a time."""
 
     def __init__(
         self, base_url: str, *, model: str | None, timeout_s: float, concurrency: int, api_key_env: str | None = None
     ) -> None:
-        """Raises ServerError where nothing answers, UserError where the model is not the one or among those served."""
+        """Raise ServerError if no server answers, UserError if the model is not the one or among those served."""
         self._server = Server(base_url, timeout_s=timeout_s, api_key_env=api_key_env)
         self._concurrency = concurrency
         served = [str(one["id"]) for one in self._server.call(f"{self._server.base}/models")["data"]]
@@ -34,7 +34,7 @@ class EchoServer:
         self.model = model or served[0]
 
     def tokenize(self, text: str) -> list[int] | None:
-        """The ids that the server's tokenizer gives ``text``; None where it has no way to say (``/tokenize``)."""
+        """Return the ids that the server's tokenizer gives ``text``; None if the server has no ``/tokenize``."""
         body = {"model": self.model, "prompt": text, "add_special_tokens": False}
         try:
             return [int(token) for token in self._server.call(f"{self._server.root}/tokenize", body)["tokens"]]
@@ -42,7 +42,7 @@ class EchoServer:
             return None
 
     def score(self, batch: Batch) -> Tensor:
-        """Log-probabilities [B, T] of the batch's tokens; 0 where ``mask`` is false."""
+        """Return log-probabilities [B, T] of the batch's tokens; 0 where ``mask`` is false."""
         inputs = TextInputs.of(batch.inputs)
         prompts, lengths = inputs.prompt_ids, inputs.prompt_lengths.tolist()
         responses = inputs.response_lengths.tolist()
@@ -57,7 +57,7 @@ class EchoServer:
         return torch.where(batch.mask, found, 0.0)
 
     def _asked(self, body: Mapping[str, Any]) -> Any:
-        """The server's answer; a connection that breaks off is tried again, since asking changes nothing there."""
+        """Return the server's answer; retry a connection that breaks off, since a request changes nothing there."""
         for left in reversed(range(_TRIES)):
             try:
                 return self._server.call(f"{self._server.base}/completions", body)

@@ -76,7 +76,7 @@ class HFSampler:
         return in_request_order(requests, self.stream(requests))
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """The same completions as they finish. Between two of them :meth:`load` and :meth:`abort` may be called.
+        """Yield the same completions as they finish. Between two of them :meth:`load` and :meth:`abort` may be called.
 
         A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
 
@@ -96,10 +96,10 @@ class HFSampler:
             self._streaming, self._batch, self._waiting = False, None, []
 
     def session(self) -> EngineSession:
-        """A session, in which :meth:`load` may be called at any time.
+        """Open a session, in which :meth:`load` may be called at any time.
 
         Its responses are those of :meth:`stream` up to rounding, and do not depend on what else is open, to the last
-        bit: rows share steps of sizes that were found to round alike, or are decoded one at a time.
+        bit. Rows share steps of sizes that were found to round alike, or are decoded one at a time.
 
         Raises:
             RuntimeError: a stream or another session of this sampler is open.
@@ -152,7 +152,7 @@ class HFSampler:
         return set(params.stop_token_ids) | (set() if params.ignore_eos else set(self._eos_token_ids))
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Ends these requests of the running stream: their responses as far as they are, finish reason "abort".
+        """End these requests of the running stream: their responses as far as they are, finish reason "abort".
 
         They can be continued, also under newer weights, by requests that have the tokens as ``prefix``.
         """
@@ -162,7 +162,7 @@ class HFSampler:
         return running + [row.completion((), (), (), "abort") for row in leaving]
 
     def load(self, update: WeightUpdate) -> Metrics:
-        """Takes the weights in place; the next token, also of a running stream, follows them.
+        """Load the weights in-place; the next token, also of a running stream, follows them.
 
         Raises:
             WeightUpdateError: the update does not fit the model; nothing was copied then.
@@ -172,11 +172,11 @@ class HFSampler:
         return metrics
 
     def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
-        """Read back the weights that are ``asked`` for from the model."""
+        """Read back the requested weights (``asked``) from the model."""
         return held_digests(by_expert(self._model.state_dict(keep_vars=True).items()), asked)
 
     def sleep(self) -> None:
-        """Moves the weights to host memory (nothing to do on a CPU), and frees the cache. :meth:`load` works asleep."""
+        """Move the weights to host memory (nothing to do on a CPU), and free the cache. :meth:`load` works asleep."""
         self._slots = None
         if self._carried is not None:
             self._carried.clear()
@@ -185,11 +185,11 @@ class HFSampler:
             torch.cuda.empty_cache()
 
     def wake(self) -> None:
-        """Moves the weights back to their device."""
+        """Move the weights back to their device."""
         self._model.to(self._home)
 
     def _plan(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        """Fills the waiting list, longest rows first; returns completions of the rows that need no token."""
+        """Fill the waiting list, longest rows first; return completions of the rows that need no token."""
         check_requests(requests)
         rows, done = rows_of(requests, self._max_model_len)
         self._waiting += rows
@@ -199,7 +199,7 @@ class HFSampler:
         return done
 
     def _next_batch(self) -> DecodeBatch:
-        """The next rows of the waiting list that share a sampling distribution."""
+        """Take the next rows of the waiting list that share a sampling distribution."""
         params = replace(self._waiting[0].request.params, max_new_tokens=0)
         rows: list[Row] = []
         for row in self._waiting[: self._batch_size]:

@@ -1,4 +1,4 @@
-"""Keys and values that wait outside of the slots for whoever goes on with their tokens."""
+"""Keys and values that wait outside of the slots until a response continues their tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class KeptStates:
         self._bytes = 0
 
     def keep(self, name: Hashable, ids: list[int], states: States) -> None:
-        """Keeps the ``states`` of the tokens ``ids``."""
+        """Keep the ``states`` of the tokens ``ids``."""
         self.take(name, ())
         self._kept[name] = (ids, states)
         self._bytes += _bytes(states)
@@ -25,7 +25,7 @@ class KeptStates:
             self._bytes -= _bytes(self._kept.popitem(last=False)[1][1])
 
     def take(self, name: Hashable, ids: Sequence[int]) -> tuple[int, States] | None:
-        """(how many of ``ids``, their states) of this name, where more tokens follow; they are kept no longer."""
+        """Return (how many of ``ids``, their states) of this name, if more tokens follow; they are kept no longer."""
         found = self._kept.pop(name, None)
         if found is None:
             return None

@@ -1,8 +1,10 @@
-"""Keys and values of the rows of a batch, kept in place: no copy per token, rows leave without moving the others.
+"""Keys and values of the rows of a batch, kept in-place: no copy per token.
 
-transformers' own dynamic cache concatenates, that is copies everything, for every token. Here every plain attention
-layer owns a buffer that grows rarely and is written in place. Layers of other kinds (sliding windows, linear
-attention) keep transformers' implementation, so every architecture works.
+Rows leave without moving the others.
+
+transformers' own dynamic cache concatenates, that is copies everything, for every token. Here every plain
+attention layer owns a buffer that grows rarely and is written in-place. Layers of other kinds (sliding
+windows, linear attention) keep transformers' implementation, so every architecture works.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ class BufferedLayer(DynamicLayer):
         self._length = 0
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Called by the first :meth:`update`; remembers rows and type."""
+        """Store rows and type, in the first :meth:`update`."""
         self.dtype, self.device = key_states.dtype, key_states.device
         self._rows = key_states.shape[0]
         self._buffers = (_lengthened(key_states[:, :, :0], 0, 0), _lengthened(value_states[:, :, :0], 0, 0))
         self.is_initialized = True
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Appends [B, heads, new, head_dim] and returns all keys and values (signature of transformers)."""
+        """Extend the buffers by [B, heads, new, head_dim]; return all keys and values (signature of transformers)."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         assert self._buffers is not None
@@ -49,7 +51,7 @@ class BufferedLayer(DynamicLayer):
         return self._view()
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Rows ``beam_idx`` int64 [B'] take the place of all rows (rows may repeat: a prompt shared by its group)."""
+        """Replace all rows by rows ``beam_idx`` int64 [B'] (rows may repeat: a prompt shared by its group)."""
         if self._buffers is None:
             return
         keys, values = (buffer.index_select(0, beam_idx) for buffer in self._buffers)
@@ -58,7 +60,7 @@ class BufferedLayer(DynamicLayer):
         self._view()
 
     def fill_places(self, places: Tensor, sources: Tensor, rows: int) -> None:
-        """Copies rows ``sources`` to ``places`` (int64, equal lengths) and drops all but the first ``rows`` rows."""
+        """Copy rows ``sources`` to ``places`` (int64, equal lengths) and drop all but the first ``rows`` rows."""
         if self._buffers is None:
             return
         for buffer in self._buffers:
@@ -88,12 +90,12 @@ class RowCache(DynamicCache):
         return all(isinstance(layer, BufferedLayer) for layer in self.layers)
 
     def select(self, index: Tensor) -> None:
-        """The rows ``index`` int64 [B'] become the batch."""
+        """Make the rows ``index`` int64 [B'] the batch."""
         for layer in self.layers:
             layer.reorder_cache(cast(LongTensor, index))
 
     def fill_places(self, places: Tensor, sources: Tensor, rows: int) -> None:
-        """Moves rows ``sources`` to ``places`` and keeps the first ``rows``; costs what the moved rows cost."""
+        """Move rows ``sources`` to ``places`` and keep the first ``rows``; this costs what the moved rows cost."""
         order: Tensor | None = None
         for layer in self.layers:
             if isinstance(layer, BufferedLayer):
@@ -106,7 +108,7 @@ class RowCache(DynamicCache):
 
 
 def _lengthened(states: Tensor, length: int, capacity: int) -> Tensor:
-    """A new buffer [B, heads, capacity, head_dim] that begins with ``states[:, :, :length]``."""
+    """Return a new buffer [B, heads, capacity, head_dim] that begins with ``states[:, :, :length]``."""
     rows, heads, _, width = states.shape
     buffer = states.new_empty(rows, heads, capacity, width)
     buffer[:, :, :length] = states[:, :, :length]

@@ -14,9 +14,10 @@ _MEMORY = "/dev/shm"
 
 @contextmanager
 def in_shared_memory(tensors: Mapping[str, Tensor]) -> Iterator[str]:
-    """A file in memory that holds these tensors while the context lasts, for :func:`from_shared_memory`.
+    """Keep a file in memory that holds these tensors while the context lasts, for :func:`from_shared_memory`.
 
-    Any number of processes of this machine may read it. (A handle of torch's own shared memory serves one reader only.)
+    Any number of processes of this machine may read it. (A handle of torch's own shared memory serves one reader
+    only.)
     """
     from safetensors.torch import save_file
 
@@ -26,7 +27,7 @@ def in_shared_memory(tensors: Mapping[str, Tensor]) -> Iterator[str]:
 
 
 def from_shared_memory(path: str) -> list[tuple[str, Tensor]]:
-    """The tensors of :func:`in_shared_memory`, in another process or in several."""
+    """Read the tensors of :func:`in_shared_memory`, in another process or in several."""
     from safetensors.torch import load_file
 
     return list(load_file(path).items())

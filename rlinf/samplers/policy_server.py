@@ -24,19 +24,19 @@ class PolicyServer:
         self._device = None if device.type == "cpu" else device
 
     def facts(self) -> PolicyFacts:
-        """Properties of the policy that a rollout must know."""
+        """Properties of the policy that a rollout needs."""
         return PolicyFacts.of(self._policy)
 
     def load(self, update: WeightUpdate) -> Metrics:
-        """Takes weights and statistics; every later answer follows them."""
+        """Load weights and statistics; every later answer follows them."""
         return self._weights.take(self._policy, update)
 
     def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
-        """Read back the weights and statistics that are ``asked`` for from the policy."""
+        """Read back the requested weights and statistics (``asked``) from the policy."""
         return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
 
     def answer(self, ask: PolicyRequest) -> tuple[Any, float]:
-        """The answer, and the seconds that it took."""
+        """Return the answer, and the seconds that it took."""
         began = time.perf_counter()
         answer = answer_to(self._policy, ask, self._device)
         return answer, time.perf_counter() - began

@@ -16,7 +16,7 @@ class OpenRequests:
         self._left: dict[int, int] = {}
 
     def add(self, requests: Sequence[SampleRequest]) -> None:
-        """Raises ValueError for requests that no sampler can serve, or whose id belongs to one that is open."""
+        """Raise ValueError for requests that no sampler can serve, or whose id belongs to one that is open."""
         check_requests(requests)
         for request in requests:
             if request.request_id in self._left:
@@ -24,7 +24,7 @@ class OpenRequests:
         self._left.update((request.request_id, request.n) for request in requests)
 
     def close(self, completions: Iterable[Completion]) -> None:
-        """Counts responses that are handed out."""
+        """Count responses that are handed out."""
         for completion in completions:
             self._left[completion.request_id] -= 1
             if not self._left[completion.request_id]:
@@ -32,7 +32,7 @@ class OpenRequests:
 
 
 def check_requests(requests: Sequence[SampleRequest]) -> None:
-    """Raises ValueError for requests that no sampler can serve; the message names the request."""
+    """Raise ValueError for requests that no sampler can serve; the message names the request."""
     seen: set[int] = set()
     for request in requests:
         name = f"request {request.request_id}"
@@ -46,7 +46,7 @@ def check_requests(requests: Sequence[SampleRequest]) -> None:
 
 
 def answered(session: SamplerSession, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-    """The completions of ``requests`` as they finish, in a session that is theirs alone and is closed after them."""
+    """Yield completions of ``requests`` as they finish, in a session that is theirs alone and is closed after them."""
     try:
         session.submit(requests)
         while session.open:
@@ -56,10 +56,10 @@ def answered(session: SamplerSession, requests: Sequence[SampleRequest]) -> Iter
 
 
 def limit_of(request: SampleRequest, max_model_len: int) -> tuple[int, str | None]:
-    """How many new tokens ``request`` may get, and the finish reason where that is not one.
+    """Return how many new tokens ``request`` may get, and the finish reason if not even one.
 
-    ``max_new_tokens`` bounds the whole response, its prefix included, so that a continued response ends where it would
-    have ended uninterrupted. Prompt and response together take at most ``max_model_len`` tokens.
+    ``max_new_tokens`` bounds the whole response, its prefix included, so that a continued response ends where it
+    would have ended uninterrupted. Prompt and response together take at most ``max_model_len`` tokens.
     """
     written = len(request.prefix)
     if len(request.prompt_ids) >= max_model_len:

@@ -1,4 +1,4 @@
-"""Samples from a running OpenAI-compatible server (``vllm serve``), for those who keep inference apart.
+"""Samples from a running OpenAI-compatible server (``vllm serve``), for setups that keep inference separate.
 
 The server is started with::
 
@@ -7,8 +7,8 @@ The server is started with::
 
 (on a CPU also ``--no-enable-chunked-prefill``, without which vLLM can't serve seeded requests there). The
 log-probabilities option is required (a probe checks it); developer mode and the worker extension are what
-:meth:`ServerSampler.load` pushes weights through. They let anyone who reaches the port exchange the weights: keep it
-inside a trusted network.
+:meth:`ServerSampler.load` pushes weights through. They let anyone who reaches the port exchange the weights:
+keep it inside a trusted network.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ServerSampler:
         layout: WeightLayout | None = None,
         abortable: bool = True,
     ) -> None:
-        """``layout`` of the served model, where known, lets :meth:`load` name weights that do not fit.
+        """``layout`` of the served model, if given, lets :meth:`load` name weights that do not fit.
 
         ``abortable`` has every token sent at once; without it a response comes in one piece, which costs the server
         less, and :meth:`abort` is refused.
@@ -84,7 +84,7 @@ class ServerSampler:
         return in_request_order(requests, self.stream(requests))
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """The same completions as they finish. Between two of them :meth:`abort` may be called, but not :meth:`load`.
+        """Yield the same completions as they finish. Between two, :meth:`abort` may be called, but not :meth:`load`.
 
         A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
 
@@ -96,7 +96,9 @@ class ServerSampler:
         yield from answered(self.session(), requests)
 
     def session(self) -> EngineSession:
-        """A session; :meth:`load` is refused until it is closed. The server's own prefix cache serves conversations.
+        """Open a session; :meth:`load` is refused until it is closed.
+
+        The server's own prefix cache serves conversations.
 
         Raises:
             RuntimeError: a stream or another session of this sampler is open.
@@ -121,7 +123,7 @@ class ServerSampler:
         return self._session
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Ends these requests of the running stream: their responses as far as they are, finish reason "abort".
+        """End these requests of the running stream: their responses as far as they are, finish reason "abort".
 
         They can be continued, also under newer weights, by requests that have the tokens as ``prefix``.
 
@@ -135,7 +137,7 @@ class ServerSampler:
     # -- weights -----------------------------------------------------------------------------------------------------
 
     def load(self, update: WeightUpdate) -> Metrics:
-        """Sends the weights to every worker of the server; later requests follow them.
+        """Send the weights to every worker of the server; later requests follow them.
 
         Raises:
             RuntimeError: a stream is under way; its tokens could not be distinguished by version.
@@ -168,7 +170,7 @@ class ServerSampler:
         return figures(tensors, time.perf_counter() - started)
 
     def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
-        """Read back the weights that are ``asked`` for from the server; a sentence where it cannot do that."""
+        """Read back the requested weights (``asked``) from the server; return a sentence if it cannot do that."""
         try:
             return server_digests.held(self._server, asked)
         except ServerError as error:
@@ -186,7 +188,7 @@ class ServerSampler:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def _body(self, request: SampleRequest) -> dict[str, Any]:
-        """The HTTP request for all responses of a prompt."""
+        """Build the HTTP request for all responses of a prompt."""
         params = request.params
         greedy = params.temperature == 0.0
         limit, _ = limit_of(request, self._max_model_len)
@@ -216,7 +218,7 @@ class ServerSampler:
     # -- what the server is ------------------------------------------------------------------------------------------
 
     def _served_model(self, name: str | None) -> dict[str, Any]:
-        """The server's description of model ``name``, or of the only one it serves."""
+        """Return the server's description of model ``name``, or of the only one it serves."""
         models = {model["id"]: model for model in self._server.call(f"{self._server.base}/models")["data"]}
         if name is None and len(models) == 1:
             return dict(next(iter(models.values())))
@@ -225,7 +227,7 @@ class ServerSampler:
         return dict(models[name])
 
     def _check_logprobs(self) -> None:
-        """Draws one token where one is allowed: its log-probability is 0 exactly when processing comes first."""
+        """Draw one token of which only one is allowed: its log-probability is 0 exactly when processing comes first."""
         body = {"model": self._model, "prompt": [0], "max_tokens": 1, "allowed_token_ids": [0], "logprobs": 0}
         (choice,) = self._server.call(f"{self._server.base}/completions", body)["choices"]
         (logprob,) = choice["logprobs"]["token_logprobs"]
@@ -236,7 +238,8 @@ class ServerSampler:
             )
 
     def _check_weights(self) -> None:
-        """A server that was restarted would answer with the weights it was started with, and nothing would show."""
+        """Check that the server was not restarted: it would answer with the weights it was started with, without a
+        sign."""
         if not self._pushed:
             return
         found = self._server.call(f"{self._server.root}/weight_info")["weight_version"]
@@ -248,7 +251,7 @@ class ServerSampler:
 
 
 def _encoded(bucket: Mapping[str, Tensor]) -> str:
-    """The tensors as base64 of the safetensors format: remote calls of the server carry text only."""
+    """Encode the tensors as base64 of the safetensors format: remote calls of the server carry text only."""
     from safetensors.torch import save
 
     # A copy each: safetensors refuses tensors that share memory, as the weights of a bucket may.

@@ -1,4 +1,4 @@
-"""The answers of a model server while they are written: each grows until it ends, or until nobody wants it any more."""
+"""The answers of a model server while they are written: each grows until it ends or is no longer needed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OpenAnswers:
         return len(self._open) + len(self._ended)
 
     def begin(self, bodies: Mapping[int, Mapping[str, Any]]) -> None:
-        """Sends requests: ``bodies`` by their ids; each asks for a stream of ``n`` responses."""
+        """Send requests: ``bodies`` by their ids; each requests a stream of ``n`` responses."""
         if not self._open:
             self._last_event = time.monotonic()
         for name, body in bodies.items():
@@ -56,7 +56,7 @@ class OpenAnswers:
             self._pool.submit(self._listen, name)
 
     def poll(self, max_s: float) -> list[Answer]:
-        """The responses that have ended since the last call; waits for at most ``max_s`` seconds for one.
+        """Return the responses that have ended since the last call; wait for at most ``max_s`` seconds for one.
 
         Raises:
             ServerError: a request failed, or no request got a token for the server's ``timeout_s``.
@@ -101,7 +101,7 @@ class OpenAnswers:
             stream.close()
 
     def _listen(self, name: int) -> None:
-        """In a thread: what the server says to a request, and None after its end."""
+        """Collect, in a thread, what the server sends for a request, and None after its end."""
         stream = self._streams.get(name)
         if stream is None:
             return  # abandoned before its turn came
@@ -113,7 +113,7 @@ class OpenAnswers:
             self._events.put((name, error))
 
     def _take(self, name: int, event: dict[str, Any] | Exception | None) -> None:
-        """Records what arrived for request ``name``."""
+        """Record what arrived for request ``name``."""
         self._last_event = time.monotonic()
         if name not in self._streams:
             return

@@ -14,7 +14,7 @@ from rlinf.samplers.server_http import Server, ServerError
 
 
 def held(server: Server, asked: Mapping[str, Asked]) -> Digests:
-    """The digests of what the first worker of ``server`` computes with.
+    """Return the digests of what the first worker of ``server`` computes with.
 
     Raises:
         ServerError: it has no such call, or answers otherwise.

@@ -47,7 +47,7 @@ class Server:
             raise ValueError(f"rollout.server.base_url must begin with http:// or https://, got {base_url!r}")
 
     def call(self, url: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The decoded answer to a POST of ``body`` (a GET for None).
+        """Return the decoded answer to a POST of ``body`` (a GET for None).
 
         Raises:
             ServerError: no answer within ``timeout_s``, or a status other than success.
@@ -64,7 +64,7 @@ class Server:
         return parse_json(text) if text else None
 
     def events(self, url: str, body: Mapping[str, Any]) -> EventStream:
-        """The answer to a POST of ``body`` as server-sent events; nothing is sent before the first is asked for."""
+        """Return the answer to a POST of ``body`` as server-sent events; nothing is sent before the first is requested."""
         return EventStream(url, body, self._exchange(url))
 
     def _exchange(self, url: str) -> _Exchange:
@@ -72,7 +72,7 @@ class Server:
 
 
 def _authorisation(variable: str | None) -> dict[str, str]:
-    """The header with the key in an environment variable; none for None."""
+    """Return the header with the key in an environment variable; none for None."""
     if variable is None:
         return {}
     if not os.environ.get(variable):
@@ -81,19 +81,20 @@ def _authorisation(variable: str | None) -> dict[str, str]:
 
 
 class EventStream:
-    """The JSON of server-sent events, one by one, until the server says ``[DONE]`` or :meth:`close` is called.
+    """The JSON of server-sent events, one by one, until the server sends ``[DONE]`` or :meth:`close` is called.
 
-    The server has ``timeout_s`` to accept the request. How long it may then be silent is for the reader to decide, who
-    sees other streams too: a request that waits for its turn is silent for good reasons.
+    The server has ``timeout_s`` to accept the request. How long it may then be silent is for the reader to
+    decide, which sees other streams too: a request that waits for its turn is silent for good reasons.
     """
 
     def __init__(self, url: str, body: Mapping[str, Any], exchange: _Exchange) -> None:
         self._url, self._body, self._exchange = url, body, exchange
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """
+        """Yield the events. Nothing is raised after ``close``.
+
         Raises:
-            ServerError: it refused, reported an error on the way, or hung up before the end. Nothing after ``close``.
+            ServerError: it refused, reported an error on the way, or hung up before the end.
         """
         try:
             for line in self._exchange.ask(self._body, patient=True):
@@ -137,7 +138,7 @@ class _Exchange:
         self._changing = threading.Lock()
 
     def ask(self, body: Mapping[str, Any] | None, *, patient: bool = False) -> http.client.HTTPResponse:
-        """The answer to a POST (a GET for None), its status checked; ``patient`` takes the deadline off its content."""
+        """Return the answer to a POST (a GET for None), its status checked; ``patient`` drops its content's deadline."""
         data = json.dumps(body).encode() if body is not None else None
         answer = self._asked(data, kept=True) or self._asked(data, kept=False)
         assert answer is not None
@@ -151,7 +152,9 @@ class _Exchange:
         return answer
 
     def _asked(self, data: bytes | None, *, kept: bool) -> http.client.HTTPResponse | None:
-        """The answer over a kept connection, None if there is none or the server has closed it; or over a new one."""
+        """Return the answer over a kept connection, or over a new one.
+
+        None if there is no kept connection, or the server has closed it."""
         try:
             connection = self._idle.pop() if kept else self._opened()
         except IndexError:
@@ -209,7 +212,7 @@ class _Exchange:
             self._socket.close()
 
     def explain(self, error: Exception) -> None:
-        """Raises :class:`ServerError` with the address, where ``error`` comes from the network."""
+        """Raise :class:`ServerError` with the address, if ``error`` comes from the network."""
         if isinstance(error, TimeoutError):
             message = f"{self._url} gave no answer within {self._timeout_s:g} s (rollout.server.timeout_s)"
             raise ServerError(message) from error

@@ -1,8 +1,8 @@
-"""Attention of single tokens, each over the keys and values of its own slot, where rows have very different lengths.
+"""Attention of single tokens, each over the keys and values of its own slot, if row lengths differ greatly.
 
-A step computes one token for many rows, or many tokens of one context. Rows that stand side by side and are of similar
-length share a call over as many columns as the longest of them needs: what is read is what the rows are, not the
-longest one times their number. The tokens of one context share its slot without a copy.
+A step computes one token for many rows, or many tokens of one context. Rows that stand side by side and are
+of similar length share a call over as many columns as the longest of them needs. So what is read is what the
+rows are, not the longest one times their number. The tokens of one context share its slot without a copy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Window:
         return [self.mask[segment.tokens, ..., : segment.columns] for segment in self.segments]
 
     def table_rows(self, heads: int, columns: int) -> Tensor:
-        """Where each token's keys stand, [n x heads], in a table [slots x heads x columns]: the same in every layer."""
+        """Return the rows of tokens' keys, [n x heads], in a table [slots x heads x columns]: alike in every layer."""
         shape = heads, columns
         if shape not in self._table_rows:
             head = torch.arange(heads, device=self.slots.device)
@@ -69,7 +69,7 @@ def over_slots(window: Window) -> Iterator[None]:
 
 
 def running_window() -> Window | None:
-    """The window of the step that is being computed."""
+    """Return the window of the step that is being computed."""
     return _running.get()
 
 
@@ -100,7 +100,7 @@ def slot_attention(window: Window, query: Tensor, keys: Tensor, values: Tensor, 
 
 
 def within(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:
-    """The segments of the tokens ``first`` to ``last`` (not included), which are counted from 0 then."""
+    """Select the segments of the tokens ``first`` to ``last`` (not included), which are counted from 0 then."""
     found = []
     for segment in segments:
         start, stop = max(segment.tokens.start, first), min(segment.tokens.stop, last)

@@ -42,7 +42,7 @@ class _Slots(DynamicLayer):
         self.states: tuple[Tensor, ...] = ()
 
     def reserve(self, slots: int, columns: int) -> None:
-        """Makes room; what is there stays. The shapes are known from the first step on."""
+        """Make room; what is there stays. The shapes are fixed from the first step on."""
         self.slots, self.columns = slots, columns
         grown = []
         for old in self.states:
@@ -52,7 +52,7 @@ class _Slots(DynamicLayer):
         self.states = tuple(grown)
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Writes the tokens of the step, [1, heads, w, head_dim], and returns all slots (signature of transformers)."""
+        """Write the tokens of the step, [1, heads, w, head_dim], and return all slots (signature of transformers)."""
         window, given = self.window, (key_states, value_states)
         assert window is not None
         if not self.states:
@@ -98,7 +98,7 @@ class SlotCache(RowCache):
                 states.zero_()
 
     def move(self, sources: Sequence[int], targets: Sequence[int], lengths: Sequence[int]) -> None:
-        """Slots ``targets`` become copies of ``sources`` as these were, of each as many columns as ``lengths`` says."""
+        """Make slots ``targets`` copies of ``sources`` as these were, of each as many columns as ``lengths`` gives."""
         if not any(lengths):
             return
         for layer in self._slots:
@@ -108,7 +108,7 @@ class SlotCache(RowCache):
                     states[slot, :, : new.shape[1]] = new
 
     def take(self, slot: int, length: int) -> States:
-        """A copy of the first ``length`` columns of a slot."""
+        """Copy the first ``length`` columns of a slot."""
         taken = []
         for layer in self._slots:
             keys, values = (states[slot, :, :length].clone() for states in layer.states)
@@ -116,7 +116,7 @@ class SlotCache(RowCache):
         return taken
 
     def put(self, slot: int, kept: States) -> None:
-        """Puts the values that :meth:`take` gave at the beginning of a slot."""
+        """Write the values that :meth:`take` gave to the beginning of a slot."""
         for layer, given in zip(self._slots, kept, strict=True):
             for states, new in zip(layer.states, given, strict=True):
                 states[slot, :, : new.shape[1]] = new
@@ -188,7 +188,7 @@ class Shapes:
         self._by_length = model.device.type == "cpu"
 
     def widths(self, rows: int) -> list[int]:
-        """The widths of the steps that ``rows`` rows are computed in."""
+        """Return the widths of the steps that ``rows`` rows are computed in."""
         chosen: list[int] = []
         while rows > 0:
             width = next((width for width in WIDTHS if width >= rows and self._agrees(width)), None) or self.widest
@@ -202,7 +202,7 @@ class Shapes:
         return next(width for width in reversed(WIDTHS) if self._agrees(width))
 
     def columns(self, needed: int) -> int:
-        """The columns that a row of ``needed`` tokens attends over."""
+        """Return the columns that a row of ``needed`` tokens attends over."""
         if needed not in self._columns:
             wide = rounded(needed) if self._by_length else self._most
             while wide < self._most and not self._try(WIDTH, wide):
@@ -217,9 +217,9 @@ class Shapes:
 
     @torch.inference_mode()
     def _try(self, width: int, columns: int, *, reference: int | None = None) -> bool:
-        """A step of random rows, each several times, in one segment of ``columns``, against the narrowest step.
+        """Try a step of random rows, each several times, in one segment of ``columns``, against the narrowest step.
 
-        There each attends alone, over ``reference`` columns (all), and stands in another place.
+        There each attends alone, over ``reference`` columns (all), and stands in another slot.
         """
         count, most = WIDTH // 2, reference or self._most
         generator = torch.Generator().manual_seed(_TRIAL_SEED)

@@ -1,4 +1,4 @@
-"""Facts that every sampler of a run must know beside its configuration section."""
+"""Facts that every sampler of a run needs in addition to its configuration section."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlinf.schema.policy import VisionConfig
 
 @dataclass(frozen=True)
 class SamplerSpec:
-    """Facts that a sampler must know beside its configuration section."""
+    """Facts that a sampler needs in addition to its configuration section."""
 
     model: str
     """A folder with a transformers model, or the hub name of one."""
@@ -46,10 +46,10 @@ def sampler_spec(
     device: str,
     turn_ends: Collection[int] = (),
 ) -> SamplerSpec:
-    """The facts for every sampler. Without a checkpoint it gets a folder with the model's configuration alone.
+    """Collect the facts for every sampler.
 
-    ``seed`` is the run's; ``folder`` its directory.
-    ``turn_ends``: tokens that end the policy's turn in its chat template.
+    Without a checkpoint it gets a folder with the model's configuration alone. ``seed`` is the run's; ``folder``
+    its directory. ``turn_ends``: tokens that end the policy's turn in its chat template.
     """
     from rlinf.models.architecture import PolicyError, architecture_config, require_text_model
     from rlinf.models.gguf import model_folder
@@ -89,7 +89,7 @@ def sampler_spec(
 
 
 def _causal_class(architecture: Any) -> str:
-    """The class name that other engines find a model by."""
+    """Return the class name that other engines find a model by."""
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,

@@ -17,7 +17,7 @@ _MASK = (1 << 64) - 1
 
 
 def stream_key(seed: int, key: Sequence[int], sample_index: int) -> int:
-    """The 64-bit key of the stream of sample ``sample_index`` of the request with this ``key`` (any integers)."""
+    """Compute the 64-bit key of the stream of ``sample_index`` of the request with ``key`` (any integers)."""
     state = _GAMMA
     for part in (seed, *key, sample_index):
         # The length of the key is part of it through the number of rounds; negative parts wrap to 64 bits.
@@ -40,7 +40,7 @@ def uniforms(keys: NDArray[np.uint64], starts: NDArray[np.uint64], count: int) -
 
 
 def _mix_int(value: int) -> int:
-    """The same mixing function on a Python integer of 64 bits."""
+    """Compute the same mixing function on a Python integer of 64 bits."""
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
     return value ^ (value >> 31)

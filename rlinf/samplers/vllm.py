@@ -58,7 +58,7 @@ class EngineDiedError(RuntimeError):
 
 
 def environment(*, gpu: bool) -> dict[str, str]:
-    """The environment that a process needs before it imports torch."""
+    """Return the environment that a process needs before it imports torch."""
     return {name: value for name, value in ENVIRONMENT.items() if not (gpu and name == "TORCH_COMPILE_DISABLE")}
 
 
@@ -89,7 +89,7 @@ class VllmSampler:
         ``max_model_len`` (prompt plus response tokens).
 
         Raises:
-            ModuleNotFoundError: vLLM is not installed; the message says how to install it.
+            ModuleNotFoundError: vLLM is not installed; the message states how to install it.
         """
         os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
         for name, value in environment(gpu=torch.cuda.is_available()).items():
@@ -116,7 +116,7 @@ class VllmSampler:
         return in_request_order(requests, self.stream(requests))
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """The same completions as they finish. Between two of them :meth:`load` and :meth:`abort` may be called.
+        """Yield the same completions as they finish. Between two of them :meth:`load` and :meth:`abort` may be called.
 
         A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
 
@@ -127,9 +127,9 @@ class VllmSampler:
         yield from answered(self.session(), requests)
 
     def session(self) -> EngineSession:
-        """A session, in which :meth:`load` may be called at any time.
+        """Open a session, in which :meth:`load` may be called at any time.
 
-        The prefix cache keeps what conversations have said. What shares a step with a response changes its rounding.
+        The prefix cache keeps the tokens of conversations. What shares a step with a response changes its rounding.
 
         Raises:
             RuntimeError: a stream or another session of this sampler is open.
@@ -165,13 +165,13 @@ class VllmSampler:
         ]
 
     def end_session(self) -> None:
-        """Drops what the engine works on."""
+        """Drop what the engine works on."""
         if self._running:
             self._engine.abort_request(list(self._running))
         self._running, self._streaming = {}, False
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Ends these requests of the running stream: their responses as far as they are, finish reason "abort".
+        """End these requests of the running stream: their responses as far as they are, finish reason "abort".
 
         They can be continued, also under newer weights, by requests that have the tokens as ``prefix``.
         """
@@ -193,7 +193,7 @@ class VllmSampler:
     # -- weights -----------------------------------------------------------------------------------------------------
 
     def load(self, update: WeightUpdate) -> Metrics:
-        """Takes the weights in place; the next token, also of a running stream, follows them.
+        """Load the weights in-place; the next token, also of a running stream, follows them.
 
         Cached keys and values of the old weights are dropped; running requests compute theirs again.
 
@@ -215,7 +215,7 @@ class VllmSampler:
         return figures(tensors, time.perf_counter() - started)
 
     def held_digests(self, asked: Mapping[str, Asked]) -> Digests:
-        """Read back the weights that are ``asked`` for from the layers that compute with them.
+        """Read back the requested weights (``asked``) from the layers that compute with them.
 
         Of an engine of several workers each has a part of most weights, and those are not read.
         """
@@ -288,7 +288,7 @@ class VllmSampler:
         return engine
 
     def _restart(self, error: Exception) -> None:
-        """A new engine with the current weights, and the unfinished requests from their beginning."""
+        """Start a new engine with the current weights, and the unfinished requests from their beginning."""
         _log.error("vLLM's engine failed and is restarted with weights %s", self._version, exc_info=error)
         self.restarts += 1
         old = self._engine
@@ -384,7 +384,7 @@ class VllmSampler:
 
 
 def _host_copy(kept: WeightUpdate | None, update: WeightUpdate) -> WeightUpdate:
-    """A copy of ``update`` in host memory, in the tensors of the previous one where they fit, beside earlier parts."""
+    """Copy ``update`` to host memory, into the previous one's tensors if they fit, in addition to earlier parts."""
     copies: dict[str, Tensor] = dict(kept.tensors) if kept is not None and update.parts > 1 else {}
     for name, tensor in update.tensors.items():
         old = kept.tensors.get(name) if kept is not None else None

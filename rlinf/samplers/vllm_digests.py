@@ -19,7 +19,7 @@ _EVERY = 8
 
 
 def read_digests(model: nn.Module, asked: Mapping[str, Asked]) -> dict[str, TensorDigest | None]:
-    """The digests of the weights that are ``asked`` for; None for those in a form that is not known here.
+    """Compute the digests of the requested weights (``asked``); None for those in an unsupported form.
 
     Those are weights that are split over several workers, quantised ones, and experts.
     """
@@ -56,7 +56,7 @@ def _read(
 
 
 def _holders(owners: Mapping[str, Any], layer: Any, kind: str) -> list[Any]:
-    """The layers that compute with this parameter; one that multiplies with a copy of it comes last."""
+    """Find the layers that compute with this parameter; one that multiplies with a copy of it comes last."""
     parameter = getattr(layer, kind, None)
     if parameter is None or not parameter.numel():
         return [layer]
@@ -65,8 +65,9 @@ def _holders(owners: Mapping[str, Any], layer: Any, kind: str) -> list[Any]:
 
 
 def _numbers(layer: Any, kind: str, one: Asked, first: int) -> tuple[Tensor, int] | None:
-    """The numbers at the places that are asked for, and of how many places each is one. ``first``: where the rows of
-    this weight begin in the one that it is joined into."""
+    """Read the numbers at the requested positions; return them and how many positions each of them represents.
+
+    ``first``: the row at which this weight begins in the one that it is joined into."""
     size = 1
     for extent in one.shape:
         size *= extent
@@ -84,7 +85,7 @@ def _numbers(layer: Any, kind: str, one: Asked, first: int) -> tuple[Tensor, int
 
 
 def _column_numbers(layer: Any, one: Asked, first: int, found: Tensor) -> tuple[Tensor, int] | None:
-    """The same of a layer [out, in] from its products with single columns."""
+    """Read the same of a layer [out, in] from its products with single columns."""
     width = one.shape[-1]
     inputs = torch.zeros(len(found), width, dtype=getattr(layer, "params_dtype", torch.float32))
     inputs[torch.arange(len(found)), found % width] = 1.0

@@ -1,9 +1,10 @@
-"""How vLLM draws tokens on a CPU, inside its worker: one uniform number a row instead of a random number per token.
+"""How vLLM draws tokens on a CPU, inside its worker: one uniform number a row, not a random number per token.
 
-vLLM's own kernel there makes a Gumbel variate for every entry of the vocabulary, one after another, and counts the rank
-of the token drawn, which nobody reads: a quarter of the time of a step of SmolLM2 (135M parameters, 49,152 tokens). It
-also keeps the logits of all rows in 32 bits, and as many log-probabilities, of which one a row is asked for; here rows
-are drawn for a few at a time, so that what is in between stays in the cache.
+vLLM's own kernel there makes a Gumbel variate for every entry of the vocabulary, one after another. It also
+counts the rank of the token drawn, which is not used: a quarter of the time of a step of SmolLM2 (135M
+parameters, 49,152 tokens). It also keeps the logits of all rows in 32 bits, and as many log-probabilities, of
+which one a row is needed. Here rows are drawn for a few at a time, so that what is in between stays in the
+cache.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def draw_by_inversion(sampler: Any) -> None:
-    """Gives ``sampler``, a ``vllm.v1.sample.sampler.Sampler`` of a CPU worker, the faster way to draw."""
+    """Give ``sampler``, a ``vllm.v1.sample.sampler.Sampler`` of a CPU worker, the faster way to draw."""
     sampler.forward = types.MethodType(_sample, sampler)
     chooser = sampler.topk_topp_sampler
     chooser.forward = types.MethodType(_choose, chooser)
@@ -31,9 +32,9 @@ def draw_by_inversion(sampler: Any) -> None:
 
 
 def _sample(self: Any, logits: Tensor, sampling_metadata: SamplingMetadata, *others: Any) -> SamplerOutput:
-    """The tokens of a step; the signature is that of vLLM's ``Sampler.forward``.
+    """Draw the tokens of a step; the signature is that of vLLM's ``Sampler.forward``.
 
-    Rows with penalties are vLLM's: it knows what their responses have so far.
+    Rows with penalties are left to vLLM: it has what their responses contain so far.
     """
     from vllm.v1.outputs import SamplerOutput
 
@@ -50,7 +51,7 @@ def _sample(self: Any, logits: Tensor, sampling_metadata: SamplingMetadata, *oth
 
 
 def _alike(sampling_metadata: SamplingMetadata, count: int) -> dict[SamplingParams, list[int]]:
-    """The rows of each distribution; without a tensor of its own a setting is off in every row."""
+    """Group the rows by distribution; without a tensor of its own a setting is off in every row."""
     columns = []
     for name, off in (("temperature", 0.0), ("top_k", 0), ("top_p", 1.0)):
         given: Tensor | None = getattr(sampling_metadata, name)
@@ -65,7 +66,7 @@ def _alike(sampling_metadata: SamplingMetadata, count: int) -> dict[SamplingPara
 
 
 def _uniforms(count: int, generators: dict[int, torch.Generator]) -> Tensor:
-    """One number a row, float64 [count], from the request's own generator where it has one."""
+    """Draw one number a row, float64 [count], from the request's own generator if it has one."""
     uniforms = torch.rand(count, dtype=torch.float64)
     for row, generator in generators.items():
         uniforms[row] = torch.rand((), dtype=torch.float64, generator=generator)
@@ -86,7 +87,7 @@ def _choose(
 
 
 def _gather_logprobs(logprobs: Tensor, num_logprobs: int, token_ids: Tensor) -> LogprobsTensors:
-    """Log-probabilities of the tokens drawn alone: the others and the ranks, 0 here, are asked for by nobody."""
+    """Return log-probabilities of the tokens drawn alone: the others and the ranks, 0 here, are not used."""
     return _one_each(token_ids, logprobs.gather(-1, token_ids[:, None]))
 
 

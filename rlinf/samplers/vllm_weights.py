@@ -35,32 +35,32 @@ class WeightReceiver:
         use_native_kernels(self.model_runner.get_model())
 
     def receive_weights(self, named: Sequence[tuple[str, Tensor]]) -> None:
-        """Takes all weights (Hugging Face names) in place; sharding and fusing are vLLM's own loaders'."""
+        """Load all weights (Hugging Face names) in-place; sharding and fusing are vLLM's own loaders'."""
         self.reload_weights(weights_iterator=iter(named))
         if self.device.type == "cpu":
             _repack_shared_heads(self.model_runner.get_model())
 
     def receive_shared_weights(self, path: str) -> None:
-        """The same from shared memory, for workers that are processes of their own."""
+        """Receive the same from shared memory, for workers that are processes of their own."""
         self.receive_weights(from_shared_memory(path))
 
     def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest | None]:
-        """Read back the weights (Hugging Face names) that are ``asked`` for from the layers that compute with them."""
+        """Read back the requested weights (``asked``, Hugging Face names) from the layers that compute with them."""
         return read_digests(self.model_runner.get_model(), asked)
 
     def held_encoded(self, asked: str) -> dict[str, Any]:
-        """The same as JSON, for :func:`rlinf.samplers.server_digests.read_digests`: remote calls carry text alone."""
+        """Return the same as JSON for :func:`rlinf.samplers.server_digests.read_digests`: remote calls carry text."""
         wanted = {name: Asked(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(asked).items()}
         return encoded_digests(self.held_digests(wanted))
 
     def receive_encoded(self, text: str) -> None:
-        """Keeps some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""
+        """Keep some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""
         from safetensors.torch import load
 
         self._encoded_weights = [*(self._encoded_weights or ()), *load(base64.b64decode(text)).items()]
 
     def finish_encoded(self) -> None:
-        """Takes the weights that :meth:`receive_encoded` kept."""
+        """Load the weights that :meth:`receive_encoded` kept."""
         named, self._encoded_weights = self._encoded_weights or [], None
         self.receive_weights(named)
 

@@ -93,5 +93,5 @@ class Sections:
 
 
 def keys(section: Any) -> list[Field[Any]]:
-    """The fields of a section, or of its class, that a file can set."""
+    """List the fields of a section, or of its class, that a file can set."""
     return [item for item in fields(section) if item.metadata.get("key", True)]

@@ -1,4 +1,4 @@
-"""`cluster`: where processes run, and how long anyone waits for them."""
+"""`cluster`: where processes run, and how long others wait for them."""
 
 from __future__ import annotations
 

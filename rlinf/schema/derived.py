@@ -62,12 +62,12 @@ class TextEnv:
 
 
 def with_words(env: EnvConfig, words: Words | None) -> EnvConfig:
-    """``env``, saying what an entry of `evaluation.words` asks for; None: what it says by itself."""
+    """Return ``env`` with the instruction that an entry of `evaluation.words` describes; None: its own instruction."""
     return env if words is None else replace(env, wrappers=[OTHER_WORDS[words], *env.wrappers])
 
 
 def task_name(task: TaskConfig, number: int) -> str:
-    """The name of a task in metrics: its own, else the settings that distinguish it.
+    """Return the name of a task in metrics: its own, else the settings that distinguish it.
 
     >>> task_name(TaskConfig(kwargs={"task": "reach-v3"}), 0)
     'reach-v3'
@@ -79,7 +79,7 @@ def task_name(task: TaskConfig, number: int) -> str:
 
 
 def prompted(prompt: str | None, instruction: str) -> str:
-    """What the language model of a `vla` policy reads.
+    """Return what the language model of a `vla` policy reads.
 
     >>> prompted("In: What action should the robot take to {instruction}?", "open the drawer")
     'In: What action should the robot take to open the drawer?'
@@ -104,7 +104,7 @@ RunKind = Literal["supervised", "text", "simulator"]
 
 @dataclass(frozen=True)
 class DerivedConfig:
-    """The facts of a run; the functions of the same names say what each one means."""
+    """The facts of a run; the functions of the same names describe what each one means."""
 
     run_kind: RunKind
     run_dir: str

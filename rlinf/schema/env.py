@@ -1,4 +1,4 @@
-"""`env` and `data`: which environment, how many of it, and what its prompts look like."""
+"""`env` and `data`: which environment, how many of it, and the form of its prompts."""
 
 from __future__ import annotations
 

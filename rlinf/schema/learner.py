@@ -55,7 +55,7 @@ class MegatronConfig:
     """Weight of a loss that evens out the load of experts; 0 is off, which keeps the gradient that of the policy."""
 
     def edge_stages(self, layers: int) -> tuple[int, int] | None:
-        """Layers of the first and the last stage where stages are unequal; None where they are equal.
+        """Return the layers of the first and the last stage if stages are unequal; None if they are equal.
 
         >>> MegatronConfig(pipeline_parallel=4).edge_stages(94)
         (23, 23)
@@ -69,7 +69,7 @@ class MegatronConfig:
 
 @dataclass(frozen=True)
 class OffloadConfig:
-    """Tensors that wait on the host while samplers answer, where learner and samplers share GPUs."""
+    """Tensors that wait on the host while samplers answer, if learner and samplers share GPUs."""
 
     optimizer: bool = False
     """Move optimiser state and gradients to the host."""
@@ -106,14 +106,14 @@ class LearnerConfig:
 
 @dataclass(frozen=True)
 class SftConfig:
-    """Supervised fine-tuning before the first step, on the conversations of `sft.data` or else on the environment's own
-    demonstrations; alone: `rlinf sft`, which with `sft.data` needs no environment.
+    """Supervised fine-tuning before the first step, on the conversations of `sft.data` or else on the environment's
+    own demonstrations; alone: `rlinf sft`, which with `sft.data` needs no environment.
 
-    Responses of a dataset are imitated as they are where `env.kwargs.response_field` names their column. Metrics of the
-    warm start are `sft/loss` and so on, at negative steps: -1 is the last one before step 0.
+    Responses of a dataset are imitated as they are if `env.kwargs.response_field` names their column. Metrics of
+    the warm start are `sft/loss` and so on, at negative steps: -1 is the last one before step 0.
 
-    Simulators: imitation of what the environment's `expert_action` does, of another demonstrator (`sft.expert`), or of
-    recorded episodes (`sft.dataset`)."""
+    Simulators: imitation of what the environment's `expert_action` does, of another demonstrator (`sft.expert`),
+    or of recorded episodes (`sft.dataset`)."""
 
     steps: int = key(0, at_least=0)
     """Supervised steps before reinforcement learning; 0 is off. Epochs of `sft.data` are

@@ -1,4 +1,6 @@
-"""`reward_model`: a learned reward in the environment's place, or beside it (DeepSeekMath, arXiv:2402.03300, 4.1)."""
+"""`reward_model`: a learned reward instead of the environment's, or added to it.
+
+See DeepSeekMath, arXiv:2402.03300, 4.1."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from rlinf.schema.key import key
 
 @dataclass(frozen=True)
 class TeacherConfig:
-    """For `adv_type: opd`, or beside any other with `algorithm.opd_coef`. It has the tokenizer of the policy."""
+    """For `adv_type: opd`, or with any other by `algorithm.opd_coef`. It has the tokenizer of the policy."""
 
     path: str | None = key(None, example="Qwen/Qwen2.5-7B-Instruct")
     """A Hugging Face folder or hub name. Like a reference policy it lives in the learner's ranks, whole on each."""

@@ -27,7 +27,7 @@ class WireError(ValueError):
 
 
 def pack(message: Any) -> bytes:
-    """The bytes of a message of mappings, lists, texts, numbers and arrays."""
+    """Return the bytes of a message of mappings, lists, texts, numbers and arrays."""
     import msgpack
 
     packed: bytes = msgpack.packb(message, default=_packed)
@@ -35,7 +35,7 @@ def pack(message: Any) -> bytes:
 
 
 def unpack(data: bytes | str) -> Any:
-    """The values that :func:`pack` was given; arrays are writable. Anything else is a WireError."""
+    """Return the values that :func:`pack` was given; arrays are writable. Anything else is a WireError."""
     import msgpack
 
     if isinstance(data, str):
@@ -87,8 +87,8 @@ class PolicyServer:
     """Serves ``make_session`` on a port until :meth:`close`; used as a context, which starts and closes it.
 
     Each connection has a session and a thread of its own. Its first message is the session's metadata; then every
-    observation is answered by actions. A request that cannot be answered is answered by a text that says why, and ends
-    the connection, as in openpi. ``GET /healthz`` answers 200.
+    observation is answered by actions. A request that cannot be answered is answered by a text that states why,
+    and ends the connection, as in openpi. ``GET /healthz`` answers 200.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class PolicyServer:
         self.close()
 
     def close(self) -> None:
-        """Ends all connections and waits for the server."""
+        """End all connections and wait for the server."""
         self._server.shutdown()
         self._thread.join(timeout=10)
 

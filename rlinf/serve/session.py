@@ -21,7 +21,7 @@ _RESET, _PROMPT = "reset", "prompt"
 
 
 class RequestError(ValueError):
-    """An observation that the policy does not read; the message says what it would."""
+    """An observation that the policy does not read; the message states what it would."""
 
 
 class Session:
@@ -37,8 +37,9 @@ class Session:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """A client's first message: names, shapes and dtypes of observations and actions, and the statistics of the
-        dataset that was imitated, where there was one."""
+        """Return a client's first message: names, shapes and dtypes of observations and actions, and statistics.
+
+        The statistics are those of the dataset that was imitated, if there was one."""
         statistics = self._policy.folder / STATISTICS_FILE
         return {
             "server": "rlinf",
@@ -65,7 +66,7 @@ class Session:
         return {"actions": actions, "server_timing": {"infer_ms": (time.perf_counter() - began) * 1e3}}
 
     def random_request(self) -> dict[str, Any]:
-        """A request with some member of the observation space, for measurements."""
+        """Build a request with some member of the observation space, for measurements."""
         self.observation_space.seed(0)
         leaves = empty_leaves(self.observation_space, (1,))
         write_observation(leaves, 0, self.observation_space.sample())
@@ -87,7 +88,7 @@ class Session:
         return _nested(self.observation_space, ROOT, given)
 
     def _leaf_of(self, key: str) -> str | None:
-        """The leaf that a key of a request names; None for those that are none."""
+        """Find the leaf that a key of a request names; None for those that are none."""
         dotted = key.replace("/", ".")
         for name in (dotted, f"{ROOT}.{dotted}"):
             if name in self._leaves:
@@ -118,7 +119,7 @@ class Session:
 
 
 def load_session_policy(path: str) -> Policy:
-    """The policy of a run or of an exported folder. Raises UserError for a language model."""
+    """Load the policy of a run or of an exported folder. A language model is a UserError."""
     policy = Policy.load(path)
     if policy.is_language_model:
         raise UserError(f"{path} is a language model: rlinf serve is for policies of simulators; vLLM serves models")

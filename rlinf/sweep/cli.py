@@ -80,7 +80,7 @@ _MAKE_TRIALS = ("", "base", "set", "space", "search", "budget")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Validates every trial, runs what is not finished, aggregates, writes the report."""
+    """Validate every trial, run what is not finished, aggregate, write the report."""
     parser = Parser(prog="rlinf sweep", description="Many runs from one file; the same command resumes.")
     parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file, or the name of a packaged one")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the sweep file")
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def checked_sweep(path: Path, overrides: Sequence[str]) -> tuple[Sweep, list[TrialPlan]]:
-    """A sweep and its trials; raises ConfigErrors with the mistakes of the file and those of all its trials."""
+    """Return a sweep and its trials; raise ConfigErrors with the mistakes of the file and those of all its trials."""
     sweep, problems = read_sweep_file(path, overrides)
     plans: list[TrialPlan] = []
     # Without these nothing can be said about trials.
@@ -115,7 +115,7 @@ def checked_sweep(path: Path, overrides: Sequence[str]) -> tuple[Sweep, list[Tri
 
 
 def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
-    """Runs a validated sweep; 1 where a trial failed for good, 130, 143 or 129 where someone interrupted, else 0."""
+    """Run a validated sweep; return 1 if a trial failed for good, 130, 143 or 129 if it was interrupted, else 0."""
     from rlinf.report.page import plotting_installed
     from rlinf.report.write import write_report
     from rlinf.sweep.engine import run_trials

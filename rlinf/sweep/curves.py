@@ -28,7 +28,7 @@ class Curve:
 
 
 def curve(trials: Sequence[TrialResult], metric: str, *, points: int | None = None) -> Curve | None:
-    """The curve of a setting's finished trials; about ``points`` steps at most. None where they share no step."""
+    """Compute the curve of a setting's finished trials; about ``points`` steps at most. None if they share no step."""
     columns = [_at_steps(trial, metric) for trial in trials]
     steps = sorted(set.intersection(*(set(column) for column in columns))) if columns else []
     if not steps:

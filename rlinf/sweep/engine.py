@@ -21,7 +21,7 @@ _SETTINGS_AT_ONCE = 4
 
 
 def searcher_of(sweep: Sweep) -> Any:
-    """A searcher for Tune; None where all settings are known beforehand."""
+    """Build a searcher for Tune; None if all settings are fixed beforehand."""
     if sweep.config.search != "optuna":
         return None
     import optuna
@@ -37,7 +37,7 @@ def searcher_of(sweep: Sweep) -> Any:
 
 
 class _Suggest:
-    """The space as Optuna is asked for it, one key after another, so that conditions hold."""
+    """The space in the form that Optuna draws from, one key after another, so that conditions hold."""
 
     def __init__(self, sweep: Sweep) -> None:
         self.space = sweep.config.space
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
-    """Runs what is not finished yet, until nothing is left, time is up or someone interrupts."""
+    """Run what is not finished yet, until nothing is left, time is up or someone interrupts."""
     known = {trial.folder.name: trial for trial in read_sweep(sweep.folder).trials}
     done = {name for name, trial in known.items() if trial.status in _DONE}
     waiting = [plan for plan in plans if plan.folder_name not in done]

@@ -46,7 +46,7 @@ class Events(Callback):
         self.view.failed(self._name(trial), self._failure(trial), again=False)
 
     def _failure(self, trial: Any) -> str:
-        """The traceback in the trial's record; put there now, where the trial could not do so itself."""
+        """Return the traceback in the trial's record; write it now if the trial could not do so itself."""
         record = self._record(trial)
         if record is not None and record.status == "failed" and record.error:
             return record.error

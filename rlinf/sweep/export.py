@@ -16,7 +16,7 @@ Record = Mapping[str, Any]
 
 
 def write_tables(summary: SweepSummary, folder: Path) -> None:
-    """`settings` (over seeds), `trials` (each run), `curves` (over seeds, by step), as CSV and Parquet; settings.md."""
+    """Write `settings` (over seeds), `trials` (runs), `curves` (over seeds, by step): CSV, Parquet; settings.md."""
     settings = [setting_row(summary.sweep.keys, one) for one in summary.settings]
     trials = [trial_row(summary.sweep.keys, one) for one in summary.trials]
     curves = [row for one in summary.settings for row in curve_rows(summary.sweep, one)]
@@ -28,7 +28,7 @@ def write_tables(summary: SweepSummary, folder: Path) -> None:
 
 
 def setting_row(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
-    """A setting as one flat row."""
+    """Return a setting as one flat row."""
     return {
         "rank": one.rank,
         **{key: one.setting.get(key) for key in keys},
@@ -43,7 +43,7 @@ def setting_row(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
 
 
 def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
-    """A trial as one flat row."""
+    """Return a trial as one flat row."""
     return {
         "number": trial.record.number,
         **{key: trial.record.setting.get(key) for key in keys},
@@ -60,7 +60,7 @@ def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
 
 
 def curve_rows(sweep: SweepRecord, one: SettingResult) -> list[dict[str, Any]]:
-    """A setting's learning curve, a flat row for each step; none where no trial finished."""
+    """Return a setting's learning curve, a flat row for each step; none if no trial finished."""
     found = curve(one.counted, sweep.metric)
     if found is None:
         return []

@@ -13,9 +13,9 @@ from rlinf.sweep.settings import PLACE
 class InOrder(Searcher):
     """Trial k has seed ``k % seeds`` of setting ``k // seeds``; a setting's answer is its mean over the seeds.
 
-    A searcher's next suggestion depends on the results that it has received before. So they are reported in the order
-    of the settings, and setting s is asked for when exactly the first ``s - ahead + 1`` are known: one that comes early
-    waits, and the same sweep file gives the same settings on any machine.
+    A searcher's next suggestion depends on the results that it has received before. So they are reported in the
+    order of the settings, and setting s is requested when exactly the first ``s - ahead + 1`` results are in. One
+    that comes early waits, and the same sweep file gives the same settings on any machine.
     """
 
     def __init__(self, searcher: Searcher, *, seeds: int, parallel: int) -> None:
@@ -29,7 +29,7 @@ class InOrder(Searcher):
         self.setting: dict[str, Any] = {}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        """A trial's configuration; None where it has to wait."""
+        """Return a trial's configuration; None if it has to wait."""
         if len(self.trials) - len(self.results) >= self.parallel:
             return None
         place = len(self.trials) % self.seeds
@@ -61,7 +61,7 @@ class InOrder(Searcher):
         self.results[trial_id] = math.nan if error or value is None else float(value)
 
     def get_state(self) -> dict[str, Any]:
-        """The state that Tune saves; the searcher saves itself, and how wide a sweep is may change when it goes on."""
+        """Return the state that Tune saves; the searcher saves itself, and a sweep's width may change on resuming."""
         return {"trials": self.trials, "results": self.results, "told": self.reported, "setting": self.setting}
 
     def set_state(self, state: dict[str, Any]) -> None:

@@ -71,11 +71,11 @@ class LiveView:
             self._live.stop()
 
     def say(self, text: str, style: str = "") -> None:
-        """A line that stays: ``text`` as it is (no markup), in one of rich's styles."""
+        """Print a line that stays: ``text`` as it is (no markup), in one of rich's styles."""
         self.console.print(Text(printable(text), style=style), soft_wrap=True)
 
     def event(self, text: str, style: str = "") -> None:
-        """A line where nobody watches; on a terminal the table shows it."""
+        """Print a line if the output is not a terminal; on a terminal the table shows it."""
         if self._live is None:
             self.say(text, style)
 
@@ -112,7 +112,7 @@ class LiveView:
         self.say(error)
 
     def time_is_up(self) -> bool:
-        """True once, when the sweep has had its `wall_time_s`."""
+        """Return True once, when the sweep has had its `wall_time_s`."""
         limit = self.sweep.config.budget.wall_time_s
         if limit is None or self.out_of_time or time.monotonic() - self.began < limit:
             return False
@@ -143,7 +143,7 @@ class LiveView:
         return until_limit if found is None else min(found, until_limit)
 
     def _shown(self, name: str) -> Shown:
-        """A trial's line, made when it is first heard of."""
+        """Return a trial's line, made at its first event."""
         return self.trials.setdefault(name, Shown(name, began=time.monotonic()))
 
     def _unseen(self) -> Set[str]:

@@ -26,7 +26,7 @@ _DRAWN = ("choice", "uniform", "loguniform", "integer")
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep with where it was written."""
+    """A sweep with the file and lines that it was written in."""
 
     config: SweepConfig
     file: Path
@@ -54,7 +54,7 @@ class Sweep:
 
 
 def base_of(written: str, folder: Path) -> Path:
-    """The training file of a sweep: a path relative to the sweep's folder, or else the name of a recipe."""
+    """Return the training file of a sweep: a path relative to the sweep's folder, or else the name of a recipe."""
     beside = folder / written
     return beside if beside.is_file() else packaged(written) or beside
 
@@ -68,7 +68,7 @@ def split_keys(names: str) -> list[str]:
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """The last part of each key, with as many before it as tell it from the others.
+    """Shorten each key to its last part, with as many before it as distinguish it from the others.
 
     >>> short_names(["learner.optimizer.lr", "sft.lr", "algorithm.gamma"])
     {'learner.optimizer.lr': 'optimizer.lr', 'sft.lr': 'sft.lr', 'algorithm.gamma': 'gamma'}
@@ -83,7 +83,7 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
 
 
 def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, list[ConfigProblem]]:
-    """The sweep in a file, with ``key=value`` overrides of its own keys, and its mistakes.
+    """Read the sweep in a file, with ``key=value`` overrides of its own keys, and its mistakes.
 
     What is wrong has its default.
     """
@@ -110,7 +110,7 @@ def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, l
 
 
 def _of_runs(problem: ConfigProblem, tree: Branch) -> ConfigProblem:
-    """The same; of a key of the runs that stands in the wrong place, with where it goes."""
+    """Return the same problem; for a key of the runs in the wrong section, with the section that it belongs to."""
     first, _, rest = problem.key.partition(".")
     if first in _RUN_SECTIONS:
         return replace(problem, fix="Keys of the runs go under `set` (alike in all trials) or `space` (varied).")

@@ -21,7 +21,7 @@ from rlinf.sweep.validate import validate
 
 
 def multirun(file: str, overrides: Sequence[str]) -> int:
-    """Runs every combination; raises ConfigErrors, with those of all combinations, before the first starts."""
+    """Run every combination; raise ConfigErrors, with those of all combinations, before the first starts."""
     sweep = sweep_of(located(file), overrides)
     plans = plan_trials(sweep)
     validate(sweep, plans)
@@ -29,9 +29,9 @@ def multirun(file: str, overrides: Sequence[str]) -> int:
 
 
 def sweep_of(file: Path, overrides: Sequence[str]) -> Sweep:
-    """The sweep that the words on the command line describe: several values vary, a single one is fixed.
+    """Build the sweep that the words on the command line describe: several values vary, a single one is fixed.
 
-    It lives in `run.dir`, where that is given, else in runs/sweeps/NAME-multirun.
+    It lives in `run.dir`, if that is given, else in runs/sweeps/NAME-multirun.
     """
     reader = Reader()
     if not file.is_file():
@@ -73,7 +73,7 @@ def sweep_of(file: Path, overrides: Sequence[str]) -> Sweep:
 
 
 def _usual_metric(file: Path, overrides: Sequence[str]) -> str:
-    """The metric that such runs are judged by."""
+    """Return the metric that such runs are judged by."""
     try:
         return "eval/accuracy" if is_text(load(file, overrides)) else "eval/return"
     except ConfigErrors:  # the trials will have the same mistakes, and name them

@@ -46,7 +46,7 @@ class RunProcess:
         return self._process.pid
 
     def ended(self) -> bool:
-        """Whether the process is over; raises :class:`TrialFailed` where it ended with an error."""
+        """Return whether the process is over; raise :class:`TrialFailed` if it ended with an error."""
         code = self._process.wait(0.0)
         if code is None:
             return False
@@ -62,12 +62,12 @@ class RunProcess:
         self._process.send(b".")
 
     def stop(self) -> None:
-        """Ends the process, if it is not over."""
+        """End the process, if it is not over."""
         self._process.kill()
         self._output.close()
 
     def _last_words(self) -> str:
-        """The newest traceback of this attempt, or the last lines where there is none."""
+        """Return the newest traceback of this attempt, or the last lines if there is none."""
         with self.log.open() as file:
             file.seek(self._start)
             lines = file.read().splitlines()
@@ -84,7 +84,7 @@ class MetricTail:
         self._seen = -1
 
     def read(self) -> list[dict[str, Any]]:
-        """The lines of steps that were not seen before, without those of a warm start, which are negative."""
+        """Read the lines of steps that were not seen before, without those of a warm start, which are negative."""
         fresh = []
         # A line that is not written to its end yet comes whole the next time.
         for numbers in read_json_lines(self.path, number="step").rows:

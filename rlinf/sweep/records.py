@@ -22,9 +22,10 @@ _MAY_CHANGE = ("dir", "resources", "retries", "address", "budget")
 
 @dataclass
 class TrialRecord:
-    """`trial.json`. ``status``: running, finished, failed, stopped (by the scheduler), or out of time (`wall_time_s`).
+    """`trial.json`. ``status``: running, finished, failed, stopped (scheduler), or out of time (`wall_time_s`).
 
-    A trial that was cut by a kill still says running. All but finished and stopped ones go on the next time.
+    A trial that was cut by a kill still has the status running. All but finished and stopped ones go on the next
+    time.
     """
 
     number: int
@@ -52,14 +53,14 @@ class TrialRecord:
         return cls(**(read_json_file(folder / "trial.json") or {}), folder=folder)
 
     def steps_done(self) -> int | None:
-        """The steps of a run that finished; None for others."""
+        """Return the steps of a run that finished; None for others."""
         summary = read_json_file(self.run_dir / "summary.json")
         return None if summary is None else int(summary["steps"])
 
 
 @dataclass(frozen=True)
 class SweepRecord:
-    """`sweep.json` and the trials beside it."""
+    """`sweep.json` and the trials in the same folder."""
 
     folder: Path
     name: str
@@ -71,7 +72,7 @@ class SweepRecord:
 
 
 def read_sweep(folder: Path) -> SweepRecord:
-    """A sweep directory, finished or not."""
+    """Read a sweep directory, finished or not."""
     said = read_json_file(folder / "sweep.json") or {}
     trials = [TrialRecord.read(path.parent) for path in sorted(folder.glob("trials/*/trial.json"))]
     return SweepRecord(
@@ -86,7 +87,7 @@ def read_sweep(folder: Path) -> SweepRecord:
 
 
 def shown_definition(config: SweepConfig) -> dict[str, Any]:
-    """The sweep as `sweep.json` shows it: everything but the values of `cluster.env`."""
+    """Return the sweep as `sweep.json` shows it: everything but the values of `cluster.env`."""
     definition: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     for key, value in definition["set"].items():
         if f"{key}.".startswith("cluster.env."):
@@ -95,7 +96,7 @@ def shown_definition(config: SweepConfig) -> dict[str, Any]:
 
 
 def open_sweep(sweep: Sweep) -> None:
-    """Makes the directory, or checks that it holds this very sweep; raises ConfigErrors."""
+    """Make the directory, or check that it holds this very sweep; raise ConfigErrors otherwise."""
     path = sweep.folder / "sweep.json"
     definition = shown_definition(sweep.config)
     if path.exists():

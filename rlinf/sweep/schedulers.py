@@ -27,7 +27,7 @@ _ATTEMPTS = 16
 
 
 def perturbed(sweep: Sweep, setting: Mapping[str, Any], *, trial: int, step: int) -> Setting:
-    """A valid neighbour of ``setting`` for trial number ``trial``, which takes it over at ``step``."""
+    """Draw a valid neighbour of ``setting`` for trial number ``trial``, which takes it over at ``step``."""
     space = sweep.config.space
     grids = {names: value_of(names, setting) for names, entry in space.items() if entry.grid is not None}
     for attempt in range(_ATTEMPTS):
@@ -41,7 +41,7 @@ def perturbed(sweep: Sweep, setting: Mapping[str, Any], *, trial: int, step: int
 
 
 def value_of(names: str, setting: Mapping[str, Any]) -> Any:
-    """The value of an entry of the space in a setting (a list for several keys together); None where it is not set."""
+    """Return the value of an entry of the space in a setting (a list for several keys); None if it is not set."""
     keys = split_keys(names)
     if not all(key in setting for key in keys):
         return None
@@ -77,7 +77,7 @@ _MANY_STEPS = 100_000
 
 
 def scheduler_of(sweep: Sweep) -> TrialScheduler:
-    """As `scheduler` says."""
+    """Build the scheduler that `scheduler` names."""
     schedule, steps = sweep.config.schedule, sweep.config.budget.steps
     if schedule.name == "asha":
         return RememberingAsha(

@@ -93,5 +93,5 @@ class SweepConfig:
 
     @property
     def schedule(self) -> SchedulerConfig:
-        """The scheduler, also where only its name was written."""
+        """The scheduler, also if only its name was written."""
         return SchedulerConfig(self.scheduler) if isinstance(self.scheduler, str) else self.scheduler

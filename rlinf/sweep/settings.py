@@ -49,7 +49,7 @@ def plan_trials(sweep: Sweep) -> list[TrialPlan]:
 
 
 def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan, str]:
-    """The trial that a Tune configuration means, and its folder's name."""
+    """Return the trial that a Tune configuration means, and its folder's name."""
     if "trial" in config:
         # Population-based training changes the setting on the way; the folder keeps its name.
         given = config["trial"]
@@ -97,7 +97,9 @@ def repeated_draws(config: SweepConfig) -> str:
 
 
 def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: Any) -> Setting:
-    """A setting from the grids' values and, for drawn keys, ``draw(names, entry)``; links and conditions resolved."""
+    """Build a setting from the grids' values and, for drawn keys, ``draw(names, entry)``.
+
+    Links and conditions are resolved."""
     setting: Setting = {}
     for names, entry in space.items():
         if not all(_holds(setting.get(key), wanted) for key, wanted in entry.when.items()):
@@ -113,7 +115,7 @@ def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: A
 
 
 def draw_number(seed: int, place: int) -> Any:
-    """The draws of setting ``place``, each key from a stream of its own: a new key does not change the others."""
+    """Return the draws of setting ``place``, each key from its own stream: a new key does not change the others."""
 
     def draw(names: str, entry: SpaceEntry) -> Any:
         return draw_from(entry, numpy_generator(seed, "sweep", place, names))
@@ -122,7 +124,7 @@ def draw_number(seed: int, place: int) -> Any:
 
 
 def draw_from(entry: SpaceEntry, generator: Generator) -> Any:
-    """A value of an entry that is drawn."""
+    """Draw a value of an entry."""
     if entry.choice is not None:
         return entry.choice[int(generator.integers(len(entry.choice)))]
     if entry.integer is not None:
@@ -135,7 +137,7 @@ def draw_from(entry: SpaceEntry, generator: Generator) -> Any:
 
 
 def draw_corner(place: int) -> Any:
-    """The extremes of every key, for checks: even places take the lower ends."""
+    """Return the extremes of every key, for checks: an even ``place`` gives the lower ends."""
 
     def draw(names: str, entry: SpaceEntry) -> Any:
         options = entry.choice or entry.uniform or entry.loguniform or entry.integer

@@ -41,7 +41,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate | None:
-    """The estimate of one task's scores; None where there are none."""
+    """Estimate one task's scores; None if there are none."""
     if not values:
         return None
     scores = np.asarray(values, dtype=np.float64)[:, None]
@@ -57,7 +57,7 @@ def estimate(values: Sequence[float], *, seed: int = 0) -> Estimate | None:
 
 
 def iqm(scores: Scores) -> NDArray[np.float64]:
-    """The interquartile mean over the last two axes: a quarter of the entries (rounded down) is cut from each end.
+    """Compute the interquartile mean over the last two axes: a quarter of the entries (rounded down) cut per end.
 
     >>> float(iqm(np.array([[0.0], [1.0], [2.0], [30.0]])))
     1.5
@@ -102,11 +102,11 @@ class Improvement:
 
 
 def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> Improvement | None:
-    """The improvement of ``a`` over ``b``, scores by seed, higher is better; None where one is empty.
+    """Compute the improvement of ``a`` over ``b``, scores by seed, higher is better; None if one is empty.
 
-    Where both have the same seeds, these are resampled together: what they have in common stays so. Where one was
-    better in every pair, resampling finds nothing else; the interval is then the exact one of as many independent pairs
-    as there are (Clopper and Pearson 1934, Biometrika 26).
+    If both have the same seeds, these are resampled together: what they have in common stays so. If one was
+    better in every pair, resampling finds nothing else. The interval is then the exact one of as many independent
+    pairs as there are (Clopper and Pearson 1934, Biometrika 26).
     """
     if not a or not b:
         return None
@@ -128,7 +128,7 @@ def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """The two-sided p-value that two samples have one mean; None below two values each.
+    """Compute the two-sided p-value that two samples have one mean; None below two values each.
 
     >>> round(welch([1.0, 2.0, 3.0], [2.0, 4.0, 9.0]), 4)
     0.2838

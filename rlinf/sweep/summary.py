@@ -41,7 +41,7 @@ class Importance:
 def importances(
     keys: Sequence[str], settings: Sequence[Mapping[str, Any]], results: Sequence[float]
 ) -> list[Importance]:
-    """The importance of every key that varies, the most important first; none for fewer than four results."""
+    """Compute the importance of every key that varies, the most important first; none for fewer than four results."""
     found: list[Importance] = []
     values = np.asarray(results, dtype=np.float64)
     if len(values) < 4 or values.var() == 0:
@@ -61,7 +61,7 @@ def importances(
 
 
 def _groups(values: Sequence[Any]) -> NDArray[np.int64]:
-    """A group number for each value."""
+    """Return a group number for each value."""
     distinct = sorted({repr(value) for value in values})
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     if numeric and len(distinct) > _BINS:
@@ -73,7 +73,7 @@ def _groups(values: Sequence[Any]) -> NDArray[np.int64]:
 
 
 def _explained(groups: NDArray[np.int64], results: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The correlation ratio of each row of results [R, N]."""
+    """Compute the correlation ratio of each row of results [R, N]."""
     member = np.eye(int(groups.max()) + 1)[groups]
     counts = member.sum(axis=0)
     used = counts > 0
@@ -173,7 +173,7 @@ def setting_label(setting: Mapping[str, Any]) -> str:
 
 
 def summarise(sweep: SweepRecord) -> SweepSummary:
-    """Reads every trial's metrics."""
+    """Read every trial's metrics."""
     by_setting: dict[str, list[TrialResult]] = {}
     for record in sweep.trials:
         by_setting.setdefault(repr(sorted(record.setting.items())), []).append(_result(sweep, record))
@@ -213,7 +213,7 @@ def _result(sweep: SweepRecord, record: TrialRecord) -> TrialResult:
 
 
 def _compare(settings: Sequence[SettingResult], sign: int) -> None:
-    """Every setting with the best one; ``sign`` -1 where less is better."""
+    """Compare every setting with the best one; ``sign`` is -1 if less is better."""
     compared = []
     signed = [{seed: sign * value for seed, value in one.by_seed.items()} for one in settings]
     for one, scores in zip(settings[1:], signed[1:], strict=True):

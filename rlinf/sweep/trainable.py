@@ -28,11 +28,13 @@ _ORIGIN = "origin.json"
 
 
 class Trial(tune.Trainable):
-    """One step is one new value of the sweep's metric. The run itself is a process of its own, so that whatever
-    happens to it (a crash in native code, memory) this actor lives to tell, and so that it starts no second Ray.
+    """One step is one new value of the sweep's metric. The run itself is a process of its own.
 
-    The run directory is the trial's memory: whoever comes after a kill finds it and goes on. Tune's checkpoints are
-    copies of it, which population-based training hands from trial to trial.
+    So this actor survives and reports what happens to the run (a crash in native code, memory), and the run
+    starts no second Ray.
+
+    The run directory is the trial's memory: a process that starts after a kill finds it and goes on. Tune's
+    checkpoints are copies of it, which population-based training hands from trial to trial.
     """
 
     def setup(self, config: dict[str, Any], sweep: Sweep | None = None) -> None:
@@ -68,7 +70,7 @@ class Trial(tune.Trainable):
         return {OBJECTIVE: self.value, "best": self.best, STEP: self.steps_seen, "done": ended}
 
     def _advance(self) -> bool:
-        """Waits for the next value of the metric (of a run that holds: until it does), or for the end (True)."""
+        """Wait for the next value of the metric (of a run that holds: until it does), or for the end (True)."""
         if self.process is not None:
             self.process.go_on()
         elif self.record.steps_done() != self.run_config.run.max_steps:
@@ -90,7 +92,9 @@ class Trial(tune.Trainable):
         return ended
 
     def _holds(self) -> bool:
-        """Whether the run waits at a step where it has not waited before; its checkpoint is the last thing written."""
+        """Return whether the run waits at a step at which it has not waited before.
+
+        Its checkpoint is the last thing written."""
         step = self.steps_seen
         saved = self.record.run_dir / "checkpoints" / f"step_{step:06d}"
         last = self.run_config.run.max_steps

@@ -39,9 +39,10 @@ class Leash:
 
 
 def main(trial: str, hold_every: int = 0) -> int:
-    """Train what the first line says; a finished or half-finished run directory is continued. The exit code.
+    """Train what the first line describes; return the exit code.
 
-    What goes wrong is printed here and not by Python, which knows of no secrets.
+    A finished or half-finished run directory is continued. What goes wrong is printed here and not by Python,
+    which does not hide secrets.
     """
     redact_warnings()
     try:

@@ -19,9 +19,10 @@ _PROBES = 32
 
 
 def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> list[str]:
-    """The overrides of a trial over the base: the sweep's own keys, the setting, and a place to run in.
+    """Return the overrides of a trial over the base: the sweep's own keys, the setting, and a directory to run in.
 
-    Trials run in one process each, unless the sweep says otherwise: a cluster inside a trial takes a while to start.
+    Trials run in one process each, unless the sweep sets otherwise: a cluster inside a trial takes a while to
+    start.
     """
     schedule = sweep.config.schedule
     # The population is compared and copied every N iterations: each needs a value and a checkpoint then.
@@ -43,7 +44,9 @@ def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
 
 
 def trial_config(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> Config:
-    """The resolved configuration of a trial; raises ConfigErrors. Trials share the warm starts that are the same."""
+    """Return the resolved configuration of a trial; raise ConfigErrors.
+
+    Trials share the warm starts that are the same."""
     config = resolve(sweep.base, overrides_of(sweep, setting, seed=seed, run_dir=run_dir)).config
     if has_warm_start(config) and config.sft.cache is None:
         config = replace(config, sft=replace(config.sft, cache=str(sweep.folder / "warm_starts")))
@@ -51,7 +54,7 @@ def trial_config(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
 
 
 def validate(sweep: Sweep, plans: Sequence[TrialPlan]) -> None:
-    """Raises ConfigErrors with the mistakes of all settings, each once and with a setting that has it."""
+    """Raise ConfigErrors with the mistakes of all settings, each once and with a setting that has it."""
     settings = [plan.setting for plan in plans if plan.seed == sweep.config.seeds[0]]
     if not settings:
         draws = [draw_corner(place) for place in range(_PROBES)]
@@ -66,7 +69,7 @@ def validate(sweep: Sweep, plans: Sequence[TrialPlan]) -> None:
 
 
 def _problems(sweep: Sweep, setting: Setting) -> list[ConfigProblem]:
-    """The mistakes of one setting, and of the metric that its trials are ranked by."""
+    """List the mistakes of one setting, and of the metric that its trials are ranked by."""
     try:
         config = trial_config(sweep, setting, seed=sweep.config.seeds[0], run_dir=sweep.folder / "trial")
     except ConfigErrors as errors:
@@ -78,7 +81,7 @@ def _problems(sweep: Sweep, setting: Setting) -> list[ConfigProblem]:
 
 
 def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting, count: int, total: int) -> ConfigProblem:
-    """The line of the sweep file, for what it set; the base file's own line otherwise.
+    """Locate a problem at the line of the sweep file, for what it set; at the base file's own line otherwise.
 
     A mistake of ``count`` of ``total`` settings names one that has it; one of all of them is not the setting's.
     """

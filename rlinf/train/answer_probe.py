@@ -124,7 +124,7 @@ class AnswerProbe:
 
     @property
     def unproved(self) -> str | None:
-        """What is said of weights that cannot be read, and what is done instead; None: all can be read."""
+        """Describe the weights that cannot be read, and what is done instead; None: all can be read."""
         if self._samplers.unproved is None:
             return None
         watched = "Their versions and train/sampler_logprob_gap are watched instead"
@@ -172,7 +172,7 @@ class AnswerProbe:
         return f"{self._samplers.group.name} {rank}"
 
     def _change(self, rank: int, given: list[_Answer], limit: float) -> Change | None:
-        """The change since the answers before; None where it is too small yet. Answers are kept until it is not."""
+        """Measure the change since the answers before; None if it is too small yet. Answers are kept until it is not."""
         before = self._before.setdefault(rank, given)
         change = Change.between(before, given)
         if change is not None:
@@ -183,7 +183,7 @@ class AnswerProbe:
         return change
 
     def _answers(self) -> dict[int, list[_Answer]]:
-        """The answers of each sampler to all prompts; none of those that are amid a batch."""
+        """Collect the answers of each sampler to all prompts; none of those that are amid a batch."""
         self._requests = self._requests or self._asked()
         given: list[list[Completion]] = self._samplers.call("answer", self._requests)
         for rank, completions in enumerate(given):
@@ -213,7 +213,7 @@ class AnswerProbe:
         ]
 
     def _batch(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> Batch:
-        """Rows (place of the prompt, response) as a batch whose rewards mean nothing."""
+        """Rows (index of the prompt, response) as a batch whose rewards mean nothing."""
         requests = [self._requests[place] for place, _ in rows]
         prompts, lengths = _padded([request.prompt_ids for request in requests])
         pictures = [request.pictures for request in requests]
@@ -231,7 +231,7 @@ class AnswerProbe:
 
 
 def _row(completion: Completion) -> tuple[int, tuple[int, ...]]:
-    """The number of its prompt, and its tokens."""
+    """Return the number of its prompt, and its tokens."""
     return completion.request_id, tuple(completion.token_ids.array.tolist())
 
 

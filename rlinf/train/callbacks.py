@@ -1,4 +1,4 @@
-"""Callbacks of a user's own between the training iterations of a run: look, log, save, slow down, stop."""
+"""Callbacks of a user's own between the training iterations of a run: inspect, log, save, slow down, stop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunStart:
 
 @dataclass
 class Step:
-    """A training iteration that has just ended: its numbers, and what a callback asks for.
+    """A training iteration that has just ended: its numbers, and what a callback requests.
 
     Requests take effect before the next iteration begins: a rate from then on, a checkpoint and a stop right now.
     """
@@ -42,7 +42,7 @@ class Step:
     logged: Metrics = field(default_factory=dict)
 
     def log(self, name: str, value: float) -> None:
-        """Adds a metric of yours to this step's line, TensorBoard and the other services; names are ``own/...``.
+        """Record a metric of yours in this step's line, TensorBoard and the other services; names are ``own/...``.
 
         Raises ValueError for a name that the run writes itself.
         """
@@ -52,21 +52,21 @@ class Step:
         self.logged[name] = float(value)
 
     def set_lr(self, lr: float) -> None:
-        """Sets the peak learning rate (``learner.optimizer.lr``); schedule and critic's rate follow in proportion."""
+        """Set the peak learning rate (``learner.optimizer.lr``); schedule and critic's rate follow in proportion."""
         if not lr >= 0:
             raise ValueError(f"a learning rate is a number from 0 up, not {lr}")
         self.lr_scale = lr / self.config.learner.optimizer.lr
 
     def save(self) -> None:
-        """Writes a checkpoint of this step."""
+        """Write a checkpoint of this step."""
         self.save_requested = True
 
     def stop(self, reason: str) -> None:
-        """Ends the run after this step: it is evaluated, saved and exported as if it were the last one."""
+        """End the run after this step: it is evaluated, saved and exported as if it were the last one."""
         self.stop_reason = reason
 
     def samples(self) -> list[dict[str, Any]]:
-        """The graded responses, or rows, that ``logging.samples_every`` kept of this step; empty where it kept none."""
+        """Read the graded responses, or rows, that ``logging.samples_every`` kept of this step; empty if it kept none."""
         from rlinf.base.json_files import read_json_lines
 
         path = self.folder / "samples" / f"step_{self.number:06d}.jsonl"
@@ -81,13 +81,13 @@ class Callback:
     """
 
     def on_start(self, start: RunStart) -> None:
-        """The run begins, or goes on."""
+        """Handle the begin of the run, or its continuation."""
 
     def on_step(self, step: Step) -> None:
-        """A training iteration has ended, and its line of metrics is not written yet."""
+        """Handle the end of a training iteration, whose line of metrics is not written yet."""
 
     def on_end(self, metrics: Metrics) -> None:
-        """The run has ended: its last evaluation."""
+        """Handle the end of the run: its last evaluation."""
 
 
 _METHODS: Mapping[str, Call] = {
@@ -98,7 +98,7 @@ _METHODS: Mapping[str, Call] = {
 
 
 def require_callbacks(callbacks: Sequence[Callback]) -> None:
-    """Raises UserError for what is no list of objects with the methods of :class:`Callback`."""
+    """Raise UserError for what is no list of objects with the methods of :class:`Callback`."""
     if not isinstance(callbacks, Sequence):
         raise UserError(f"callbacks must be a list, not {kind_of(callbacks)}: write callbacks=[...]")
     for callback in callbacks:

@@ -1,4 +1,6 @@
-"""The checkpoints of a run: written aside with a checksum for every file, and read only where all of them are right."""
+"""The checkpoints of a run: each is written to a temporary folder, with a checksum for every file.
+
+One is read only if all of them are right."""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ _READERS = 4
 
 
 class DamagedError(ValueError):
-    """A checkpoint that must not be used; the message says why."""
+    """A checkpoint that must not be used; the message states why."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,13 @@ class Checkpoints:
         """Folder name -> (what tells that it was not written again, the checkpoint or what is wrong with it)."""
 
     def steps(self) -> list[int]:
-        """The steps that checkpoints were written after, in order; those of a warm start are negative."""
+        """List the steps that checkpoints were written after, in order; those of a warm start are negative."""
         return sorted(step for step in map(_step, self.path.glob("step_*")) if step is not None)
 
     def survey(self) -> Survey:
-        """Looks from the newest one back to the first that is whole. Changes nothing; asks each file once."""
+        """Examine checkpoints from the newest one back to the first that is whole.
+
+        Changes nothing; reads each file once."""
         damaged: list[str] = []
         for step in reversed(self.steps()):
             if self._only not in (None, step):
@@ -78,7 +82,7 @@ class Checkpoints:
         return Survey(None, damaged)
 
     def write(self, step: int, state: Mapping[str, Any], fill: Callable[[Path], object]) -> Path:
-        """A checkpoint from what ``fill`` writes into an empty folder; one that fails leaves nothing behind.
+        """Write a checkpoint from what ``fill`` writes into an empty folder; one that fails leaves nothing behind.
 
         It is complete, and on the disk, before it gets its name: a crash at any point leaves the one before.
         """
@@ -100,18 +104,18 @@ class Checkpoints:
         return final
 
     def prune(self, keep: int, best: int | None) -> None:
-        """Removes all but the newest ``keep`` checkpoints and the best one."""
+        """Remove all but the newest ``keep`` checkpoints and the best one."""
         for step in self.steps()[: -keep or None]:
             if step != best:
                 remove_folder(self.path / folder_name(step))
 
     def sweep_up(self) -> None:
-        """Removes what a crash left half written or half removed. Only for the one that writes here."""
+        """Remove what a crash left half written or half removed. Only for the one that writes here."""
         for leftover in [*self.path.glob(".writing_*"), *self.path.glob(".removing_*")]:
             shutil.rmtree(leftover, ignore_errors=True)
 
     def _examined(self, folder: Path) -> Checkpoint | str:
-        """The checkpoint in ``folder``, or what is wrong with it; looked at again only where it changed."""
+        """Return the checkpoint in ``folder``, or what is wrong with it; examined again only if it changed."""
         stamp = _stamp(folder)
         known = self._verdicts.get(folder.name)
         if known is not None and known[0] == stamp:
@@ -129,7 +133,7 @@ def folder_name(step: int) -> str:
 
 
 def _step(folder: Path) -> int | None:
-    """The step of a checkpoint's folder; None for anything else that lies there."""
+    """Return the step of a checkpoint's folder; None for anything else that lies there."""
     match = _NAME.fullmatch(folder.name)
     if match is None or not folder.is_dir() or folder_name(int(match[1])) != folder.name:
         return None
@@ -137,7 +141,7 @@ def _step(folder: Path) -> int | None:
 
 
 def examine(folder: Path) -> Checkpoint:
-    """The checkpoint in ``folder``, every file of it read once. Raises :class:`DamagedError`."""
+    """Read the checkpoint in ``folder``, every file of it once. Raises :class:`DamagedError`."""
     known = check_manifest(folder)
     state = _json(folder / STATE)
     if not known:
@@ -156,7 +160,7 @@ def write_manifest(folder: Path) -> None:
 
 
 def check_manifest(folder: Path) -> bool:
-    """Whether there is a manifest. Raises :class:`DamagedError` that names the files that are not as it says."""
+    """Return whether there is a manifest. Raises :class:`DamagedError` that names the files that do not match it."""
     if not (folder / MANIFEST).exists():
         return False
     files = _json(folder / MANIFEST).get("files")
@@ -169,7 +173,7 @@ def check_manifest(folder: Path) -> bool:
 
 
 def _check_sizes(folder: Path, sizes: object) -> None:
-    """Checkpoints of versions before the manifest know the sizes of their files only."""
+    """Check the sizes of files: checkpoints of versions before the manifest have no more."""
     if not isinstance(sizes, dict):
         raise DamagedError(f"{MANIFEST} is missing")
     for name, size in sizes.items():
@@ -179,7 +183,7 @@ def _check_sizes(folder: Path, sizes: object) -> None:
 
 
 def _wrong(folder: Path, files: Mapping[str, Any]) -> list[str]:
-    """The faults of each file that is not as the manifest says. Sizes first: they cost nothing."""
+    """List the faults of each file that differs from the manifest. Sizes first: they cost nothing."""
     wrong = []
     for name, entry in files.items():
         size = _size(folder / name)
@@ -227,14 +231,14 @@ def _readable_digest(path: Path) -> str | None:
 
 
 def _size(path: Path) -> int | None:
-    """In bytes; None where there is no such file."""
+    """In bytes; None if there is no such file."""
     with suppress(OSError):
         return path.stat().st_size if path.is_file() else None
     return None
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """A file that holds one mapping. Raises :class:`DamagedError`."""
+    """Read a file that holds one mapping. Raises :class:`DamagedError`."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -245,7 +249,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _stamp(folder: Path) -> object:
-    """Changes whenever the checkpoint is written again."""
+    """Return a value that changes whenever the checkpoint is written again."""
     for name in (MANIFEST, STATE):
         with suppress(OSError):
             found = (folder / name).stat()

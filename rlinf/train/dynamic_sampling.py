@@ -18,9 +18,9 @@ _SUMMED = {"rollout/tokens", "rollout/env_steps"}
 def collect_nonconstant_groups(
     collect: Callable[[int], tuple[Batch | RemoteRows, Metrics]], *, groups: int, max_rounds: int
 ) -> tuple[Batch | RemoteRows, Metrics]:
-    """The first ``groups`` groups whose members differ in reward, from at most ``1 + max_rounds`` rollouts.
+    """Collect the first ``groups`` groups whose members differ in reward, from at most ``1 + max_rounds`` rollouts.
 
-    Fewer where there are no more; the first rollout as it is where there is none at all. ``collect`` takes the number
+    Fewer if there are no more; the first rollout as it is if there is none at all. ``collect`` takes the number
     of the round, from 0.
     """
     batch, metrics = collect(0)

@@ -29,10 +29,11 @@ from rlinf.train.tracking.summary import show
 def evaluate_model(
     model: str, choice: Choice, overrides: Sequence[str] = (), *, step: int | None = None, out: str | None = None
 ) -> RunResult:
-    """Evaluates ``model`` (a Hugging Face folder, a hub name, or a run) as ``choice`` says; prints, saves, returns it.
+    """Evaluate ``model`` (a Hugging Face folder, a hub name, or a run) on ``choice``; print, save and return it.
 
-    Of a run, the checkpoint of ``step`` or the newest; the result goes into the run's `evaluations`. That of a bare
-    model goes into ``out`` (`runs/eval_NAME`), a folder that `rlinf report` and `rlinf compare` read like a run.
+    Of a run, the checkpoint of ``step`` or the newest; the result goes into the run's `evaluations`. That of a
+    bare model goes into ``out`` (`runs/eval_NAME`), a folder that `rlinf report` and `rlinf compare` read like a
+    run.
 
     Raises:
         UserError: there is no such model, checkpoint or data.
@@ -62,7 +63,7 @@ def evaluate_model(
 
 
 def save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation) -> Path:
-    """The evaluation of a model without a run, in a folder that reports read; returns the evaluation's file."""
+    """Save the evaluation of a model without a run, in a folder that reports read; return the evaluation's file."""
     with naming_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         path = save_evaluation(folder, 0, config, [], evaluation, model=str(config.policy.path), label=label)
@@ -97,7 +98,7 @@ def _evaluate(config: Config, title: str) -> Evaluation:
 
 
 def _say_what_was_trained_on(trained: Config, config: Config) -> None:
-    """Prints how many of the evaluated questions stand in the run's training data, where that can still be read."""
+    """Print how many of the evaluated questions stand in the run's training data, if that can still be read."""
     from rlinf.train.assemble.conversations import conversation_envs
 
     before, now = conversation_envs(trained), conversation_envs(config)
@@ -130,7 +131,7 @@ def _exported(directory: RunDirectory) -> Iterator[tuple[int, str]]:
 
 
 def _positions(model: str) -> int | None:
-    """Tokens that a model has positions for; None where its configuration does not say."""
+    """Return the tokens that a model has positions for; None if its configuration does not state it."""
     from rlinf.models.loading import checkpoint_config
 
     found = getattr(checkpoint_config(model).get_text_config(), "max_position_embeddings", None)

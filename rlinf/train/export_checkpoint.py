@@ -22,11 +22,12 @@ _ONE_PROCESS = MegatronConfig()
 
 
 def export_checkpoint(folder: Path, step: int | None, out: Path, layout: MegatronConfig = _ONE_PROCESS) -> int:
-    """Writes the policy of a checkpoint into ``out``; returns its step.
+    """Write the policy of a checkpoint into ``out``; return its step.
 
     ``folder`` is a run, of which ``step`` or the newest checkpoint is taken, or `RUN/checkpoints/step_N` itself.
-    Language models become a Hugging Face folder with their tokenizer, adapters merged; policies of simulators what
-    their ``from_pretrained`` reads. ``layout``: how the processes of ``torchrun`` share a checkpoint of megatron.
+    Language models become a Hugging Face folder with their tokenizer, adapters merged; policies of simulators
+    what their ``from_pretrained`` reads. ``layout``: how the processes of ``torchrun`` share a checkpoint of
+    megatron.
 
     Raises:
         UserError: there is no such run or checkpoint, or ``out`` is not empty.
@@ -62,7 +63,7 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
 
 
 def _save_beside(config: Config, run: Path, out: Path) -> None:
-    """The tokenizer of a text run and the ends of its responses, as at the end of a run."""
+    """Save the tokenizer of a text run and the ends of its responses, as at the end of a run."""
     from rlinf.models.loading import load_tokenizer
     from rlinf.models.tokenizer_export import save_beside
     from rlinf.train.assemble.conversations import response_ends
@@ -72,7 +73,9 @@ def _save_beside(config: Config, run: Path, out: Path) -> None:
 
 
 def _simulator_policy(config: Config, tokenizer: Path) -> tuple[Any, tuple[Any, Any]]:
-    """The network for the spaces of the environment, of which one is made to see them; and the spaces."""
+    """Build the network for the spaces of the environment; return it and the spaces.
+
+    One environment is made to see them."""
     from rlinf.rollouts.vec_env.vectorize import make_vec_env
     from rlinf.train.assemble.simulator_policy import make_policy
 

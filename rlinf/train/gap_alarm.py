@@ -18,8 +18,9 @@ _DRIFT = 0.5
 class GapAlarm:
     """Watches `train/sampler_logprob_gap` from step to step.
 
-    Tokens of the newest weights are compared with the learner's at the same weights, so that rounding alone separates
-    them. Where a batch has none, its newest tokens differ by what was learned since: those may warn, and end no run.
+    Tokens of the newest weights are compared with the learner's at the same weights, so that rounding alone
+    separates them. If a batch has none, its newest tokens differ by what was learned since: those may warn, and
+    end no run.
     """
 
     limit: float | None
@@ -36,7 +37,7 @@ class GapAlarm:
         return self.above > 0 and self.steps is not None
 
     def add(self, step: int, metrics: Metrics) -> None:
-        """Takes the metrics of a finished step, and warns at the first one above the limit.
+        """Take the metrics of a finished step, and warn at the first one above the limit.
 
         :raises OtherPolicy: `rollout.gap_steps` steps in a row were above it.
         """

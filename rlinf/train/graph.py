@@ -21,12 +21,12 @@ WarmStartPreparation = Callable[[Batch], tuple[Batch, Metrics]]
 
 
 def imitated(batch: Batch) -> tuple[Batch, Metrics]:
-    """The batch as it is: its responses are imitated."""
+    """Return the batch as it is: its responses are imitated."""
     return batch, {}
 
 
 def nothing() -> None:
-    """Does nothing, for graphs whose samplers have no memory to free."""
+    """Do nothing, for graphs whose samplers have no memory to free."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class Graph:
 
     @contextmanager
     def learning(self) -> Iterator[None]:
-        """The learner has the device. Samplers leave it first, and come back with :meth:`hand_over`."""
+        """Give the learner the device. Samplers leave it first, and come back with :meth:`hand_over`."""
         if not self.overlaps:
             self.sleep()
         yield
 
     def hand_over(self, version: int) -> Metrics:
-        """Ends learning: the samplers come back with the learner's weights as ``version``; what that took."""
+        """End learning: the samplers come back with the learner's weights as ``version``; return what that took."""
         began = time.perf_counter()
         # Where they share a device: the optimiser leaves it before samplers come back, the weights once they are sent.
         slept = self.learner.sleep(keep_weights=True)

@@ -46,14 +46,14 @@ class Source:
         return f"{self.run}@{self.checkpoint.step}"
 
     def changed(self, config: Config) -> list[str]:
-        """One line for each setting that is another one now, without what says where and how long a run runs."""
+        """List each setting that is another one now, one line each, without the paths and the length of the run."""
         hidden = {*self.config.record.expressions, *config.record.expressions}
         kept_quiet = (*MAY_CHANGE, "run.name", _KEY, "run.init_optimizer")
         lines = [line for line in self.config.record.changes(config.record) if not line.startswith(kept_quiet)]
         return [line for line in lines if line.partition(":")[0] not in hidden]
 
     def lines(self, config: Config) -> list[str]:
-        """The parts that are carried over and those that begin afresh, for people."""
+        """List the parts that are carried over and those that begin afresh, for people."""
         carried = ["weights and running statistics of the policy"]
         carried += ["tokenizer"] if self.tokenizer.exists() else []
         afresh = ["step count", "learning-rate schedule", "random streams", "states of environments and algorithm"]
@@ -75,7 +75,7 @@ class Source:
         return self.run / "tokenizer"
 
     def record(self, folder: Path, config: Config) -> None:
-        """Writes into a run directory what the run began with."""
+        """Write into a run directory what the run began with."""
         found = {
             "run": str(self.run),
             "step": self.checkpoint.step,
@@ -86,7 +86,7 @@ class Source:
 
 
 def named(config: Config) -> tuple[Path, int | None] | None:
-    """(run directory, step) of `run.init_from`; None where the run begins from nothing.
+    """Return (run directory, step) of `run.init_from`; None if the run begins from nothing.
 
     >>> from rlinf.schema import RunConfig
     >>> named(Config(run=RunConfig(init_from="runs/a@40")))
@@ -102,13 +102,13 @@ def named(config: Config) -> tuple[Path, int | None] | None:
 
 
 def carried_tokenizer(config: Config) -> Path | None:
-    """The tokenizer that the weights of `run.init_from` were trained with."""
+    """Return the tokenizer that the weights of `run.init_from` were trained with."""
     found = named(config)
     return None if found is None or not (found[0] / "tokenizer").exists() else found[0] / "tokenizer"
 
 
 def source_of(config: Config, folder: Path) -> Source | None:
-    """The checkpoint of `run.init_from`, whole and of the same network; None where the run begins from nothing.
+    """Find the checkpoint of `run.init_from`, whole and of the same network; None if the run begins from nothing.
 
     ``folder``: this run's own directory.
 

@@ -95,7 +95,7 @@ class Trainer:
         return self.run.progress
 
     def iterate(self, log: MetricLog) -> None:
-        """The iterations of reinforcement learning. A stop signal waits until the run's state is between two."""
+        """Run the iterations of reinforcement learning. A stop signal waits until the run's state is between two."""
         config, run, state = self.config, self.run, self.run.progress
         self.display.phase("train", total=config.run.max_steps, done=state.step)
         run.mark()
@@ -141,7 +141,7 @@ class Trainer:
             self.evaluate()
 
     def send_first_weights(self) -> None:
-        """Sends the samplers what they begin with, and names those of which nobody can show that they have it."""
+        """Send the samplers what they begin with, and name those that cannot be shown to have it."""
         self.graph.send_weights(self.run.progress.step)
         if (reason := self.graph.unproved()) is not None:
             self.display.warn(
@@ -157,7 +157,7 @@ class Trainer:
                 callback.on_start(start)
 
     def call_back(self, metrics: Metrics) -> Step:
-        """Calls the callbacks after an iteration and does what they ask for; a new learning rate is set at once."""
+        """Call the callbacks after an iteration and do what they request; a new learning rate is set at once."""
         state = self.run.progress
         step = Step(state.step, self.config, self.run.folder.path, metrics, lr_scale=state.lr_scale)
         for callback in self.callbacks:
@@ -195,7 +195,7 @@ class Trainer:
                 self.run.mark()
 
     def collect(self, step: int) -> tuple[Batch | RemoteRows, Metrics]:
-        """The batch of an iteration; with dynamic sampling, from as many rollouts as it takes."""
+        """Collect the batch of an iteration; with dynamic sampling, from as many rollouts as it takes."""
         _log.debug("step %d: collect", step)
         wanted, rollout = self.config.algorithm, self.graph.rollout
         with self.graph.generating(), timeline.span("collect", details={"step": step + 1}):
@@ -208,7 +208,7 @@ class Trainer:
             )
 
     def prepare(self, rows: Batch | RemoteRows) -> tuple[Rows, Metrics]:
-        """Rewards, and what an on-policy learner trains on beside them; a batch with NaN ends the run."""
+        """Compute rewards, and what else an on-policy learner trains on; a batch with NaN ends the run."""
         began, step = time.perf_counter(), self.run.progress.step
         require_finite(rows, self.run.folder.path, step)
         judged: Metrics = {}
@@ -219,7 +219,7 @@ class Trainer:
         return batch, {**prepared, **judged, "time/prepare_s": time.perf_counter() - began}
 
     def update(self, batch: Rows, step: int) -> Metrics:
-        """The learner's optimiser steps; a batch that fails is saved for inspection."""
+        """Run the learner's optimiser steps; a batch that fails is saved for inspection."""
         _log.debug("step %d: update", step)
         began = time.perf_counter()
         try:
@@ -237,12 +237,12 @@ class Trainer:
         return {**metrics, "time/update_s": time.perf_counter() - began}
 
     def evaluate(self) -> Metrics:
-        """The evaluation of now, with the weights that the samplers hold."""
+        """Run the evaluation of now, with the weights that the samplers hold."""
         _log.info("step %d: evaluate", self.run.progress.step)
         return self.evaluation.evaluate()
 
     def keep_samples(self, batch: Rows) -> None:
-        """Writes graded samples of the iteration that is over, where `logging.samples_every` says so."""
+        """Write graded samples of the iteration that is over, if `logging.samples_every` requires it."""
         logging, step = self.config.logging, self.run.progress.step
         if logging.samples_every and (step - 1) % logging.samples_every == 0:
             write_samples(
@@ -255,7 +255,7 @@ class Trainer:
             )
 
     def log(self) -> MetricLog:
-        """The log of metrics, cut after the last step that is not written again."""
+        """Open the log of metrics, cut after the last step that is not written again."""
         return MetricLog(self.run.folder.path, self.config, from_step=self.run.logged_until, say=self.display.warn)
 
 

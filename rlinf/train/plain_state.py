@@ -1,7 +1,7 @@
 """The driver's state between sessions, as plain data: files of it are read without running anything.
 
-Tensors, numbers, texts, lists, tuples and mappings go into a file as they are. Arrays, and the few classes of the
-driver's own state, are written as mappings that say what they are.
+Tensors, numbers, texts, lists, tuples and mappings go into a file as they are. Arrays, and the few classes of
+the driver's own state, are written as mappings that name what they are.
 """
 
 from __future__ import annotations
@@ -54,13 +54,14 @@ class PickledStateError(UserError):
 
 
 def save_plain(value: object, path: Path) -> None:
-    """Writes ``value`` so that :func:`load_plain` reads it. Raises TypeError for what has no plain form."""
+    """Write ``value`` so that :func:`load_plain` reads it. Raises TypeError for what has no plain form."""
     torch.save(_plain(value, path.stem), path)
 
 
 def load_plain(path: Path) -> Any:
-    """The value that :func:`save_plain` wrote, or an earlier version did where that is numbers and the classes named
-    above.
+    """Read the value that :func:`save_plain` wrote.
+
+    One of an earlier version is read if it is numbers and the classes named above.
 
     Raises :class:`PickledStateError` for anything else: nothing in the file is ever run.
     """
@@ -134,7 +135,7 @@ def _renamed(kind: type, kept: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _earlier_classes() -> list[Any]:
-    """The objects that checkpoints of earlier versions pickled: arrays, and our own classes where they stood then.
+    """List the objects that checkpoints of earlier versions pickled: arrays, and our own classes at their old paths.
 
     Making these runs none of their code beyond setting their fields.
     """

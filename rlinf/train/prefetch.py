@@ -1,4 +1,4 @@
-"""Batches that are worked on beside the learner: whole ones ahead of it, or continuously."""
+"""Batches that are worked on in parallel with the learner: whole ones ahead of it, or continuously."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LEARNER_IDLE, SAMPLERS_IDLE = "time/learner_idle_s", "time/samplers_idle_s"
 
 
 class BatchSource:
-    """On policy: the loop collects each batch when it needs it, and nothing goes on beside the learner."""
+    """On policy: the loop collects each batch when it needs it, and nothing goes on in parallel with the learner."""
 
     def ready(self, step: int) -> tuple[Batch | RemoteRows, Metrics] | None:
-        """The batch of ``step``, where it was collected ahead."""
+        """Return the batch of ``step``, if it was collected ahead."""
         return None
 
     def begin(self, step: int) -> None:
-        """Before the learner trains: lets samplers work on the batch of ``step`` meanwhile, where they may."""
+        """Let samplers work on the batch of ``step`` while the learner trains, if they may."""
 
     def settle(self) -> Metrics:
         """Before samplers get new weights, are evaluated or saved: nothing is under way afterwards.
@@ -36,7 +36,7 @@ class BatchSource:
         return {}
 
     def state_dict(self) -> Mapping[str, Any]:
-        """The state that a resumed run needs to train on the same batches."""
+        """Return the state that a resumed run needs to train on the same batches."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class BackgroundWork(BatchSource):
         """When the work that was started last was done, by the performance counter."""
 
     def start(self, work: Callable[[], None]) -> None:
-        """Runs ``work`` until :meth:`join`."""
+        """Run ``work`` until :meth:`join`."""
 
         def run() -> None:
             try:
@@ -67,7 +67,7 @@ class BackgroundWork(BatchSource):
         self._thread.start()
 
     def join(self) -> None:
-        """Waits for what was started, and raises what it raised."""
+        """Wait for what was started, and raise what it raised."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -99,8 +99,7 @@ class BatchPrefetcher(BackgroundWork):
         return batch, metrics
 
     def begin(self, step: int) -> None:
-        """Starts on the batches up to S steps ahead, of which ``step`` comes next, with the weights that the samplers
-        hold now."""
+        """Start on the batches up to S steps ahead, of which ``step`` comes next, with the samplers' present weights."""
         first = self._ready[-1][0] + 1 if self._ready else step
         steps = range(first, min(step - 1 + self.staleness, self.last) + 1)
 
@@ -122,7 +121,7 @@ class BatchPrefetcher(BackgroundWork):
         return {LEARNER_IDLE: waited, SAMPLERS_IDLE: max(0.0, began - self.ended)}
 
     def state_dict(self) -> Mapping[str, Any]:
-        """The batches that wait, so that a resumed run trains on the same ones."""
+        """Return the batches that wait, so that a resumed run trains on the same ones."""
         return {"ready": list(self._ready)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -134,8 +133,8 @@ class BatchPrefetcher(BackgroundWork):
 class ContinuousBatches(BackgroundWork):
     """Samplers go on while the learner trains, within the bound of `rollout.staleness`.
 
-    In one process nothing goes on beside the learner: samplers work while a batch is waited for, on it and on those
-    that may be begun with it.
+    In one process nothing runs in parallel with the learner: samplers work while a batch is waited for, on it and
+    on those that may be begun with it.
     """
 
     def __init__(self, rollout: ContinuousGeneration, *, concurrent: bool) -> None:

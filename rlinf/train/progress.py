@@ -1,4 +1,4 @@
-"""Where a run stands."""
+"""The progress of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rlinf.data.messages import Metrics
 
 @dataclass
 class Progress:
-    """Where a run stands: all that the driver itself carries from step to step."""
+    """The progress of a run: all that the driver itself carries from step to step."""
 
     stage: str
     step: int = 0

@@ -1,4 +1,4 @@
-"""Keeps batches that must not reach the weights, for people to look at."""
+"""Keeps batches that must not reach the weights, for people to inspect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BadBatch(RuntimeError):
 
 
 def require_finite(batch: Batch | RemoteRows, run: Path, step: int) -> None:
-    """Raises BadBatch where a valid position of a column is NaN or infinite."""
+    """Raise BadBatch if a valid position of a column is NaN or infinite."""
     for name in _CHECKED:
         column = getattr(batch, name, None)
         if column is None:  # workers check the columns that stay with them
@@ -34,7 +34,7 @@ def require_finite(batch: Batch | RemoteRows, run: Path, step: int) -> None:
 
 
 def quarantine(batch: Rows, run: Path, step: int) -> Path:
-    """Saves a batch into the run directory; its path."""
+    """Save a batch into the run directory; return its path."""
     path = run / "quarantine" / f"step_{step:06d}.pt"
     path.parent.mkdir(exist_ok=True)
     save_plain(complete(batch), path)

@@ -1,7 +1,8 @@
-"""The learned reward of a run: it scores what the policy says, and learns from the verifier what that is worth.
+"""The learned reward of a run: it scores the policy's responses, and is trained on the verifier's grades.
 
-Iterative GRPO (DeepSeekMath, arXiv:2402.03300, Algorithm 1): every few iterations the reward model is trained on the
-policy's newest responses, mixed with a share of older ones, and the reference policy becomes the policy.
+Iterative GRPO (DeepSeekMath, arXiv:2402.03300, Algorithm 1): every few iterations the reward model is trained
+on the policy's newest responses, mixed with a share of older ones, and the reference policy becomes the
+policy.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class LearnedReward:
         return self.train(0) if self._current else {}
 
     def score(self, batch: Batch, step: int) -> tuple[Batch, Metrics]:
-        """The batch with the model's rewards in the environment's place, or beside it, by ``weight``."""
+        """Return the batch with the model's rewards instead of the environment's, or added to them, by ``weight``."""
         examples = self.examples(batch)
         scores = self._scores(examples)
         metrics = _named("reward_model", _judged(scores, examples))
@@ -76,7 +77,7 @@ class LearnedReward:
         return torch.where(verified, 0.0, self.options.weight)
 
     def refresh(self, iteration: int, rollout: Rollout) -> Metrics:
-        """Trains on the newest responses, and on some that the policy gives to no other end, where it is time."""
+        """Train on the newest responses, and on some that the policy gives to no other end, when it is time."""
         every = self.options.refresh_every
         if not every or iteration % every:
             return {}
@@ -86,7 +87,7 @@ class LearnedReward:
         return self.train(iteration)
 
     def _note(self, examples: Batch) -> None:
-        """Keeps examples for the next training, their groups apart from all others."""
+        """Keep examples for the next training, their groups separate from all others."""
         _, groups = examples.group_ids.unique(return_inverse=True)
         self._current.append(examples.replace(group_ids=groups + self._groups))
         self._groups += int(groups.max()) + 1
@@ -120,8 +121,9 @@ class LearnedReward:
         self.learner.update(rows, step=step)
 
     def examples(self, batch: Batch) -> Batch:
-        """The responses with a valid position where a score is asked for, and what the environment says there as
-        label: a verdict, or what the answer or step is worth."""
+        """Return the responses with a valid position where a score is needed, and the environment's label there.
+
+        The label is a verdict, or what the answer or step is worth."""
         graded, rewards = self.options.learn_from != "verdicts", batch.rewards
         if self.options.supervision == "process":
             if batch.step_rewards is None:
@@ -158,14 +160,14 @@ class LearnedReward:
         return values
 
     def _mixed(self, current: Batch, step: int) -> Batch:
-        """``current`` joined by remembered groups, whose rows make up at most ``replay_fraction`` of the result."""
+        """Join ``current`` with remembered groups, whose rows make up at most ``replay_fraction`` of the result."""
         share = self.options.replay_fraction
         count = round(current.num_rows * share / (1 - share))
         old = None if self._history is None else self._some(self._history, count, "reward replay", step)
         return concatenate([current, old]) if old is not None and old.num_rows else current
 
     def _remember(self, current: Batch, step: int) -> None:
-        """Adds ``current`` to the history; what is too much goes by chance, a group at a time, old and new alike."""
+        """Move ``current`` to the history; what is too much goes by chance, a group at a time, old and new alike."""
         self._current = []
         if not self.options.refresh_every:
             return
@@ -173,7 +175,7 @@ class LearnedReward:
         self._history = self._some(known, self.options.history_rows, "reward history", step)
 
     def _some(self, rows: Batch, count: int, stream: str, step: int) -> Batch:
-        """Groups of ``rows`` by chance, as many as have at most ``count`` rows together."""
+        """Draw groups of ``rows`` by chance, as many as have at most ``count`` rows together."""
         groups, sizes = rows.group_ids.unique(return_counts=True)
         order = torch.randperm(len(groups), generator=torch_generator(self.seed, stream, step))
         return _of_groups(rows, groups[order[sizes[order].cumsum(0) <= count]])
@@ -185,14 +187,14 @@ class LearnedReward:
         save_plain(memory, folder / "memory.pt")
 
     def load(self, folder: Path) -> None:
-        """Continues bit for bit where :meth:`save` stopped."""
+        """Continue bit for bit from what :meth:`save` wrote."""
         self.learner.load(folder)
         memory: dict[str, Any] = load_plain(folder / "memory.pt")
         self._current, self._history, self._groups = memory["current"], memory["history"], memory["groups"]
 
 
 def _judged(scores: Tensor, examples: Batch) -> Metrics:
-    """The metrics of scores [B, T] against the labels of examples."""
+    """Compute the metrics of scores [B, T] against the labels of examples."""
     asked, labels = scores[examples.mask], _labels(examples)
     ordered = pairs_in_order(asked, labels, examples.group_ids[examples.mask.nonzero()[:, 0]])
     # Rewards on another scale are no probabilities: only their order is known.
@@ -205,7 +207,7 @@ def _of_groups(rows: Batch, groups: Tensor) -> Batch:
 
 
 def _labels(examples: Batch) -> Tensor:
-    """[N] of the positions that are asked for."""
+    """Return the labels [N] of the positions that need a score."""
     labels = TextInputs.of(examples.inputs).labels
     assert labels is not None
     return labels[examples.mask]

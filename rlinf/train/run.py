@@ -63,7 +63,9 @@ class RunResult:
         return list(read_json_lines(self.run_dir / "metrics.jsonl", number="step").rows)
 
     def best(self, metric: str, *, mode: str = "max") -> dict[str, float]:
-        """The line of the history where a metric was highest (``min``: lowest). KeyError where no line has it."""
+        """Return the line of the history with the highest value of a metric (``min``: lowest).
+
+        KeyError if no line has it."""
         lines = [line for line in self.history if metric in line]
         if not lines:
             raise KeyError(metric)
@@ -86,13 +88,13 @@ def run(
     save_batches: int = 0,
     from_batches: Path | None = None,
 ) -> RunResult:
-    """Trains, or continues what is in the run directory. A finished run says so and is left alone.
+    """Train, or continue what is in the run directory. A finished run is reported as such and left alone.
 
-    ``report``: write `report.html` at the end, where the plotting library is installed. ``after_step`` is called with
-    each finished step of training but the last, when its metrics and its checkpoint are written; training waits for it.
-    ``callbacks`` are called with what was measured, and may change what comes next. ``save_batches``: how many batches
-    are kept in the run directory; ``from_batches``: such a folder, whose batches are trained on without samplers or
-    environments.
+    ``report``: write `report.html` at the end, if the plotting library is installed. ``after_step`` is called
+    with each finished step of training but the last, when its metrics and its checkpoint are written; training
+    waits for it. ``callbacks`` are called with what was measured, and may change what comes next.
+    ``save_batches``: how many batches are kept in the run directory; ``from_batches``: such a folder, whose
+    batches are trained on without samplers or environments.
 
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
@@ -171,7 +173,7 @@ def _run(
 
 @contextmanager
 def _resumable(folder: RunDirectory) -> Iterator[None]:
-    """Stop signals end what is in here in good order; those and lost workers say what the same command does next."""
+    """End the block in good order on stop signals; for those and lost workers, report what the same command does."""
     try:
         with stop_signals():
             yield
@@ -186,7 +188,7 @@ def _resumable(folder: RunDirectory) -> Iterator[None]:
 
 @contextmanager
 def unsaved() -> Iterator[None]:
-    """Stop signals end what is in here at once, and say that there is no part of it to go on from."""
+    """End the block at once on stop signals, and report that no part of it can be continued."""
     try:
         with stop_signals():
             yield
@@ -197,7 +199,7 @@ def unsaved() -> Iterator[None]:
 
 @contextmanager
 def _complete(folder: RunDirectory) -> Iterator[None]:
-    """Stop signals end what is in here at once, and say that no training is lost."""
+    """End the block at once on stop signals, and report that no training is lost."""
     try:
         with stop_signals():
             yield
@@ -207,13 +209,13 @@ def _complete(folder: RunDirectory) -> Iterator[None]:
 
 
 def _outlook(folder: RunDirectory) -> str:
-    """The next action of the same command, going by the checkpoints."""
+    """Describe the next action of the same command, going by the checkpoints."""
     steps = folder.steps()
     return f"the same command continues from step {max(steps[-1], 0)}" if steps else "the same command starts again"
 
 
 def require_extras(config: Config) -> None:
-    """Raises UserError that names every missing extra, before anything starts."""
+    """Raise UserError that names every missing extra, before anything starts."""
     missing = [extra for extra in config.extras if not extra.installed]
     if missing:
         listed = "\n  ".join(f"{extra.reason} needs {extra.fix}" for extra in missing)
@@ -221,7 +223,7 @@ def require_extras(config: Config) -> None:
 
 
 def diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[Finding]:
-    """The findings about the run, of which each bad one is printed in a line; none of a run without numbers."""
+    """Return the findings about the run, and print each bad one in a line; none of a run without numbers."""
     from rlinf.report.health import examine
     from rlinf.report.runs import ReportError, read_run
 
@@ -250,7 +252,7 @@ def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
 
 
 def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, *, wall_s: float) -> None:
-    """Exports the policy and writes `summary.json`."""
+    """Export the policy and write `summary.json`."""
     if config.checkpoint.export:
         graph.learner.export(folder.path / "policy")
         keep_statistics(folder.path, folder.path / "policy")
@@ -271,7 +273,7 @@ def finish(config: Config, graph: Graph, folder: RunDirectory, state: Progress, 
 
 
 def build_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
-    """The processes for this kind of run."""
+    """Start the processes for this kind of run."""
     match setup.config.facts.run_kind:
         case "supervised":
             from rlinf.train.assemble.supervised import build_supervised_graph as build
@@ -289,7 +291,7 @@ def build_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
 
 
 def counted(config: Config) -> Config:
-    """With the length of a warm start in steps, which needs its data where it is given in epochs."""
+    """Set the length of a warm start in steps, which needs its data if it is given in epochs."""
     if config.sft.epochs is None:
         return config
     from rlinf.train.assemble.supervised import with_counted_steps
@@ -298,7 +300,7 @@ def counted(config: Config) -> Config:
 
 
 def run_sft(config: Config) -> RunResult:
-    """The supervised warm start alone; the run directory then holds its policy."""
+    """Run the supervised warm start alone; the run directory then holds its policy."""
     if not has_warm_start(config):
         raise UserError("sft.steps is 0: there is nothing to train")
     run_config = dataclasses.replace(config.run, max_steps=0)
@@ -306,9 +308,9 @@ def run_sft(config: Config) -> RunResult:
 
 
 def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None = None) -> RunResult:
-    """Evaluates a checkpoint of a run directory again, the newest or that of ``step``; prints, saves and returns it.
+    """Evaluate a checkpoint of a run directory again, the newest or that of ``step``; print, save and return it.
 
-    The evaluation before training stands beside it only where both have the same settings.
+    The evaluation before training is shown next to it only if both have the same settings.
 
     Raises:
         RunDirectoryError: the folder is no run directory, or has no such checkpoint.
@@ -343,7 +345,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
 
 
 def progress_display(config: Config) -> ProgressDisplay:
-    """The display of a run, or an evaluation, as `logging` says."""
+    """Build the display of a run, or an evaluation, from `logging`."""
     return ProgressDisplay(
         name=config.run.name,
         mode=config.logging.progress,

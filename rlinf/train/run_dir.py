@@ -41,7 +41,7 @@ _PACKAGES = ("torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "mega
 
 
 class RunDirectoryError(UserError):
-    """A directory that this run may not use as it is; the message says why and what to do."""
+    """A directory that this run may not use as it is; the message states why and what to do."""
 
 
 class RunDirectory:
@@ -57,7 +57,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, config: Config) -> RunDirectory:
-        """Makes and locks the directory, or checks that it holds this very configuration; close it, or use ``with``.
+        """Make and lock the directory, or check that it holds this very configuration; close it, or use ``with``.
 
         Raises:
             RunLockedError: another process writes there.
@@ -92,7 +92,7 @@ class RunDirectory:
         self.close()
 
     def require_usable(self, config: Config) -> None:
-        """Raises RunDirectoryError where a run of ``config`` may not start or go on here. Writes nothing."""
+        """Raise RunDirectoryError if a run of ``config`` may not start or go on here. Writes nothing."""
         if self.path.exists() and not self.path.is_dir():
             raise _no_folder(self.path)
         saved = self.path / _CONFIG
@@ -131,7 +131,7 @@ class RunDirectory:
             write_atomically(self.path / _ENVIRONMENT, json.dumps(digests, indent=2))
 
     def _require_the_same(self, now: Record, before: Record) -> None:
-        """Raises :class:`RunDirectoryError` that lists what changed since the run began."""
+        """Raise :class:`RunDirectoryError` that lists what changed since the run began."""
         changed = [line for line in before.changes(now) if not line.startswith(MAY_CHANGE)]
         keys = [line.partition(":")[0] for line in changed]
         overrides = [f"{key}={before.values[key]}" for key in keys if key in before.values]
@@ -149,7 +149,7 @@ class RunDirectory:
         return any(entry.name not in (_CONFIG, _MACHINE, _ENVIRONMENT, _LOCK) for entry in self.path.iterdir())
 
     def summary(self) -> dict[str, Any] | None:
-        """The summary that a finished run wrote. Raises :class:`RunDirectoryError` for a file that is damaged."""
+        """Read the summary that a finished run wrote. Raises :class:`RunDirectoryError` for a file that is damaged."""
         found = read_json_file(self.path / _SUMMARY)
         if found is not None and not {"steps", "metrics"} <= found.keys():
             raise _damaged(self.path / _SUMMARY, "it names no steps and metrics")
@@ -159,22 +159,22 @@ class RunDirectory:
         write_atomically(self.path / _SUMMARY, json.dumps(summary, indent=2))
 
     def latest(self) -> Checkpoint | None:
-        """The newest whole checkpoint; None where there is none."""
+        """Return the newest whole checkpoint; None if there is none."""
         return self.checkpoints.survey().newest
 
     def nothing_whole(self, survey: Survey) -> RunDirectoryError:
-        """The error for checkpoints that are all damaged."""
+        """Return the error for checkpoints that are all damaged."""
         return RunDirectoryError(
             f"no checkpoint in {self.checkpoints.path} is whole ({'; '.join(survey.damaged)}): remove that folder to "
             "start again, or choose another run.dir"
         )
 
     def steps(self) -> list[int]:
-        """The steps that checkpoints were written after, in order; those of a warm start are negative."""
+        """List the steps that checkpoints were written after, in order; those of a warm start are negative."""
         return self.checkpoints.steps()
 
     def share_modes(self) -> None:
-        """Gives every file the permissions that the run's configuration has: some libraries make theirs private."""
+        """Give every file the permissions that the run's configuration has: some libraries make theirs private."""
         mode = (self.path / _CONFIG).stat().st_mode & 0o777
         for path in self.path.rglob("*"):
             if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
@@ -190,7 +190,7 @@ def _no_folder(path: Path) -> RunDirectoryError:
 
 
 def _unusable(path: Path, error: OSError) -> UserError:
-    """The directory cannot be written: why, in words."""
+    """Return an error that explains why the directory cannot be written."""
     if error.errno in FULL:
         return DiskFullError(f"{FULL[error.errno]} at {file_of(error) or path}: make room, or choose another run.dir")
     if path.exists() and not path.is_dir():
@@ -221,7 +221,7 @@ def machine() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the code that runs; None for an installed copy, whatever repository it may lie in."""
+    """Return the commit of the code that runs; None for an installed copy, whatever repository it may lie in."""
     package = Path(__file__).parents[1]
     if _git(package, "ls-files", "__init__.py") is None:
         return None

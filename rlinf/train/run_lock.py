@@ -1,9 +1,9 @@
 """One run directory, one writer: a lock that names its holder.
 
-The lock is the kernel's (`flock` on `.lock` in the run directory): it ends with the process that holds it, however that
-ends. The file names the holder by process, host and start time. Where the file system does not carry locks from machine
-to machine, the file is all there is: a holder on another machine touches it every few seconds, and one that has not
-done so for :data:`SILENCE_S` while somebody watched is dead.
+The lock is the kernel's (`flock` on `.lock` in the run directory): it ends with the process that holds it,
+however that ends. The file names the holder by process, host and start time. If the file system does not
+carry locks from machine to machine, the file is all there is. Then a holder on another machine touches it
+every few seconds, and one that has not done so for :data:`SILENCE_S` while another process watched is dead.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Holder:
 
     @classmethod
     def read(cls, path: Path) -> Holder | None:
-        """The holder that a lock file names; None where it names nobody."""
+        """Read the holder that a lock file names; None if it names none."""
         try:
             return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
@@ -101,7 +101,7 @@ class RunLock:
         return cls(path, handle)
 
     def release(self) -> None:
-        """Names nobody any more; a second call does nothing."""
+        """Remove the holder's name; a second call does nothing."""
         self._stop.set()
         if self._handle is not None:
             with suppress(OSError):
@@ -116,7 +116,7 @@ class RunLock:
                 os.utime(self._handle)  # type: ignore[arg-type]
 
     def _forget(self) -> None:
-        """Closes a forked child's copy, which would keep the lock after the holder's death."""
+        """Close a forked child's copy, which would keep the lock after the holder's death."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -131,7 +131,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _flock(handle: int) -> bool | None:
-    """True: the kernel's lock is ours; False: somebody has it; None: this file system has no locks."""
+    """Return True if the kernel's lock is ours, False if another holds it, None if this file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -144,7 +144,7 @@ def _flock(handle: int) -> bool | None:
 
 
 def _alive(holder: Holder, path: Path, *, kernel: bool | None, silence_s: float) -> bool:
-    """Whether a holder that the file names still writes here, though the kernel's lock does not say so."""
+    """Return whether a holder that the file names still writes here, though the kernel's lock does not show it."""
     if holder.host != socket.gethostname():
         return _beats(path, silence_s)
     if kernel:
@@ -159,7 +159,7 @@ def _alive(holder: Holder, path: Path, *, kernel: bool | None, silence_s: float)
 
 
 def _beats(path: Path, silence_s: float) -> bool:
-    """Whether the file is touched, or released, within ``silence_s``. It is opened each time: NFS asks again then."""
+    """Return whether the file is touched, or released, within ``silence_s``. Each open makes NFS read it again."""
     first = _touched(path)
     until = time.monotonic() + silence_s
     while time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""The state of a run: marked where it can be saved, written to checkpoints, and continued from them bit for bit."""
+"""The state of a run: marked when it can be saved, written to checkpoints, and continued from them bit for bit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunState:
-    """Where a run stands. Learner and driver are saved together, so both must stand at the same place: a mark."""
+    """The progress of a run. Learner and driver are saved together, so both must stand at the same point: a mark."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class RunState:
 
     @property
     def where(self) -> str:
-        """The place of the run in words."""
+        """The position of the run in words."""
         state = self.progress
         if state.stage == "sft":
             return f"step {state.step} of the warm start"
@@ -79,12 +79,12 @@ class RunState:
         return last or (every > 0 and self.progress.step % every == 0)
 
     def begin_training(self) -> None:
-        """Ends the warm start: reinforcement learning begins at step 0."""
+        """End the warm start: reinforcement learning begins at step 0."""
         self.progress = Progress("train", wall_s=self.wall_s, untrained=self.progress.untrained)
         self._began = time.perf_counter()
 
     def mark(self) -> None:
-        """Remembers what the driver holds beside the learner, which is now in a state that can be saved."""
+        """Record what the driver holds in addition to the learner, which is now in a state that can be saved."""
         rollout, algorithm = self.graph.rollout.state_dict(), self.graph.preparation.state_dict()
         # Copies: they change in place while the next batch is collected. A batch that waits does not.
         self._marked = {
@@ -94,7 +94,9 @@ class RunState:
         }
 
     def save(self) -> None:
-        """Writes a checkpoint of what was marked last aside, then renames it: a kill leaves the one before."""
+        """Write a checkpoint of what was marked last to a temporary folder, then rename it.
+
+        A kill leaves the one before."""
         state = self.progress
         state.wall_s, self._began = self.wall_s, time.perf_counter()
         _log.info("step %d: checkpoint", self.order)
@@ -108,18 +110,18 @@ class RunState:
         checkpoints.write(self.order, {**vars(state), "stage_step": state.step}, self._fill)
 
     def save_stopped(self, stop: Stopped) -> None:
-        """Saves what was marked last, where it is not saved yet; at a second signal the checkpoint before has to do."""
+        """Save what was marked last, if it is not saved yet; at a second signal the checkpoint before has to do."""
         if self._marked is not self._saved:
             self.display.say("saving a checkpoint")
             self.save()
         stop.outlook = f"the same command continues from {self.where}"
 
     def resume(self, *, verb: str = "continuing from") -> None:
-        """Continues from the newest whole checkpoint, bit for bit; without any, begins with the source.
+        """Continue from the newest whole checkpoint, bit for bit; without any, begin with the source.
 
         ``verb``: what is done with the checkpoint, in the line about it.
 
-        Raises UserError where checkpoints are there and none of them can be used: starting again would lose the run.
+        Raises UserError if checkpoints are there and none of them can be used: starting again would lose the run.
         """
         survey = self.folder.checkpoints.survey()
         for note in survey.damaged:
@@ -136,7 +138,7 @@ class RunState:
         return " of the warm start" if self.progress.stage == "sft" else ""
 
     def _begin_with(self, source: Source) -> None:
-        """Takes another run's weights, and saves them at once: from here on the other run is not needed."""
+        """Load another run's weights, and save them at once: from here on the other run is not needed."""
         self.graph.learner.init_from(source.checkpoint.folder, optimizer=self.config.run.init_optimizer)
         source.record(self.folder.path, self.config)
         self.mark()
@@ -145,7 +147,7 @@ class RunState:
             self.display.say(line)
 
     def _fill(self, folder: Path) -> None:
-        """Writes learner, driver and reward into the folder of a checkpoint."""
+        """Write learner, driver and reward into the folder of a checkpoint."""
         self.graph.learner.save(folder)
         save_plain(self._marked, folder / _DRIVER)
         for model in self.graph.reward_models:

@@ -148,7 +148,7 @@ class BatchFolder:
         return dataclasses.replace(config, policy=policy)
 
     def verdict(self, steps: int, digest: str) -> str:
-        """Say whether weights after ``steps`` iterations are those of the run that kept the batches."""
+        """State whether weights after ``steps`` iterations are those of the run that kept the batches."""
         recorded = self.weights.get(steps)
         if recorded is None:
             return f"the weights after step {steps} were not recorded by the run that kept the batches"

@@ -23,10 +23,10 @@ _LEAF = "leaf/"
 
 
 class Imitation:
-    """Demonstrations are recorded once, when the first batch is asked for; each batch draws decisions from them.
+    """Demonstrations are recorded once, when the first batch is requested; each batch draws decisions from them.
 
-    With DAgger more are recorded on the way, with the policy of that step. They are kept in the run's ``folder``: a run
-    that goes on after such a step can't play them again.
+    With DAgger more are recorded on the way, with the policy of that step. They are kept in the run's ``folder``:
+    a run that goes on after such a step can't play them again.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Imitation:
         folder: Path,
         send_weights: Callable[[int], object],
     ) -> None:
-        """``send_weights(version)``: the learner's weights to whoever acts."""
+        """``send_weights(version)``: sends the learner's weights to the workers that act."""
         self._rollout, self._options, self._seed = rollout, options, seed
         self._augmentation = ImageAugmentation(options.image_shift, options.color_jitter)
         self._folder, self._send_weights = folder / "dagger", send_weights
@@ -46,9 +46,9 @@ class Imitation:
         """What batches draw from in each round, everything before it included."""
 
     def pool(self, step: int) -> Demonstrations:
-        """All decisions that warm-start step ``step`` may draw.
+        """Return all decisions that warm-start step ``step`` may draw.
 
-        Those of the demonstrator alone are of the episodes that succeeded; NoDemonstrationsError where none did.
+        Those of the demonstrator alone are of the episodes that succeeded; NoDemonstrationsError if none did.
         """
         rounds = self._options.dagger_rounds + 1
         wanted = min(step * rounds // max(1, self._options.steps), rounds - 1)
@@ -80,7 +80,7 @@ class Imitation:
             return replace(self._pools[0], observations=leaves, actions=kept["actions"], executed=kept["executed"])
 
     def batch(self, step: int) -> Batch:
-        """The supervised batch of warm-start step ``step``: a function of the seed, the step and the pool."""
+        """Draw the supervised batch of warm-start step ``step``: a function of the seed, the step and the pool."""
         generator, count = numpy_generator(self._seed, "sft", step), self._options.batch_size
         pool = self.pool(step)
         drawn = generator.integers(len(pool.actions), size=count)

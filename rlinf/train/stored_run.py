@@ -13,10 +13,11 @@ def run_folder(path: Path) -> Path:
 
 
 def stored_run(path: Path, step: int | None = None) -> RunDirectory:
-    """The directory of a run that has a whole checkpoint: that of ``step``, or any.
+    """Open the directory of a run that has a whole checkpoint: that of ``step``, or any.
 
     Raises:
-        RunDirectoryError: it is no run directory, or there is no such checkpoint; the message lists those there are.
+        RunDirectoryError: it is no run directory, or there is no such checkpoint; the message lists those that
+            exist.
     """
     path = run_folder(path)
     if not (path / "config.yaml").exists():

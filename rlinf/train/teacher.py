@@ -1,4 +1,6 @@
-"""The teacher of a run: its log-probabilities of what the policy said, from the learner's ranks or from a server."""
+"""The teacher of a run: its log-probabilities of the policy's responses.
+
+They come from the learner's ranks or from a server."""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Teach = Callable[[Batch], Tensor]
 
 
 def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tuple[Teach | None, dict[str, str]]:
-    """The function that asks the teacher, None where the run has none; and notes on it for people.
+    """Return the function that calls the teacher, None if the run has none; and notes on it for people.
 
     Raises:
         VocabularyError: the teacher has another tokenizer than the policy's ``tokenizer``.
@@ -54,7 +56,7 @@ def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tup
 
 
 def _finite(teach: Teach) -> Teach:
-    """The same; a RuntimeError for a token that the teacher finds impossible, or has no number for."""
+    """Return the same, with a RuntimeError for a token that the teacher finds impossible, or has no number for."""
 
     def checked(batch: Batch) -> Tensor:
         logprobs = teach(batch)

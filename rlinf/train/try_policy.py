@@ -44,11 +44,14 @@ class TrialOptions:
 
 
 def trial(config: Config, options: TrialOptions) -> Iterator[dict[str, Any]]:
-    """The graded responses, as they are there: what :func:`rlinf.train.evaluation.text.sample` has of them, and
-    ``task``, ``rendered`` (the prompt with the chat template), ``extracted``, ``terms`` (of the reward) and ``finish``.
+    """Yield the graded responses, as they are there.
+
+    Each has what :func:`rlinf.train.evaluation.text.sample` has of them, and ``task``, ``rendered`` (the prompt
+    with the chat template), ``extracted``, ``terms`` (of the reward) and ``finish``.
 
     Raises:
-        UserError: the policy is no language model, or a worker of the run would refuse its part of the configuration.
+        UserError: the policy is no language model, or a worker of the run would refuse its part of the
+            configuration.
     """
     if config.policy.name != "causal_lm":
         raise UserError("rlinf try is for language models (policy.name: causal_lm); rlinf watch shows simulator runs")
@@ -66,7 +69,7 @@ def trial(config: Config, options: TrialOptions) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _conversations(config: Config) -> Iterator[tuple[TextRollout, TextEnvWorker]]:
-    """The rollout that makes the conversations of a run, and its environments, all in this process."""
+    """Open the rollout that makes the conversations of a run, and its environments, all in this process."""
     envs = conversation_envs(config)
     try:
         with TemporaryDirectory() as folder:

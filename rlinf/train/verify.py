@@ -74,8 +74,8 @@ class _StopAfter(Callback):
 def verify(folder: Path, step: int | None = None, overrides: Sequence[str] = ()) -> Verification:
     """Train ``step`` of the run in ``folder`` again, from the newest checkpoint before it, and compare.
 
-    ``step`` is by default the last one that was logged. ``overrides`` change where and how it is computed, such as
-    ``cluster.backend=local`` or ``learner.backend=fsdp``. The run's folder is only read.
+    ``step`` is by default the last one that was logged. ``overrides`` change where and how it is computed, such
+    as ``cluster.backend=local`` or ``learner.backend=fsdp``. The run's folder is only read.
 
     :raises UserError: it is no run directory, or did not log that step.
     """
@@ -148,7 +148,7 @@ def _compared(folder: Path, again: Path, first: int, last: int) -> Verification:
 
 
 def _logged(folder: Path) -> dict[int, dict[str, float]]:
-    """The lines of metrics by their steps."""
+    """Read the lines of metrics by their steps."""
     return {int(line["step"]): line for line in read_json_lines(folder / "metrics.jsonl", number="step").rows}
 
 
@@ -183,7 +183,9 @@ def _metrics(before: Mapping[str, float], now: Mapping[str, float], step: int) -
 
 
 def _weights(folder: Path, step: int) -> dict[str, Tensor] | str | None:
-    """The weights of the checkpoint of ``step``, or the sha256 of a run that ended there; None if neither is known."""
+    """Read the weights of the checkpoint of ``step``, or the sha256 of a run that ended there.
+
+    None if neither exists."""
     digests = read_json_file(folder / FOLDER / "weights.json") or {}
     learner = folder / "checkpoints" / f"step_{step:06d}" / "learner.pt"
     if learner.exists():

@@ -15,9 +15,9 @@ _log = logging.getLogger(__name__)
 
 
 def warm_start(run: RunState, log: MetricLog) -> None:
-    """Makes the supervised steps that are left, then begins the stage of reinforcement learning.
+    """Make the supervised steps that are left, then begin the stage of reinforcement learning.
 
-    A line of metrics has the step of the weights that its loss was measured with: from ``-sft.steps`` to -1, so that
+    A line of metrics has the step of the weights that its loss was measured with: from ``-sft.steps`` to -1. So
     reinforcement learning begins at 0 with the weights after the last supervised step.
     """
     config, graph, state, display = run.config, run.graph, run.progress, run.display
@@ -63,7 +63,9 @@ def warm_start(run: RunState, log: MetricLog) -> None:
 
 
 def _evaluate_now(run: RunState) -> Metrics:
-    """The weights in between, before the next step: a run that goes on from their checkpoint measures them again."""
+    """Evaluate the weights in between, before the next step.
+
+    A run that goes on from their checkpoint measures them again."""
     if run.graph.evaluate is None:
         return {}
     run.graph.send_weights(run.order)

@@ -51,7 +51,7 @@ class WarmStartCache:
         self.entry = Path(wanted).absolute() / digest(config) if wanted is not None else None
 
     def found(self) -> Path | None:
-        """The folder that a learner loads, whole; one that is damaged is removed, and trained again."""
+        """Return the folder that a learner loads, whole; one that is damaged is removed, and trained again."""
         if self.entry is None or not self.entry.exists():
             return None
         with suppress(DamagedError):
@@ -62,7 +62,9 @@ class WarmStartCache:
         return None
 
     def keep(self, save: Callable[[Path], None]) -> None:
-        """Writes aside, then renames; of runs that finish the same warm start at once the first one's stays."""
+        """Write to a temporary folder, then rename it.
+
+        Of runs that finish the same warm start at once the first one's stays."""
         if self.entry is None or self.entry.exists():
             return
         self.entry.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +75,7 @@ class WarmStartCache:
 
 
 def digest(config: Config) -> str:
-    """A digest of all that a warm start may depend on."""
+    """Compute a digest of all that a warm start may depend on."""
     keys = {key: value for key, value in config.record.values.items() if not key.startswith(_NO_PART)}
     facts = machine()
     text = json.dumps([keys, facts["versions"], facts["commit"]], sort_keys=True)

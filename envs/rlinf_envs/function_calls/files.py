@@ -32,7 +32,7 @@ def data_folder(path: str | None = None) -> Path:
 
 
 def rows(file: Path) -> list[dict[str, Any]]:
-    """The lines of a file.
+    """Read the lines of a file.
 
     Raises:
         DatasetError: it can't be read.
@@ -44,12 +44,12 @@ def rows(file: Path) -> list[dict[str, Any]]:
 
 
 def accepted(folder: Path, category: str) -> dict[str, Any]:
-    """The calls that the tasks of a category accept, by task."""
+    """Read the calls that the tasks of a category accept, by task."""
     return {row["id"]: row["ground_truth"] for row in rows(folder / ACCEPTED / TASKS.format(category))}
 
 
 def described(function: Mapping[str, Any], form: Form) -> str:
-    """A function as prompts show it: everything about it, or in fewer tokens its arguments and their types.
+    """Describe a function as prompts show it: everything about it, or in fewer tokens its arguments and their types.
 
     >>> about = {"type": "dict", "properties": {"base": {"type": "integer"}, "unit": {"type": "string"}}}
     >>> described({"name": "area", "parameters": about | {"required": ["base"]}}, "signature")

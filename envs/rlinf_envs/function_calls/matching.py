@@ -46,8 +46,7 @@ def matches(calls: Sequence[ToolCall], accepted: Sequence[Accepted], functions: 
 
 
 def example(accepted: Accepted, functions: Sequence[Mapping[str, Any]] = ()) -> ToolCall:
-    """A call that is accepted: the first value of each argument that can't be left out, as the task or its function
-    says.
+    """Return an accepted call: the first value of each argument that is required by the task or by its function.
 
     >>> example({"area": {"base": [10, 10.0], "unit": ["", "cm"]}})
     ToolCall(name='area', arguments={'base': 10}, problem='')
@@ -59,12 +58,12 @@ def example(accepted: Accepted, functions: Sequence[Mapping[str, Any]] = ()) -> 
 
 
 def _first(values: Sequence[Any]) -> Any:
-    """The first value that is one; nothing but the mark of what may be left out stands for an empty text."""
+    """Return the first value that is not the mark of an optional argument; if all are, the mark (an empty text)."""
     return next((value for value in values if value != OPTIONAL), OPTIONAL)
 
 
 def _plain(value: Any) -> Any:
-    """An accepted value as an argument: inside of a mapping, and of a list of them, there are values to choose from."""
+    """Convert an accepted value to an argument: a mapping, or a list of them, holds values to choose from."""
     if isinstance(value, Mapping):
         return {key: values[0] for key, values in value.items() if values[0] != OPTIONAL}
     return [_plain(one) for one in value] if isinstance(value, list) else value

@@ -35,11 +35,10 @@ class Services:
     """The services of one conversation and their state."""
 
     def __init__(self, names: Sequence[str], start: Mapping[str, Any], *, long_context: bool = False) -> None:
-        """
-        Args:
-            names: keys of :data:`MODULES`.
-            start: the first state of each, as the tasks have it.
-            long_context: answers hold much beside what is wanted.
+        """Args:
+        names: keys of :data:`MODULES`.
+        start: the first state of each, as the tasks have it.
+        long_context: answers hold much more than what is wanted.
         """
         self._objects = {name: getattr(importlib.import_module(f"{_SOURCE}.{MODULES[name]}"), name)() for name in names}
         for name, service in self._objects.items():
@@ -61,7 +60,7 @@ class Services:
         }
 
     def answer(self, call: ToolCall) -> str:
-        """The result of a call, or its error, as text."""
+        """Return the result of a call, or its error, as text."""
         if call.problem:
             return f"Error during execution: {call.problem}"
         if call.name not in self._methods:
@@ -76,7 +75,7 @@ class Services:
             return f"Error during execution: {error}"
 
     def read(self, expression: str) -> ToolCall:
-        """An accepted call, which the tasks write as Python; arguments without a name get theirs.
+        """Read an accepted call, which the tasks write as Python; arguments without a name get theirs.
 
         Raises:
             ValueError: it is no call of a service with plain values.

@@ -47,11 +47,11 @@ class _Task:
 
 
 class FunctionServicesEnv(gymnasium.Env[str, str]):
-    """A user asks for one thing after the other; calls of functions change the state of services.
+    """A user makes one request after the other; calls of functions change the state of services.
 
-    A turn ends with a response without calls. It is right where the services are in the state that the accepted calls
-    lead to and what those return has been seen, as the leaderboard judges it; each right turn pays its share of 1, and
-    the first wrong one ends the conversation.
+    A turn ends with a response without calls. The leaderboard's rule judges it: it is right if the services are
+    in the state that the accepted calls lead to and their results have been seen. Each right turn pays its share
+    of 1; the first wrong one ends the conversation.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}  # type: ignore[misc]  # gymnasium's, of each instance
@@ -70,14 +70,13 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
         split: str = "all",
         eval_fraction: float = 0.2,
     ) -> None:
-        """
-        Args:
+        """Args:
             categories: of the leaderboard; each is a domain of the metrics.
             turns: only the first turns of each task; by default all (up to 8).
-            others: how many functions that the task does not need are described beside those that it needs; by default
-                all that its services have.
+            others: how many functions that the task does not need are described in addition to those that it needs;
+                by default all that its services have.
             services: only tasks that use no others, by the names of :data:`~.services.MODULES`.
-            form: ``schema`` shows all that the data say about a function, ``signature`` its arguments and their types.
+            form: ``schema`` shows the whole description of a function, ``signature`` its arguments and their types.
             split, eval_fraction: as for ``rlinf/Math-v0``; tasks that begin with the same words fall into the same.
 
         Raises:
@@ -127,7 +126,7 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
         return "" if ended else self._task.asked[self._turn], reward, ended, False, {"success": ended}
 
     def demonstrate(self, observation: str) -> str:
-        """The accepted calls of a turn at once, then that it is done."""
+        """Return the accepted calls of a turn at once, then that it is done."""
         wanted = self._wanted()
         if self._called or not wanted:
             return _DONE if wanted else _CANNOT

@@ -12,7 +12,7 @@ _WORDS = (
 
 
 class CodeBook(Dialogue):
-    """Every word has a number, which nobody says: the reward of each right answer is its share of the conversation."""
+    """Every word has a number, which is never shown: the reward of a right answer is its share of the conversation."""
 
     @typed
     def __init__(self, words: int = 8, turns: int = 5, known: float = 0.0) -> None:
@@ -56,12 +56,12 @@ class CodeBook(Dialogue):
         return End(reward, success=self._right == self.max_turns)
 
     def demonstrate(self, observation: str) -> str:
-        """A number: now and then the right one."""
+        """Return a number: now and then the right one."""
         return str(self._guesses[self._place])
 
     def _question(self) -> str:
         return f"{self._words[self._asked[self._place]]}?"
 
     def _number(self, word: int) -> int:
-        """The numbers are the same in every conversation."""
+        """Return the number of a word; it is the same in every conversation."""
         return len(self._words) - word

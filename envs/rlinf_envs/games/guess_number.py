@@ -58,6 +58,6 @@ class GuessNumber(Dialogue):
         return "lower"
 
     def demonstrate(self, observation: str) -> str:
-        """Halves what is left, or says any number."""
+        """Halve what is left, or return any number."""
         guess = self._any[self._turn] if self._turn < len(self._any) else None
         return str((self._low + self._high) // 2 if guess is None else guess)

@@ -14,17 +14,16 @@ _THINGS = (
 
 
 class PriceList(Dialogue):
-    """A game of asking for a price. The tool ``price`` knows it; the reward is 1 for the number that it gives."""
+    """A game of asking for a price. The tool ``price`` reads it; the reward is 1 for the number that it gives."""
 
     max_turns = 3
 
     @typed
     def __init__(self, things: int = 8, prices: int = 90, unsure: float = 0.0) -> None:
-        """
-        Args:
-            things: how many there are to ask for, at most 16. prices: lie between 10 and 9 + this.
-            unsure: share of demonstrations that say they don't know instead of asking the tool: a policy that imitates
-                them knows both ways, and has to learn by its reward which of them pays.
+        """Args:
+            things: how many there are with a price, at most 16. prices: lie between 10 and 9 + this.
+            unsure: share of demonstrations that give no price instead of calling the tool. A policy that
+                imitates them does both, and its reward has to show which of them pays.
         """
         if not 0.0 <= unsure < 1.0:
             raise SettingError(f"unsure must be at least 0 and less than 1, got {unsure}")
@@ -43,7 +42,7 @@ class PriceList(Dialogue):
 
         Args:
             thing: its name
-        """
+        """  # noqa: D401 - policies read it in prompts
         return str(self._prices.get(thing, "unknown"))
 
     def begin(self) -> str:
@@ -58,7 +57,7 @@ class PriceList(Dialogue):
         return End(float(answer == str(self._prices[self._asked])), extracted=answer)
 
     def demonstrate(self, observation: str) -> str:
-        """Asks the tool, then says what it said; or doesn't know."""
+        """Call the tool, then repeat its result; or answer that the price is unknown."""
         if not self._asks:
             return "I do not know."
         asks = observation.startswith("What does")

@@ -33,13 +33,12 @@ class TextArenaGame(gymnasium.Env[str, str]):
 
     @typed
     def __init__(self, game: str, settings: Mapping[str, Any] | None = None) -> None:
-        """
-        Args:
+        """Args:
             game: an id of textarena, such as ``GuessTheNumber-v0``, ``FrozenLake-v0`` or ``TowerOfHanoi-v0``.
             settings: arguments of the game's constructor.
 
         Raises:
-            SettingError: textarena does not know the game, or it does not take the settings.
+            SettingError: textarena does not have the game, or it does not take the settings.
         """
         import textarena
         from textarena.envs.registration import ENV_REGISTRY
@@ -89,7 +88,7 @@ class TextArenaGame(gymnasium.Env[str, str]):
                 _set_randomness(others)
 
     def _heard(self) -> str:
-        """The game's words since the last call, without the player's own."""
+        """Return the game's words since the last call, without the player's own."""
         _, messages = self._game.get_observation()
         return "\n".join(text for _, text, kind in messages if kind is not self._own_words).strip()
 

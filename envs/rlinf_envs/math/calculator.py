@@ -23,7 +23,7 @@ class Calculator:
     """
 
     def reply(self, task: Task, response: str) -> str | None:
-        """The result of the last call in ``response``, None where there is none or the final answer is given."""
+        """Return the result of the last call in ``response``, None if there is none or the final answer is given."""
         said = without_thoughts(response)
         if any(find(said) is not None for find in (last_tag, last_boxed, last_hashes)):
             return None
@@ -34,10 +34,10 @@ class Calculator:
 
 
 def calculator_of(tool: str | None, tools: Sequence[ToolSetting]) -> Calculator | None:
-    """The calculator that the setting ``tool`` asks for.
+    """Return the calculator that the setting ``tool`` selects.
 
     Raises:
-        SettingError: ``tool`` is something else, or there are ``tools`` beside it.
+        SettingError: ``tool`` is something else, or there are ``tools`` in addition to it.
     """
     if tool not in (None, "calculator"):
         raise SettingError(unknown("tool", str(tool), ("calculator",)))
@@ -47,12 +47,12 @@ def calculator_of(tool: str | None, tools: Sequence[ToolSetting]) -> Calculator 
 
 
 def call_of(expression: str) -> str:
-    """How a policy asks for the value of an expression."""
+    """Return the call with which a policy requests the value of an expression."""
     return f"<calc>{expression}</calc>"
 
 
 def result_of(expression: str) -> str:
-    """The words with which the calculator answers a call."""
+    """Return the words with which the calculator answers a call."""
     try:
         return f"<result>{_written(evaluate(expression))}</result>"
     except ArithmeticFault as fault:
@@ -60,7 +60,7 @@ def result_of(expression: str) -> str:
 
 
 def _written(value: Fraction) -> str:
-    """An integer, a decimal where it is finite and short, else a fraction."""
+    """Write an integer, a decimal if it is finite and short, else a fraction."""
     if value.denominator == 1:
         return str(value.numerator)
     rest = value.denominator

@@ -30,11 +30,11 @@ class Equal(Protocol):
     """Decides whether two expressions are equal; may raise :class:`~rlinf_envs.math.symbolic.Unreadable`."""
 
     def __call__(self, given: str, wanted: str, tolerance: float = 0.0) -> bool:
-        """``tolerance``: two numbers are also equal where they differ by less."""
+        """``tolerance``: two numbers are also equal if they differ by less."""
 
 
 def chain(text: str) -> list[str] | None:
-    """The members between equals signs, two at least; None for lists, inequalities and text without an equation."""
+    """Split at the equals signs, into two members at least; None for lists, inequalities and text without equation."""
     if "=" not in text or _OTHER_RELATION.search(text) or has_inequality(text) or bare_list(text) is not None:
         return None
     members = split_top(text, "=")
@@ -42,7 +42,7 @@ def chain(text: str) -> list[str] | None:
 
 
 def holds(members: list[str], equal: Equal) -> bool:
-    """Whether no member contradicts the last one. A decimal may be rounded in its last place: "10/3 = 3.33"."""
+    """Return whether no member contradicts the last one. A decimal may be rounded in its last digit: "10/3 = 3.33"."""
     return not any(_contradicts(member, members[-1], equal) for member in members[:-1])
 
 

@@ -37,7 +37,7 @@ _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 
 
 def same(given: str, wanted: str, equal: Equal) -> bool:
-    """Whether ``given`` answers as ``wanted`` does; ``equal`` is asked about expressions that are no plain numbers.
+    """Return whether ``given`` answers as ``wanted`` does; ``equal`` compares expressions that are no plain numbers.
 
     Raises:
         Unreadable: ``given`` as a whole cannot be read as mathematics though ``wanted`` can.
@@ -101,7 +101,7 @@ def _same_by_kind(given: str, wanted: str, equal: Equal, depth: int) -> bool:
 
 
 def _same_in_words(given: str, wanted: str) -> bool | None:
-    """Compares choices, times and ordinals; None where the reference is none of them."""
+    """Compare choices, times and ordinals; None if the reference is none of them."""
     letter = wanted_choice(wanted)
     if letter is not None:
         return given_choice(given) == letter
@@ -119,7 +119,7 @@ def _same_in_words(given: str, wanted: str) -> bool | None:
 
 
 def _same_angle(given: str, first: Quantity | None, wanted: str, second: Quantity | None, equal: Equal) -> bool | None:
-    """Compares degrees with a multiple of pi, in radians; None where it is not such a pair."""
+    """Compare degrees with a multiple of pi, in radians; None if it is not such a pair."""
     for value, other, swapped in ((first, wanted, False), (second, given, True)):
         if value is None or value.unit != "degree" or r"\pi" not in other:
             continue
@@ -132,7 +132,7 @@ def _same_angle(given: str, first: Quantity | None, wanted: str, second: Quantit
 
 
 def _same_values(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
-    """Compares values of several unknowns with each other, and with tuples of them; None where neither has names."""
+    """Compare values of several unknowns with each other, and with tuples of them; None if neither has names."""
     first, second = alternatives(given), alternatives(wanted)
     if first is None and second is None:
         return None
@@ -160,7 +160,7 @@ def _same_values(given: str, wanted: str, equal: Equal, depth: int) -> bool | No
 
 
 def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
-    """Compares matrices, intervals, containers and lists; None where neither text is one."""
+    """Compare matrices, intervals, containers and lists; None if neither text is one."""
     decided = _same_matrix(given, wanted, equal, depth)
     if decided is not None:
         return decided
@@ -183,7 +183,7 @@ def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool |
 
 
 def _same_matrix(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
-    """Compares matrices with each other and with vectors written otherwise; None where neither text is a matrix."""
+    """Compare matrices with each other and with vectors written otherwise; None if neither text is a matrix."""
     cells, wanted_cells = matrix(given), matrix(wanted)
     if cells is not None and wanted_cells is not None:
         return len(cells) == len(wanted_cells) and all(
@@ -199,7 +199,7 @@ def _same_matrix(given: str, wanted: str, equal: Equal, depth: int) -> bool | No
 
 
 def _members(text: str, held: Container | None) -> Sequence[str] | None:
-    """The members of a set or a bare list; an ordered container is no list."""
+    """Return the members of a set or a bare list; an ordered container is no list."""
     if held is not None:
         return None if held.ordered else held.members
     return bare_list(text)
@@ -237,7 +237,7 @@ def _unordered(given: Sequence[Item], wanted: Sequence[Item], alike: Callable[[I
 
 
 def _quietly(given: str, wanted: str, equal: Equal, depth: int) -> bool:
-    """A member that cannot be read is a wrong member."""
+    """Compare two members; one that cannot be read is a wrong member."""
     try:
         return _same(given, wanted, equal, depth - 1)
     except Unreadable:
@@ -245,7 +245,7 @@ def _quietly(given: str, wanted: str, equal: Equal, depth: int) -> bool:
 
 
 def _same_assignment(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
-    """ "x = 5" equals "5" and "x=5", not "y = 5"; None where neither is an assignment."""
+    """ "x = 5" equals "5" and "x=5", not "y = 5"; None if neither is an assignment."""
     first = assignment(given) if bare_list(given) is None else None
     second = assignment(wanted) if bare_list(wanted) is None else None
     if first is not None and second is not None and first[0] == second[0]:

@@ -27,9 +27,9 @@ _MARKS = re.compile(r"[✓✔✅■∎☑️]")
 
 
 def undressed(text: str) -> str:
-    """``text`` without the commands that change nothing but its looks. One pass.
+    """Return ``text`` without the commands that change nothing but its appearance. One pass.
 
-    Blanks take the place of fonts, so that a word stays separate from the number before it.
+    Blanks replace fonts, so that a word stays separate from the number before it.
     """
     if "\\" not in text:
         return _MARKS.sub("", text)

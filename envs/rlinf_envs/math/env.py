@@ -160,7 +160,10 @@ class MathEnv(ListedQuestions):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[tuple[str, ...], Infos]:
-        """Starts conversations. Raises DatasetError for a task without an answer: no response to it can be graded."""
+        """Start conversations.
+
+        Raises:
+            DatasetError: a task has no answer, so no response to it can be graded."""
         started = super().reset(seed=seed, options=options)
         for task in self._tasks:
             if not task.answer:
@@ -172,7 +175,7 @@ class MathEnv(ListedQuestions):
 
     @property
     def skipped_rows(self) -> int:
-        """Broken rows that were left out; ``complaints`` says why, with file and line."""
+        """Broken rows that were left out; ``complaints`` gives the reasons, with file and line."""
         return len(self.complaints)
 
 
@@ -223,7 +226,7 @@ class MathJudge:
 
 
 def _demonstrable(task: Task, answer_format: AnswerFormat) -> Task:
-    """The task with a solution that ends in ``answer_format``: a policy should be shown what it will be asked for."""
+    """Return the task with a solution that ends in ``answer_format``, the format that the policy must use later."""
     if task.solution is None or extract(task.solution, answer_format) is not None:
         return task
     body = task.solution.rsplit("####", 1)[0].rstrip()

@@ -1,8 +1,8 @@
 """Where the final answer stands in a response.
 
-In this order: the last ``<answer>`` tag, the last complete box, the last ``####`` line, the last answer of a JSON
-object, the last "answer is" or "Answer:", and last the final line, if it is an answer or ends in one. A box or tag that
-was opened and never closed does not count, nor does anything in thoughts.
+In this order: the last ``<answer>`` tag, the last complete box, the last ``####`` line, the last answer of a
+JSON object, the last "answer is" or "Answer:", and last the final line, if it is an answer or ends in one. A
+box or tag that was opened and never closed does not count, nor does anything in thoughts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FENCE = re.compile(r"```\w*\s*([^`]{1,1000}?)\s*```\s*$")
 
 
 def final_answer(response: str) -> str | None:
-    """The final answer as it was written; None where there is none to be found."""
+    """Find the final answer as it was written; None if there is none."""
     said = without_thoughts(response)
     tagged = last_tag(said)
     if tagged is not None:
@@ -47,7 +47,7 @@ def final_answer(response: str) -> str | None:
 
 
 def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = False) -> str | None:
-    """The final answer in one given format; None where it is not there (see :func:`rlinf_envs.extraction.extract`)."""
+    """Find the final answer in one given format; None if it is missing (see :func:`rlinf_envs.extraction.extract`)."""
     if answer_format == "boxed":  # a complete box counts in a response that was cut, too
         found = (boxed_answer(without_thoughts(response)) or "").strip() or None
     else:
@@ -56,15 +56,15 @@ def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = Fal
 
 
 def reference_answer(answer: str) -> str:
-    """The answer itself, out of a reference that may be a solution (GSM8K ends in ``#### 72``, MATH in a box)."""
+    """Extract the answer from a reference that may be a solution (GSM8K ends in ``#### 72``, MATH in a box)."""
     said = without_thoughts(answer)
     return last_hashes(said) or boxed_answer(said) or answer.strip()
 
 
 def boxed_answer(text: str) -> str | None:
-    """Returns the contents of the last box; None where there is none that is not denied ("certainly not \\boxed{5}").
+    """Return the contents of the last box; None if there is none that is not denied ("certainly not \\boxed{5}").
 
-    Boxes in a row, such as "\\boxed{1} and \\boxed{2}", are one answer, with their names where all have one.
+    Boxes in a row, such as "\\boxed{1} and \\boxed{2}", are one answer, with their names if all have one.
     """
     found = [box for box in boxes(text) if not denied(text, box.start, box.end)]
     if not found:
@@ -97,9 +97,9 @@ def _inside(text: str) -> str | None:
 
 
 def enclosed(text: str) -> str | None:
-    """The answer in a box, tag or ``####`` line: the text, or what it announces, with a number in words as digits.
+    """Read the answer in a box, tag or ``####`` line: the text or what it announces, with number words as digits.
 
-    In a sentence a word such as "three" may count anything, so it is read only where an answer stands alone.
+    In a sentence a word such as "three" may count anything, so it is read only if the answer stands alone.
     """
     bare = undressed(text).strip()
     value = number_word(bare)
@@ -109,7 +109,7 @@ def enclosed(text: str) -> str | None:
 
 
 def _json_value(text: str) -> str | None:
-    """The last answer of a JSON object, as text; a list as its members."""
+    """Return the last answer of a JSON object, as text; a list as its members."""
     objects = list(_JSON.finditer(text))
     if not objects:
         return None
@@ -123,7 +123,7 @@ def _json_value(text: str) -> str | None:
 
 
 def _fenced(text: str) -> str | None:
-    """The only line of a code block at the end of ``text``."""
+    """Return the only line of a code block at the end of ``text``."""
     start = text.rfind("```", 0, max(text.rstrip().rfind("```"), 0))
     found = _FENCE.match(text, start) if start >= 0 else None
     return found.group(1) if found and "\n" not in found.group(1) else None

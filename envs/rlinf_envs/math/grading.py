@@ -64,10 +64,10 @@ def grade_answer(extracted: str, answer: str) -> Verdict:
 
 
 def grade_cheaply(extracted: str, answer: str) -> Verdict | None:
-    """The verdict of :func:`grade_answer` where no algebra is needed for it (numbers, equal texts, choices); else None.
+    """Return the verdict of :func:`grade_answer` if it needs no algebra (numbers, equal texts, choices); else None.
 
-    Takes microseconds, and bounded time on any input. The code is the same as that of :func:`grade_answer` up to the
-    first question of algebra, so the two cannot disagree.
+    Takes microseconds, and bounded time on any input. The code is the same as that of :func:`grade_answer` up to
+    the first question of algebra, so the two cannot disagree.
     """
     try:
         return _grade(extracted, answer, _sized(_refuse))
@@ -80,7 +80,7 @@ def _refuse(given: str, wanted: str, tolerance: float = 0.0) -> bool:
 
 
 def _sized(decide: Equal) -> Equal:
-    """``decide``, asked about expressions only whose numbers can be worked out."""
+    """Restrict ``decide`` to expressions whose numbers can be worked out."""
 
     def asked(given: str, wanted: str, tolerance: float = 0.0) -> bool:
         if too_large(given) or too_large(wanted):

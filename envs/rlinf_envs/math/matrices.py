@@ -44,7 +44,7 @@ def matrix(text: str) -> Cells | None:
 
 
 def vector(text: str, *, brackets: str = "([") -> list[str] | None:
-    """The members of a vector: a matrix of one row or column, (1, 2), or 3i + 2j; None for all else."""
+    """Return the members of a vector: a matrix of one row or column, (1, 2), or 3i + 2j; None for all else."""
     cells = matrix(text)
     if cells is not None:
         if all(len(row) == 1 for row in cells):
@@ -76,7 +76,7 @@ def _rows_of_lists(text: str) -> Cells | None:
 
 
 def _of_unit_vectors(text: str) -> list[str] | None:
-    """The components of 3i + 2j: two, and three where k occurs. One unit vector alone would be a product."""
+    """Return the components of 3i + 2j: two, or three if k occurs. One unit vector alone would be a product."""
     text = _HATS.sub(lambda found: f" {found.group(1) or found.group(2)} ", text)
     if len(text) > _LONGEST_SUM:
         return None

@@ -33,7 +33,7 @@ def named_values(text: str) -> dict[str, str] | None:
 
 
 def _pairs(piece: str) -> list[tuple[str, str]]:
-    """The named values of "x = 1" and of "(x, y) = (1, 2)"; a name without one where there is none."""
+    """Return the named values of "x = 1" and of "(x, y) = (1, 2)"; an empty name if there is none."""
     sides = piece.split("=")
     if len(sides) != 2:
         return [("", "")]
@@ -48,12 +48,12 @@ def _pairs(piece: str) -> list[tuple[str, str]]:
 
 
 def as_tuple(values: dict[str, str], order: list[str]) -> str:
-    """The values as the tuple that they are in this order of the names."""
+    """Write the values as the tuple that they are in this order of the names."""
     return "(" + ", ".join(values[name] for name in order) + ")"
 
 
 def alternatives(text: str) -> list[dict[str, str]] | None:
-    """The solutions of "x = 1, y = 2 or x = 3, y = 4", which have the same names; None for all else."""
+    """Split "x = 1, y = 2 or x = 3, y = 4" into its solutions, which have the same names; None for all else."""
     found = [named_values(part.strip(" ,;")) for part in _OR.split(text)]
     solutions = [values for values in found if values is not None]
     alike = len(solutions) == len(found) and len({frozenset(values) for values in solutions}) == 1
@@ -61,7 +61,7 @@ def alternatives(text: str) -> list[dict[str, str]] | None:
 
 
 def roots(values: dict[str, str]) -> list[str] | None:
-    """The values of x_1, x_2, ... which are several values of one unknown; None where the names differ in more."""
+    """Return the values of x_1, x_2, ..., several values of one unknown; None if the names differ in more."""
     names = [_INDEXED.fullmatch(name) for name in values]
     if not all(names) or len({name.group(1) for name in names if name}) != 1:
         return None

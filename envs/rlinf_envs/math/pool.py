@@ -69,7 +69,7 @@ class VerifierPool:
         return verdicts
 
     def close(self) -> None:
-        """Ends the worker processes."""
+        """End the worker processes."""
         self._pool.close()
 
     def _grade(self, pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Verdict]:
@@ -113,17 +113,18 @@ def verify(
     answer_format: AnswerFormat = "boxed",
     cut: bool = False,
 ) -> Verdict:
-    """Whether ``response`` ends in an answer equal to ``answer``.
+    """Return whether ``response`` ends in an answer equal to ``answer``.
 
-    Plain numbers, choices and equal texts take microseconds. Answers that need algebra go to a process that all callers
-    of this function share (it starts at the first such answer, about a second) and have five seconds each.
+    Plain numbers, choices and equal texts take microseconds. Answers that need algebra go to a process that all
+    callers of this function share, and have five seconds each. It starts at the first such answer, in about a
+    second.
 
     Args:
-        extraction: where the final answer may stand. "lenient": in a tag, a box, behind ``####`` or "answer is", or on
-            the last line; "strict": in ``answer_format`` alone.
-        answer_format: "boxed", "tag", "####" or "plain" (the whole response); read where extraction is strict.
-        cut: the response was ended by a length limit. It counts only where its answer was complete in
-            ``answer_format`` by then, whatever ``extraction`` says.
+        extraction: where the final answer may stand. "lenient": in a tag, a box, behind ``####`` or "answer is",
+            or on the last line; "strict": in ``answer_format`` alone.
+        answer_format: "boxed", "tag", "####" or "plain" (the whole response); read if extraction is strict.
+        cut: the response was ended by a length limit. It counts only if its answer was complete in
+            ``answer_format`` by then, for any ``extraction``.
     """
     with _shared_lock:
         if not _shared:

@@ -1,7 +1,7 @@
-"""Answers that are given in a sentence: "the answer is 42", "Option B is correct", "Altogether she has 42 apples."
+"""Answers in a sentence: "the answer is 42", "Option B is correct", "Altogether she has 42 apples."
 
-A sentence is read only as far as there is no doubt. A value that is denied ("it is not 42"), asked for ("is it 42?") or
-part of something larger ("42 minus 1", "more than 42") is no answer.
+A sentence is read only as far as there is no doubt. A value that is denied ("it is not 42"), in question ("is
+it 42?") or part of something larger ("42 minus 1", "more than 42") is no answer.
 """
 
 from __future__ import annotations
@@ -116,13 +116,13 @@ _NEARBY = 80
 
 
 def denied(text: str, start: int, end: int) -> bool:
-    """Whether ``text[start:end]`` is said not to be so: "definitely not 5", "5 is wrong"."""
+    """Return whether the text denies ``text[start:end]``: "definitely not 5", "5 is wrong"."""
     before = " ".join(text[max(start - _NEARBY, 0) : start].split(" "))
     return bool(_DENIED.search(before) or _REFUTED.match(text, end))
 
 
 def announced(response: str) -> str | None:
-    """Finds what the last "the answer is" announces; None where there is none."""
+    """Find what the last "the answer is" announces; None if there is none."""
     text = _BLANKS.sub(" ", response)
     for announcement in reversed(list(_ANNOUNCED.finditer(text))):
         rest = text[announcement.end() : announcement.end() + _MAX_SENTENCE].lstrip(" *_\n")
@@ -145,7 +145,7 @@ def _announced_value(rest: str) -> str | None:
 
 
 def _sentence(rest: str) -> str | None:
-    """The value that a sentence begins with, without the reasons and additions behind it."""
+    """Return the value that a sentence begins with, without the reasons and additions behind it."""
     sentence = _SENTENCE_END.split(rest, maxsplit=1)[0]
     value = _GLOSS.sub("", _REASON.split(sentence, maxsplit=1)[0]).strip(" *")
     aside = _ASIDE.match(value)
@@ -161,7 +161,7 @@ def _with_unit(math: str, rest: str) -> str:
 
 
 def last_line(response: str) -> str | None:
-    """The value that the last line is or ends in; None where it has none or leaves a doubt."""
+    """Return the value that the last line is or ends in; None if it has none or leaves a doubt."""
     lines = [line for line in response.strip().splitlines()[-5:] if any(map(str.isalnum, line))]
     if not lines:
         return None
@@ -182,7 +182,7 @@ def last_line(response: str) -> str | None:
 
 
 def _named_choice(line: str) -> str | None:
-    """The letter in "Option B is correct." and "I choose B."; None where the line names another one too."""
+    """Return the letter in "Option B is correct." and "I choose B."; None if the line names another one too."""
     found = list(_CHOICE_NAMED.finditer(line))
     if not found:
         return None
@@ -191,7 +191,7 @@ def _named_choice(line: str) -> str | None:
 
 
 def _spoken(line: str) -> str | None:
-    """The value that a sentence is or ends in."""
+    """Return the value that a sentence is or ends in."""
     if not _MATH.search(line):
         return (line.rstrip(".!") or None) if len(_WORD.findall(line)) <= 2 and not line.endswith("?") else None
     sentences = [sentence for sentence in _NEXT_SENTENCE.split(line) if _MATH.search(sentence)]
@@ -225,7 +225,7 @@ def _spoken(line: str) -> str | None:
 
 
 def _chained_value(line: str) -> str | None:
-    """The value behind the last "=" of a sentence, with the sums before it where they have another value.
+    """Return the value behind the last "=" of a sentence, with the sums before it if they have another value.
 
     A line of mathematics alone ("x = 10/2 = 5") is taken whole: its members are compared when it is graded.
     """
@@ -241,7 +241,7 @@ def _chained_value(line: str) -> str | None:
 
 
 def _last_number(line: str) -> str | None:
-    """The last number of ``line``, with those that it belongs to: "4 or 5", "1, 2 and 3", "42 minus 1"."""
+    """Return the last number of ``line``, with those that it belongs to: "4 or 5", "1, 2 and 3", "42 minus 1"."""
     numbers = list(_NUMBER.finditer(line))
     if not numbers:
         return None

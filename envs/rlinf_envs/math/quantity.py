@@ -68,7 +68,7 @@ _NO_UNIT = frozenset({
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number with what it counts. ``unit`` is "" where none is written."""
+    """A number with what it counts. ``unit`` is "" if none is written."""
 
     value: Fraction
     percent: bool = False
@@ -77,7 +77,7 @@ class Quantity:
 
 
 def number(text: str) -> Fraction | None:
-    """The exact value of an integer, decimal, fraction, mixed fraction or power-of-ten notation; None for all else."""
+    """Read an integer, decimal, fraction, mixed fraction or power-of-ten notation exactly; None for all else."""
     text = text.strip()
     if not text or len(text) > _MAX_CHARS:
         return None
@@ -113,7 +113,7 @@ def number(text: str) -> Fraction | None:
 
 
 def quantity(text: str) -> Quantity | None:
-    """A number with currency, percent sign, degrees or unit; None where ``text`` is anything else."""
+    """Read a number with currency, percent sign, degrees or unit; None if ``text`` is anything else."""
     text = text.strip()
     if len(text) > _MAX_CHARS:
         return None
@@ -150,7 +150,7 @@ def quantity(text: str) -> Quantity | None:
 
 
 def _compound(text: str) -> Quantity | None:
-    """The sum of "3 ft 6 in" or "1 hour and 30 minutes": units of one kind, each smaller than the one before."""
+    """Compute the sum of "3 ft 6 in" or "1 hour and 30 minutes": units of one kind, each smaller than the last."""
     parts = _PARTS.findall(text) if _COMPOUND.fullmatch(text) else []
     total, before = Fraction(0), None
     for digits, word in parts:
@@ -184,7 +184,7 @@ def same_quantity(given: Quantity, wanted: Quantity) -> bool:
 
 
 def split_unit(text: str) -> tuple[str, Quantity | None]:
-    """ "2\\sqrt{5} cm" as the expression and one of its unit; (text, None) where it ends in no unit.
+    """Split "2\\sqrt{5} cm" into the expression and one of its unit; (text, None) if it ends in no unit.
 
     Numbers with a unit are quantities already; this is for the expressions that are not.
     """

@@ -34,7 +34,7 @@ def without_member(text: str) -> str:
 
 
 def intervals(text: str) -> list[Container] | None:
-    """The union of intervals that ``text`` is, written as intervals or as inequalities in one variable; else None."""
+    """Read ``text`` as a union of intervals, written as intervals or as inequalities in one variable; else None."""
     parts = [_interval(without_member(part.strip())) for part in _UNION.split(text)]
     found = [part for part in parts if part is not None]
     if found and len(found) == len(parts):
@@ -43,7 +43,7 @@ def intervals(text: str) -> list[Container] | None:
 
 
 def _both(text: str) -> list[Container] | None:
-    """The interval of "x > 3 and x < 5", in words or with a comma; None for all else.
+    """Return the interval of "x > 3 and x < 5", in words or with a comma; None for all else.
 
     "x < 3, x > 5" are two half-lines, since no number is in both. "x < 3 and x > 5" leaves a doubt: None.
     """

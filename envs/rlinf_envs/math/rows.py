@@ -89,7 +89,7 @@ class Rows:
 def tasks_of(
     records: Iterable[Record], fields: Fields, *, default_domain: str, on_bad_row: Literal["error", "skip"]
 ) -> Rows:
-    """The tasks of all sound rows, and what is wrong with the others.
+    """Return the tasks of all sound rows, and what is wrong with the others.
 
     Raises:
         DatasetError: there is a broken row and ``on_bad_row`` is "error" (the first few are listed).
@@ -123,7 +123,7 @@ class _Found:
         self._systems: dict[str | None, str] = {}
 
     def add(self, record: Record, fields: Fields, default_domain: str) -> None:
-        """Reads a row. Raises _BrokenRow where it is no task."""
+        """Read a row. Raise _BrokenRow if it is no task."""
         read = _Read(record, fields)
         task = read.task(default_domain)
         self.tasks.append(task)
@@ -136,7 +136,7 @@ class _Found:
             self._doubts += [f"{record.place}: {doubt}" for doubt in doubts_about(task, read.written)]
 
     def rows(self) -> Rows:
-        """Raises DatasetError where rows have different system messages."""
+        """Return the rows. Raise DatasetError if they have different system messages."""
         if len(self._systems) > 1:
             first, second = list(self._systems.values())[:2]
             raise DatasetError(
@@ -179,7 +179,7 @@ def _counted(counts: Mapping[str, int], everywhere: int) -> str:
 
 
 def merged(tasks: Iterable[Task]) -> list[Task]:
-    """Each question once, where it comes first; answers of its later rows are right too.
+    """Return each question once, at its first position; answers of its later rows are right too.
 
     Published benchmarks repeat a row once for each response to it, or have a row for each accepted answer.
     """
@@ -195,7 +195,7 @@ class _Read:
     """The parts of one row, and which of its columns they are from."""
 
     def __init__(self, record: Record, fields: Fields) -> None:
-        """Raises _BrokenRow where there is no row."""
+        """Raise _BrokenRow if there is no row."""
         if record.row is None:
             raise _BrokenRow(record.problem)
         self._row, self._fields, self._folder = record.row, fields, folder_of(record.place)
@@ -205,7 +205,7 @@ class _Read:
         """The answer as the row has it, which may be a solution."""
 
     def task(self, default_domain: str) -> Task:
-        """Raises _BrokenRow where the row is none."""
+        """Return the row as a task. Raise _BrokenRow if it is none."""
         fields, row = self._fields, self._row
         domain = _domain(row, fields.domain, self._columns) or default_domain
         if fields.response is not None:
@@ -230,7 +230,7 @@ class _Read:
         )
 
     def question(self) -> str:
-        """The question, behind the text that it is about where that has a column of its own."""
+        """Return the question, behind the text that it is about if that has a column of its own."""
         name, raw = self._field("question", self._fields.question, QUESTION_FIELDS)
         if isinstance(raw, list):
             self.system, question = self._messages(raw, name)
@@ -268,7 +268,7 @@ class _Read:
         return found
 
     def _imitated(self, name: str, domain: str) -> Task:
-        """The task of a row with a whole response; an answer is read too where the row has one."""
+        """Return the task of a row with a whole response; an answer is read too if the row has one."""
         _, found = self._field("response", name, ())
         if isinstance(found, list):
             question, response = _exchange(found, name)
@@ -279,7 +279,7 @@ class _Read:
         return Task(question=question, answer=self._answer_if_known(), domain=domain, row=self._row, response=response)
 
     def _answer_if_known(self) -> str:
-        """The final answer; empty where the row has none, unless its field is named."""
+        """Return the final answer; empty if the row has none, unless its field is named."""
         try:
             name, raw = self._field("answer", self._fields.answer, ANSWER_FIELDS)
             return _final(_text((name, _single(name, raw)), "answer"), name)
@@ -290,7 +290,7 @@ class _Read:
 
 
 def question_of(record: Record, fields: Fields) -> str | None:
-    """The question of a row; None where it has none."""
+    """Return the question of a row; None if it has none."""
     try:
         return _Read(record, fields).question()
     except _BrokenRow:
@@ -298,7 +298,7 @@ def question_of(record: Record, fields: Fields) -> str | None:
 
 
 def _single(name: str, value: Any) -> Any:
-    """The entry of a list that has one, also where a list of texts is written as JSON; Decimal as text."""
+    """Return the entry of a list that has one, also if a list of texts is written as JSON; Decimal as text."""
     if isinstance(value, str) and value.lstrip().startswith('["'):
         try:
             parsed = parse_json(value)
@@ -318,7 +318,7 @@ def _single(name: str, value: Any) -> Any:
 
 
 def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
-    """(what the user says, what the assistant replies) of chat messages, which must be one of each."""
+    """Return (the user's message, the assistant's reply) of chat messages, which must be one of each."""
     roles = [message.get("role") if isinstance(message, Mapping) else None for message in messages]
     if "system" in roles:
         raise _BrokenRow(f"{name} has a system message: take it out, and set env.kwargs.system_prompt to it")
@@ -329,7 +329,7 @@ def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
 
 
 def _final(written: str, name: str) -> str:
-    """The answer proper: GSM8K writes it behind ``####``, MATH into the box, or boxes in a row, of its solution."""
+    """Extract the answer: GSM8K writes it behind ``####``, MATH into the box, or boxes in a row, of its solution."""
     said = without_thoughts(written)
     found = last_hashes(said)
     if found is None:

@@ -38,7 +38,7 @@ def too_large(text: str) -> bool:
 
 
 def _partners(tokens: Sequence[str]) -> dict[int, int]:
-    """The index of the other bracket, for each bracket that has one."""
+    """Return the index of the other bracket, for each bracket that has one."""
     partners: dict[int, int] = {}
     waiting: list[int] = []
     for index, token in enumerate(tokens):
@@ -51,7 +51,7 @@ def _partners(tokens: Sequence[str]) -> dict[int, int]:
 
 
 def _operand(tokens: Sequence[str], partners: dict[int, int], index: int) -> Sequence[str]:
-    """The token at ``index``, or all that stand in the bracket that opens or closes there."""
+    """Return the token at ``index``, or all that stand in the bracket that opens or closes there."""
     if not 0 <= index < len(tokens):
         return []
     first, last = sorted((index, partners.get(index, index)))
@@ -59,7 +59,7 @@ def _operand(tokens: Sequence[str], partners: dict[int, int], index: int) -> Seq
 
 
 def _exponent(tokens: Sequence[str], partners: dict[int, int], index: int) -> Sequence[str]:
-    """The operand at ``index``, with the powers that it is raised to: 9^9 in 9^9^9."""
+    """Return the operand at ``index``, with the powers that it is raised to: 9^9 in 9^9^9."""
     end = partners.get(index, index) + 1
     while tokens[end : end + 1] == ["^"]:
         end = partners.get(end + 1, end + 1) + 1
@@ -67,7 +67,7 @@ def _exponent(tokens: Sequence[str], partners: dict[int, int], index: int) -> Se
 
 
 def _size(tokens: Sequence[str]) -> float:
-    """The absolute value of plain arithmetic and of factorials of it; 1 for everything else."""
+    """Compute the absolute value of plain arithmetic and of factorials of it; 1 for everything else."""
     if tokens and tokens[-1] == "!":
         inner = _size(tokens[:-1])
         return math.factorial(int(inner)) if inner < 20 else math.inf

@@ -1,4 +1,4 @@
-"""The shape of an answer: tuples, intervals, sets, lists, matrices, bases and choices, taken apart without algebra."""
+"""The shape of an answer: tuples, intervals, sets, lists, matrices, bases and choices, split without algebra."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Container:
 
 
 def split_top(text: str, separators: str = ",") -> list[str]:
-    """The pieces of ``text`` between separators that stand in no bracket; blank pieces are kept."""
+    """Split ``text`` at separators that stand in no bracket; blank pieces are kept."""
     pieces: list[str] = []
     current: list[str] = []
     depth = 0
@@ -126,7 +126,7 @@ def _wraps(text: str, opening: str, closing: str) -> bool:
 
 
 def bare_list(text: str) -> list[str] | None:
-    """The parts of "2, 3", "2 or 3", "2 and 3" and "\\pm 2"; None where there is one part only."""
+    """Split "2, 3", "2 or 3", "2 and 3" and "\\pm 2" into parts; None if there is one part only."""
     joined = _CONNECTORS.sub(",", text)
     parts: list[str] = []
     for piece in split_top(joined, ",;"):
@@ -160,15 +160,15 @@ def in_base(text: str) -> tuple[str, str] | None:
 
 
 def wanted_choice(text: str) -> str | None:
-    """The letter, where a reference is a letter of a multiple choice."""
+    """Return the letter, if a reference is a letter of a multiple choice."""
     found = _CHOICE_GOLD.match(text)
     return found.group(1) if found else None
 
 
 def given_choice(text: str) -> str | None:
-    """The letter that an answer to a multiple choice names: "B", "(b)", "(B) 12", "B. twelve".
+    """Return the letter that an answer to a multiple choice names: "B", "(b)", "(B) 12", "B. twelve".
 
-    None where it names a second one: "(B) or (C)", "B) C) D)", "B. or A.".
+    None if it names a second one: "(B) or (C)", "B) C) D)", "B. or A.".
     """
     text = _CHOICE_NAME.sub("", text)
     found = _CHOICE.match(text)
@@ -182,7 +182,7 @@ def given_choice(text: str) -> str | None:
 
 
 def wanted_choices(text: str) -> str | None:
-    """The letters of a reference that names several choices: "AC", "A, C"; None for all else.
+    """Return the letters of a reference that names several choices: "AC", "A, C"; None for all else.
 
     Written together they have to be in the order of the alphabet: DE may be a choice of two, ED is a segment.
     """

@@ -56,7 +56,7 @@ def _depth(text: str) -> int:
 
 
 def equal(given: str, wanted: str, tolerance: float = 0.0) -> bool:
-    """Whether two expressions are equal; two numbers also where they differ by less than ``tolerance``.
+    """Return whether two expressions are equal; two numbers also if they differ by less than ``tolerance``.
 
     Raises:
         Unreadable: ``given`` cannot be parsed, while ``wanted`` can.
@@ -134,7 +134,9 @@ def _exact(expression: Any) -> Any:
 
 @lru_cache(maxsize=8192)
 def _parsed(text: str) -> Any:
-    """The sympy object of ``text``; None where it is no mathematics. References come again in every group: cached."""
+    """Parse ``text`` into a sympy object; None if it is no mathematics.
+
+    References come again in every group: cached."""
     text = _GAMMA.sub(r"G_{amma}", text)
     text = _DEGREES.sub(r"(\1\\cdot\\frac{\\pi}{180})", text)
     try:
@@ -147,7 +149,7 @@ def _parsed(text: str) -> Any:
 
 
 def _read(text: str) -> Any:
-    """The sympy object of ``text``, read as math-verify reads it, but with the case of letters kept: x is not X.
+    """Parse ``text`` into a sympy object as math-verify does, but keep the case of letters: x is not X.
 
     ``math_verify.parse`` has no setting for the case, so this calls the two functions that it is made of.
     """

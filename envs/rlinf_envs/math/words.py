@@ -37,7 +37,7 @@ _MAX_CHARS = 80
 
 
 def number_word(text: str) -> int | None:
-    """The integer that ``text`` is in English words: "forty-two", "three hundred and five"; None for all else."""
+    """Read the integer that ``text`` is in English words: "forty-two", "three hundred and five"; None for all else."""
     if len(text) > _MAX_CHARS or not text.isascii():
         return None
     words = [word for word in re.split(r"[\s-]+", text.strip(" .").lower()) if word and word != "and"]

@@ -1,6 +1,6 @@
 """Task families of reasoning-gym: made by name, with parameters or curriculum levels, all checked before use.
 
-The one place that imports ``reasoning_gym``.
+The only module that imports ``reasoning_gym``.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def make_family(
 
 
 def generate(family: Family, key: str, position: int) -> dict[str, Any]:
-    """The entry at ``position``, the same in every process.
+    """Return the entry at ``position``, the same in every process.
 
-    Some families draw from the global random stream although they have one of their own; it is set by ``key`` for the
-    draw, and put back.
+    Some families draw from the global random stream although they have one of their own; it is set by ``key`` for
+    the draw, and put back.
     """
     state = random.getstate()
     random.seed(key)

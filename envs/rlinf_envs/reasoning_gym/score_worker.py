@@ -12,7 +12,7 @@ names()
 
 
 def score(recipe: str, answer: str, entry: dict[str, Any]) -> float:
-    """The score of ``answer`` by the family that ``recipe`` (see ``scoring.FamilySpec``) makes."""
+    """Score ``answer`` by the family that ``recipe`` (see ``scoring.FamilySpec``) makes."""
     return float(_family(recipe).score_answer(answer, entry))
 
 

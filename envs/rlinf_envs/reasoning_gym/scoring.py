@@ -84,5 +84,5 @@ class FamilyScorer:
         return scores
 
     def close(self) -> None:
-        """Ends the worker processes."""
+        """End the worker processes."""
         self.pool.close()

@@ -1,8 +1,8 @@
 """Calculations inside a solution, written out in steps of one digit each.
 
-``45 - 19 = 26`` needs the borrow of a digit that is not written yet, which small language models rarely get right; in
-``45 - 19 = 35-9 = 26`` every step changes one place. Detailed intermediate steps need far fewer examples than results
-alone (Lee et al. 2023, "Teaching Arithmetic to Small Transformers", arXiv:2307.03381).
+``45 - 19 = 26`` needs the borrow of a digit that is not written yet, which small language models rarely get
+right; in ``45 - 19 = 35-9 = 26`` every step changes one digit. Detailed intermediate steps need far fewer
+examples than results alone (Lee et al. 2023, "Teaching Arithmetic to Small Transformers", arXiv:2307.03381).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _NotWritten(Exception):
 
 
 def in_small_steps(line: str) -> str:
-    """The line with every calculation in it that takes several steps written out; all else stays as it is.
+    """Write out every calculation in the line that takes several steps; all else stays as it is.
 
     >>> in_small_steps("He then has 45 pens - 19 pens = 26 pens.")
     'He then has 45 pens - 19 pens = 45-19 = 35-9 = 26 pens.'
@@ -64,7 +64,7 @@ def in_small_steps(line: str) -> str:
 
 
 def _between(before: str, after: str) -> list[str]:
-    """What stands between the two sides of an equation; nothing where one step is enough or nothing is understood."""
+    """Return the steps between the sides of an equation; none if one step is enough or nothing is understood."""
     found = calculation(before, after)
     if found is None:
         return []
@@ -90,7 +90,7 @@ class Found:
 
 
 def calculation(before: str, after: str) -> Found | None:
-    """The longest calculation at the end of ``before`` whose value is the number that ``after`` begins with, if any."""
+    """Find the longest calculation at the end of ``before`` with the value that ``after`` begins with, if any."""
     match = _RESULT.match(after)
     if match is None:
         return None
@@ -127,7 +127,7 @@ def _expression(node: ast.AST) -> Expression:
 
 
 def _value(expression: Expression) -> Fraction | None:
-    """None where something is divided by 0."""
+    """None if something is divided by 0."""
     if isinstance(expression, Fraction):
         return expression
     left, right = _value(expression.left), _value(expression.right)
@@ -137,7 +137,7 @@ def _value(expression: Expression) -> Fraction | None:
 
 
 def _steps(expression: Expression) -> list[str]:
-    """The forms between a calculation and its result."""
+    """Return the forms between a calculation and its result."""
     forms: list[str] = []
     while isinstance(expression, Calculation):
         expression = _simpler(expression)
@@ -171,7 +171,7 @@ def _has_product(expression: Expression) -> bool:
 
 
 def _divided_first(product: Calculation, divisor: Expression) -> Calculation | None:
-    """400000*8/100 as 4000*8, where that leaves no rest."""
+    """400000*8/100 as 4000*8, if that leaves no rest."""
     if product.sign != "*" or not isinstance(product.left, Fraction) or not isinstance(divisor, Fraction):
         return None
     quotient = product.left / divisor

@@ -50,7 +50,7 @@ def make_components(
     params: Mapping[str, Any] | None,
     curriculum: Mapping[str, Any] | None,
 ) -> list[Component]:
-    """The families of a mixture, or the single family ``task`` as a mixture of one.
+    """Build the families of a mixture, or the single family ``task`` as a mixture of one.
 
     Raises:
         SettingError: not exactly one of ``task`` and ``tasks``, an unknown key, a weight that is not positive.
@@ -89,9 +89,9 @@ def _component(
 class GeneratedTasks:
     """``size`` tasks of a mixture in one split.
 
-    Training tasks are generated when they are asked for: id k tries the source positions k, k + size, k + 2 size, ...
-    until a question falls on the training split. Evaluation tasks are generated at once and are all different, so that
-    an accuracy counts every question once; a small family may have fewer than ``size`` of them.
+    Training tasks are generated on request: id k tries the source positions k, k + size, k + 2 size, ... until a
+    question falls on the training split. Evaluation tasks are generated at once and are all different, so that an
+    accuracy counts every question once; a small family may have fewer than ``size`` of them.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class GeneratedTasks:
         return self._lazy(task_id) if self._fixed is None else self._fixed[task_id]
 
     def family(self, domain: str) -> FamilySpec:
-        """The family of a domain."""
+        """Return the family of a domain."""
         return next(component.spec for component in self._components if component.spec.task == domain)
 
     def _search(self, task_id: int) -> Task:

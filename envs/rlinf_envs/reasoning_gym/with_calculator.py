@@ -1,7 +1,7 @@
-"""Solutions as conversations with the calculator: every calculation is asked for, and its result read.
+"""Solutions as conversations with the calculator: every calculation is sent to it, and its result read.
 
-A small language model finds the way through a problem long before it multiplies reliably. The first models that were
-trained on grade-school problems had a calculator too (Cobbe et al. 2021, arXiv:2110.14168).
+A small language model finds the way through a problem long before it multiplies reliably. The first models
+that were trained on grade-school problems had a calculator too (Cobbe et al. 2021, arXiv:2110.14168).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BARE = re.compile(r"[-+*/x×÷().,\d\s$£€₹]*")
 
 
 def with_calculator(lines: Sequence[str]) -> list[str]:
-    """The lines of a solution as what the policy and the calculator say in turn, the policy first and last.
+    """Split the lines of a solution into the turns of policy and calculator, the policy first and last.
 
     >>> with_calculator(["He had 45 pens - 19 pens = 26 pens.", "#### 26"])
     ['He had 45 pens - 19 pens = <calc>45-19</calc>', '<result>26</result>', '26 pens.\\n#### 26']

@@ -1,8 +1,9 @@
-"""Worked demonstrations of arithmetic chains and of families that give their solutions, for a supervised warm start.
+"""Worked demonstrations, for a supervised warm start, of arithmetic chains and of families with solutions.
 
-A model that was only read solutions to does not yet answer in the form that a verifier reads: some texts it saw end in
-the answer as asked, some stop after the last step. ``demonstrations: {worked: 0.4, steps: 0.6}`` makes such a mixture.
-Models that get the way right and its arithmetic wrong are shown ``small_steps``, or conversations with a calculator.
+A model that has only read solutions does not yet answer in the form that a verifier reads: some of its texts
+end in the required answer, some stop after the last step. ``demonstrations: {worked: 0.4, steps: 0.6}`` makes
+such a mixture. Models that get the way right and its arithmetic wrong are shown ``small_steps``, or
+conversations with a calculator.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _CALCULATE = {"+": add, "-": sub, "*": mul}
 
 
 def chain_steps(expression: str) -> list[str] | None:
-    """The equations of a chain of sums and differences, or of one of products, left to right; None for any other.
+    """Compute the equations of a chain of sums and differences, or of products, left to right; None for any other.
 
     >>> chain_steps("9 - 7 + 5")
     ['9 - 7 = 2', '2 + 5 = 7']
@@ -47,7 +48,7 @@ def chain_steps(expression: str) -> list[str] | None:
 
 
 def solution_steps(metadata: Mapping[str, Any]) -> list[str] | None:
-    """The lines of a solution that the family itself wrote (``answer_cot``, as gsm_symbolic does), without its answer.
+    """Return the lines of the family's own solution (``answer_cot``, as in gsm_symbolic), without its answer.
 
     >>> solution_steps({"answer_cot": "He has 3 + 4 = 7.\\n#### 7"})
     ['He has 3 + 4 = 7.']
@@ -57,7 +58,7 @@ def solution_steps(metadata: Mapping[str, Any]) -> list[str] | None:
 
 
 def worked_steps(task: Task) -> list[str] | None:
-    """The steps to a task's answer, where its family or its expression gives them."""
+    """Return the steps to a task's answer, if its family or its expression gives them."""
     metadata = task.row.get("metadata", {})
     return chain_steps(str(metadata.get("expression", ""))) or solution_steps(metadata)
 
@@ -80,7 +81,7 @@ class DemonstrationStyles:
             raise SettingError("demonstrations: calculator shows calls of one: add tool: calculator")
 
     def said(self, task: Task, render: Callable[[str], str]) -> list[str]:
-        """The demonstration: texts of policy and environment in turn, the policy first and last.
+        """Return the demonstration: texts of policy and environment in turn, the policy first and last.
 
         A task without steps shows its answer.
         """

@@ -1,1 +1,1 @@
-"""Reward terms beyond the verdict: texts compared, constraints counted, programs tested, services and models asked."""
+"""Reward terms beyond the verdict: text comparisons, constraints, tests of programs, services and models."""

@@ -25,12 +25,13 @@ def reward_model(
     threads: int = 1,
     timeout_s: float = 120.0,
 ) -> RewardTerm:
-    """The classifier's output for the chat of question and response, in a process of its own.
+    """Return the classifier's output for the chat of question and response, in a process of its own.
 
     Args:
-        path: folder or name of a model with a sequence-classification head and its tokenizer. A chat template is used
-            where the tokenizer has one; else the two texts are one, a line break between.
-        label: which output counts. ``output``: the "logit", or the "probability" (softmax; sigmoid of a single output).
+        path: folder or name of a model with a sequence-classification head and its tokenizer. The tokenizer's
+            chat template is used if it has one; else the two texts are one, a line break between.
+        label: which output counts. ``output``: the "logit", or the "probability" (softmax; sigmoid of a single
+            output).
         max_tokens: what is longer loses its beginning.
         threads: of the process.
         timeout_s: CPU time of one response; loading the model counts.

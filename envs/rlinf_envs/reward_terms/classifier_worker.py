@@ -19,7 +19,7 @@ def _loaded(path: str, threads: int) -> tuple[Any, Any]:
 
 
 def score(path: str, prompt: str, response: str, label: int, probability: bool, max_tokens: int, threads: int) -> float:
-    """The output ``label`` of the classifier at ``path`` for a question and a response."""
+    """Compute the output ``label`` of the classifier at ``path`` for a question and a response."""
     import torch
 
     model, tokenizer = _loaded(path, threads)

@@ -35,7 +35,7 @@ print("\\n{mark}" + "".join(passed), flush=True)
 
 
 def program_of(response: str) -> str:
-    """The last complete block of code; the whole response where there is none."""
+    """Return the last complete block of code; the whole response if there is none."""
     blocks = _BLOCK.findall(response)
     return str(blocks[-1]) if blocks else response
 
@@ -47,12 +47,12 @@ def code_tests(
     time_s: float = 4.0,
     memory_mb: int = 512,
 ) -> RewardTerm:
-    """The share of tests that the program passes.
+    """Return the share of tests that the program passes.
 
     Args:
         field: where in the row they stand: a list of statements (``assert f(2) == 4``), one text of them, or
             ``{inputs: [...], outputs: [...]}``, what the program reads and has to print.
-        partial: false gives 1 where all pass, and otherwise 0.
+        partial: false gives 1 if all pass, and otherwise 0.
         time_s, memory_mb: limits of one run (see :class:`rlinf_envs.sandbox.Limits`).
 
     Raises:

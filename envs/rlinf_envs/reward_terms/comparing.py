@@ -25,7 +25,7 @@ _CHOICES = (
 
 
 def final(response: str) -> str:
-    """The text in the last <answer> tag, box or behind ####, or all that follows the thoughts where there is none."""
+    """Return the text in the last <answer> tag, box or behind ####; if there is none, all that follows the thoughts."""
     response = without_thoughts(response)
     for find in (last_tag, last_boxed, last_hashes):
         found = find(response)
@@ -41,10 +41,11 @@ def normalized(text: str) -> str:
 
 
 def exact(*, compare: str = "equal", normalize: bool = True, field: str | None = None) -> RewardTerm:
-    """Compares the final answer with the reference, or with the nearest of several (a list in the row).
+    """Compare the final answer with the reference, or with the nearest of several (a list in the row).
 
     Args:
-        compare: "equal"; "contains": the reference occurs in the whole response; "f1": the overlap of words, 0 to 1.
+        compare: "equal"; "contains": the reference occurs in the whole response; "f1": the overlap of words, 0 to
+            1.
         normalize: leave case, punctuation and articles out of account.
         field: where in the row the reference stands, instead of the task's answer.
     """
@@ -76,7 +77,7 @@ def _f1(given: list[str], wanted: list[str]) -> float:
 
 
 def choice(*, choices: str = "ABCD") -> RewardTerm:
-    """1 where the last letter that is given as the answer is the reference's; ``choices``: the letters there are.
+    """Return 1 if the last letter given as the answer is the reference's; ``choices``: the letters there are.
 
     It is found in a tag or box, behind "answer is", or alone on a line. Two letters in one tag are no answer.
     """

@@ -75,12 +75,12 @@ CONSTRAINTS: Mapping[str, tuple[type | tuple[type, ...], Callable[[str, Any], bo
 def constraints(
     *, require: Mapping[str, Any] | None = None, field: str | None = None, all_or_nothing: bool = False
 ) -> RewardTerm:
-    """The share of constraints that the response keeps.
+    """Return the share of constraints that the response keeps.
 
     Args:
         require: the same constraints for every response.
         field: where in the row further ones stand, as a mapping.
-        all_or_nothing: 1 where all are kept, else 0.
+        all_or_nothing: 1 if all are kept, else 0.
     """
     general = _checked("reward.constraints.require", require or {})
     if not general and field is None:

@@ -1,7 +1,7 @@
-"""A term that cannot say what a response is worth: nobody answers, or in no usable form."""
+"""A term that cannot grade a response: the service does not answer, or in no usable form."""
 
 from __future__ import annotations
 
 
 class TermFailure(Exception):
-    """Said of one response; whether the row is masked or gets 0 is `on_failure`'s to decide."""
+    """Raised for one response; `on_failure` decides whether the row is masked or gets 0."""

@@ -1,4 +1,4 @@
-"""``http``: a service of one's own says what a response is worth."""
+"""``http``: a service of one's own reports what a response is worth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def http(*, url: str, key: str = "reward", token_env: str | None = None, timeout_s: float = 30.0) -> RewardTerm:
-    """Posts ``{prompt, response, answer, row}`` to ``url`` and reads the number under ``key`` of the JSON answer.
+    """Post ``{prompt, response, answer, row}`` to ``url`` and read the number under ``key`` of the JSON answer.
 
     Args:
         token_env: environment variable with a token for the authorisation header.
@@ -36,5 +36,5 @@ def http(*, url: str, key: str = "reward", token_env: str | None = None, timeout
 
 
 def _plain(row: Mapping[str, Any]) -> Any:
-    """The row as JSON holds it; what JSON does not know is written as text."""
+    """Convert the row to what JSON holds; values without a JSON type are written as text."""
     return json.loads(json.dumps(dict(row), default=str))

@@ -48,7 +48,7 @@ def judge(
     cache: str | None = None,
     timeout_s: float = 60.0,
 ) -> RewardTerm:
-    """The grade of a response, as a number between 0 and 1.
+    """Return the grade of a response, as a number between 0 and 1.
 
     Args:
         base_url: of the server, ``http://host:8000/v1``; ``model``: the name it serves.

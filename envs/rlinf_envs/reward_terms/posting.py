@@ -34,7 +34,7 @@ def require_url(where: str, url: str) -> str:
 
 
 def token_headers(where: str, variable: str | None) -> dict[str, str]:
-    """An authorisation header with the token in the environment variable of that name."""
+    """Build an authorisation header with the token in the environment variable of that name."""
     if variable is None:
         return {}
     if not os.environ.get(variable):
@@ -100,7 +100,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 
 def post(url: str, content: Mapping[str, Any], *, headers: Mapping[str, str], timeout_s: float) -> Any:
-    """The answer of the service. Raises TermFailure where it does not answer in time and as JSON."""
+    """Return the answer of the service. Raise TermFailure if it does not answer in time and as JSON."""
     parts = urlsplit(url)
     own, _, host = parts.netloc.rpartition("@")
     if own:  # urllib takes them for a part of the host's name

@@ -1,4 +1,4 @@
-"""``format``, ``length`` and ``language``: how a response is worded, whatever it says."""
+"""``format``, ``length`` and ``language``: how a response is worded, whatever its content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCRIPTS: dict[str, frozenset[str]] = {
 
 
 def format_term(*, pattern: str) -> RewardTerm:
-    """1 where the response has the format ``pattern`` (see :func:`~rlinf_envs.reward_formats.format_check`), else 0."""
+    """Give 1 if the response has the format ``pattern`` (:func:`~rlinf_envs.reward_formats.format_check`), else 0."""
     found = format_check(pattern)
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
@@ -55,7 +55,7 @@ def length_term(*, target: int = 1000, slack: int = 1000) -> RewardTerm:
 
 
 def language_term(*, expected: str = "en") -> RewardTerm:
-    """The share of the response's letters that belong to the script of ``expected``; 1 where there are no letters."""
+    """Return the share of the response's letters in the script of ``expected``; 1 if there are no letters."""
     if expected not in SCRIPTS:
         raise SettingError("reward.language.expected: " + unknown("language", expected, SCRIPTS))
     scripts = SCRIPTS[expected]

@@ -1,4 +1,4 @@
-"""Python programs that nobody has read, run where they can do no harm."""
+"""Python programs that no person has read, run in isolation so that they can do no harm."""
 
 from rlinf_envs.sandbox.run import Limits, Outcome, Sandbox
 

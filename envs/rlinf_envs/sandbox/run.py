@@ -93,17 +93,17 @@ class Sandbox:
             raise SettingError(f"the sandbox {kind} does not work here: {problem}")
 
     def run(self, program: str, stdin: str = "") -> Outcome:
-        """Runs the text of ``program`` with ``stdin`` as its standard input."""
+        """Run the text of ``program`` with ``stdin`` as its standard input."""
         with _SIDE_BY_SIDE:
             return _run(self.kind, program, stdin, self.limits)
 
 
 @functools.cache
 def working_kind() -> Kind:
-    """The first kind of sandbox that works on this machine.
+    """Find the first kind of sandbox that works on this machine.
 
     Raises:
-        SettingError: there is none; the message says why, and what to install.
+        SettingError: there is none; the message states why, and what to install.
     """
     problems = {kind: _problem(kind) for kind in KINDS}
     for kind, problem in problems.items():
@@ -118,7 +118,7 @@ def working_kind() -> Kind:
 
 @functools.cache
 def _problem(kind: Kind) -> str:
-    """Why programs cannot be run so; "" where they can."""
+    """Return why programs cannot be run so; "" if they can."""
     if not installed(kind):
         return "not installed"
     outcome = _run(kind, "print('ready')", "", Limits(time_s=20.0))

@@ -52,7 +52,7 @@ _MACHINES = {
 
 
 def filter_program() -> bytes:
-    """The filter for this machine, as an array of the kernel's ``struct sock_filter``.
+    """Build the filter for this machine, as an array of the kernel's ``struct sock_filter``.
 
     Raises:
         SettingError: the numbers of this architecture are not listed here.
@@ -85,16 +85,16 @@ def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
 
 
 def _if(test: int, value: int, answer: int) -> list[bytes]:
-    """Answers where the test holds, and goes on otherwise."""
+    """Answer if the test holds, and go on otherwise."""
     return [_step(test, value, 0, 1), _step(_RETURN, answer)]
 
 
 def _only_if(test: int, value: int, *, otherwise: int) -> list[bytes]:
-    """Goes on where the test holds, and answers otherwise."""
+    """Go on if the test holds, and answer otherwise."""
     return [_step(test, value, 1, 0), _step(_RETURN, otherwise)]
 
 
 def _of_call(number: int, argument: int, test: list[bytes]) -> list[bytes]:
-    """Tests the lower half of one argument of one call, which is allowed where the test says nothing."""
+    """Test the lower half of one argument of one call, which is allowed if the test gives no answer."""
     body = [_step(_LOAD, _ARGUMENTS + 8 * argument), *test, _step(_RETURN, _ALLOW)]
     return [_step(_IF_EQUAL, number, 0, len(body)), *body]

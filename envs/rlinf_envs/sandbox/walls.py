@@ -1,7 +1,8 @@
-"""How a process is walled in: bubblewrap where it is installed, otherwise ``unshare`` of util-linux.
+"""How a process is walled in: bubblewrap if it is installed, otherwise ``unshare`` of util-linux.
 
-Both give it namespaces of its own (process ids, network, mounts, IPC), a file system that holds the interpreter and the
-system's libraries read-only and an empty ``/tmp`` in memory, no privileges, and no environment variables.
+Both give it namespaces of its own (process ids, network, mounts, IPC), no privileges, and no environment
+variables. Its file system holds the interpreter and the system's libraries read-only, and an empty ``/tmp``
+in memory.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Visible:
 
 @functools.cache
 def visible() -> Visible:
-    """The interpreter that runs this, without its packages, and the libraries that it is linked with."""
+    """Return the interpreter that runs this, without its packages, and the libraries that it is linked with."""
     prefix = Path(sys.base_prefix).resolve()
     wanted = [prefix / "bin", prefix / "lib", Path("/usr/lib"), Path("/usr/lib64"), Path("/lib"), Path("/lib64")]
     links = tuple((str(path), os.readlink(path)) for path in wanted if path.is_symlink())
@@ -95,12 +96,12 @@ def is_root() -> bool:
 
 
 def fresh_uid() -> int:
-    """A user that owns nothing, for one call: limits on processes are counted for each user."""
+    """Return a user that owns nothing, for one call: limits on processes are counted for each user."""
     return _FIRST_UID + next(_count) % _UIDS
 
 
 def command(kind: Kind, program: Sequence[str], *, files_bytes: int, uid: int | None) -> list[str]:
-    """``program`` behind walls; ``uid``: who runs it, where this process may choose (see :func:`is_root`).
+    """Wrap ``program`` in walls; ``uid``: the user that runs it, if this process may choose (see :func:`is_root`).
 
     With bubblewrap the program itself has to become that user: it alone keeps the right to do so.
     """
@@ -143,7 +144,7 @@ def _found(name: str) -> str:
 
 
 def _mount_point(seen: Visible) -> str:
-    """A folder to build the new root on: nothing that is needed lies in it."""
+    """Find a folder to build the new root on: nothing that is needed lies in it."""
     for point in ("/mnt", "/srv", "/media", "/opt", "/tmp"):
         if Path(point).is_dir() and not any(folder.startswith(f"{point}/") for folder in seen.folders):
             return point

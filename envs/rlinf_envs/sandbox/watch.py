@@ -32,7 +32,7 @@ class Watch:
         self._until = time.monotonic() + limits.time_s * _WALL_FACTOR
 
     def until_it_ends(self) -> tuple[bytes, bool]:
-        """(what it printed, whether its time was up). The caller kills what may still run."""
+        """Return (what it printed, whether its time was up). The caller kills what may still run."""
         try:
             return self._ended()
         finally:
@@ -65,7 +65,7 @@ class Watch:
         return bytes(self._output), False
 
     def _hand_over(self, selector: selectors.BaseSelector) -> None:
-        """Takes the folder, then sends as much of the text as there is room for."""
+        """Take the folder, then send as much of the text as there is room for."""
         with suppress(OSError):  # it has ended: its output says why
             if self._folder is None:
                 _, folders, _, _ = socket.recv_fds(self._door, 1, 1)
@@ -86,7 +86,7 @@ class Watch:
         return bool(chunk)
 
     def _excess(self) -> bytes | None:
-        """The reason, as a line of output, why it may not go on; empty for output that is cut anyway."""
+        """Return the reason, as a line of output, why it may not go on; empty for output that is cut anyway."""
         if len(self._output) > 4 * self._limits.output_chars:
             return b""
         if self._folder is not None:

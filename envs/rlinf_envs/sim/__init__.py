@@ -52,5 +52,5 @@ def start_number(count: int, options: Mapping[str, Any] | None, generator: np.ra
 
 
 def start_seed(seed: int, split: Split) -> int:
-    """The simulator's own seed: even for training and odd for evaluation, so that no start is in both."""
+    """Return the simulator's own seed: even for training and odd for evaluation, so that no start is in both."""
     return 2 * (seed % SEEDS) + (split == "eval")

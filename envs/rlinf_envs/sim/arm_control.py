@@ -8,10 +8,10 @@ import numpy as np
 
 
 class ArmControl:
-    """`_pre_action` of a robosuite engine with one arm: call it in that method's place.
+    """`_pre_action` of a robosuite engine with one arm: call it instead of that method.
 
-    robosuite looks names up, works limits out and takes each Jacobian twice in all 25 physics steps of a step. Here
-    both Jacobians are taken once, and what does not change between resets is looked up once. The first physics step of
+    robosuite finds names, works limits out and takes each Jacobian twice in all 25 physics steps of a step. Here
+    both Jacobians are taken once, and what does not change between resets is read once. The first physics step of
     a step, which sets the goal and keeps records, is robosuite's own.
     """
 
@@ -51,7 +51,7 @@ class ArmControl:
         self._finger_weight = 0.5 * (ranges[:, 1] - ranges[:, 0])
 
     def _read(self, controller: Any) -> None:
-        """The controller's own `update`, which then finds nothing left to do."""
+        """Run the controller's own `update`, which then finds nothing left to do."""
         if not controller.new_update:
             return
         import mujoco

@@ -20,12 +20,14 @@ from rlinf_envs.sim.jax_batch import Functional, JaxBatchEnv
 def make(
     num_envs: int, task: str = "inverted_pendulum", backend: str = "generalized", max_episode_steps: int = 1000
 ) -> JaxBatchEnv:
-    """A batch of one of Brax's own tasks. ``backend``: its physics (`generalized`, `positional`, `spring`, `mjx`)."""
+    """Build a batch of one of Brax's own tasks.
+
+    ``backend``: its physics (`generalized`, `positional`, `spring`, `mjx`)."""
     return JaxBatchEnv(num_envs, _brax(task, backend, max_episode_steps))
 
 
 def make_playground(num_envs: int, task: str = "CartpoleBalance", max_episode_steps: int = 1000) -> JaxBatchEnv:
-    """A batch of one of MuJoCo Playground's tasks; those of robots ask for files that it downloads."""
+    """Build a batch of one of MuJoCo Playground's tasks; those of robots need files that it downloads."""
     return JaxBatchEnv(num_envs, _playground(task, max_episode_steps))
 
 
@@ -63,7 +65,7 @@ def _functional(env: Any, limit: int) -> Functional:
 
 
 def _observations(size: Any) -> gymnasium.Space:
-    """A number, a shape, or a mapping of these by name."""
+    """Build the space of a number, a shape, or a mapping of these by name."""
     if isinstance(size, dict):
         return spaces.Dict({name: _observations(part) for name, part in size.items()})
     shape = tuple(size) if isinstance(size, tuple) else (int(size),)

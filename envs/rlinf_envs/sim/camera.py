@@ -1,4 +1,4 @@
-"""Offscreen cameras for MuJoCo models, without what makes them slow unless it is asked for."""
+"""Offscreen cameras for MuJoCo models, without the features that make them slow unless they are requested."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class BlackFrameError(RuntimeError):
 
 
 def use_offscreen_gl() -> None:
-    """Chooses EGL where nobody chose. It must happen before mujoco is imported, which reads the choice once."""
+    """Choose EGL if nothing is chosen yet. It must happen before mujoco is imported, which reads the choice once."""
     if "mujoco" not in sys.modules and sys.platform == "linux":
         os.environ.setdefault("MUJOCO_GL", "egl")
 
 
 def check_frame(image: np.ndarray, camera: str, renderer: str) -> None:
-    """Some drivers give black frames without an error.
+    """Check for the black frames that some drivers give without an error.
 
     Raises:
         BlackFrameError: all pixels of ``image`` are equal.
@@ -71,9 +71,9 @@ class Camera:
         self._checked = False
 
     def frame(self, data: Any, name: str | None = None, *, model: Any = None) -> np.ndarray:
-        """The camera's picture now, or that of the model's camera of that ``name``. The first frame is checked.
+        """Draw the camera's picture now, or that of the model's camera of that ``name``. The first frame is checked.
 
-        ``model``: that of ``data``, where it is another one from the same file: what its episodes change (places of
+        ``model``: that of ``data``, if it is another one from the same file: what its episodes change (positions of
         fixtures, colours) is drawn as it is there, with the meshes and textures that lie in this camera's context.
         """
         if model is None:

@@ -1,4 +1,4 @@
-"""Physics steps that compute each stage of MuJoCo's pipeline once, where what it reads has not changed since."""
+"""Physics steps that compute each stage of MuJoCo's pipeline once, if its inputs have not changed since."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 class ForwardStages:
     """`mj_forward` and `mj_step` with the same results bit for bit.
 
-    robosuite asks for three passes in each physics step: one of its own, one before its controller reads the arm, and
-    that of `mj_step`. Contacts, inertias and velocity terms depend on positions and velocities alone, which are the
-    same in all three; forces and constraints are solved again each time, since each solution starts from the last.
+    robosuite makes three passes in each physics step: one of its own, one before its controller reads the arm,
+    and that of `mj_step`. Contacts, inertias and velocity terms depend on positions and velocities alone, which
+    are the same in all three; forces and constraints are solved again each time, since each solution starts from
+    the last.
 
     Outside of :meth:`same_model` they are MuJoCo's own.
     """
@@ -26,7 +27,7 @@ class ForwardStages:
 
     @contextmanager
     def same_model(self) -> Iterator[None]:
-        """Nothing of the model changes meanwhile (a fixture's place, say), and no mocap body is moved."""
+        """Nothing of the model changes meanwhile (for example the position of a fixture), and no mocap body is moved."""
         self._same_model, self._known = True, False
         try:
             yield

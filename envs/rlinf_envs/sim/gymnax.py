@@ -17,8 +17,9 @@ from rlinf_envs.sim.jax_batch import Functional, JaxBatchEnv
 
 
 def make(num_envs: int, task: str = "CartPole-v1") -> JaxBatchEnv:
-    """A batch of ``task``. An episode that reaches gymnax's own limit of steps is truncated, any other end is a
-    termination."""
+    """Build a batch of ``task``.
+
+    An episode that reaches gymnax's own limit of steps is truncated, any other end is a termination."""
     return JaxBatchEnv(num_envs, _functional(task))
 
 

@@ -77,8 +77,8 @@ def _own_streams() -> Streams:
 class JaxBatchEnv(VectorEnv):
     """Sub-environments that are reset one by one as they are named (autoreset mode DISABLED).
 
-    Observations and rewards are JAX arrays. The key of an episode's start follows from the seed of the first reset; or
-    from the sub-environment's own, where a reset gives a list of seeds.
+    Observations and rewards are JAX arrays. The key of an episode's start follows from the seed of the first
+    reset; or from the sub-environment's own, if a reset gives a list of seeds.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED, "render_modes": [], "seeds_each": True}  # noqa: RUF012

@@ -1,7 +1,7 @@
-"""LIBERO: manipulation tasks given in language and seen by cameras, with start states from the benchmark's own files.
+"""LIBERO: manipulation tasks given in language and seen by cameras, with the benchmark's own start states.
 
-Its pins (robosuite 1.4, bddl) clash with ours, so it lives in a virtual environment of its own (`make venvs/libero`,
-`env.isolation: process`), with its assets; nothing is fetched or asked here.
+Its pins (robosuite 1.4, bddl) clash with ours, so it lives in a virtual environment of its own (`make
+venvs/libero`, `env.isolation: process`), with its assets; nothing is fetched and no input is requested here.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ _PROPRIOCEPTION = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 class LiberoEnv(gymnasium.Env):
     """Task number ``task`` of a ``suite`` (`libero_spatial`, `_object`, `_goal`, `_10`, `_90`).
 
-    Observations: image and wrist_image [H, W, 3] upright (the latter not with ``wrist: False``), state [9] (place,
-    quaternion, gripper) and the instruction.
-    The reward is 1 at success and 0 else; ``info["success"]`` is the benchmark's own criterion (its goal predicates).
-    An episode begins with ``settle_steps`` at rest, while objects fall into place. ``shadows`` also has reflections
-    and multi-sampling, which makes the pictures LIBERO's own.
+    Observations: image and wrist_image [H, W, 3] upright (the latter not with ``wrist: False``), state [9]
+    (position, quaternion, gripper) and the instruction. The reward is 1 at success and 0 else;
+    ``info["success"]`` is the benchmark's own criterion (its goal predicates). An episode begins with
+    ``settle_steps`` at rest, while objects settle. ``shadows`` also has reflections and multi-sampling, which
+    makes the pictures LIBERO's own.
 
-    ``assets`` is the folder of LIBERO's assets, where they are neither in its package nor where it downloads them to.
-    ``init_states`` is one of start states other than its package's, with the same names (`SUITE/TASK.pruned_init`).
+    ``assets`` is the folder of LIBERO's assets, if they are neither in its package nor in its download folder.
+    ``init_states`` is one of start states other than its package's, with the same names
+    (`SUITE/TASK.pruned_init`).
 
     ``expert_speed`` is the share of the controller's reach that the demonstrator moves by in a step, and
     ``expert_haste`` the share of steps in which it takes all of it nevertheless.
@@ -110,7 +111,7 @@ class LiberoEnv(gymnasium.Env):
         )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The start state that ``options["reset_state_id"]`` names, else one that the seed picks."""
+        """Begin in the start state that ``options["reset_state_id"]`` names, else in one that the seed picks."""
         super().reset(seed=seed)
         start = self.starts[start_number(len(self.starts), options, self.np_random)]
         observation = self._scene.begin(start, self.states[start], self.settle_steps)
@@ -127,11 +128,11 @@ class LiberoEnv(gymnasium.Env):
         return self._observation(observation), float(success), terminated, truncated, {"success": success}
 
     def render(self) -> np.ndarray:
-        """The newest frame of `agentview`."""
+        """Return the newest frame of `agentview`."""
         return self._image if self._seen else self._scene.picture()
 
     def expert_action(self) -> np.ndarray:
-        """The scripted demonstrator's action now: float32 [7]. NoScriptError where it has no script for the task."""
+        """Return the scripted demonstrator's action now: float32 [7]. Raise NoScriptError if the task has no script."""
         return self._expert.action(self._pace.draw(self.np_random))
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""A scripted demonstrator for LIBERO's tasks that put one thing somewhere: it knows where everything is.
+"""A scripted demonstrator for LIBERO's tasks that put one thing somewhere: it reads all positions.
 
-From above it goes over the thing, down, closes its fingers, lifts, goes over the place (and down, onto a plate), and
-lets go. Where a thing has slipped from its fingers it begins again.
+From above it goes over the thing, down, closes its fingers, lifts, goes over the target (and down, onto a
+plate), and lets go. If a thing has slipped from its fingers it begins again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LiberoExpert:
         self.begin()
 
     def begin(self) -> None:
-        """The next action is the first of an episode."""
+        """Make the next action the first of an episode."""
         self._enter("over")
         self._reach, self._held_at = 0.0, np.zeros(3)
 
@@ -60,7 +60,9 @@ class LiberoExpert:
         self._site = self._engine.robots[0].eef_site_id
 
     def action(self, speed: float = 1.0) -> np.ndarray:
-        """The next action [7], float32: moves and turns in the controller's units, fingers open (-1) or closed (1).
+        """Return the next action [7], float32.
+
+        Moves and turns are in the controller's units, fingers are open (-1) or closed (1).
 
         ``speed``, at most 1, bounds how far it moves along each axis.
         """
@@ -79,7 +81,7 @@ class LiberoExpert:
         return action
 
     def _target(self, fingers: np.ndarray, grasp: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Where the fingers are to go in this phase."""
+        """Return where the fingers are to go in this phase."""
         if self._phase == "over":
             # Sideways only once they are over everything: other things stand around.
             over = np.array([*grasp[:2], high[2] + _ABOVE])
@@ -97,7 +99,7 @@ class LiberoExpert:
         return np.array([*(fingers[:2] + place[:2] - middle), carried])
 
     def _advance(self, fingers: np.ndarray, target: np.ndarray, grasp: np.ndarray) -> None:
-        """To the next phase, where this one is done."""
+        """Go on to the next phase, if this one is done."""
         left = np.abs(target - fingers)
         stuck = self._steps > _PATIENCE.get(self._phase, _STUCK)
         if self._phase in ("lift", "carry", "lower") and np.linalg.norm(grasp - fingers) > self._reach + _LOST:
@@ -130,7 +132,7 @@ class LiberoExpert:
         self._phase, self._steps = phase, 0
 
     def _grasp(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        """Where the fingers close: in the middle of the thing, or on its rim at the side that they open to."""
+        """Return where the fingers close: in the middle of the thing, or on its rim at the side that they open to."""
         middle = 0.5 * (low + high)
         if self._thing.rpartition("_")[0] in _RIMS:
             middle[1] = high[1] - 0.008
@@ -138,7 +140,7 @@ class LiberoExpert:
         return np.array([*middle[:2], max(high[2] - _DEPTH, middle[2] if high[2] - low[2] < 0.04 else low[2] + 0.02)])
 
     def _place_at(self) -> np.ndarray:
-        """The place's middle at the height of its top [3]."""
+        """Return the middle of the target at the height of its top [3]."""
         sites = self._engine.object_sites_dict
         name = self._place
         if name in sites:
@@ -147,7 +149,7 @@ class LiberoExpert:
         return np.array([*(0.5 * (low[:2] + high[:2])), high[2]])
 
     def _extent(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest and the highest corner [3] of what a thing touches with."""
+        """Return the lowest and the highest corner [3] of what a thing touches with."""
         root = self._engine.obj_body_id[name]
         model, data = self._model, self._data
         geoms = [
@@ -163,7 +165,7 @@ class LiberoExpert:
         return (middle - half[..., 0]).min(axis=0), (middle + half[..., 0]).max(axis=0)
 
     def _upright(self) -> np.ndarray:
-        """The turn [3], axis times angle, back to fingers that point straight down and open along y."""
+        """Return the turn [3], axis times angle, back to fingers that point straight down and open along y."""
         now = self._data.site_xmat[self._site].reshape(3, 3)
         wanted = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, -1.0]])
         # Either finger may be on either side.

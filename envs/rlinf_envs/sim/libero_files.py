@@ -1,4 +1,4 @@
-"""Reads LIBERO's files without what it does by itself: ask on stdin, download, unpickle anything."""
+"""Reads LIBERO's files without what it does by itself: request input on stdin, download, unpickle anything."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class LiberoFileError(RuntimeError):
 
 
 def import_libero(assets: str | None) -> Any:
-    """The module `libero.libero`, with a configuration and with assets.
+    """Import the module `libero.libero`, with a configuration and with assets.
 
-    LIBERO asks on stdin where its configuration file does not exist, and downloads assets where its own folder has
-    none: the one is there while it looks, the other refused.
+    LIBERO requests input on stdin if its configuration file does not exist, and downloads assets if its own
+    folder has none. The file exists during the import, and the download is refused.
     """
     spec = importlib.util.find_spec("libero")
     if spec is None or not spec.submodule_search_locations:
@@ -73,7 +73,7 @@ def _import_unasked(package: Path) -> Any:
 
 
 def _assets_folder(given: Path | None, package: Path) -> Path:
-    """The one that is given, or else where LIBERO's assets are: its package, those of their own, what it downloaded."""
+    """Return the given folder, or else that of LIBERO's assets: its package, their own package, or its downloads."""
     packaged = importlib.util.find_spec(_PACKAGED)
     folders = [package, *map(Path, (packaged.submodule_search_locations or []) if packaged is not None else [])]
     usual = [*(folder / "assets" for folder in folders), Path.home() / ".cache" / "libero" / "assets"]
@@ -98,7 +98,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def load_init_states(path: Path) -> np.ndarray:
-    """The start states of a task, [N, D] float64, from what `torch.save` made of an array.
+    """Load the start states of a task, [N, D] float64, from what `torch.save` made of an array.
 
     Neither torch nor code from the file is run.
 

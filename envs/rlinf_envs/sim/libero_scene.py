@@ -68,10 +68,10 @@ class LiberoScene:
             self._engine.add_observable(self._observable(camera))
 
     def begin(self, start: int, state: np.ndarray, settle_steps: int) -> Observation:
-        """As in a new engine, where nothing is left of the last episode; then ``settle_steps`` at rest.
+        """Begin as in a new engine, in which nothing is left of the last episode; then ``settle_steps`` at rest.
 
-        Fixtures (cabinets, stoves) are not part of a ``state`` [state_size]: LIBERO places them at random, and from
-        numpy's global stream. Here the number of the start is that stream's seed.
+        Fixtures (cabinets, stoves) are not part of a ``state`` [state_size]: LIBERO puts them at random positions,
+        from numpy's global stream. Here the number of the start is that stream's seed.
         """
         engine = self._engine
         for robot in engine.robots:
@@ -86,14 +86,16 @@ class LiberoScene:
         return observation
 
     def step(self, action: np.ndarray, *, look: bool = True) -> tuple[Observation, bool]:
-        """A twentieth of a second, and whether the goal is reached now; without ``look`` the pictures are black."""
+        """Run a twentieth of a second; return the observation and whether the goal is reached now.
+
+        If ``look`` is false, the pictures are black."""
         self._looks = look
         with self._stages.same_model():
             observation, _, success, _ = self._control.step(np.asarray(action, dtype=np.float64))
         return observation, bool(success)
 
     def picture(self) -> np.ndarray:
-        """The first camera's picture now."""
+        """Draw the first camera's picture now."""
         return self._camera.frame(self._engine.sim.data._data, CAMERAS[0], model=self._model)
 
     def close(self) -> None:
@@ -129,7 +131,7 @@ def _numpy_seeded(seed: int) -> Iterator[None]:
 
 
 def _placed(make: Callable[[], Made]) -> Made:
-    """The scene of ``make``. LIBERO draws where things stand and raises where no room is left: it is asked again."""
+    """Return the scene of ``make``. LIBERO draws positions and raises if no room is left: it is then called again."""
     from robosuite.utils.errors import RandomizationError
 
     with _no_debugger():
@@ -143,7 +145,7 @@ def _placed(make: Callable[[], Made]) -> Made:
 
 @contextmanager
 def _no_debugger() -> Iterator[None]:
-    """Where a drawer has no room, LIBERO opens one, which waits for somebody to type, before it raises."""
+    """Disable the debugger that LIBERO opens, waiting for input, before it raises if a drawer has no room."""
     debugger: Any = pdb
     before, debugger.set_trace = pdb.set_trace, lambda: None
     try:

@@ -28,7 +28,7 @@ class ManiSkillEnv(gymnasium.Env):
     """One task, one robot. Observations are the state, or with ``camera`` a Dict of image, robot state, instruction.
 
     ``info["success"]`` is the benchmark's own criterion (`evaluate` of the task). An episode is cut after
-    ``max_steps``; success ends it only where ``end_on_success`` is set. ``reward_mode`` is ManiSkill's:
+    ``max_steps``; success ends it only if ``end_on_success`` is set. ``reward_mode`` is ManiSkill's:
     `normalized_dense`, `dense`, `sparse`.
     """
 
@@ -83,7 +83,7 @@ class ManiSkillEnv(gymnasium.Env):
         self.observation_space = self._space(first, image_size)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The seed picks the start state; without one, the next of this env's own stream."""
+        """Begin in the start state that the seed picks; without a seed, in the next of this env's own stream."""
         super().reset(seed=seed)
         chosen = int(self.np_random.integers(SEEDS)) if seed is None else seed
         observation, _ = self._env.reset(seed=start_seed(chosen, self.split))
@@ -99,7 +99,7 @@ class ManiSkillEnv(gymnasium.Env):
         return self._observation(observation), float(reward), terminated, truncated, {"success": success}
 
     def render(self) -> np.ndarray:
-        """A frame of the task's own render camera."""
+        """Draw a frame of the task's own render camera."""
         return self._env.render()[0].cpu().numpy().astype(np.uint8)
 
     def close(self) -> None:
@@ -125,14 +125,14 @@ class ManiSkillEnv(gymnasium.Env):
         return {"image": image, "state": self._state(observation), "instruction": self.instruction}
 
     def _state(self, observation: Any) -> np.ndarray:
-        """[D] float32: the whole state, or with a camera what the robot knows of itself."""
+        """[D] float32: the whole state, or with a camera the robot's own state."""
         if self._camera is None:
             return observation[0].cpu().numpy().astype(np.float32)
         return np.concatenate([leaf for part in ("agent", "extra") for leaf in _leaves(observation[part])])
 
 
 def _leaves(part: Any) -> list[np.ndarray]:
-    """The entries of a nested mapping of tensors [1, ...], each as a vector of float32."""
+    """List the entries of a nested mapping of tensors [1, ...], each as a vector of float32."""
     if isinstance(part, Mapping):
         return [leaf for entry in part.values() for leaf in _leaves(entry)]
     return [part[0].cpu().numpy().astype(np.float32).reshape(-1)]

@@ -87,7 +87,7 @@ class MetaWorldEnv(gymnasium.Env):
             )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The start state that ``options["reset_state_id"]`` names, else one that the seed picks."""
+        """Begin in the start state that ``options["reset_state_id"]`` names, else in one that the seed picks."""
         super().reset(seed=seed)
         self._env.set_task(self._starts[start_number(len(self._starts), options, self.np_random)])
         self._state, _ = self._env.reset()
@@ -106,7 +106,7 @@ class MetaWorldEnv(gymnasium.Env):
         return self._observation(state), earned * self.reward_scale, terminated, truncated, {"success": success}
 
     def expert_action(self) -> np.ndarray:
-        """The action of the package's scripted policy for the task now: float32 [4] in [-1, 1]."""
+        """Return the action of the package's scripted policy for the task now: float32 [4] in [-1, 1]."""
         if self._expert is None:
             from metaworld.policies import ENV_POLICY_MAP
 
@@ -115,7 +115,7 @@ class MetaWorldEnv(gymnasium.Env):
         return np.clip(self._expert.get_action(self._state), -1.0, 1.0).astype(np.float32)
 
     def render(self) -> np.ndarray:
-        """A picture for people: larger than what is observed, and upright (the `corner2` camera hangs upside down)."""
+        """Draw a picture for people: larger than the observation, and upright (the `corner2` camera hangs upside down)."""
         if self._picture_camera is None:
             self._picture_camera = Camera(self._env.model, "corner2", _PICTURE_SIZE)
         return self._picture_camera.frame(self._env.data)[::-1, ::-1]

@@ -23,6 +23,6 @@ class Pace:
         self._speed, self._haste = expert_speed, expert_haste
 
     def draw(self, generator: np.random.Generator) -> float:
-        """The share of the next step. Without haste nothing is drawn."""
+        """Draw the share of the next step. Without haste nothing is drawn."""
         hastens = self._haste > 0.0 and generator.random() < self._haste
         return 1.0 if hastens else self._speed

@@ -14,9 +14,9 @@ from rlinf_envs.typed import typed
 class SparseReachEnv(gymnasium.Env):
     """A point moves in [-1, 1]^3 towards a goal that each episode draws.
 
-    Observation: float32 [6], the point and the way from it to the goal. Action: the move, [-1, 1] a side. Reward: 0
-    within ``tolerance`` of the goal, else -1; nothing ends an episode before ``max_steps``. ``info["success"]`` says
-    whether the point is there. A move is ``reach`` long at most, a side.
+    Observation: float32 [6], the point and the way from it to the goal. Action: the move, [-1, 1] a side. Reward:
+    0 within ``tolerance`` of the goal, else -1; nothing ends an episode before ``max_steps``. ``info["success"]``
+    reports whether the point is there. A move is ``reach`` long at most, a side.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012

@@ -24,10 +24,12 @@ _MODEL_SEED = 0
 
 
 class RobosuiteEnv(gymnasium.Env):
-    """One task, one arm. Observations are robot and object state, or with ``camera`` image, robot state, instruction.
+    """One task, one arm.
 
-    ``info["success"]`` is the benchmark's own criterion (`_check_success`). An episode is cut after ``max_steps``;
-    success ends it only where ``end_on_success`` is set. ``dense`` asks for the task's shaped reward.
+    Observations are robot and object state, or with ``camera`` image, robot state, instruction.
+
+    ``info["success"]`` is the benchmark's own criterion (`_check_success`). An episode is cut after
+    ``max_steps``; success ends it only if ``end_on_success`` is set. ``dense`` selects the task's shaped reward.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
@@ -77,7 +79,7 @@ class RobosuiteEnv(gymnasium.Env):
             self.observation_space = spaces.Dict({"image": image, "state": state, "instruction": FreeText(64)})
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """The seed picks the start state; without one, the next of this env's own stream."""
+        """Begin in the start state that the seed picks; without a seed, in the next of this env's own stream."""
         super().reset(seed=seed)
         chosen = int(self.np_random.integers(SEEDS)) if seed is None else seed
         return self._observation(self._begin(start_seed(chosen, self.split))), {}
@@ -91,7 +93,7 @@ class RobosuiteEnv(gymnasium.Env):
         return self._observation(observation), float(reward), terminated, truncated, {"success": success}
 
     def render(self) -> np.ndarray:
-        """A frame of the `agentview` camera (or the one that is observed)."""
+        """Draw a frame of the `agentview` camera (or the one that is observed)."""
         return self._frame()
 
     def close(self) -> None:
@@ -116,7 +118,7 @@ class RobosuiteEnv(gymnasium.Env):
         return {"image": self._frame(), "state": self._state(observation), "instruction": self.instruction}
 
     def _state(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        """[D] float32: what the robot knows of itself, and without a camera what there is to know of the objects."""
+        """[D] float32: the robot's own state, and without a camera the state of the objects."""
         names = [name for name in observation if name.endswith("proprio-state")]
         if self._camera_name is None:
             names.append("object-state")

@@ -30,12 +30,12 @@ class ToolCall:
 
 
 def calls_in(response: str) -> list[ToolCall]:
-    """The calls of a response, in their order."""
+    """Parse the calls of a response, in their order."""
     return [_call(found) for found in _CALL.findall(response)]
 
 
 def written(name: str, arguments: Mapping[str, Any]) -> str:
-    """A call as :func:`calls_in` reads it, and as a demonstration shows it.
+    """Write a call as :func:`calls_in` reads it, and as a demonstration shows it.
 
     >>> written("add", {"a": 1})
     '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'

@@ -72,7 +72,7 @@ class _Session:
         self._finalizer = weakref.finalize(self, _close, self._loop, self._closing)
 
     def start(self) -> list[Any]:
-        """Connects; the server's tools."""
+        """Connect; return the server's tools."""
         ready: Future[list[Any]] = Future()
         asyncio.run_coroutine_threadsafe(self._serve(ready), self._loop)
         try:
@@ -90,7 +90,7 @@ class _Session:
             raise SettingError(f"tool mcp: {place} cannot be reached: {type(cause).__name__}: {cause}") from error
 
     def caller(self, name: str) -> Any:
-        """A function that calls the tool ``name``."""
+        """Return a function that calls the tool ``name``."""
 
         def call(**arguments: Any) -> str:
             return self._run(self._called(name, arguments))
@@ -113,7 +113,7 @@ class _Session:
         return text
 
     async def _serve(self, ready: Future[list[Any]]) -> None:
-        """Holds the connection open until the end; what the SDK opens it also closes in one task."""
+        """Hold the connection open until the end; what the SDK opens it also closes in one task."""
         try:
             import mcp as sdk
             from mcp.client.stdio import stdio_client

@@ -1,4 +1,4 @@
-"""The tool ``python``: runs a program in the sandbox and says what it prints."""
+"""The tool ``python``: runs a program in the sandbox and returns what it prints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def python(*, time_s: float = 5.0, memory_mb: int = 512, output_chars: int = 200
 
         Args:
             code: the program; only the standard library is there.
-        """
+        """  # noqa: D401 - policies read it in prompts
         outcome = sandbox.run(code)
         if outcome.status == "timeout":
             return f"{outcome.output}\nerror: the time is up ({time_s:g} s)".lstrip()

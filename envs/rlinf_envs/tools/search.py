@@ -40,7 +40,9 @@ class Index:
             self._postings[word] = at, rarity * saturated
 
     def best(self, query: str, count: int) -> list[int]:
-        """Places of the texts that fit best, the best first; equals in their order. Fewer where no more fit at all."""
+        """Return the indices of the texts that fit best, the best first; equals in their order.
+
+        Fewer if no more fit at all."""
         scores = np.zeros(self._size)
         for word in words_of(query):
             if word in self._postings:
@@ -85,7 +87,7 @@ def search(
 
         Args:
             query: words to look for.
-        """
+        """  # noqa: D401 - policies read it in prompts
         found = [passages[place] for place in index.best(query, count)]
         shown = [
             f"[{number}] {text[:chars]}{' ...' if len(text) > chars else ''}" for number, text in enumerate(found, 1)

@@ -1,4 +1,4 @@
-"""A tool as a policy knows it: a name, what it is for, and the arguments that it takes."""
+"""A tool as a policy sees it: a name, what it is for, and the arguments that it takes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Tool:
         return {"type": "function", "function": function}
 
     def answer(self, arguments: Mapping[str, Any]) -> str:
-        """The tool's answer to a call, errors of the call included. An error of the tool itself passes through."""
+        """Return the tool's answer to a call, errors of the call included. An error of the tool itself passes through."""
         try:
             said = self.call(**self._checked(arguments))
         except ToolError as error:
@@ -82,7 +82,7 @@ def _cut(parts: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _converted(tool: str, name: str, value: Any, schema: Mapping[str, Any]) -> Any:
-    """The value, where it is of the type that the schema asks for; numbers that were written as text are read."""
+    """Return the value, if it has the type that the schema requires; numbers that were written as text are read."""
     kind = schema.get("type")
     if kind in ("integer", "number") and isinstance(value, str):
         with suppress(ValueError):
@@ -105,10 +105,11 @@ def _converted(tool: str, name: str, value: Any, schema: Mapping[str, Any]) -> A
 
 
 def tool_of(function: Callable[..., Any], *, name: str | None = None) -> Tool:
-    """A function as a tool: the schema comes from its signature, the words from its docstring (Google style).
+    """Convert a function to a tool: its signature gives the schema, its docstring (Google style) the words.
 
     Raises:
-        SettingError: a parameter without a type, of a type that JSON cannot hold, or that takes any number of values.
+        SettingError: a parameter without a type, of a type that JSON cannot hold, or that takes any number of
+            values.
     """
     called = name or function.__name__
     hints = typing.get_type_hints(function)
@@ -131,7 +132,7 @@ def tool_of(function: Callable[..., Any], *, name: str | None = None) -> Tool:
 
 
 def tools_of(instance: Any) -> list[Tool]:
-    """The public methods of an object as tools."""
+    """Return the public methods of an object as tools."""
     names = [name for name, _ in inspect.getmembers(type(instance), inspect.isfunction) if not name.startswith("_")]
     if not names:
         raise SettingError(f"tool {type(instance).__name__}: it has no public method that could be called")
@@ -160,7 +161,7 @@ def _schema(tool: str, name: str, kind: Any) -> dict[str, Any]:
 
 
 def _docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description of the function in its docstring, and of its arguments by name."""
+    """Read the description of the function in its docstring, and of its arguments by name."""
     about: list[str] = []
     arguments: dict[str, str] = {}
     section, last = "", ""

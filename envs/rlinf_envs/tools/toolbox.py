@@ -60,7 +60,7 @@ class Toolbox:
     """Tools take time: conversations are answered side by side."""
 
     def __init__(self, settings: Sequence[ToolSetting]) -> None:
-        """Raises SettingError for a tool that is not there, or cannot be offered, or has the name of another."""
+        """Raise SettingError for a tool that is not there, or cannot be offered, or has the name of another."""
         self._shared: list[Tool] = []
         self._classes: list[Callable[[], Any]] = []
         for setting in settings:
@@ -78,7 +78,7 @@ class Toolbox:
         self._conversations[row].show(pictures_of(prompt))
 
     def answer(self, row: int, response: str) -> str | None:
-        """The tools' answers to the calls in a response, one after another; None where it calls none."""
+        """Return the tools' answers to the calls in a response, one after another; None if it calls none."""
         calls = calls_in(response)
         if not calls:
             return None

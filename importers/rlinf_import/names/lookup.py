@@ -19,7 +19,7 @@ SECTIONS: Mapping[str, Mapping[str, Meaning]] = {"verl": VERL, "ROLL": ROLL, "RL
 
 
 def hint(dotted: str) -> Hint | None:
-    """The hint for an unknown key; None where no framework that we know has it."""
+    """Return the hint for an unknown key; None if none of the listed frameworks has it."""
     found: dict[Meaning, list[str]] = {}
     for framework, meaning in _matches(dotted):
         frameworks = found.setdefault(meaning, [])
@@ -38,7 +38,7 @@ def holds_foreign_keys(section: str) -> bool:
 
 
 def _matches(dotted: str) -> list[tuple[str, Meaning]]:
-    """The very key of a file, else an argument of that name, else a key of a file that ends in it."""
+    """Find the very key of a file, else an argument of that name, else a key of a file that ends in it."""
     name = dotted.rpartition(".")[2]
     exact = [(framework, table[dotted]) for framework, table in SECTIONS.items() if dotted in table]
     if exact:

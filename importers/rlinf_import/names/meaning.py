@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Meaning:
-    """Our keys for it, the likeliest first, and what else there is to know; without keys it has no equivalent here."""
+    """Our keys for it, the likeliest first, and further notes; without keys it has no equivalent here."""
 
     keys: tuple[str, ...]
     note: str = ""
@@ -19,7 +19,7 @@ def means(*keys: str, note: str = "") -> Meaning:
 
 
 def nothing(note: str) -> Meaning:
-    """No key: ``note`` says what happens instead."""
+    """Return a meaning without a key: ``note`` states what happens instead."""
     return Meaning((), note)
 
 

@@ -106,7 +106,7 @@ class AdvantageColumns:
 
 @dataclass(frozen=True)
 class Segments:
-    """Rows with U positions in the place of T: their advantages are those of all tokens that a position stands for."""
+    """Rows with U positions instead of T: their advantages are those of all tokens that a position stands for."""
 
     columns: AdvantageColumns
     """[B, U]."""
@@ -142,7 +142,7 @@ def _tokens_are_read_before(algorithm: AlgorithmConfig, positions: int) -> bool:
 
 
 def to_segments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Segments | None:
-    """``x`` by rows or turns; None where its estimator, or what comes before it, reads more."""
+    """Return ``x`` by rows or turns; None if its estimator, or what comes before it, reads more."""
     entry = catalog.estimator(algorithm.adv_type)
     if _tokens_are_read_before(algorithm, x.mask.shape[1]):
         return None
@@ -164,7 +164,7 @@ def _by_row(x: AdvantageColumns) -> Segments:
 
 
 def _by_turn(x: AdvantageColumns) -> Segments | None:
-    """None where tokens of a turn differ: by a reward or an episode's end before the last one."""
+    """None if tokens of a turn differ: by a reward or an episode's end before the last one."""
     acted, kept = x.before_filters, x.mask.any(dim=1)
     if acted is not x.mask and not x.mask.equal(acted & kept[:, None]):
         return None
@@ -192,7 +192,7 @@ def _by_turn(x: AdvantageColumns) -> Segments | None:
 
 @dataclass(frozen=True)
 class _Places:
-    """Where N turns lie in rows of T tokens, U turns at most. A turn goes on to the next one's beginning."""
+    """Positions of N turns in rows of T tokens, U turns at most. A turn goes on to the next one's beginning."""
 
     acted: Tensor
     """bool [B, T]: the valid tokens."""
@@ -211,7 +211,7 @@ class _Places:
 
     @classmethod
     def of(cls, acted: Tensor, begins: Tensor) -> Self | None:
-        """None where that saves nothing, or valid tokens come before the first turn."""
+        """None if that saves nothing, or valid tokens come before the first turn."""
         rows, first = _true_places(acted & begins)
         seen = acted.cumsum(dim=1, dtype=torch.int32)
         total = seen[:, -1:]
@@ -228,13 +228,13 @@ class _Places:
         return cls(acted, seen, rows, first, number, end, (end - before).long())
 
     def filled(self, values: Tensor, rest: int) -> Tensor:
-        """[N] -> [B, U], with ``rest`` where a row has fewer turns."""
+        """[N] -> [B, U], with ``rest`` if a row has fewer turns."""
         column = values.new_full(self.end.shape, rest)
         column[self.rows, self.number] = values
         return column
 
     def at_ends(self, column: Tensor) -> Tensor | None:
-        """[B, T] -> [B, U]: the number at each turn's last valid token; None where another has one that is not 0.
+        """[B, T] -> [B, U]: the number at each turn's last valid token; None if another has one that is not 0.
 
         A column [B] is returned as it is."""
         if column.ndim == 1:

@@ -45,7 +45,7 @@ _OTHERS = ("ref_logprobs", "teacher_logprobs")
 
 
 def columns(prepared: PreparedRows) -> tuple[str, ...]:
-    """The columns of a batch that its pending advantages are computed from."""
+    """Return the columns of a batch that its pending advantages are computed from."""
     spec, rows = prepared.pending.spec, prepared.rows
     if spec is _BROADCAST:
         return ("mask",)
@@ -122,7 +122,7 @@ def _with(prepared: PreparedRows, statistics: BatchStatistics) -> PreparedRows:
 
 
 def _figures(sums: Tensor, tokens: int) -> Metrics:
-    """The metrics of advantages whose sum, and sum of magnitudes, ``sums`` begins with."""
+    """Compute the metrics of advantages whose sum, and sum of magnitudes, ``sums`` begins with."""
     mean, absolute = (sums[:2] / max(1, tokens)).tolist()
     return {"advantage_mean": mean, "advantage_abs_mean": absolute}
 

@@ -92,7 +92,7 @@ class AdvantageInputs:
 
     def compared(self, values: Tensor, group_ids: Tensor, *, std_ddof: int = 1) -> tuple[Tensor, Tensor]:
         """Mean and deviation, of its whole group, for each of ``values`` [N] with ``group_ids`` [N]. Estimators of rows
-        say in the catalog what these are (`Estimator.compares`)."""
+        state in the catalog what these are (`Estimator.compares`)."""
         if self.peers is None:
             group = group_statistics(values, group_ids, ddof=std_ddof)
             return group.mean, group.std
@@ -129,14 +129,14 @@ def compute_advantages(
     acted: Tensor | None = None,
     **options: Any,
 ) -> Advantages:
-    """Advantages and returns [B, T] float32 by ``adv_type``; a false mask is never read, and gives 0.
+    """Compute advantages and returns [B, T] float32 by ``adv_type``; a false mask is never read, and gives 0.
 
-    ``rewards`` [B] (the outcome, which stands at the row's last valid position) or [B, T] (the outcome is the row's
-    sum);
-    ``mask`` [B, T] bool; ``group_ids`` [B] int64; ``greedy_rewards`` [B]; all others [B, T].
+    ``rewards`` [B] (the outcome, which stands at the row's last valid position) or [B, T] (the outcome is the
+    row's sum); ``mask`` [B, T] bool; ``group_ids`` [B] int64; ``greedy_rewards`` [B]; all others [B, T].
 
-    A row without a valid token gets 0, but its reward counts in its group's statistics: it was answered. Where a filter
-    took rows out of ``mask``, ``acted`` is the mask before (read for the row's outcome if ``rewards`` are [B, T]).
+    A row without a valid token gets 0, but its reward counts in its group's statistics: it was answered. If a
+    filter took rows out of ``mask``, ``acted`` is the mask before (read for the row's outcome if ``rewards`` are
+    [B, T]).
 
     An unknown ``adv_type``, a missing column or a non-finite reward is a ValueError; an option that
     ``adv_type`` does not read, or a ``mask`` that is not bool, is a TypeError.
@@ -203,13 +203,13 @@ def estimate(
 def unwhitened_moments(
     algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, precomputed: bool = False
 ) -> Tensor:
-    """The :func:`row_moments` [B, 3] of advantages before they are whitened, as :func:`estimate` makes them."""
+    """Compute the :func:`row_moments` [B, 3] of advantages before they are whitened, as :func:`estimate` makes them."""
     (advantages, _), _ = _estimated(algorithm, x, whole, precomputed=precomputed)
     return row_moments(advantages, x.mask)
 
 
 def reward_moments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
-    """The :func:`row_moments` [B, 3] of the rewards of positions, before ``whiten_rewards``."""
+    """Compute the :func:`row_moments` [B, 3] of the rewards of positions, before ``whiten_rewards``."""
     return row_moments(_position_rewards(algorithm, x, x.mask, _token_kl(algorithm, x)), x.mask)
 
 
@@ -239,8 +239,9 @@ def whitens(algorithm: AlgorithmConfig) -> bool:
 
 
 def _position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, mask: Tensor, kl: Tensor | None) -> Tensor:
-    """The reward of every position of ``mask`` [B, T] float64, with the token ``kl`` [B, T] where it comes before the
-    estimator."""
+    """Compute the reward of every position of ``mask``, [B, T] float64.
+
+    It includes the token ``kl`` [B, T] if that comes before the estimator."""
     return token_rewards(
         x.rewards,
         mask,
@@ -253,7 +254,7 @@ def _position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, mask: Ten
 def _estimated(
     algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, precomputed: bool = False
 ) -> tuple[Advantages, AdvantageInputs]:
-    """The estimator's result, [B, T] float64, and what it was given."""
+    """Compute the estimator's result, [B, T] float64, and its inputs."""
     mask, acted = x.mask, x.before_filters
     kl = _token_kl(algorithm, x)
     # Rows that a filter took out stand in their groups as the others do: with their KL, clipped, whitened.
@@ -300,7 +301,7 @@ def _without_tokens(outcomes: Tensor, algorithm: AlgorithmConfig, moments: MeanS
 
 
 def _returned(made: object, shape: torch.Size, called: str) -> Advantages:
-    """The result of an estimator, which may be one of a user's own; RunFailed where it is not two columns [B, T]."""
+    """Check the result of an estimator, which may be a user's own; raise RunFailed if it is not two columns [B, T]."""
     pair = isinstance(made, tuple) and len(made) == len(Advantages._fields)
     found = Advantages(*made) if pair and isinstance(made, tuple) else returned(made, Advantages, called)
     for name, column in found._asdict().items():
@@ -311,7 +312,7 @@ def _returned(made: object, shape: torch.Size, called: str) -> Advantages:
 
 
 def tokens_are_read_after(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bool:
-    """Whether what follows an estimator looks at single tokens or counts them."""
+    """Return whether the steps after an estimator read single tokens or count them."""
     of_tokens = (
         algorithm.normalize_advantages,
         algorithm.opd_coef or x.teacher_logprobs is not None,
@@ -336,8 +337,10 @@ def _kl_after_norm(algorithm: AlgorithmConfig) -> bool:
 
 
 def _after_norm(advantages: Tensor, mask: Tensor, algorithm: AlgorithmConfig, kl: Tensor | None) -> Tensor:
-    """The normalised outcome of each row, clamped, as the reward of its last valid token; each token pays ``kl_coef``
-    times its ``kl`` [B, T], and is clamped once more; the reward-to-go [B, T] of that. This is ROLL's order.
+    """Compute the reward-to-go [B, T] of normalised outcomes, in ROLL's order.
+
+    The normalised outcome of each row, clamped, is the reward of its last valid token. Each token pays
+    ``kl_coef`` times its ``kl`` [B, T], and is clamped once more.
     """
     bound = algorithm.reward_clip if algorithm.clip_after_norm else None
     rows = clip_rewards(torch.where(last_true(mask), advantages, 0.0).sum(dim=1), bound)
@@ -350,7 +353,7 @@ def _clean(column: Tensor | None, mask: Tensor) -> Tensor | None:
 
 
 def _token_kl(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
-    """[B, T]: the KL that each token pays for; None where none does."""
+    """[B, T]: the KL that each token pays for; None if none does."""
     if not algorithm.kl_coef or not catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm):
         return None
     if x.logprobs is None or x.ref_logprobs is None:
@@ -359,7 +362,7 @@ def _token_kl(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
 
 
 def _teacher_gains(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor | None:
-    """[B, T]: log p_teacher - log p of each token; None where no teacher was asked."""
+    """[B, T]: log p_teacher - log p of each token; None if there is no teacher."""
     teacher, own = _clean(x.teacher_logprobs, x.mask), _clean(x.logprobs, x.mask)
     if teacher is not None and own is not None:
         return teacher - own

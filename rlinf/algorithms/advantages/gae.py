@@ -11,13 +11,12 @@ from rlinf.algorithms.scan import discounted_sum, episode_ends, last_true, shift
 def gae(x: AdvantageInputs, *, gamma: float = 1.0, gae_lambda: float = 0.95) -> Advantages:
     """``delta_t = r_t + gamma V_{t+1} (1 - terminated_t) - V_t``, summed with ``gamma gae_lambda`` in the episode.
 
-    ``V_{t+1}`` is the value at the row's next valid position; where ``truncated`` and at the row's last valid position
-    it is
-    ``bootstrap_values`` (0 without them: the row is over), where ``terminated`` 0. A truncated position without
-    ``bootstrap_values`` is a ValueError. ``returns = A + V``.
+    ``V_{t+1}`` is the value at the row's next valid position; where ``truncated`` and at the row's last valid
+    position it is ``bootstrap_values`` (0 without them: the row is over), where ``terminated`` 0. A truncated
+    position without ``bootstrap_values`` is a ValueError. ``returns = A + V``.
 
-    r = [0, 1, 0], the episode ends in position 1, V = [.1, .2, .3] and .4 after the last position, gamma .9, lambda .8:
-    deltas .9 * .2 - .1 = .08, 1 - .2 = .8, .9 * .4 - .3 = .06; A_0 = .08 + .72 * .8 = .656.
+    r = [0, 1, 0], the episode ends in position 1, V = [.1, .2, .3] and .4 after the last position, gamma .9,
+    lambda .8: deltas .9 * .2 - .1 = .08, 1 - .2 = .8, .9 * .4 - .3 = .06; A_0 = .08 + .72 * .8 = .656.
 
     >>> from rlinf.algorithms import compute_advantages
     >>> a, returns = compute_advantages("gae", rewards=torch.tensor([[0., 1., 0.]]), mask=torch.ones(1, 3).bool(),

@@ -19,12 +19,13 @@ def gigpo(
 ) -> Advantages:
     """Episode advantage (as ``grpo``) plus ``step_weight`` times the step advantage.
 
-    A step begins in a valid position whose ``anchor_ids`` is 0 or more and goes on through the positions with -1 (the
-    further tokens of a turn). Its value is the reward-to-go at its first position, discounted by ``gamma`` from step to
-    step. It is compared with all steps of the group that begin in the same anchor state; a step that is alone there
-    gets 0.
+    A step begins in a valid position whose ``anchor_ids`` is 0 or more and goes on through the positions with -1
+    (the further tokens of a turn). Its value is the reward-to-go at its first position, discounted by ``gamma``
+    from step to step. It is compared with all steps of the group that begin in the same anchor state; a step that
+    is alone there gets 0.
 
-    Two rows of two steps, both from state 5, then apart; R = 1 and 0: episode +-0.7071, first steps +-0.7071 more.
+    Two rows of two steps, both from state 5, then separate; R = 1 and 0: episode +-0.7071, first steps +-0.7071
+    more.
 
     >>> import torch
     >>> from rlinf.algorithms import compute_advantages

@@ -27,8 +27,8 @@ def grpo(
 ) -> Advantages:
     """``(R_i - mean_g) / (std_g + 1e-6)``, the same for every valid position of the row.
 
-    ``std_ddof`` 0 is the paper's form; ``normalize_by_std: false`` that of Dr. GRPO (arXiv:2503.20783). A constant
-    group gives exactly 0; a group of one is a ValueError unless ``singleton_group`` says otherwise.
+    ``std_ddof`` 0 is the paper's form; ``normalize_by_std: false`` that of Dr. GRPO (arXiv:2503.20783). A
+    constant group gives exactly 0; a group of one is a ValueError unless ``singleton_group`` allows it.
 
     R = [1, 0, 0, 1] as one group: mean 1/2, std sqrt(1/3), so +-0.8660; as two groups of two: +-0.7071.
 

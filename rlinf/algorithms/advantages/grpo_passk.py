@@ -10,7 +10,7 @@ from rlinf.algorithms.statistics import EPS, SingletonGroup, group_statistics
 
 
 def _second_best(x: AdvantageInputs, best: Tensor) -> Tensor:
-    """The highest outcome [B] of the group when one row with the highest is left out."""
+    """Return the highest outcome [B] of the group when one row with the highest is left out."""
     others = torch.where(best, -torch.inf, x.outcomes)
     ties = group_statistics(best.double(), x.group_ids)
     runner_up = group_statistics(others, x.group_ids).high
@@ -25,7 +25,7 @@ def grpo_passk(
     normalize_by_std: bool = True,
     singleton_group: SingletonGroup = "error",
 ) -> Advantages:
-    """The best of the group gets ``(r1 - r2) / (std_g + 1e-6)``, all others 0; a shared first place gives 0.
+    """Give the best of the group ``(r1 - r2) / (std_g + 1e-6)``, all others 0; a shared first rank gives 0.
 
     R = [3, 1, 2]: lead 1, std 1.
 

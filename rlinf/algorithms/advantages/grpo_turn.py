@@ -17,9 +17,9 @@ def grpo_turn(
 ) -> Advantages:
     """``A_{i,k} = (G_{i,k} - mean_{g,k}) / (std_{g,k} + 1e-6)`` for every token of turn k of row i.
 
-    ``G_{i,k}`` is what row i earns from turn k on, discounted by ``gamma`` from turn to turn: with 0 a turn answers for
-    its own reward alone. It is compared with the k-th turns of the group; one that no other row has gets 0. A turn
-    begins where ``anchor_ids`` is 0 or more.
+    ``G_{i,k}`` is what row i earns from turn k on, discounted by ``gamma`` from turn to turn: with 0 a turn
+    answers for its own reward alone. It is compared with the k-th turns of the group; one that no other row has
+    gets 0. A turn begins where ``anchor_ids`` is 0 or more.
 
     Two rows of two turns that earn 1, 0 and 0, 0: with gamma 1 and 0 alike only the first turns differ, +-0.7071:
 

@@ -6,7 +6,7 @@ from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 
 
 def raw(x: AdvantageInputs) -> Advantages:
-    """``A = R``, the same for every valid position of the row.
+    """Compute ``A = R``, the same for every valid position of the row.
 
     >>> import torch
     >>> from rlinf.algorithms import compute_advantages

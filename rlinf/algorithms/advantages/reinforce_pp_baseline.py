@@ -13,9 +13,9 @@ from rlinf.algorithms.statistics import SingletonGroup
 def reinforce_pp_baseline(
     x: AdvantageInputs, *, gamma: float = 1.0, singleton_group: SingletonGroup = "error"
 ) -> Advantages:
-    """``reinforce_pp`` with the group's mean outcome (before the token KL) subtracted at the row's last valid position.
+    """``reinforce_pp`` minus the group's mean outcome (before the token KL) at the row's last valid position.
 
-    A group of one is a ValueError unless ``singleton_group`` says otherwise (``raw``: no baseline, ``zero``: no
+    A group of one is a ValueError unless ``singleton_group`` allows it (``raw``: no baseline, ``zero``: no
     reward).
 
     R = [1, 0] and [3, 3] in groups -> [.5, -.5], [0, 0]; whitened by the deviation sqrt(1/6):

@@ -1,4 +1,4 @@
-"""Turns of a row: where each begins, what follows from it, and how it compares with others."""
+"""Turns of a row: the position at which each begins, what follows from it, and how it compares with others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlinf.algorithms.statistics import EPS, group_statistics
 
 @dataclass(frozen=True)
 class Turns:
-    """Where the turns of some rows begin, and what they earned."""
+    """The positions at which the turns of some rows begin, and what they earned."""
 
     begins: Tensor
     """bool [B, T]: the first position of each turn."""
@@ -25,7 +25,9 @@ class Turns:
 
     @classmethod
     def of(cls, x: AdvantageInputs, *, adv_type: str, gamma: float) -> Turns:
-        """A turn begins in a valid position whose ``anchor_ids`` is 0 or more, and goes on through those with -1."""
+        """Find the turns of rows.
+
+        A turn begins in a valid position whose ``anchor_ids`` is 0 or more, and goes on through those with -1."""
         if x.anchor_ids is None:
             raise ValueError(f"adv_type {adv_type} needs anchor_ids [B, T]: the state that each step starts from")
         begins = x.mask & (x.anchor_ids >= 0)
@@ -40,10 +42,10 @@ class Turns:
         return self.begins.long().cumsum(dim=1)
 
     def compared(self, x: AdvantageInputs, kinds: Tensor, *, std_ddof: int, normalize_by_std: bool) -> Tensor:
-        """Each turn's return against those of the same kind in its group, at every position of the turn: [B, T].
+        """Compare each turn's return with those of the same kind in its group, at every position of the turn: [B, T].
 
-        ``kinds`` [B, T] int64, read where a turn begins. A turn that is alone gets 0, and so does what comes before the
-        first turn.
+        ``kinds`` [B, T] int64, read where a turn begins. A turn that is alone gets 0, and so does what comes before
+        the first turn.
         """
         returns = self.returns[self.begins]
         ids = _pairs(x.group_ids[:, None].expand_as(x.mask)[self.begins], kinds[self.begins])

@@ -25,8 +25,9 @@ def actor(x: LossInputs, *, clip: Clip = PPO_CLIP) -> TokenLoss:
 
 
 def clipped_surrogate(ratio: Tensor, advantages: Tensor, clip: Clip) -> TokenLoss:
-    """``max(-A rho, -A clip(rho, 1-lo, 1+hi))`` [B, T]; with the dual clip (arXiv:1912.09729) at most ``c |A|`` where
-    A < 0.
+    """Compute ``max(-A rho, -A clip(rho, 1-lo, 1+hi))`` [B, T].
+
+    With the dual clip (arXiv:1912.09729) it is at most ``c |A|`` where A < 0.
 
     >>> clipped_surrogate(torch.tensor([1.5, 0.5, 9.0]), torch.tensor([1., -1., -1.]), Clip(0.2, 0.2, dual=3.0)).policy
     tensor([-1.2000,  0.8000,  3.0000])

@@ -54,7 +54,7 @@ def value_loss(
     value_clip: float | None = None,
     huber_delta: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """``max(h(R - V), h(R - V_clip))`` with ``V_clip = V_old + clamp(V - V_old, +-value_clip)``.
+    """Compute ``max(h(R - V), h(R - V_clip))`` with ``V_clip = V_old + clamp(V - V_old, +-value_clip)``.
 
     Returns the loss and where the clip decided it (bool), both [B, T].
 

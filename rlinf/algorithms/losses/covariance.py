@@ -1,10 +1,12 @@
-"""Which positions drive the entropy down: the covariance of log-probability and advantage (Cui et al.,
-arXiv:2505.22617).
+"""Which positions drive the entropy down: the covariance of log-probability and advantage.
 
-The choice is made once for an optimiser step, over its whole minibatch, from the log-probabilities before the step and
-the advantages: so micro-batches and ranks never change it. (The paper takes the current log-probabilities; in the first
-step on a batch they are the same.) Where the paper draws tokens at random, the draw here is a hash of the token's own
-log-probability: it needs no random stream and picks the same tokens in any order.
+The method is that of Cui et al., arXiv:2505.22617.
+
+The choice is made once for an optimiser step, over its whole minibatch, from the log-probabilities before the
+step and the advantages: so micro-batches and ranks never change it. (The paper takes the current
+log-probabilities; in the first step on a batch they are the same.) The paper draws tokens at random; the draw
+here is a hash of the token's own log-probability. It needs no random stream and picks the same tokens in any
+order.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ def covariance(logprobs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor:
 
 
 def _lowest(keys: Tensor, eligible: Tensor, share: float, mask: Tensor) -> Tensor:
-    """The eligible positions [B, T] with the lowest keys, at most ``share`` of all valid positions and at least one
-    of them."""
+    """Select the eligible positions [B, T] with the lowest keys.
+
+    They are at most ``share`` of all valid positions, and at least one of them."""
     candidates = keys[eligible]
     wanted = min(max(1, int(share * float(mask.sum().double()))), len(candidates))
     if wanted == 0 or share <= 0:

@@ -14,11 +14,11 @@ def gmpo(
     *,
     clip: Clip = PPO_CLIP,
 ) -> TokenLoss:
-    """``-A g`` [B, T] with g the geometric mean over the row's valid positions of the clipped ratios.
+    """Compute ``-A g`` [B, T] with g the geometric mean over the row's valid positions of the clipped ratios.
 
-    The clip is in log space, as in the paper: a log-ratio is at most ``hi`` where A > 0 and at least ``-lo`` where A
-    < 0. The gradient of a position's loss reaches all positions of the row. Rows must be whole. (The paper's range is
-    0.4.)
+    The clip is in log space, as in the paper: a log-ratio is at most ``hi`` where A > 0 and at least ``-lo``
+    where A < 0. The gradient of a position's loss reaches all positions of the row. Rows must be whole. (The
+    paper's range is 0.4.)
 
     log-ratios 0.2 and 1.0, hi = 0.4 -> g = exp(0.3) = 1.3499:
 

@@ -13,10 +13,10 @@ def gspo(
     *,
     clip: Clip = PPO_CLIP,
 ) -> TokenLoss:
-    """The surrogate [B, T] of the sequence ratio ``s = exp(mean over true positions of (logp - old))``.
+    """Compute the surrogate [B, T] of the sequence ratio ``s = exp(mean over true positions of (logp - old))``.
 
-    Every position of the row has the value of s; the gradient of position t flows through logp_t alone (stop-gradient
-    form), so that with ``seq-mean-token-mean`` it is that of s. Rows must be whole.
+    Every position of the row has the value of s; the gradient of position t flows through logp_t alone
+    (stop-gradient form), so that with ``seq-mean-token-mean`` it is that of s. Rows must be whole.
 
     log-ratios 0.1 and 0.3 -> s = exp(0.2) = 1.2214, clipped at 1.2:
 

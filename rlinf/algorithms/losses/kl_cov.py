@@ -6,7 +6,9 @@ from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def kl_cov(x: LossInputs, *, cov_kl_coef: float = 1.0) -> TokenLoss:
-    """``-A rho``, plus ``cov_kl_coef |logp - old|`` on the ``selected`` positions (see ``covariance.highest``), [B, T].
+    """Compute ``-A rho``, plus ``cov_kl_coef |logp - old|`` on the ``selected`` positions, [B, T].
+
+    For the selection see ``covariance.highest``.
 
     >>> import torch
     >>> x = LossInputs.clean(torch.ones(1, 2).bool(), logprobs=torch.full((1, 2), 2.).log(),

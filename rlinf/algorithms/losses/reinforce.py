@@ -6,7 +6,7 @@ from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def reinforce(x: LossInputs) -> TokenLoss:
-    """``-A logp`` [B, T].
+    """Compute ``-A logp`` [B, T].
 
     >>> import torch
     >>> one = torch.ones(1, 1)

@@ -62,9 +62,9 @@ def correction_weight(
 ) -> Tensor:
     """Compute the weight of every position [B, T], without gradient.
 
-    The log-probabilities [B, T] are 0 where ``mask`` [B, T] bool is false. Rows are whole: the weight of a sequence is
-    the product over its valid positions, ``geometric`` the geometric mean of these. A weight outside ``floor`` to
-    ``cap`` is cut to the bound (truncate) or 0 (mask). A rejected row has weight 0 everywhere.
+    The log-probabilities [B, T] are 0 where ``mask`` [B, T] bool is false. Rows are whole: the weight of a
+    sequence is the product over its valid positions, ``geometric`` the geometric mean of these. A weight outside
+    ``floor`` to ``cap`` is cut to the bound (truncate) or 0 (mask). A rejected row has weight 0 everywhere.
 
     old - rollout = log 2 and log 1.5: as a sequence 3, over the cap of 2; the geometric mean is sqrt(3):
 

@@ -8,7 +8,7 @@ from rlinf.algorithms.objective import LossInputs, TokenLoss
 
 
 def topr(x: LossInputs) -> TokenLoss:
-    """``-A logp`` where A > 0, ``-sg(clip(rho, 0, 1)) A logp`` elsewhere, [B, T].
+    """Compute ``-A logp`` where A > 0, ``-sg(clip(rho, 0, 1)) A logp`` elsewhere, [B, T].
 
     logp = -1, old = 0 -> rho = 0.3679 for the bad one:
 

@@ -1,7 +1,7 @@
 """Weights from one process to several others by a collective broadcast: gloo between CPUs, NCCL between GPUs.
 
-The processes have a group of their own beside whatever groups they are in already (the ranks of a learner, the ranks of
-an inference engine), so it is made from torch's parts and not as the default group.
+The processes have a group of their own in addition to those they are in already (ranks of a learner, ranks of
+an inference engine). So it is made from torch's parts and not as the default group.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class Broadcast:
 
     @classmethod
     def host(cls, *, timeout_s: float) -> dist.TCPStore:
-        """The meeting place; its ``port`` is for the receivers. Made by the sender."""
+        """Open the meeting point; its ``port`` is for the receivers. Called by the sender."""
         return dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=timeout_s))
 
     @classmethod
     def meet(cls, address: str, port: int, *, timeout_s: float) -> dist.TCPStore:
-        """The meeting place of another process, which :meth:`host` opened there."""
+        """Connect to the meeting point of another process, which :meth:`host` opened there."""
         return dist.TCPStore(address, port, is_master=False, timeout=timedelta(seconds=timeout_s))
 
     @classmethod
     def join(
         cls, address: str, port: int, *, rank: int, size: int, device: torch.device, timeout_s: float
     ) -> Broadcast:
-        """A receiver's end.
+        """Build a receiver's end.
 
         :raises BroadcastError: not all came within the time.
         """
@@ -85,7 +85,7 @@ class Broadcast:
             self._broadcast(flat)
 
     def receive(self) -> WeightUpdate:
-        """The update that is being sent; valid until the one after the next.
+        """Return the update that is being sent; valid until the one after the next.
 
         :raises BroadcastError: the sender or another receiver is gone, or late.
         """
@@ -103,7 +103,7 @@ class Broadcast:
         return WeightUpdate(tensors=layout.views(flat), **facts)
 
     def close(self) -> None:
-        """Ends this side's connections: the others' waiting ends with an error."""
+        """End this side's connections: the others' waiting ends with an error."""
         self._group.abort() if hasattr(self._group, "abort") else None
         self._group = None
 

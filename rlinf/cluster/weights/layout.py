@@ -16,7 +16,7 @@ _ALIGNMENT = 64  # of every tensor's first byte, as torch's own memory
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a tensor lies."""
+    """Where a tensor is in the memory."""
 
     name: str
     dtype: str
@@ -55,7 +55,7 @@ class Layout:
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> Layout:
-        """The layout that :meth:`plain` wrote."""
+        """Build the layout that :meth:`plain` wrote."""
         entries = (
             Entry(str(name), str(dtype), tuple(map(int, shape)), int(start), int(size))
             for name, dtype, shape, start, size in plain["entries"]
@@ -63,7 +63,7 @@ class Layout:
         return cls(tuple(entries), int(plain["size"]))
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """The tensors in the memory of ``flat`` uint8 [size]."""
+        """Return the tensors in the memory of ``flat`` uint8 [size]."""
         return {
             entry.name: flat[entry.start : entry.start + entry.size]
             .view(getattr(torch, entry.dtype))
@@ -72,14 +72,14 @@ class Layout:
         }
 
     def write(self, tensors: Mapping[str, Tensor], flat: Tensor) -> None:
-        """Copies the tensors to their places in ``flat`` uint8 [size], on any device."""
+        """Copy the tensors to their positions in ``flat`` uint8 [size], on any device."""
         for name, place in self.views(flat).items():
             place.copy_(tensors[name])
 
     def buckets(self, limit: int) -> list[Layout]:
-        """The same tensors in order, in portions of at most ``limit`` bytes (a larger tensor is one of its own).
+        """Split the same tensors in order into portions of at most ``limit`` bytes (a larger tensor is one of its own).
 
-        The places of a portion count from its own beginning; a portion follows the one before without a gap.
+        The positions of a portion count from its own beginning; a portion follows the one before without a gap.
         """
         return [_portion(part) for part in split_by_size(((entry, entry.room) for entry in self.entries), limit)]
 

@@ -17,7 +17,7 @@ class WeightsNotHeld(OtherPolicy):
 
 
 class Receivers(Protocol):
-    """The part of a pool of workers that is asked what it holds."""
+    """The part of a pool of workers that reports what it holds."""
 
     def call(self, method: str, /, *args: Any) -> list[Any]: ...
 
@@ -40,7 +40,7 @@ class WeightProof:
         self._sent, self._asked = {}, {}
 
     def check(self, version: int, receivers: Receivers) -> Metrics:
-        """Asks all receivers, after the weights of ``version`` were sent; what share of them has proved it.
+        """Check all receivers after the weights of ``version`` were sent; return what share of them is proved.
 
         :raises WeightsNotHeld: one of them holds other weights; the message names it and the weights.
         """
@@ -62,7 +62,7 @@ class WeightProof:
         return {"proved": proved, "proof_s": time.perf_counter() - began}
 
     def check_one(self, rank: int, group: WorkerGroup) -> None:
-        """Asks a receiver that was restarted, and sent the last weights again.
+        """Check a receiver that was restarted, and sent the last weights again.
 
         :raises WeightsNotHeld: it holds other weights.
         """
@@ -70,7 +70,7 @@ class WeightProof:
             raise self._error([problem])
 
     def _share(self, held: Digests | str) -> float:
-        """The share of weights that a receiver has proved; the reason for the others is kept."""
+        """Compute the share of weights that a receiver has proved; the reason for the others is kept."""
         if isinstance(held, str):
             self.unread = held
             return 0.0

@@ -26,10 +26,10 @@ class WeightReceiver(ABC):
 
     @abstractmethod
     def load(self, update: WeightUpdate) -> Metrics:
-        """Takes weights in place, and copies what it keeps of them; ``weight_update_s`` and ``weight_update_bytes``."""
+        """Load weights in place, and copy what it keeps of them; ``weight_update_s`` and ``weight_update_bytes``."""
 
     def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
-        """The digests of the weights that the next answer is computed with, or why they cannot be read."""
+        """Return the digests of the weights that the next answer is computed with, or why they cannot be read."""
         return f"{type(self).__name__} has no method held_digests"
 
     def takes_adapters(self) -> bool:
@@ -37,9 +37,10 @@ class WeightReceiver(ABC):
         return False
 
     def load_segments(self, port: int, sending: int, *, timeout_s: float) -> Metrics:
-        """Takes the weights that lie in shared memory, each part as soon as it is there.
+        """Load the weights that are in shared memory, each part as soon as it is there.
 
-        ``port``: where senders say what lies where. A part that does not come in ``timeout_s`` is a DistStoreError.
+        ``port``: where senders publish the address of each part. A part that does not come in ``timeout_s`` is a
+        DistStoreError.
         """
         if self._addresses is None or self._addresses[0] != port:
             self._addresses = port, Broadcast.meet("127.0.0.1", port, timeout_s=timeout_s)
@@ -70,7 +71,7 @@ class WeightReceiver(ABC):
         return None
 
     def receive_weights(self, sources: Sequence[int]) -> Metrics | str:
-        """Takes the weights that are being sent, one part while the next ones arrive; the figures, or what went wrong.
+        """Load the weights being sent, one part while the next ones arrive; return the figures or the error text.
 
         ``sources``: the rank that gives each part. Parts are taken in this order; one of each source is on its way.
         """
@@ -93,6 +94,6 @@ class WeightReceiver(ABC):
 
 
 def added(parts: Sequence[Metrics]) -> Metrics:
-    """Seconds and bytes of several parts; one that nobody took has none."""
+    """Add seconds and bytes of several parts; a part that no worker took has none."""
     names = dict.fromkeys(name for part in parts for name in part)
     return {name: sum(part.get(name, 0.0) for part in parts) for name in names}

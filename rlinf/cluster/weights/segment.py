@@ -20,7 +20,7 @@ from rlinf.data.messages import WeightUpdate
 
 @dataclass(frozen=True)
 class SegmentAddress:
-    """Where an update lies, for :class:`SegmentReader` in another process of the node."""
+    """Where an update is stored, for :class:`SegmentReader` in another process of the node."""
 
     path: str
     layout: Layout
@@ -30,12 +30,12 @@ class SegmentAddress:
     partial: bool
 
     def message(self) -> bytes:
-        """As JSON, which runs nothing where it is read."""
+        """As JSON, which runs no code when it is read."""
         return json.dumps({**vars(self), "layout": self.layout.plain()}).encode()
 
     @classmethod
     def of_message(cls, message: bytes) -> SegmentAddress:
-        """The address that :meth:`message` wrote."""
+        """Read the address that :meth:`message` wrote."""
         plain = json.loads(message)
         return cls(**{**plain, "layout": Layout.of_plain(plain["layout"])})
 
@@ -59,7 +59,7 @@ class SegmentWriter:
         self._flat = torch.empty(0, dtype=torch.uint8)
 
     def write(self, update: WeightUpdate) -> SegmentAddress:
-        """Copies the weights there; nobody may still be reading the update before.
+        """Copy the weights there; no process may still be reading the update before.
 
         :raises OSError: the system has not as much memory.
         """
@@ -75,7 +75,7 @@ class SegmentWriter:
         return SegmentAddress(path, layout, update.version, update.part, update.parts, update.partial)
 
     def close(self) -> None:
-        """Gives the memory back, once the readers have closed theirs too."""
+        """Give the memory back, once the readers have closed theirs too."""
         if self._memory is not None:
             self._flat = torch.empty(0, dtype=torch.uint8)
             self._memory = None
@@ -90,7 +90,7 @@ class SegmentReader:
         self._flat = torch.empty(0, dtype=torch.uint8)
 
     def read(self, address: SegmentAddress) -> WeightUpdate:
-        """The update, in the shared memory itself: valid until the writer writes the next one, and not to be changed.
+        """Return the update, in the shared memory itself: valid until the next one is written, and not to be changed.
 
         :raises FileNotFoundError: the writer's process is gone.
         """
@@ -101,7 +101,7 @@ class SegmentReader:
 
 
 def _mapped(address: SegmentAddress) -> Tensor:
-    """The memory of another process, writable only because torch has no tensors that are not."""
+    """Map the memory of another process, writable only because torch has no tensors that are not."""
     file = os.open(address.path, os.O_RDWR)
     try:
         memory = mmap.mmap(file, 0)

@@ -34,18 +34,18 @@ class WeightSender(ABC):
         self._sent_weights: SentWeights | None = None
 
     def has_adapters(self) -> bool:
-        """Whether the weights have low-rank adapters, which can be given apart from their layers."""
+        """Whether the weights have low-rank adapters, which can be sent separately from their layers."""
         return False
 
     @abstractmethod
     def weight_sources(self, *, form: WeightForm = "merged") -> list[int]:
-        """The rank that gives each of the parts that the weights travel in, the same list on every rank."""
+        """Return the rank that gives each of the parts that the weights travel in, the same list on every rank."""
 
     @abstractmethod
     def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
         """One part of the weights, empty on ranks that do not give it.
 
-        With adapters "apart", the last parts are those of the form "changing".
+        With the form ``"apart"``, the last parts are those of the form "changing".
         """
 
     def keep_digests(self) -> None:
@@ -53,17 +53,17 @@ class WeightSender(ABC):
         self._sent_weights = SentWeights()
 
     def sent_digests(self) -> dict[str, TensorDigest]:
-        """Return the digests of what this rank has sent, as receivers have to hold it; nothing where it gives none."""
+        """Return the digests of what this rank has sent, as receivers must hold it; nothing if it gives none."""
         return {} if self._sent_weights is None else self._sent_weights.digests()
 
     def _leaving(self, update: WeightUpdate) -> WeightUpdate:
-        """An update that is about to be sent."""
+        """Record the digests of an update that is about to be sent, and return it."""
         if self._sent_weights is not None:
             self._sent_weights.add(update)
         return update
 
     def host_addresses(self, *, timeout_s: float) -> int | None:
-        """Opens the place where readers of shared memory learn what lies where, on rank 0; its port."""
+        """Open the store where readers of shared memory find the address of each part, on rank 0; return its port."""
         if self._rank != 0:
             return None
         self._addresses = Broadcast.host(timeout_s=timeout_s)
@@ -79,11 +79,11 @@ class WeightSender(ABC):
         form: WeightForm = "merged",
         timeout_s: float,
     ) -> None:
-        """Writes the weights into shared memory, each part to a place of its own, where they stay until the next time.
+        """Write the weights into shared memory, each part to a segment of its own, where they stay until the next time.
 
-        Readers learn of a part when it is there, at ``port`` (:meth:`host_addresses`). ``sending`` counts these calls;
-        nobody reads what call ``replaced`` wrote any more. What was written in another form stays when it is called
-        for what is "changing".
+        Readers can find a part once it is there, at ``port`` (:meth:`host_addresses`). ``sending`` counts these
+        calls; no process still reads what call ``replaced`` wrote. What was written in another form stays when it is
+        called for what is "changing".
         """
         segments = self._changing_segments if form == "changing" else self._segments
         for part, source in enumerate(self.weight_sources(form=form)):
@@ -97,7 +97,7 @@ class WeightSender(ABC):
             self._addresses.set(address_key(sending, part), address.message())
 
     def host_broadcast(self, *, timeout_s: float) -> int | None:
-        """Opens the place where receivers meet this rank, if it gives weights; its port."""
+        """Open the meeting point of receivers and this rank, if it gives weights; return its port."""
         if self._rank not in self.weight_sources():
             return None
         self._group, self._store = None, Broadcast.host(timeout_s=timeout_s)
@@ -115,7 +115,7 @@ class WeightSender(ABC):
         return None
 
     def broadcast_weights(self, *, version: int, keep: bool, form: WeightForm = "merged") -> str | None:
-        """Sends the parts that this rank gives; what went wrong, or None (an exception would end all ranks).
+        """Send the parts that this rank gives; return the error text, or None (an exception would end all ranks).
 
         ``keep`` holds a copy for :meth:`sent_weights`: the learner's own may have moved on by then.
         """
@@ -141,7 +141,7 @@ class WeightSender(ABC):
         return None
 
     def own_weights(self, *, version: int, parts: Sequence[int], form: WeightForm = "merged") -> WeightUpdate:
-        """The one of ``parts`` that this rank gives, an empty one if it gives none; no two are of one rank."""
+        """Return the one of ``parts`` that this rank gives, an empty one if it gives none; no two are of one rank."""
         given = [self.weights(version=version, part=part, form=form) for part in parts]
         return next((update for update in given if update.tensors), given[0])
 
@@ -154,7 +154,7 @@ class WeightSender(ABC):
     def sent_weights(
         self, *, version: int, parts: Sequence[int], form: WeightForm = "merged"
     ) -> tuple[None, WeightUpdate]:
-        """The same of what was sent as ``version``: a kept copy, or what the learner has now."""
+        """Return the same of what was sent as ``version``: a kept copy, or what the learner has now."""
         update = self.own_weights(version=version, parts=parts, form=form)
         kept = update.part - (update.parts - len(self._sent))
         if kept >= 0 and self._sent[kept].version == version:

@@ -33,17 +33,17 @@ class WeightTransport(Protocol):
     name: str
 
     def send(self, version: int, restart: Restart) -> Metrics:
-        """The learner's weights, as ``version``, to all receivers; of their figures the largest."""
+        """Send the learner's weights, as ``version``, to all receivers; return the largest of their figures."""
 
     def send_again(self, rank: int) -> None:
-        """The weights of the last :meth:`send` to a receiver that was restarted since."""
+        """Send the weights of the last :meth:`send` to a receiver that was restarted since."""
 
 
 class Travelling:
-    """Decides the form of a transport's sendings, and knows the sources of each: everything at first, later what
-    training changes, where the rest stays.
+    """Decides the form of a transport's sendings, and holds the sources of each.
 
-    That is so for low-rank adapters, where all receivers can put them together with their layers.
+    Everything is sent at first; later only what training changes, if the rest stays. The rest stays for low-rank
+    adapters, if all receivers can combine them with their layers.
     """
 
     def __init__(self, learner: WorkerGroup, receivers: WorkerGroup) -> None:
@@ -53,26 +53,27 @@ class Travelling:
         self._sources: dict[WeightForm, list[int]] = {}
 
     def next(self) -> WeightForm:
-        """The form of the next sending."""
+        """Return the form of the next sending."""
         whole = self.whole()
         return "changing" if whole == "apart" and self._whole_sent else whole
 
     def whole(self) -> WeightForm:
-        """The form of a sending to a receiver that has nothing yet."""
+        """Return the form of a sending to a receiver that has nothing yet."""
         if self._apart is None:
             able = all(self._receivers.call("takes_adapters"))
             self._apart = able and bool(self._learner.call(WeightSender.has_adapters)[0])
         return "apart" if self._apart else "merged"
 
     def sources(self, form: WeightForm) -> list[int]:
-        """The learner's rank that gives each part of the weights."""
+        """Return the learner's rank that gives each part of the weights."""
         if form not in self._sources:
             self._sources[form] = self._learner.call_one(0, "weight_sources", form=form)
         return self._sources[form]
 
     def rounds(self, method: str, form: WeightForm, **options: Any) -> Iterator[tuple[list[Handle], list[Handle]]]:
-        """Calls ``method`` on all ranks, for a part of each source at a time: (handles that say that a rank is done,
-        those of the parts, which stay on their nodes)."""
+        """Call ``method`` on all ranks, for a part of each source at a time.
+
+        Each item has the handles that show that a rank is done, and those of the parts, which stay on their nodes."""
         order = self.sources(form)
         for parts in weight_sources.rounds(order):
             made = [
@@ -82,7 +83,7 @@ class Travelling:
             yield [done for done, _ in made], [made[order[part]][1] for part in parts]
 
     def arrived(self) -> None:
-        """A sending has reached all receivers."""
+        """Record that a sending has reached all receivers."""
         self._whole_sent = True
 
 
@@ -166,8 +167,8 @@ class Collective:
     def __init__(
         self, learner: WorkerGroup, receivers: WorkerGroup, *, device: str, fall_back: bool, keep: bool = False
     ) -> None:
-        """``fall_back``: to the object store, with a warning, where the groups can't be formed. ``keep``: the learner
-        goes on training while the others act, so it holds a copy of what it sent for one that has to be restarted."""
+        """``fall_back``: to the object store, with a warning, if the groups can't be formed. ``keep``: the learner
+        goes on training while the others act. So it holds a copy of what it sent for one that has to be restarted."""
         self.learner, self.receivers = learner, receivers
         self._device = device
         self._store = ObjectStore(learner, receivers)
@@ -207,7 +208,7 @@ class Collective:
             self.learner.gather(done)
 
     def _broadcast(self, version: int, dead: dict[int, Exception]) -> tuple[list[str], Metrics]:
-        """(what went wrong, the receivers' figures); those that are lost are put into ``dead``."""
+        """Return (what went wrong, the receivers' figures); those that are lost are put into ``dead``."""
         form = self._travelling.next()
         takes = self.receivers.submit("receive_weights", self._travelling.sources(form))
         sends = self.learner.submit("broadcast_weights", version=version, keep=self._keep, form=form)
@@ -240,13 +241,13 @@ def choose(
     cuda: bool,
     keep: bool,
 ) -> WeightTransport:
-    """The transport that `rollout.weight_transport` names; ``auto``: shared memory on one node, else a broadcast.
+    """Choose the transport of `rollout.weight_transport`; ``auto``: shared memory on one node, else a broadcast.
 
     ``object_store`` is for groups within one process.
 
     ``cuda``: both groups compute on GPUs. ``keep``: the weights are read while the learner changes them.
 
-    :raises UserError: shared memory is asked for, and sources and receivers are on several nodes, or there is none.
+    :raises UserError: shared memory is requested, but sources and receivers are on several nodes or it is absent.
     """
     if wanted == "object_store":
         return ObjectStore(learner, receivers)
@@ -266,7 +267,7 @@ def choose(
 
 
 def _loaded(loads: Iterable[Sequence[Handle]], restart: Restart) -> Metrics:
-    """The figures of receivers, once all have the weights of each call; who was lost over several is restarted once."""
+    """Return the receivers' figures once all have the weights of each call; one lost in several is restarted once."""
     dead: dict[int, Exception] = {}
     numbers = [_largest(_outcomes(handles, dead)) for handles in loads]
     for rank, error in dead.items():
@@ -275,7 +276,7 @@ def _loaded(loads: Iterable[Sequence[Handle]], restart: Restart) -> Metrics:
 
 
 def _outcomes(handles: Sequence[Handle], dead: dict[int, Exception]) -> list[Metrics | str]:
-    """The return values of the receivers; those that are lost are put into ``dead``."""
+    """Collect the return values of the receivers; those that are lost are put into ``dead``."""
     outcomes: list[Metrics | str] = []
     for rank, handle in enumerate(handles):
         try:

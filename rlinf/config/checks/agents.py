@@ -14,7 +14,7 @@ _EPISODE_COLUMNS = ("values", "step_rewards", "anchor_ids", "greedy_rewards")
 
 
 def check_agents(context: Context) -> None:
-    """An agent has a function and tasks, and an estimator that compares whole episodes."""
+    """Check that an agent has a function and tasks, and an estimator that compares whole episodes."""
     config = context.config
     if is_text(config) and not config.env.id.startswith(VERIFIERS):
         context.unread("env.python", "is read by tasksets of verifiers and by simulators.", "Take it out.")
@@ -51,7 +51,7 @@ def _check_function(context: Context) -> None:
 
 
 def _check_verifiers(context: Context) -> None:
-    """The package is in an interpreter of its own, which has to be named."""
+    """Check that the interpreter that has the package is named."""
     env = context.config.env
     if not env.id.removeprefix(VERIFIERS):
         context.error("env.id", f"env.id: {env.id} names no taskset.", "Write verifiers:NAME.")

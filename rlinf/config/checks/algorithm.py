@@ -87,7 +87,7 @@ def _check_name(context: Context, key: str, table: Mapping[str, catalog.Entry], 
 
 
 def _own_hint(key: str, message: str) -> str:
-    """The form that a function of somebody's own has, or the place of its module."""
+    """Describe the form that a user's own function has, or where its module must be."""
     if "cannot be imported" in message:
         return MODULE_PLACE
     given = OWN_ARGUMENTS[key]
@@ -123,7 +123,7 @@ def _check_readers(context: Context) -> None:
 
 
 def _options_read(config: Config) -> set[str]:
-    """The schema's names of all options that the chosen functions read."""
+    """Collect the schema's names of all options that the chosen functions read."""
     algorithm = config.algorithm
     if is_off_policy(config):
         entry = catalog.off_policy(algorithm.loss_type)
@@ -163,7 +163,7 @@ def _check_own_options(context: Context) -> None:
 
 
 def _check_token_scale(context: Context) -> None:
-    """The global scale is a mean over tokens, which no other aggregation is."""
+    """Check that the global scale is used only with a mean over tokens, which no other aggregation is."""
     algorithm = context.config.algorithm
     on = algorithm.use_valid_token_scale and algorithm.token_scale == "global"
     if on and algorithm.loss_agg_func != "token-mean":
@@ -196,7 +196,7 @@ def _readers(name: str) -> list[str]:
 
 
 def _check_conditions(context: Context) -> None:
-    """Options that mean something only beside another one."""
+    """Check options that mean something only together with another one."""
     for name in hints(AlgorithmConfig):
         needed = facts_of(f"algorithm.{name}").needs
         if needed:

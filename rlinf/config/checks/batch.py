@@ -8,7 +8,7 @@ from rlinf.planning.parallel import Split
 
 
 def check_batch(context: Context) -> None:
-    """Everything that divides must divide, and nobody may be left without work."""
+    """Check that all sizes that must divide do so, and that no worker is left without work."""
     if is_text(context.config):
         context.run(_check_text)
     else:

@@ -32,7 +32,7 @@ def check_cluster(context: Context) -> None:
 
 
 def _check_engines(context: Context) -> None:
-    """A tensor-parallel sampler needs its GPUs on one machine; colocated ones are those of as many learner ranks."""
+    """Check that a tensor-parallel sampler has its GPUs on one machine; colocated ones share those of learner ranks."""
     config = context.config
     cluster, rollout, ranks = config.cluster, config.rollout, config.learner.num_workers
     wide, key = rollout.vllm.tensor_parallel_size, "rollout.vllm.tensor_parallel_size"
@@ -59,7 +59,7 @@ def _on_gpus(config: Config) -> bool:
 
 
 def _check_offload(context: Context) -> None:
-    """Nobody wants the learner's device while samplers have their own, or while it trains beside them."""
+    """Report offload keys that nothing reads: samplers have their own device, or run while the learner trains."""
     ahead = context.config.rollout.staleness
     if not shares_gpus(context.config):
         why = "is not read with cluster.placement: separate."

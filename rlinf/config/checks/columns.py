@@ -33,7 +33,7 @@ def check_columns(context: Context) -> None:
 
 
 def _check_greedy(context: Context) -> None:
-    """The greedy response's reward is as the environment gave it: that of the others must be on the same scale."""
+    """Check that the greedy response's reward and the others are on the same scale, that of the environment."""
     algorithm = context.config.algorithm
     reshaped = {
         "reward_norm": algorithm.reward_norm is not None,
@@ -45,7 +45,7 @@ def _check_greedy(context: Context) -> None:
 
 
 def check_critic(context: Context) -> None:
-    """A critic that is needed must exist and be trained; one that is not needed costs memory."""
+    """Check that a critic that is needed exists and is trained; one that is not needed costs memory."""
     algorithm, policy = context.config.algorithm, context.config.policy
     if is_off_policy(context.config) or context.is_broken("algorithm.adv_type", "algorithm.loss_type"):
         return

@@ -69,7 +69,9 @@ def _has_weights(context: Context, key: str, path: str | None) -> None:
 
 
 def _looks_local(path: str) -> bool:
-    """``models/tiny`` beside an existing folder ``models`` is a folder that is missing, not a repository."""
+    """Return whether a path is a folder, not a repository.
+
+    ``models/tiny`` next to an existing folder ``models`` is a missing folder."""
     return "/" in path and Path(path).parent.is_dir()
 
 

@@ -12,7 +12,7 @@ _SECTION = "learner.megatron"
 
 
 def check_megatron(context: Context) -> None:
-    """The layout must fit the ranks and the model."""
+    """Check that the layout fits the ranks and the model."""
     learner = context.config.learner
     if learner.backend != "megatron":
         for key in leaves():

@@ -1,4 +1,4 @@
-"""Names of metrics that somebody waits for: whether a run can log them, as far as its configuration says it."""
+"""Names of metrics that a user waits for: whether a run can log them, as far as its configuration shows it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class MetricMistake(NamedTuple):
 
 
 def metric_mistake(config: Config, name: str, *, on_files: bool = True) -> MetricMistake | None:
-    """The reason why no line of the run has the metric ``name``; None where one may have it.
+    """Explain why no line of the run has the metric ``name``; return None if one may have it.
 
-    What the user names is not known ahead: terms of rewards, tasks, metrics of a loss of the user's own. ``on_files``:
-    metrics of held-out demonstrations count too.
+    What the user names is not known ahead: terms of rewards, tasks, metrics of a loss of the user's own.
+    ``on_files``: metrics of held-out demonstrations count too.
     """
     evaluations = evaluated(config.evaluation, text=is_text(config))
     on_demonstrations = list(EVALUATION_OF_FILES) if on_files and config.sft.steps else []

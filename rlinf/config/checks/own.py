@@ -112,7 +112,7 @@ def _refuse(context: Context, key: str, message: str, fix: str) -> None:
 
 
 def _lacking_methods(kind: type) -> list[str]:
-    """The methods of a simulator's policy that a class does not have."""
+    """List the methods of a simulator's policy that a class does not have."""
     from rlinf.interfaces import ActingPolicy
 
     methods = {
@@ -150,7 +150,7 @@ def _check_options(
     parameters: Sequence[inspect.Parameter],
     annotated: Any,
 ) -> None:
-    """``options``, written in ``section``, are ``parameters`` of ``name``, of the types that ``annotated`` says."""
+    """Check that ``options``, written in ``section``, are ``parameters`` of ``name``, of the types in ``annotated``."""
     named = {p.name: p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     for option, value in options.items():
@@ -171,7 +171,7 @@ def _check_options(
 
 
 def _misfit(annotated: Any, option: str, value: object) -> Mismatch | None:
-    """The type that the annotation wants, where ``value`` is something else."""
+    """Return the type that the annotation requires, if ``value`` is something else."""
     try:
         Builder().value(typing.get_type_hints(annotated).get(option, object), locate(value, Origin("")), option)
     except Mismatch as mismatch:

@@ -7,7 +7,7 @@ from rlinf.config.derived import is_text
 
 
 def check_policy(context: Context) -> None:
-    """A language model has weights or an architecture, and adapters fit the learner."""
+    """Check that a language model has weights or an architecture, and that adapters fit the learner."""
     policy = context.config.policy
     context.run(_check_origin)
     backend = context.config.learner.backend

@@ -54,7 +54,7 @@ def check_memory(context: Context) -> None:
 
 
 def _remembers(config: Config) -> bool:
-    """Whether an off-policy run's networks have a memory: asked for, or that of an exported policy."""
+    """Return whether an off-policy run's networks have a memory: requested, or that of an exported policy."""
     policy = config.policy
     if policy.path is None:
         return policy.recurrent != "none"

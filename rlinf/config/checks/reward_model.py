@@ -1,4 +1,4 @@
-"""A learned reward: that it can know something, and that what it says is read."""
+"""A learned reward: that it has weights or is trained, and that its result is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REPLAY = ("fresh_batches", "replay_fraction", "history_rows")
 
 
 def check_reward_model(context: Context) -> None:
-    """Keys without a reader, a head that nobody trains, and algorithms that look at other rewards."""
+    """Check for keys without a reader, a head that nothing trains, and algorithms that read other rewards."""
     if not is_text(context.config):
         return
     config = context.config.reward_model

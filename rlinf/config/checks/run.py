@@ -16,7 +16,7 @@ _LONGEST_PART, _LONGEST_PATH = 255, 3800
 
 
 def check_run(context: Context) -> None:
-    """A name is one path component; a directory has only placeholders that can be filled in."""
+    """Check that a name is one path component, and that a directory has only placeholders that can be filled in."""
     name = context.config.run.name
     if name in ("", ".", "..") or not name.isprintable() or any(separator in name for separator in "/\\"):
         message = f"run.name {name!r} cannot be the name of a folder."
@@ -33,7 +33,7 @@ def check_run(context: Context) -> None:
 
 
 def _too_long(directory: str) -> str:
-    """Why no file system takes a run directory; empty where nothing speaks against it."""
+    """Explain why no file system takes a run directory; empty if nothing is against it."""
     longest = max((part for part in directory.split("/")), key=lambda part: len(os.fsencode(part)))
     if len(os.fsencode(longest)) > _LONGEST_PART:
         return (

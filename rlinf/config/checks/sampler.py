@@ -10,7 +10,7 @@ from rlinf.config.names import leaves
 
 
 def check_sampler(context: Context) -> None:
-    """A server has an address, and options of samplers that were not chosen are reported."""
+    """Check that a server has an address, and report options of samplers that were not chosen."""
     rollout = context.config.rollout
     if not is_text(context.config):
         return
@@ -51,7 +51,7 @@ def check_sampler(context: Context) -> None:
 
 
 def _check_kept_cache(context: Context) -> None:
-    """There is a cache that outlives the weights, and nothing asks for the same tokens again."""
+    """Check that there is a cache that outlives the weights, and that nothing requests the same tokens again."""
     rollout = context.config.rollout
     if rollout.sampler in ("vllm", "server"):
         why = f"is not read by rollout.sampler: {rollout.sampler}."
@@ -67,7 +67,7 @@ def _check_kept_cache(context: Context) -> None:
 
 
 def _check_server(context: Context) -> None:
-    """It is somewhere else: one client, no device of ours, and nothing that we could put to sleep."""
+    """Check that a server has one client, no device of ours, and nothing to put to sleep."""
     rollout = context.config.rollout
     if not rollout.server.base_url:
         message = "rollout.sampler: server needs the address of the server."
@@ -87,14 +87,16 @@ def _check_server(context: Context) -> None:
 
 
 def check_api_key(context: Context, key: str, variable: str | None) -> None:
-    """The environment variable with an API key is set: here, or for workers of other machines in `cluster.env`."""
+    """Check that the variable of an API key is set: here, or for workers of other machines in `cluster.env`."""
     if variable is not None and not os.environ.get(variable) and variable not in context.config.cluster.env:
         message = f"{key}: the environment variable {variable} is not set."
         context.error(key, message, f"Run `export {variable}=...` first.")
 
 
 def _check_over_sampling(context: Context) -> None:
-    """Responses are cut off and continued: of one turn or beside the learner, and not in two rollouts of one step."""
+    """Check that responses which are cut off and continued are of one turn, or made while the learner runs.
+
+    They may not be in two rollouts of one step."""
     config = context.config
     why = "rollout.over_sampling continues unfinished responses in the next step, "
     if config.rollout.staleness == 0 and max_turns(config) > 1:

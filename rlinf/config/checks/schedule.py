@@ -7,7 +7,7 @@ from rlinf.config.derived import has_warm_start, optimizer_steps_per_iteration
 
 
 def check_schedule(context: Context) -> None:
-    """A warm-up that outlasts the run would never reach the learning rate."""
+    """Check that the warm-up ends within the run; otherwise it would never reach the learning rate."""
     optimizer, steps = context.config.learner.optimizer, context.config.run.max_steps
     each = optimizer_steps_per_iteration(context.config)
     if 0 < steps * each < optimizer.warmup_steps:

@@ -76,7 +76,7 @@ def check_simulator(context: Context) -> None:
 
 
 def _check_unbuilt(context: Context) -> None:
-    """Options that simulators are to have one day: a run that ignored them would not be the one that was asked for."""
+    """Report options that simulators are to have one day: a run that ignored them would not be the requested one."""
     config = context.config
     backend, vla = config.learner.backend, is_vla(config)
     if backend == "megatron" or (backend == "fsdp" and not vla):
@@ -98,7 +98,7 @@ def _check_wrappers(context: Context) -> None:
 
 
 def _check_layout(context: Context) -> None:
-    """A step is a number of whole episodes, or of decisions of every env: keys of the other kind have no reader."""
+    """Check that keys have a reader: a step is a number of whole episodes, or of decisions of every env."""
     config = context.config
     if collects_episodes(config):
         why = f"is not read by adv_type: {config.algorithm.adv_type}, whose steps are whole episodes."
@@ -189,7 +189,7 @@ def _check_warm_start(context: Context) -> None:
 
 
 def _check_levels(context: Context) -> None:
-    """An advantage must have a position to go to; with one action a decision, an action is a chunk."""
+    """Check that an advantage has a position to go to; with one action a decision, an action is a chunk."""
     algorithm, chunk = context.config.algorithm, context.config.env.num_action_chunks
     if chunk > 1 and algorithm.reward_type == "action_level" and algorithm.logprob_type == "chunk_level":
         message = (
@@ -239,7 +239,7 @@ def _check_off_policy(context: Context) -> None:
 
 
 def _check_prior(context: Context) -> None:
-    """Recorded transitions beside those of the run."""
+    """Check the recorded transitions that are added to those of the run."""
     algorithm, ranks = context.config.algorithm, context.config.learner.num_workers
     if algorithm.prior_data is None:
         for name in ("prior_share", "prior_rename"):

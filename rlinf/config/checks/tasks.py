@@ -52,7 +52,7 @@ def check_pool(context: Context) -> None:
 
 
 def check_curriculum(context: Context) -> None:
-    """A curriculum says how it goes on, in one of two ways."""
+    """Check that a curriculum states how it goes on, in one of two ways."""
     config = context.config
     curriculum = config.data.curriculum
     if curriculum.by is None:
@@ -101,7 +101,7 @@ def _check_text(context: Context, tasks: Mapping[str, TaskConfig]) -> None:
 
 
 def _unread(context: Context, keys: tuple[str, ...], readers: str) -> None:
-    """Reports keys of an entry that only the other kind of run reads."""
+    """Report keys of an entry that only the other kind of run reads."""
     default: Any = TaskConfig()
     for key in keys:
         if any(getattr(task, key) != getattr(default, key) for task in context.config.env.tasks):

@@ -1,4 +1,4 @@
-"""A teacher: that there is one where it is read, that it is read, and that its numbers mean what the policy's mean."""
+"""A teacher: that there is one if it is read, that it is read, and that its numbers mean what the policy's mean."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_teacher(context: Context) -> None:
 
 
 def _check_past_policy(context: Context, pure: bool) -> None:
-    """It is what the policy was: alone it teaches nothing, and its weights are the reference policy's."""
+    """Check a teacher that is the past policy: alone it teaches nothing; its weights are the reference policy's."""
     config = context.config
     chosen = f"teacher.past_policy: {config.teacher.past_policy}"
     if pure:
@@ -83,7 +83,9 @@ def _check_distribution(context: Context) -> None:
 
 
 def _check_tokenizer(context: Context) -> None:
-    """A tokenizer that is trained when the run starts is no teacher's. Others are compared when they are read."""
+    """Check that the tokenizer is not trained when the run starts: no teacher has it.
+
+    Others are compared when they are read."""
     policy, teacher = context.config.policy, context.config.teacher
     if policy.path is None and policy.tokenizer.path is None:
         fix = f"Set policy.tokenizer.path: {teacher.path or 'the tokenizer of the server'}."

@@ -35,7 +35,7 @@ def check_tokens(context: Context) -> None:
 
 
 def _limit(config: Config) -> str:
-    """The key that limits a row after its first prompt."""
+    """Return the key that limits a row after its first prompt."""
     return "rollout.max_new_tokens" if max_turns(config) == 1 else "rollout.max_conversation_tokens"
 
 

@@ -24,7 +24,7 @@ _EXAMPLES = {"language": "qwen2", "vision": "siglip_vision_model"}
 
 
 def check_vla(context: Context) -> None:
-    """A tower has one origin, images have three channels, and decisions are drawn."""
+    """Check that a tower has one origin, that images have three channels, and that decisions are drawn."""
     config = context.config
     if not is_vla(config):
         return

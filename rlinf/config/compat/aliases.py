@@ -1,7 +1,8 @@
 """Other names for our keys, in one table: the flat vocabulary of ROLL and RLinf's words under ``algorithm:``.
 
-A flat name is read at the top level; where it stands for an ``algorithm`` key it is read under ``algorithm:`` too.
-Names that depend on one another (``use_kl_loss`` with ``kl_loss_coef``) are in :mod:`rlinf.config.compat.combined`.
+A flat name is read at the top level; if it stands for an ``algorithm`` key it is read under ``algorithm:``
+too. Names that depend on one another (``use_kl_loss`` with ``kl_loss_coef``) are in
+:mod:`rlinf.config.compat.combined`.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ NOT_NEEDED: Mapping[str, str] = {
 
 
 def rename(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> None:
-    """Rewrite one layer in place into our names, and say what became of what."""
+    """Rewrite one layer in place into our names, and report each renamed key."""
     renamed: dict[str, str] = {}
     for written, key in _written_names():
         located = drop(tree, written)

@@ -75,7 +75,7 @@ def _token_kl(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> 
 
 
 def _greedy(tree: Branch, notes: list[str]) -> None:
-    """``do_sample: false`` is a temperature of 0; true says nothing that the temperature does not."""
+    """Replace ``do_sample: false`` by a temperature of 0; true means nothing that the temperature does not."""
     switch = drop(tree, "algorithm.sampling_params.do_sample")
     if switch is not None and switch.value is False:
         put(tree, "rollout.temperature", Located(0.0, switch.origin))

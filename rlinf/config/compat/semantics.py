@@ -1,8 +1,8 @@
-"""Where another framework means something else by a key, or has another default: its meaning, set with its vocabulary.
+"""A key whose meaning or default differs in another framework: its meaning, set with its vocabulary.
 
-A file speaks ROLL's vocabulary where it names ``adv_estimator`` at the top level, and RLinf's where ``adv_type`` or
-``loss_type`` is one of its words (``math_grpo``, ``embodied_ppo``). A key that the file sets itself is left alone.
-docs/algorithms.md says what each difference amounts to.
+A file uses ROLL's vocabulary if it names ``adv_estimator`` at the top level. It uses RLinf's if ``adv_type``
+or ``loss_type`` is one of its words (``math_grpo``, ``embodied_ppo``). A key that the file sets itself is
+left alone. docs/algorithms.md describes what each difference amounts to.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _RLINF_CRITICS = ("embodied_ppo", "embodied_actor_critic", "ppo_actor_critic")
 
 
 def roll_origin(layers: Sequence[Branch]) -> Origin | None:
-    """Where a file chooses its estimator in ROLL's vocabulary; None if none does. Asked before names are renamed."""
+    """Where a file chooses its estimator in ROLL's vocabulary; None if none does. Called before names are renamed."""
     written = [located for layer in layers if (located := get(layer, "adv_estimator")) is not None]
     return next((located.origin for located in written if located.origin.file != COMMAND_LINE), None)
 
@@ -45,7 +45,7 @@ def adopt(tree: Branch, roll: Origin | None, notes: list[str]) -> None:
 
 
 def _whole_episodes(tree: Branch) -> bool:
-    """Whether environments wait at an episode's end, as `env.auto_reset: false` says, and end at a termination."""
+    """Return whether environments wait at an episode's end (`env.auto_reset: false`), and end at a termination."""
     resets, endless = get(tree, "env.auto_reset"), get(tree, "env.ignore_terminations")
     return resets is not None and resets.value is False and (endless is None or endless.value is False)
 
@@ -69,7 +69,7 @@ def _adopt_roll(tree: Branch, roll: Origin, notes: list[str]) -> None:
 
 
 def _roll_controller(tree: Branch, penalised: bool, roll: Origin, notes: list[str]) -> None:
-    """ROLL's coefficient is adaptive as soon as ``target_kl`` is a number; without one it is fixed."""
+    """Set ROLL's coefficient to adaptive as soon as ``target_kl`` is a number; without one it is fixed."""
     controller, target = _value(tree, "kl_controller"), _value(tree, "target_kl")
     if penalised and target is not None and controller is None:
         _default(tree, "kl_controller", "adaptive", roll, "ROLL's is adaptive where target_kl is a number", notes)

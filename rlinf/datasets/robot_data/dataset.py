@@ -1,9 +1,9 @@
 """Recorded episodes in memory, whichever format they come from.
 
 N frames of E episodes lie end to end. Columns have LeRobot's names: ``observation.state``,
-``observation.images.<name>`` (uint8 [H, W, 3]), ``action``, and where they were recorded ``next.reward``,
-``next.done``, ``next.terminated``, ``next.truncated``, ``next.success`` and ``demonstrated`` (false for the random
-actions of a perturbed demonstrator).
+``observation.images.<name>`` (uint8 [H, W, 3]), ``action``. If they were recorded, there are also
+``next.reward``, ``next.done``, ``next.terminated``, ``next.truncated``, ``next.success`` and ``demonstrated``
+(false for the random actions of a perturbed demonstrator).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RobotDataset:
         return int(self.lengths.sum())
 
     def column(self, name: str, used_for: str) -> np.ndarray:
-        """The column [N, ...]. Raises DatasetError that says what it is ``used_for`` if it is absent or unusable."""
+        """Return the column [N, ...]. Raises DatasetError, with its ``used_for``, if it is absent or unusable."""
         if name in self.columns:
             return self.columns[name]
         if name in self.unusable:
@@ -76,13 +76,13 @@ class RobotDataset:
         return frame_place(origins, self.lengths, frame)
 
     def episodes(self) -> Iterator[range]:
-        """The frames of each episode."""
+        """Yield the frames of each episode."""
         edges = np.concatenate([[0], np.cumsum(self.lengths)]).tolist()
         return (range(first, last) for first, last in itertools.pairwise(edges))
 
 
 def frame_place(origins: Sequence[str], lengths: np.ndarray, row: int) -> str:
-    """The origin of row ``row`` among episodes of these ``lengths`` [E], and its position there."""
+    """Describe the origin of row ``row`` among episodes of these ``lengths`` [E], and its position there."""
     edges = np.cumsum(lengths)
     episode = int(np.searchsorted(edges, row, side="right"))
     return f"{origins[episode]}, frame {row - int(edges[episode] - lengths[episode])}"

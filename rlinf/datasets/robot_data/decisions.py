@@ -68,9 +68,9 @@ def chunk_frames(dataset: RobotDataset, chunk: int) -> np.ndarray:
 def terminal_frames(dataset: RobotDataset) -> tuple[np.ndarray, str | None]:
     """Whether a terminal state follows each frame [N] bool, and the column that decides; None: no column does.
 
-    `next.done` says that an episode is over, for whatever reason. So the first of these that the dataset has decides:
-    `next.terminated`; `next.done` without `next.truncated`; with `next.success`; `next.done` alone, which does not tell
-    a terminal state from a time limit.
+    `next.done` marks an episode that is over, for whatever reason. So the first of these that the dataset has
+    decides: `next.terminated`; `next.done` without `next.truncated`; with `next.success`; `next.done` alone,
+    which does not distinguish a terminal state from a time limit.
     """
     over = np.zeros(dataset.num_frames, dtype=bool)
     over[np.cumsum(dataset.lengths) - 1] = True
@@ -85,7 +85,7 @@ def terminal_frames(dataset: RobotDataset) -> tuple[np.ndarray, str | None]:
 
 
 def deciding_column(names: Collection[str]) -> str | None:
-    """Which of a dataset's columns says where terminal states are (:func:`terminal_frames`)."""
+    """Return which of a dataset's columns marks where terminal states are (:func:`terminal_frames`)."""
     return next((name for name in (TERMINATED, TRUNCATED, SUCCESS, DONE) if name in names), None)
 
 

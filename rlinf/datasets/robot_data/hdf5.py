@@ -1,6 +1,7 @@
-"""Demonstrations in HDF5: LIBERO's files (`data/demo_0`, ...) and ManiSkill's (`traj_0`, ..., a JSON file beside them).
+"""Demonstrations in HDF5: LIBERO's files (`data/demo_0`, ...) and ManiSkill's (`traj_0`, ..., with a JSON file).
 
-Columns are those of this project's environments of the two simulators. The only import of h5py.
+The JSON file is in the same folder. Columns are those of this project's environments of the two simulators.
+The only import of h5py.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _EpisodeParts = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 
 def column_names(path: Path) -> list[str]:
-    """The columns of a file, by its first episode."""
+    """Read the columns of a file, by its first episode."""
     return list(read_hdf5(path, [0]).columns)
 
 
 def episode_names(path: Path) -> list[str]:
-    """The groups of a file's episodes, by their numbers."""
+    """List the groups of a file's episodes, by their numbers."""
     with _opened(path) as file:
         return _names(file, path)
 
@@ -86,7 +87,7 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
 
 
 def _require_alike(parts: Sequence[_EpisodeParts], places: Sequence[str]) -> None:
-    """Raises DatasetError for columns of unequal length in an episode, and for episodes with other columns."""
+    """Raise DatasetError for columns of unequal length in an episode, and for episodes with other columns."""
     first = parts[0][0]
     for (columns, _), place in zip(parts, places, strict=True):
         steps = len(columns[ACTION])
@@ -178,7 +179,7 @@ def _maniskill_episode(group: Any, place: str) -> _EpisodeParts:
 
 
 def _maniskill_observations(obs: Any, place: str) -> dict[str, np.ndarray]:
-    """[T + 1, ...]: the state as one vector, or the pictures of each camera and what the robot knows of itself."""
+    """[T + 1, ...]: the state as one vector, or the pictures of each camera and the robot's own state."""
     if not hasattr(obs, "keys"):
         return {"observation": np.asarray(obs, dtype=np.float32)}
     parts = [leaf for name in ("agent", "extra") if name in obs for leaf in _vectors(obs[name])]
@@ -200,7 +201,7 @@ def _vectors(part: Any) -> list[np.ndarray]:
 
 
 def _maniskill_instruction(path: Path) -> str:
-    """The task's name in words, from the JSON file beside the HDF5 file."""
+    """Return the task's name in words, from the JSON file next to the HDF5 file."""
     described = path.with_suffix(".json")
     try:
         task = str(json.loads(described.read_text(encoding="utf-8"))["env_info"]["env_id"])

@@ -18,7 +18,7 @@ _STATE, _IMAGES = "observation.state", "observation.images"
 
 
 def column_of(leaf: str, space: spaces.Space) -> str | None:
-    """The column in which a leaf is recorded; None for text, which is the instruction."""
+    """Return the column in which a leaf is recorded; None for text, which is the instruction."""
     if isinstance(space, spaces.Text):
         return None
     last = leaf.removeprefix(ROOT).removeprefix(".")
@@ -76,9 +76,10 @@ def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: 
 def _fitted(
     values: np.ndarray, leaf: str, name: str, space: spaces.Space, dataset: RobotDataset, *, finals: bool = False
 ) -> np.ndarray:
-    """A column in the shape and dtype of the environment; nothing is stretched, cut or rounded.
+    """Fit a column to the shape and dtype of the environment; nothing is stretched, cut or rounded.
 
-    Raises DatasetError for another shape or type, and for a number that is not finite (with its episode and frame).
+    Raises DatasetError for another shape or type, and for a number that is not finite (with its episode and
+    frame).
     """
     shape = tuple(space.shape or ())
     given = values.shape[1:]
@@ -99,7 +100,7 @@ def _fitted(
 
 
 def require_finite(values: np.ndarray, name: str, dataset: RobotDataset, *, finals: bool = False) -> None:
-    """Raises DatasetError that names file, episode, frame and entry of the first NaN or infinite number."""
+    """Raise DatasetError that names file, episode, frame and entry of the first NaN or infinite number."""
     if not np.issubdtype(values.dtype, np.inexact) or np.isfinite(values).all():
         return
     row, *entry = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
@@ -114,7 +115,7 @@ def require_finite(values: np.ndarray, name: str, dataset: RobotDataset, *, fina
 
 
 def _instructions(dataset: RobotDataset, leaf: str, space: spaces.Text, finals: bool) -> np.ndarray:
-    """The instruction of each frame, or of each episode, as bytes."""
+    """Return the instruction of each frame, or of each episode, as bytes."""
     try:
         table = np.stack([text_bytes(text, space.max_length, leaf) for text in dataset.instructions])
     except ValueError as error:

@@ -21,8 +21,8 @@ class UnusableColumn(Exception):
 def column_values(column: Any, feature: Mapping[str, Any], name: str, place: Place) -> np.ndarray:
     """[N, ...] of a column of the table; pictures are decoded and have their channels last.
 
-    Raises UnusableColumn for a frame without a value and for an unknown type, DatasetError for pictures that cannot be
-    read and for frames of another size than the header says.
+    Raises UnusableColumn for a frame without a value and for an unknown type. Raises DatasetError for pictures
+    that cannot be read and for frames of another size than in the header.
     """
     if feature["dtype"] == "image":
         return _pictures(column, name, place)
@@ -35,7 +35,7 @@ def column_values(column: Any, feature: Mapping[str, Any], name: str, place: Pla
 
 
 def channels_first(feature: Mapping[str, Any]) -> bool | None:
-    """Whether the shape of a feature begins with the channels, by its ``names``; None where they do not say it."""
+    """Whether the shape of a feature begins with the channels, by its ``names``; None if they do not show it."""
     names = feature.get("names")
     if isinstance(names, Mapping):
         names = next(iter(names.values()), None)

@@ -19,8 +19,8 @@ from rlinf.datasets.video_encoder import NoFrameError, frames_at
 def film_column(root: Path, info: layout.Info, name: str, rows: Rows, times: np.ndarray) -> np.ndarray:
     """[N, H, W, C] uint8: each frame's picture, from the film that its episode's row in `meta/episodes` names.
 
-    ``times`` [N]: seconds in the episode. Raises DatasetError for films that are missing, damaged, too short, of
-    another size or frame rate than the header says.
+    ``times`` [N]: seconds in the episode. Raises DatasetError for films that are missing, damaged, too short, or
+    of another size or frame rate than in the header.
     """
     feature = info.features[name]
     _require_rate(root, info, name)
@@ -83,7 +83,7 @@ def _places(root: Path, info: layout.Info, name: str, rows: Rows, times: np.ndar
 
 
 def _require_rate(root: Path, info: layout.Info, name: str) -> None:
-    """A film of another frame rate than the dataset has no picture for some frames, or the wrong one."""
+    """Check that a film has the dataset's frame rate; otherwise frames have no picture, or the wrong one."""
     described = info.features[name].get("info") or info.features[name].get("video_info") or {}
     rate = described.get("video.fps") if isinstance(described, Mapping) else None
     if isinstance(rate, (int, float)) and abs(rate - info.fps) > 0.01 * info.fps:

@@ -1,7 +1,7 @@
 """The layout of a LeRobotDataset v3 folder: names of files, the header `meta/info.json`, columns as Arrow types.
 
-Source: the format of lerobot 0.6 (`codebase_version` v3.0). Many episodes share a file, and `meta/episodes` says where
-each begins.
+Source: the format of lerobot 0.6 (`codebase_version` v3.0). Many episodes share a file, and `meta/episodes`
+records where each begins.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Info:
     splits: Mapping[str, str] = field(default_factory=dict)
 
     def keys(self, *dtypes: str) -> list[str]:
-        """The columns of these dtypes."""
+        """List the columns of these dtypes."""
         return [name for name, feature in self.features.items() if feature["dtype"] in dtypes]
 
     def write(self, root: Path) -> None:
@@ -61,7 +61,7 @@ class Info:
 
 
 def read_info(root: Path) -> Info:
-    """The header of a folder. Raises DatasetError for another version of the format, and for a damaged file."""
+    """Read the header of a folder. Raises DatasetError for another version of the format, and for a damaged file."""
     path = root / INFO
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -80,7 +80,7 @@ def read_info(root: Path) -> Info:
 
 
 def _require_described(path: Path, info: Info) -> None:
-    """Raises DatasetError for a frame rate that is none, and for columns without dtype or shape."""
+    """Raise DatasetError for a frame rate that is none, and for columns without dtype or shape."""
     if isinstance(info.fps, bool) or not isinstance(info.fps, (int, float)) or not 0 < info.fps < float("inf"):
         raise DatasetError(f"{path}: fps is {info.fps!r}. Write the frames of a second, a number above 0")
     if not isinstance(info.features, Mapping):
@@ -92,7 +92,7 @@ def _require_described(path: Path, info: Info) -> None:
 
 
 def feature_of(values: np.ndarray, *, videos: bool, pictures: bool) -> dict[str, Any]:
-    """The description of a column [T, ...]."""
+    """Describe a column [T, ...]."""
     if pictures:
         return {
             "dtype": "video" if videos else "image",
@@ -108,7 +108,7 @@ def is_pictures(name: str, values: np.ndarray) -> bool:
 
 
 def arrow_type(feature: Mapping[str, Any]) -> Any:
-    """The Arrow type of a column that is in the Parquet files."""
+    """Return the Arrow type of a column that is in the Parquet files."""
     import pyarrow as pa
 
     if feature["dtype"] == "image":

@@ -21,9 +21,9 @@ _TIME, _TASK = "timestamp", "task_index"
 
 
 def read_lerobot(root: Path, episodes: Sequence[int] | None = None) -> RobotDataset:
-    """All episodes of a folder, or those at the positions ``episodes`` in the order of their numbers.
+    """Read all episodes of a folder, or those at the positions ``episodes`` in the order of their numbers.
 
-    Raises DatasetError where something is missing or damaged; it names file, column and frame.
+    Raises DatasetError if something is missing or damaged; it names file, column and frame.
     """
     info = layout.read_info(root)
     rows = read_rows(root, None if episodes is None else _chosen(root, episodes))
@@ -61,7 +61,7 @@ def read_lerobot(root: Path, episodes: Sequence[int] | None = None) -> RobotData
 
 
 def read_tasks(root: Path) -> dict[int, str]:
-    """The instructions of a folder by their numbers, ascending; numbers may have gaps."""
+    """Read the instructions of a folder by their numbers, ascending; numbers may have gaps."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -83,7 +83,7 @@ def read_tasks(root: Path) -> dict[int, str]:
 
 
 def _words_column(table: Any, path: Path) -> str:
-    """The words are pandas' index, under the name that it had; or the column `task`."""
+    """Find the column of words: pandas' index, under the name that it had; or the column `task`."""
     import pyarrow as pa
 
     texts = (pa.types.is_string, pa.types.is_large_string)
@@ -97,7 +97,7 @@ def _words_column(table: Any, path: Path) -> str:
 
 
 def _tasks_of(root: Path, rows: Rows) -> tuple[list[str], np.ndarray]:
-    """The instructions, and each frame's position [N] among them."""
+    """Return the instructions, and each frame's position [N] among them."""
     tasks = read_tasks(root)
     if not tasks:
         raise DatasetError(f"{root / layout.TASKS} holds no instruction. Write one row, with an empty text at least")
@@ -118,7 +118,7 @@ def _tasks_of(root: Path, rows: Rows) -> tuple[list[str], np.ndarray]:
 
 
 def _chosen(root: Path, episodes: Sequence[int]) -> list[int]:
-    """The numbers of the episodes at these positions."""
+    """Return the numbers of the episodes at these positions."""
     numbers, places = episode_numbers(root), sorted(set(episodes))
     if not places or places[0] < 0 or places[-1] >= len(numbers):
         raise DatasetError(
@@ -128,7 +128,7 @@ def _chosen(root: Path, episodes: Sequence[int]) -> list[int]:
 
 
 def read_statistics(root: Path) -> Statistics:
-    """The statistics of a folder; empty where it has none."""
+    """Read the statistics of a folder; empty if it has none."""
     path = root / layout.STATS
     try:
         return from_json(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

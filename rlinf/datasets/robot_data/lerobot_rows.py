@@ -33,7 +33,7 @@ class Rows:
 
 
 def episode_numbers(root: Path) -> np.ndarray:
-    """The numbers of a folder's episodes, ascending: [E] int64."""
+    """Read the numbers of a folder's episodes, ascending: [E] int64."""
     files = _files(root, "data")
     parts = [whole_numbers(_read(file, columns=[_EPISODE]), _EPISODE, str(file)) for file in files]
     return np.unique(np.concatenate(parts))
@@ -65,12 +65,12 @@ def read_rows(root: Path, episodes: Sequence[int] | None) -> Rows:
 
 
 def read_table(root: Path, folder: str, episodes: Sequence[int] | None = None) -> Any:
-    """The rows of all Parquet files below a folder, or those of the episodes with these numbers."""
+    """Read the rows of all Parquet files below a folder, or those of the episodes with these numbers."""
     return joined([_read(file, episodes=episodes) for file in _files(root, folder)], root / folder)
 
 
 def joined(tables: Sequence[Any], place: Path) -> Any:
-    """The tables of several files as one. Raises DatasetError where their columns have types that do not agree."""
+    """Join the tables of several files. Raises DatasetError if their columns have types that do not agree."""
     import pyarrow as pa
 
     try:
@@ -80,7 +80,7 @@ def joined(tables: Sequence[Any], place: Path) -> Any:
 
 
 def whole_numbers(table: Any, name: str, place: str) -> np.ndarray:
-    """A column of whole numbers [N] int64. Raises DatasetError if it is absent, empty in a row, or of another type."""
+    """Read a column of whole numbers [N] int64. Raises DatasetError if absent, empty in a row, or of another type."""
     import pyarrow as pa
 
     if name not in table.column_names:

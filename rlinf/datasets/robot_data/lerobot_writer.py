@@ -60,7 +60,7 @@ class LeRobotWriter:
             shutil.rmtree(self._aside, ignore_errors=True)
 
     def add(self, episode: Episode) -> None:
-        """Appends an episode. Other columns or shapes than those of the first one are a DatasetError."""
+        """Append an episode. Other columns or shapes than those of the first one are a DatasetError."""
         features = {
             name: layout.feature_of(values, videos=self._videos, pictures=layout.is_pictures(name, values))
             for name, values in episode.columns.items()
@@ -95,7 +95,7 @@ class LeRobotWriter:
         self._info = replace(self._info, total_frames=first + episode.length, total_episodes=number + 1)
 
     def close(self) -> None:
-        """Writes what is known at the end, and renames the folder. Without an episode it is a DatasetError."""
+        """Write what is known at the end, and rename the folder. Without an episode it is a DatasetError."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -141,7 +141,7 @@ class LeRobotWriter:
         return column_statistics(values, pictures=self._info.features[name]["dtype"] in layout.PICTURES)
 
     def _write_rows(self, columns: Mapping[str, np.ndarray]) -> None:
-        """One row group, in a new file where the last one is full."""
+        """Write one row group, in a new file if the last one is full."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -165,7 +165,7 @@ class LeRobotWriter:
             self._data, self._data_file = None, self._data_file + 1
 
     def _film(self, name: str, frames: np.ndarray) -> dict[str, Any]:
-        """Appends frames to a column's film; where they lie."""
+        """Append frames to a column's film; return where they are."""
         file = self._film_files.setdefault(name, 0)
         if name not in self._films:
             assert self._info.video_path is not None
@@ -198,7 +198,7 @@ class LeRobotWriter:
 
 
 def _index_of_pandas(index: str, column: str) -> bytes:
-    """The metadata that Pandas writes beside a table, so that it takes the column ``index`` for the index again."""
+    """Build the metadata that Pandas writes with a table, so that it takes the column ``index`` for the index again."""
     described = [
         {"name": column, "field_name": column, "pandas_type": "int64", "numpy_type": "int64", "metadata": None},
         {"name": index, "field_name": index, "pandas_type": "unicode", "numpy_type": "object", "metadata": None},

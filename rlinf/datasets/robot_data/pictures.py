@@ -12,14 +12,14 @@ from rlinf.datasets.robot_data.dataset import DatasetError
 
 
 def encode_png(picture: np.ndarray) -> bytes:
-    """The PNG file of a picture [H, W, 3] uint8."""
+    """Encode a picture [H, W, 3] uint8 as a PNG file."""
     file = io.BytesIO()
     _pillow().fromarray(picture).save(file, format="PNG")
     return file.getvalue()
 
 
 def decode_picture(file: bytes, place: str) -> np.ndarray:
-    """The pixels [H, W, 3] uint8 of a picture's file; ``place`` names it in the DatasetError of a damaged one."""
+    """Decode a picture's file to pixels [H, W, 3] uint8; ``place`` names it in the DatasetError of a damaged one."""
     images = _pillow()
     try:
         return np.array(images.open(io.BytesIO(file)).convert("RGB"))

@@ -15,9 +15,10 @@ _HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
 def read_dataset(path: str | Path, episodes: Sequence[int] | None = None) -> RobotDataset:
-    """The dataset at ``path``, or some of its episodes by their positions in the order of their numbers.
+    """Read the dataset at ``path``, or some of its episodes by their positions in the order of their numbers.
 
-    ``path`` is a LeRobotDataset v3 folder, or an HDF5 file of LIBERO or ManiSkill. Anything else is a DatasetError.
+    ``path`` is a LeRobotDataset v3 folder, or an HDF5 file of LIBERO or ManiSkill. Anything else is a
+    DatasetError.
     """
     place = _place(path)
     if place.suffix in _HDF5_SUFFIXES:
@@ -35,7 +36,7 @@ def count_episodes(path: str | Path) -> int:
 
 
 def dataset_instructions(path: str | Path) -> list[str]:
-    """The different instructions of the dataset at ``path``."""
+    """List the different instructions of the dataset at ``path``."""
     place = _place(path)
     if place.suffix in _HDF5_SUFFIXES:
         return list(read_dataset(place, [0]).instructions)
@@ -43,7 +44,7 @@ def dataset_instructions(path: str | Path) -> list[str]:
 
 
 def dataset_statistics(path: str | Path) -> Statistics:
-    """The normalisation statistics of the dataset at ``path``."""
+    """Return the normalisation statistics of the dataset at ``path``."""
     place = _place(path)
     if place.suffix in _HDF5_SUFFIXES:
         return read_dataset(place).statistics
@@ -61,7 +62,7 @@ def _place(path: str | Path) -> Path:
 
 
 def dataset_columns(path: str | Path) -> list[str]:
-    """The names of the columns that the dataset at ``path`` declares."""
+    """List the names of the columns that the dataset at ``path`` declares."""
     place = _place(path)
     if place.suffix in _HDF5_SUFFIXES:
         return column_names(place)

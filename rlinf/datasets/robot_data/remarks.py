@@ -11,7 +11,7 @@ _SAME_RATE = 0.02
 
 
 def rate_remark(path: str, render_fps: float) -> str | None:
-    """Say what a dataset's frame rate means for an environment with another; 0: the environment declares none."""
+    """Explain what a dataset's frame rate means for an environment with another; 0: the environment declares none."""
     fps = frame_rate(path)
     if render_fps <= 0 or abs(fps - render_fps) <= _SAME_RATE * render_fps:
         return None
@@ -23,7 +23,7 @@ def rate_remark(path: str, render_fps: float) -> str | None:
 
 
 def ends_remark(path: str) -> str | None:
-    """How the ends of episodes are taken where the dataset does not tell a terminal state from a time limit."""
+    """How the ends of episodes are taken if the dataset does not distinguish a terminal state from a time limit."""
     deciding = deciding_column(dataset_columns(path))
     if deciding == DONE:
         return (

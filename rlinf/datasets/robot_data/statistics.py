@@ -24,7 +24,7 @@ _FRAMES, _SIDE = 8, 32
 
 
 def sample_pictures(frames: np.ndarray) -> np.ndarray:
-    """Some pixels [n, h, w, 3] of pictures [T, H, W, 3]."""
+    """Sample some pixels [n, h, w, 3] of pictures [T, H, W, 3]."""
     chosen = np.unique(np.linspace(0, len(frames) - 1, min(_FRAMES, len(frames))).astype(int))
     down, across = (max(1, side // _SIDE) for side in frames.shape[1:3])
     return frames[chosen][:, ::down, ::across]
@@ -59,11 +59,11 @@ def from_json(content: Mapping[str, Mapping[str, object]]) -> Statistics:
 
 
 def write_statistics(folder: Path, statistics: Statistics) -> None:
-    """Writes :data:`STATISTICS_FILE` into ``folder``."""
+    """Write :data:`STATISTICS_FILE` into ``folder``."""
     write_atomically(folder / STATISTICS_FILE, json.dumps(to_json(statistics), indent=2))
 
 
 def keep_statistics(run: Path, policy: Path) -> None:
-    """Puts the statistics of a run's dataset, where it has one, beside an exported policy."""
+    """Copy the statistics of a run's dataset, if it has one, into the folder of an exported policy."""
     if (run / STATISTICS_FILE).exists():
         shutil.copyfile(run / STATISTICS_FILE, policy / STATISTICS_FILE)

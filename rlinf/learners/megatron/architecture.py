@@ -26,7 +26,7 @@ _VOCABULARY_UNIT = 128
 
 
 class UnsupportedModel(ValueError):
-    """A model or option that this learner cannot train; the message says which."""
+    """A model or option that this learner cannot train; the message names it."""
 
 
 def padded_vocabulary(size: int, tensor_parallel: int) -> int:
@@ -40,7 +40,7 @@ def padded_vocabulary(size: int, tensor_parallel: int) -> int:
 
 
 def head_size(source: Any) -> int:
-    """The head size of a transformers configuration."""
+    """Return the head size of a transformers configuration."""
     return int(getattr(source, "head_dim", None) or source.hidden_size // source.num_attention_heads)
 
 
@@ -99,7 +99,7 @@ def transformer_config(source: Any, layout: MegatronConfig, dtype: torch.dtype) 
 
 
 def _experts(source: Any, layout: MegatronConfig) -> dict[str, Any]:
-    """Settings that a mixture of experts adds; variable lengths ask for this dispatcher in any case."""
+    """Return the settings that a mixture of experts adds; variable lengths require this dispatcher in any case."""
     options: dict[str, Any] = {"moe_token_dispatcher_type": "alltoall"}
     if source.model_type != "qwen3_moe":
         return options
@@ -119,7 +119,7 @@ def _experts(source: Any, layout: MegatronConfig) -> dict[str, Any]:
 
 
 def refuse_unsupported(source: Any, layout: MegatronConfig) -> None:
-    """Raises UnsupportedModel with what to change."""
+    """Raise UnsupportedModel with what to change."""
     if source.model_type not in FAMILIES:
         raise UnsupportedModel(
             f"learner.backend: megatron knows {', '.join(FAMILIES)}, not {source.model_type}: use torch or fsdp"
@@ -154,7 +154,7 @@ def inverse_frequencies(source: Any) -> Tensor:
 
 
 def _still_padding(padding: int, _module: Any, inputs: tuple[Any, ...], states: Tensor) -> Tensor:
-    """No gradient to the embedding of token ``padding`` where it is an input, as transformers has it.
+    """No gradient to the embedding of token ``padding`` if it is an input, as transformers has it.
 
     Its row starts at zero, where the first norm's gradient is a thousand times that of any other row. States are
     [1, n, H], or in sequence parallel this rank's part of [n, 1, H].
@@ -169,7 +169,7 @@ def _still_padding(padding: int, _module: Any, inputs: tuple[Any, ...], states: 
 def build_chunks(
     source: Any, config: TransformerConfig, layout: MegatronConfig, device: torch.device, *, value_head: bool = False
 ) -> list[GPTModel]:
-    """The model chunks of this rank, with undefined weights: one, or ``virtual_pipeline`` of them."""
+    """Build the model chunks of this rank, with undefined weights: one, or ``virtual_pipeline`` of them."""
     frequencies = inverse_frequencies(source)
     chunks = []
     for stage in range(layout.virtual_pipeline) if layout.virtual_pipeline else (None,):

@@ -23,7 +23,7 @@ _SHARDING = "fully_reshardable"
 
 
 def save_state(folder: Path, chunks: Sequence[nn.Module], optimizer: MegatronOptimizer | None = None) -> None:
-    """Every rank writes its part of the weights, and of the optimizer where one is given, into ``folder``."""
+    """Write this rank's part of the weights, and of the optimizer if one is given, into ``folder``."""
     if dist.get_rank() == 0:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -32,7 +32,7 @@ def save_state(folder: Path, chunks: Sequence[nn.Module], optimizer: MegatronOpt
 
 
 def load_state(folder: Path, chunks: Sequence[nn.Module], optimizer: MegatronOptimizer | None = None) -> None:
-    """Reads this rank's part of what :func:`save_state` wrote, whatever the layout was then."""
+    """Read this rank's part of what :func:`save_state` wrote, whatever the layout was then."""
     if optimizer is not None:
         for part in optimizer.chained_optimizers:
             # A place for the moments has to be there before they can be read.
@@ -51,7 +51,7 @@ def _named(chunks: Sequence[nn.Module]) -> list[tuple[str, nn.Module]]:
 
 
 def _sharded(chunks: Sequence[nn.Module], optimizer: MegatronOptimizer | None, *, loading: bool) -> dict[str, Any]:
-    """The shards of each rank, with their place in the whole."""
+    """Return the shards of each rank, with their position in the whole."""
     group = parallel_state.get_data_parallel_group(with_context_parallel=True)
     metadata = {"dp_cp_group": group, "distrib_optim_sharding_type": _SHARDING}
     state: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""Context parallelism: every rank holds a piece of the packed tokens, and for the attention some heads of all of them.
+"""Context parallelism: every rank holds a piece of the packed tokens; for attention, some heads of all tokens.
 
-As in DeepSpeed-Ulysses (arXiv:2309.14509): one all-to-all turns pieces of tokens with all heads into all tokens with
-some heads, the attention itself stays what it is, and another all-to-all turns its result back. Heads cost the same,
-so no rank waits for another. Where there are fewer key-value heads than ranks, keys and values are gathered instead and
-each rank keeps the head that its queries ask.
+As in DeepSpeed-Ulysses (arXiv:2309.14509): one all-to-all turns pieces of tokens with all heads into all
+tokens with some heads. The attention itself stays what it is, and another all-to-all turns its result back.
+Heads cost the same, so no rank waits for another. If there are fewer key-value heads than ranks, keys and
+values are gathered instead and each rank keeps the head that its queries use.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def to_heads(piece: Tensor, group: dist.ProcessGroup) -> Tensor:
 
 
 def to_tokens(heads: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """The way back: [N, H / ranks, D] -> [n, H, D]."""
+    """Swap back: [N, H / ranks, D] -> [n, H, D]."""
     swapped: Tensor = all_to_all(group, heads)
     return swapped.unflatten(0, (group.size(), -1)).movedim(0, 1).flatten(1, 2)
 
 
 def shared_heads(piece: Tensor, group: dist.ProcessGroup) -> Tensor:
-    """Keys or values [n, H_kv, D] -> [N, h, D]: those that this rank's queries ask."""
+    """Keys or values [n, H_kv, D] -> [N, h, D]: those that this rank's queries use."""
     ranks, heads = group.size(), piece.shape[1]
     if heads % ranks == 0:
         return to_heads(piece, group)
@@ -69,7 +69,7 @@ class _Sum(torch.autograd.Function):
 
 
 def together(tensor: Tensor, groups: Sequence[dist.ProcessGroup]) -> Tensor:
-    """The sum of what the ranks of each group have, with gradient to this rank's part."""
+    """Sum what the ranks of each group have, with gradient to this rank's part."""
     wide = [group for group in groups if group.size() > 1]
     total: Tensor = _Sum.apply(tensor, wide) if wide else tensor
     return total

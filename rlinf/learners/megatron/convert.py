@@ -1,7 +1,8 @@
 """Hugging Face checkpoints in and out of megatron's model: one table per architecture, one tensor at a time.
 
-A parameter of megatron is made of one or several tensors of Hugging Face, and every tensor-parallel rank holds a part
-of it. :class:`Entry` says which, by a :class:`Split`; nothing else knows names.
+A parameter of megatron is made of one or several tensors of Hugging Face, and every tensor-parallel rank
+holds a part of it. :class:`Entry` names them, and the part by a :class:`Split`; no other code depends on
+names.
 """
 
 from __future__ import annotations
@@ -102,11 +103,11 @@ class WeightMap:
 
     @staticmethod
     def is_exported(name: str) -> bool:
-        """Whether Hugging Face has a place for it: for all but the critic."""
+        """Whether Hugging Face has a tensor for it: for all but the critic."""
         return not name.startswith(VALUE_HEAD)
 
     def entry(self, name: str) -> Entry:
-        """The entry of a parameter whose layer number counts over all stages. Raises KeyError for an unknown one."""
+        """Return the entry of a parameter; its layer number counts over all stages. Raises KeyError for an unknown one."""
         found = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
         if found is None:
             tied = name == "output_layer.weight" and self.source.tie_word_embeddings
@@ -119,7 +120,7 @@ class WeightMap:
         return Entry(name, sources, entry.split, entry.of_expert)
 
     def take(self, entry: Entry, tensors: Sequence[Tensor], *, rank: int, size: int) -> Tensor:
-        """The part of tensor-parallel rank ``rank`` from the whole tensors of Hugging Face."""
+        """Take the part of tensor-parallel rank ``rank`` from the whole tensors of Hugging Face."""
         if entry.split == "whole":
             return tensors[0]
         if entry.split == "columns":
@@ -134,7 +135,7 @@ class WeightMap:
         return torch.cat(parts)
 
     def give(self, entry: Entry, parts: Sequence[Tensor]) -> list[Tensor]:
-        """The tensors of Hugging Face, in the entry's order, from the parts of all tensor-parallel ranks."""
+        """Return the tensors of Hugging Face, in the entry's order, from the parts of all tensor-parallel ranks."""
         if entry.split == "whole":
             return [parts[0]]
         if entry.split == "columns":
@@ -152,7 +153,7 @@ class WeightMap:
 
 
 def named_parameters(chunks: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
-    """This rank's parameters; the numbers of layers and experts count over all ranks."""
+    """Yield this rank's parameters; the numbers of layers and experts count over all ranks."""
     for chunk in chunks:
         model: GPTModel = unwrap_model(chunk)
         for name, parameter in model.named_parameters():
@@ -164,7 +165,7 @@ def named_parameters(chunks: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Para
 
 
 def _expert_counted(model: GPTModel, layer: int, name: str) -> str:
-    """A name within a layer, its expert's number counted over all ranks."""
+    """Return a name within a layer, with its expert's number counted over all ranks."""
     found = re.fullmatch(r"(mlp\.experts\.local_experts\.)(\d+)(.+)", name)
     if found is None:
         return name
@@ -181,11 +182,11 @@ def part_of(entry: Entry, place: Place) -> tuple[int, int]:
 
 
 def mark_split(chunks: Iterable[nn.Module], weight_map: WeightMap) -> None:
-    """Marks the parameters of which every tensor-parallel rank holds another part, and those of experts.
+    """Mark the parameters of which every tensor-parallel rank holds another part, and those of experts.
 
-    megatron does the first only where it draws the weights itself; without the mark the gradient norm would leave them
-    out. It does the second only where experts are spread; marked always, they have an optimizer of their own at every
-    layout, and a checkpoint of one layout fits another.
+    megatron does the first only if it draws the weights itself; without the mark the gradient norm would leave
+    them out. It does the second only if experts are spread; marked always, they have an optimizer of their own at
+    every layout, and a checkpoint of one layout fits another.
     """
     for name, parameter in named_parameters(chunks):
         # Whole experts on ranks of one tensor group are different experts: none of them is a copy either.
@@ -196,7 +197,7 @@ def mark_split(chunks: Iterable[nn.Module], weight_map: WeightMap) -> None:
 
 @torch.no_grad()
 def load_weights(chunks: Iterable[nn.Module], read: Read, weight_map: WeightMap, place: Place) -> None:
-    """Fills this rank's parameters; of the checkpoint only what they need is read, one parameter at a time."""
+    """Fill this rank's parameters; of the checkpoint only what they need is read, one parameter at a time."""
     for name, parameter in named_parameters(chunks):
         if not weight_map.is_exported(name):
             parameter.zero_()

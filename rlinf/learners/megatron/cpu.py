@@ -36,7 +36,7 @@ class MegatronMissing(ImportError):
 
 @dataclass(frozen=True)
 class Rule:
-    """A spelling in megatron-core's source, and what is read in its place."""
+    """A spelling in megatron-core's source, and what is read instead."""
 
     name: str
     pattern: str
@@ -72,9 +72,9 @@ def rules() -> tuple[Rule, ...]:
 
 
 def prepare() -> None:
-    """Puts the hook in place, once.
+    """Install the hook, once.
 
-    Raises MegatronMissing without megatron-core, RuntimeError if somebody imported it before.
+    Raises MegatronMissing without megatron-core, RuntimeError if it was imported before.
     """
     if importlib.util.find_spec("megatron") is None:
         raise MegatronMissing(f"learner.backend: megatron needs megatron-core: {install_command('megatron')}")
@@ -168,7 +168,7 @@ def _keep_random_states_on_cpu() -> None:
 
 
 def _keep_expert_counts_on_cpu() -> None:
-    """The all-to-all of experts copies its counts to the host on a CUDA stream; here they only become plain arrays."""
+    """Replace the copy of expert counts to the host on a CUDA stream; here they only become plain arrays."""
     from megatron.core.transformer.moe.token_dispatcher import MoEAlltoAllTokenDispatcher
 
     def to_host(dispatcher: Any, point: str, tokens_per_expert: Tensor | None = None) -> Tensor | None:

@@ -34,7 +34,7 @@ class ValueHead(nn.Linear):
 
 
 def take_values(chunks: Iterable[nn.Module]) -> Tensor | None:
-    """[n] of the forward pass that has just ended, where this rank has a value head.
+    """[n] of the forward pass that has just ended, if this rank has a value head.
 
     They are not kept: through their gradient they hold the pass's activations, and the ranks' process groups.
     """

@@ -65,7 +65,7 @@ class Experts(SequentialMLP):
         return out, None
 
     def grouped(self, tokens: Tensor, tokens_per_expert: Tensor, weights: Tensor) -> Tensor:
-        """The same by two products; the stacked weights exist for the time of the call."""
+        """Compute the same by two products; the stacked weights exist for the time of the call."""
         first = torch.stack([expert.linear_fc1.weight for expert in self.local_experts]).transpose(1, 2)
         second = torch.stack([expert.linear_fc2.weight for expert in self.local_experts]).transpose(1, 2)
         ends = tokens_per_expert.to(tokens.device).cumsum(0).to(torch.int32)
@@ -75,7 +75,7 @@ class Experts(SequentialMLP):
 
 
 def routers(chunks: Sequence[nn.Module]) -> Iterator[Router]:
-    """The routers of this rank's layers; each knows its ``layer_number``, counted from 1 over all stages."""
+    """Yield the routers of this rank's layers; each has its ``layer_number``, counted from 1 over all stages."""
     for chunk in chunks:
         yield from (module for module in chunk.modules() if isinstance(module, Router))
 

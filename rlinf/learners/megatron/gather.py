@@ -33,7 +33,7 @@ class _Held:
 
 
 class Gatherer:
-    """Knows where every part of every parameter is. All ranks must make one, and call its methods together."""
+    """Holds where every part of every parameter is. All ranks must make one, and call its methods together."""
 
     def __init__(self, chunks: Iterable[nn.Module], weight_map: WeightMap, place: Place) -> None:
         self.weight_map, self.place = weight_map, place
@@ -56,10 +56,10 @@ class Gatherer:
                 held.owners.setdefault(part, rank)
 
     def parts(self, limit: int | None) -> list[tuple[int, list[str]]]:
-        """(the rank that gives it, its parameters) of each part in which weights travel.
+        """List (the rank that gives it, its parameters) of each part in which weights travel.
 
-        A parameter is given by the first rank that holds the first part of it, which is of the same stage as the others
-        (`weight_sources`). ``limit``: most bytes of whole parameters that all these ranks give in turn.
+        A parameter is given by the first rank that holds the first part of it, which is of the same stage as the
+        others (`weight_sources`). ``limit``: most bytes of whole parameters that all these ranks give in turn.
         """
         if limit not in self._parts:
             source_of = weight_sources.sources(held.owners[0] for held in self.held.values())

@@ -1,7 +1,7 @@
-"""Layers without Transformer Engine, on any device: norms that allow sequence parallelism, attention over packed rows.
+"""Layers without Transformer Engine, on any device: norms for sequence parallelism, attention over packed rows.
 
-megatron-core's own local layers refuse both. Rows are packed as :mod:`rlinf.models.packing` says, so that a prompt is
-computed once for all rows that share it, exactly as in the torch learner.
+megatron-core's own local layers refuse both. Rows are packed as in :mod:`rlinf.models.packing`, so that a
+prompt is computed once for all rows that share it, exactly as in the torch learner.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class PackedAttention(MegatronModule):
 class Rotary(nn.Module):
     """Rotation angles of packed tokens, by the frequencies that transformers gives (Llama 3's scaling included).
 
-    megatron asks for a length first and for angles of that length then; here the "length" is the packed rows.
+    megatron requests a length first and then angles of that length; here the "length" is the packed rows.
     """
 
     def __init__(self, inverse_frequencies: Tensor) -> None:
@@ -116,7 +116,7 @@ class Rotary(nn.Module):
 
 
 def block_spec(config: TransformerConfig, virtual_stage: int | None = None) -> TransformerBlockSubmodules:
-    """The layers of one pipeline chunk."""
+    """Build the layers of one pipeline chunk."""
     layer = get_gpt_layer_local_spec(
         normalization="RMSNorm", qk_layernorm=config.qk_layernorm, num_experts=config.num_moe_experts
     )

@@ -1,4 +1,4 @@
-"""Where a rank stands: its place along tensors, layers and data."""
+"""A rank's position: along tensors, layers and data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from rlinf.schema.learner import MegatronConfig
 
 @dataclass(frozen=True)
 class Place:
-    """One rank among ``tensor x context x data x pipeline`` ranks: a tensor group's are neighbours, stages far apart.
+    """One rank among ``tensor x context x data x pipeline`` ranks: a tensor group's are neighbours, stages far from
+    each other.
 
-    ``expert`` cuts the ranks of one stage another way: the experts of a layer over ``expert_size`` of them, and each of
-    their matrices over ``expert_tensor_size``.
+    ``expert`` cuts the ranks of one stage another way: the experts of a layer over ``expert_size`` of them, and
+    each of their matrices over ``expert_tensor_size``.
     """
 
     rank: int
@@ -52,7 +53,7 @@ class Place:
 
 
 def expert_tensor_parallel(layout: MegatronConfig) -> int:
-    """Over how many ranks each expert's matrices are cut: whole experts on each rank where experts are spread."""
+    """Over how many ranks each expert's matrices are cut: whole experts on each rank if experts are spread."""
     return layout.tensor_parallel if layout.expert_parallel == 1 else 1
 
 
@@ -86,6 +87,6 @@ def arrange(layout: MegatronConfig, *, seed: int = 0) -> Place:
 
 
 def dissolve() -> None:
-    """Gives up the layout that is in force, if there is one; to be called before the process group ends."""
+    """Give up the layout that is in force, if there is one; to be called before the process group ends."""
     if parallel_state.model_parallel_is_initialized():
         parallel_state.destroy_model_parallel()

@@ -76,7 +76,7 @@ class MegatronLearner(Offloadable):
         offload: OffloadConfig = STAY,
     ) -> None:
         """``source``: a transformers configuration; ``read``: a tensor of its checkpoint by name.
-        ``stages``: those that :meth:`start` knows by name; the first begins at once.
+        ``stages``: those that :meth:`start` accepts by name; the first begins at once.
 
         Raises UnsupportedModel for a model or option that this learner does not cover.
         """
@@ -99,7 +99,7 @@ class MegatronLearner(Offloadable):
         self.start(stages[0].name)
 
     def _wrapped(self, read: Read, value_head: bool) -> list[Any]:
-        """The chunks with their weights, in the wrappers that sum gradients."""
+        """Build the chunks with their weights, in the wrappers that sum gradients."""
         chunks: list[Any] = build_chunks(self.source, self.config, self.layout, self.device, value_head=value_head)
         mark_split(chunks, self.weight_map)
         load_weights(chunks, read, self.weight_map, self.place)
@@ -113,7 +113,7 @@ class MegatronLearner(Offloadable):
         return wrapped
 
     def start(self, stage: str) -> None:
-        """Begins a stage: a new optimiser, and a reference policy where the stage asks for one."""
+        """Begin a stage: a new optimiser, and a reference policy if the stage requires one."""
         self.stage = self.stages[stage]
         self.optimizer = make_optimizer(
             self.stage, self.chunks, distributed=self.layout.distributed_optimizer, dtype=self.dtype
@@ -128,11 +128,11 @@ class MegatronLearner(Offloadable):
         self.lr_scale = factor
 
     def refresh_reference(self, *, keep: float = 0.0) -> None:
-        """The reference becomes what the policy is now; it waits on the host until it is asked."""
+        """Make the current policy the reference; it waits on the host until it is used."""
         self._reference = moved_towards(named_parameters(self.chunks), self._reference, keep=keep)
 
     def _as_reference(self) -> AbstractContextManager[None]:
-        """The reference weights in the policy's place, for a while."""
+        """Hold the reference weights in the policy for a while."""
         return in_place(self._reference, self._exchange, stage=self.stage.name)
 
     @torch.no_grad()
@@ -148,7 +148,7 @@ class MegatronLearner(Offloadable):
             yield from (*chunk.parameters(), *chunk.module.buffers())
 
     def resident_state(self) -> Iterator[Tensor]:
-        """Adam's moments, and in bfloat16 the float32 weights beside them."""
+        """Adam's moments, and in bfloat16 the float32 weights too."""
         for part in self.optimizer.chained_optimizers:
             if part.optimizer is not None:
                 yield from (parameter for group in part.optimizer.param_groups for parameter in group["params"])
@@ -163,7 +163,7 @@ class MegatronLearner(Offloadable):
         empty_storages(storages)
 
     def wake(self, *, weights_only: bool = False) -> None:
-        """Moves everything back, or the weights alone. Awake it does nothing."""
+        """Move everything back, or the weights alone. Does nothing when awake."""
         super().wake(weights_only=weights_only)
         if not weights_only:
             for storage, size in self._gradient_bytes:
@@ -171,7 +171,7 @@ class MegatronLearner(Offloadable):
             self._gradient_bytes = []
 
     def costs(self, batch: Batch) -> Costs:
-        """The cost of each row: its response, and once for all rows that share it, its prompt."""
+        """Compute the cost of each row: its response, and once for all rows that share it, its prompt."""
         return text_costs(TextInputs.of(batch.inputs), packed=True)
 
     @property
@@ -214,7 +214,7 @@ class MegatronLearner(Offloadable):
         )
 
     def _packed(self, batch: RankBatch, part: StepShard) -> list[MicroBatch]:
-        """The micro-batches of ``part``, and empty ones up to what the schedule must run."""
+        """Pack the micro-batches of ``part``, with empty ones up to what the schedule must run."""
         count = needed_micro_batches(part.passes, self.place, interleaved=len(self.chunks) > 1)
         packed = [self.packer(batch.select(piece), piece) for piece in part.micro_batches]
         if count > len(packed):
@@ -246,7 +246,7 @@ class MegatronLearner(Offloadable):
         return {**metrics, **load}, skipped
 
     def _expert_load(self) -> Metrics:
-        """How evenly the experts were used, where there are any."""
+        """How evenly the experts were used, if there are any."""
         if self.config.num_moe_experts is None:
             return {}
         layers, experts = self.config.num_layers, self.config.num_moe_experts
@@ -254,7 +254,7 @@ class MegatronLearner(Offloadable):
         return load_metrics(self._load)
 
     def _over_ranks(self, partial: list[PartialMetrics]) -> ReducedMetrics:
-        """The sums over micro-batches and data-parallel ranks; one rank speaks, so that all decide alike."""
+        """Sum over micro-batches and data-parallel ranks; one rank sends the result, so that all decide alike."""
         merged: ReducedMetrics = {}
         if self.place.is_last_stage:
             ranks = TorchRanks(parallel_state.get_data_parallel_group(), device=self.device)
@@ -278,7 +278,7 @@ class MegatronLearner(Offloadable):
         return False
 
     def weight_sources(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> list[int]:
-        """The rank that gives each part: the first of its stage, for experts the first that holds them."""
+        """Return the rank that gives each part: the first of its stage, for experts the first that holds them."""
         return [source for source, _ in self.gatherer.parts(bucket_bytes)]
 
     def weights(
@@ -308,7 +308,7 @@ class MegatronLearner(Offloadable):
         dist.barrier()
 
     def load(self, folder: Path) -> None:
-        """Continues where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
+        """Continue where :meth:`save` stopped. Raises ValueError for another stage's checkpoint."""
         facts = json.loads((folder / _FACTS).read_text())
         if facts["stage"] != self.stage.name:
             raise ValueError(f"the checkpoint in {folder} is of stage {facts['stage']!r}, not {self.stage.name!r}")
@@ -335,13 +335,13 @@ class MegatronLearner(Offloadable):
             self.optimizer.reload_model_params()
 
     def export(self, folder: Path) -> None:
-        """A folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
+        """Export to a folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
         export_weights(self.source, self.gatherer.whole(), folder, rank=self.place.rank)
         dist.barrier()
 
 
 def refuse_distribution(sampling: SamplingParams) -> None:
-    """Raises UnsupportedModel for a sampling distribution that needs all logits in one place."""
+    """Raise UnsupportedModel for a sampling distribution that needs all logits on one rank."""
     if sampling.top_k > 0 or sampling.top_p < 1.0 or sampling.repetition_penalty != 1.0:
         raise UnsupportedModel(
             "learner.backend: megatron evaluates a distribution with temperature only: "

@@ -41,7 +41,9 @@ def make_optimizer(
 
 
 def gradient_norm(optimizer: MegatronOptimizer) -> float:
-    """The norm over the whole model, before clipping; the same on all ranks. Gradients are then ready to be applied."""
+    """Compute the norm over the whole model, before clipping; the same on all ranks.
+
+    Gradients are then ready to be applied."""
     optimizer.prepare_grads()
     return float(optimizer.get_grad_norm())
 
@@ -58,11 +60,12 @@ def take_step(optimizer: MegatronOptimizer, *, factor: float, norm: float, clip:
 
 
 def count_padding(chunks: Sequence[Any]) -> None:
-    """Counts the padding between the buckets of a buffer as part of it; call this before an optimizer is made.
+    """Count the padding between the buckets of a buffer as part of it; call this before an optimizer is made.
 
-    megatron writes a buffer's state without that padding, and then looks parameters up at their places with it: tied
-    embeddings of several pipeline stages, whose bucket is the second, would be saved shifted and end in zeros (its
-    `distrib_optimizer` calls that a bug in a comment). Padding after the last bucket moves nothing and is left out.
+    megatron writes a buffer's state without that padding, and then finds parameters at their positions with it.
+    Tied embeddings of several pipeline stages, whose bucket is the second, would be saved shifted and end in
+    zeros. A comment of its `distrib_optimizer` calls that a bug. Padding after the last bucket moves nothing and
+    is left out.
     """
     for chunk in chunks:
         for buffer in [*chunk.buffers, *chunk.expert_parallel_buffers]:
@@ -72,5 +75,5 @@ def count_padding(chunks: Sequence[Any]) -> None:
 
 
 def gradient_buffers(chunks: Sequence[Any]) -> list[Tensor]:
-    """The flat buffers that all gradients of this rank lie in, of chunks in their gradient wrappers."""
+    """Return the flat buffers that hold all gradients of this rank, of chunks in their gradient wrappers."""
     return [buffer.grad_data for chunk in chunks for buffer in [*chunk.buffers, *chunk.expert_parallel_buffers]]

@@ -105,7 +105,7 @@ class Packer:
 
 
 def needed_micro_batches(count: int, place: Place, *, interleaved: bool) -> int:
-    """``count``, one at least; interleaved schedules want a multiple of the number of stages.
+    """Return ``count``, one at least; interleaved schedules need a multiple of the number of stages.
 
     >>> needed_micro_batches(3, Place(0, 0, 1, 0, 2, 0, 1), interleaved=True)
     4
@@ -125,9 +125,9 @@ def run_forward(
 def run_backward(
     chunks: Sequence[nn.Module], pieces: Sequence[MicroBatch], loss: Callable[[MicroBatch, Tensor], tuple[Tensor, Any]]
 ) -> list[Any]:
-    """Adds the gradients of all pieces and ranks into ``main_grad``; ``loss`` gives (scalar sum, anything).
+    """Add the gradients of all pieces and ranks into ``main_grad``; ``loss`` gives (scalar sum, anything).
 
-    Returns what came beside the scalars, on the last stage. Nothing divides the gradient.
+    Returns what came with the scalars, on the last stage. Nothing divides the gradient.
     """
 
     def with_count(piece: MicroBatch, logits: Tensor, _only_data: bool) -> tuple[Tensor, Tensor, Any]:

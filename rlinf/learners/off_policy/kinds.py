@@ -11,7 +11,7 @@ from rlinf.models.off_policy.networks import OffPolicyNetworks
 
 
 def networks_of(loss_type: str, *, recurrent: bool) -> type[OffPolicyNetworks]:
-    """The class of the networks of ``loss_type``. Raises ValueError where it has none with a memory."""
+    """Return the class of the networks of ``loss_type``. Raises ValueError if it has none with a memory."""
     entry = catalog.off_policy(loss_type)
     if recurrent and not entry.recurrent_policy:
         raise ValueError(f"loss_type {loss_type} knows no recurrent policies")
@@ -20,7 +20,7 @@ def networks_of(loss_type: str, *, recurrent: bool) -> type[OffPolicyNetworks]:
 
 
 def load_networks(folder: str, loss_type: str) -> OffPolicyNetworks:
-    """The networks of an exported folder of ``loss_type``; see `actor_critic.export` on trusting it."""
+    """Load the networks of an exported folder of ``loss_type``; see `actor_critic.export` on trusting it."""
     options = json.loads((Path(folder) / "policy.json").read_text())
     recurrent = options.get("recurrent", "none") != "none"
     return networks_of(loss_type, recurrent=recurrent).from_pretrained(folder)

@@ -48,7 +48,7 @@ class RandomShift:
     def __call__(
         self, sampled: Transitions, count: int, generator: Generator, *, rank: int = 0, size: int = 1
     ) -> Transitions:
-        """``sampled``: of ``count`` transitions every ``size``-th from ``rank`` on; offsets are drawn for all."""
+        """Shift ``sampled``: of ``count`` transitions every ``size``-th from ``rank`` on; offsets are drawn for all."""
         inputs, following = dict(sampled.inputs), dict(sampled.next_inputs)
         for name, axes in self._axes.items():
             for leaves in (inputs, following):
@@ -122,7 +122,7 @@ class OffPolicyLearner:
             part.optimizer.param_groups[0]["lr"] = part.lr * factor
 
     def refresh_reference(self, *, keep: float = 0.0) -> None:
-        """Raises ValueError: there is no reference policy here."""
+        """Raise ValueError: there is no reference policy here."""
         raise self._no_reference()
 
     def _no_reference(self) -> ValueError:
@@ -134,7 +134,7 @@ class OffPolicyLearner:
         return DataParallelRank(self.place.rank, self.place.size, self.algorithm.replay_batch_size)
 
     def update(self, batch: Batch | RankBatch, *, step: int) -> Metrics:
-        """Stores the fragment, then makes ``replay_ratio`` updates per new transition once there are enough."""
+        """Store the fragment, then make ``replay_ratio`` updates per new transition once there are enough."""
         batch = complete(batch)
         self.replay.add(batch, self._states_before(batch))
         self.policy.observe(batch.inputs, batch.mask)
@@ -159,7 +159,7 @@ class OffPolicyLearner:
         return metrics | dict(zip(collected, means.tolist(), strict=True)) | {"updates": float(self._updates)}
 
     def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
-        """This rank's transitions of some updates, and noise [D, M, A] for each. One read of the buffer gives all."""
+        """Draw this rank's transitions of some updates, and noise [D, M, A] for each. One read of the buffer gives all."""
         algorithm, place = self.algorithm, self.place
         count = algorithm.replay_batch_size
         sampled = self._drawn(updates, generator)
@@ -173,7 +173,7 @@ class OffPolicyLearner:
         return list(zip(sampled.to(place.device).split(count // place.size), here.unbind(), strict=True))
 
     def _drawn(self, updates: int, generator: torch.Generator) -> Transitions:
-        """This rank's transitions of some updates, end to end."""
+        """Draw this rank's transitions of some updates, end to end."""
         algorithm, place = self.algorithm, self.place
         count = algorithm.replay_batch_size
         if self._sequences is not None:
@@ -201,13 +201,13 @@ class OffPolicyLearner:
         return torch.cat([given.recurrent_state[:, None], after[:, :-1]], dim=1)
 
     def _prioritise(self, sampled: Transitions, improvement: Improvement) -> None:
-        """Tells the buffer the errors of all ranks' transitions, where it samples by them."""
+        """Send the errors of all ranks' transitions to the buffer, if it samples by them."""
         if sampled.places is not None:
             ranks = self.place.ranks
             self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
 
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
-        """This rank's rows, and what the current weights say of them. There is no reference policy here."""
+        """Return this rank's rows and their evaluation under the current weights. There is no reference policy here."""
         if reference:
             raise self._no_reference()
         batch = complete(batch)
@@ -243,7 +243,7 @@ class OffPolicyLearner:
         """Nothing has moved."""
 
     def save(self, folder: Path) -> None:
-        """Networks, what the objective keeps beside them, and the whole buffer (rank 0 writes)."""
+        """Networks, what the objective keeps in addition, and the whole buffer (rank 0 writes)."""
         if self.place.rank == 0:
             folder.mkdir(parents=True, exist_ok=True)
             counts = {"seen": self._seen, "updates": self._updates}
@@ -252,7 +252,7 @@ class OffPolicyLearner:
             self.replay.save(folder)
 
     def load(self, folder: Path) -> None:
-        """Continues bit for bit where :meth:`save` stopped."""
+        """Continue bit for bit where :meth:`save` stopped."""
         state = torch.load(folder / "learner.pt", map_location=self.place.device, weights_only=True)
         self.policy.load_state_dict(state["policy"])
         self.objective.load_state_dict(state)
@@ -260,7 +260,7 @@ class OffPolicyLearner:
         self.replay.load(folder)
 
     def init_from(self, folder: Path, *, optimizer: bool) -> None:
-        """Takes networks and targets of another run; optimisers and temperature if asked. The buffer stays empty."""
+        """Load networks and targets of another run; optimisers and temperature if requested. The buffer stays empty."""
         state = torch.load(folder / "learner.pt", map_location=self.place.device, weights_only=True)
         require_same_weights(shapes(self.policy.state_dict()), shapes(state["policy"]))
         self.policy.load_state_dict(state["policy"])
@@ -270,6 +270,6 @@ class OffPolicyLearner:
             self.objective.load_target(state)
 
     def export(self, folder: Path) -> None:
-        """A folder that the policy's class loads (rank 0 writes)."""
+        """Export to a folder that the policy's class loads (rank 0 writes)."""
         if self.place.rank == 0:
             self.policy.save_pretrained(str(folder))

@@ -60,12 +60,12 @@ class Trained:
         self.optimizer = Adam([self.flat.whole], lr=lr, betas=betas, fused=True)
 
     def backward(self, loss: Tensor) -> None:
-        """The gradient of ``loss`` alone."""
+        """Compute the gradient of ``loss`` alone."""
         self.flat.forget_gradients()
         loss.backward()
 
     def step(self) -> None:
-        """Moves the parameters, the same way on all ranks."""
+        """Move the parameters, the same way on all ranks."""
         self.flat.average_gradients(self._place.ranks, self._place.size)
         if self._grad_clip > 0:
             nn.utils.clip_grad_norm_([self.flat.whole], self._grad_clip)
@@ -90,7 +90,7 @@ class Target:
         self.modules.load_state_dict(nn.ModuleList(self._online).state_dict())
 
     def follow(self, online: Sequence[FlatParameters], share: float) -> None:
-        """Moves ``share`` of the way to ``online``, the parameters in the order of the modules; buffers are copied."""
+        """Move ``share`` of the way to ``online``, the parameters in the order of the modules; buffers are copied."""
         with torch.no_grad():
             pieces = self.weights.whole.split([part.whole.numel() for part in online])
             for mine, theirs in zip(pieces, online, strict=True):
@@ -117,11 +117,11 @@ class OffPolicyObjective(Generic[PolicyT]):
         self.critic_lr = optimizer.critic_lr or optimizer.lr
 
     def explore(self, seen: int) -> dict[str, float]:
-        """Sets how the policy explores after ``seen`` transitions, and returns what is worth a metric."""
+        """Set how the policy explores after ``seen`` transitions, and return what is worth a metric."""
         return {}
 
     def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:
-        """The update ``number`` (from 0 on) by this rank's transitions and noise [noise_draws, M, noise_size]."""
+        """Apply the update ``number`` (from 0 on) by this rank's transitions and noise [noise_draws, M, noise_size]."""
         raise NotImplementedError
 
     def acts_now(self, number: int) -> bool:
@@ -129,7 +129,7 @@ class OffPolicyObjective(Generic[PolicyT]):
         return (number + 1) % self.algorithm.policy_delay == 0
 
     def follow(self, online: Sequence[FlatParameters], number: int) -> None:
-        """Moves the target towards ``online`` in every ``target_update_every``-th update."""
+        """Move the target towards ``online`` in every ``target_update_every``-th update."""
         if self.target is not None and (number + 1) % self.algorithm.target_update_every == 0:
             self.target.follow(online, self.algorithm.target_tau)
 
@@ -166,7 +166,7 @@ class OffPolicyObjective(Generic[PolicyT]):
                 self.temperature.log.copy_(state["log_alpha"])
 
     def load_target(self, state: dict[str, Any]) -> None:
-        """The targets alone; where the checkpoint has none, they become a copy of the networks as they are."""
+        """Load the targets alone; if the checkpoint has none, they become a copy of the networks as they are."""
         if self.target is None:
             return
         if "target" in state:
@@ -181,10 +181,10 @@ def td_errors(judged: Tensor, wanted: Tensor) -> Tensor:
 
 
 class FlatParameters:
-    """Lays parameters of one dtype end to end in :attr:`whole` [P], of which they, and their gradients, become views.
+    """Lays parameters of one dtype end to end in :attr:`whole` [P], of which they and their gradients become views.
 
-    So a step of an optimiser on ``whole`` moves all of them. Gradients are added to: :meth:`forget_gradients` comes
-    before each backward pass, and nobody else may take them away (``zero_grad`` does).
+    So a step of an optimiser on ``whole`` moves all of them. Gradients are added to: :meth:`forget_gradients`
+    comes before each backward pass, and no other code may take them away (``zero_grad`` does).
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -202,13 +202,13 @@ class FlatParameters:
         self._gradient.zero_()
 
     def average_gradients(self, ranks: Ranks, size: int) -> None:
-        """The mean over ``size`` ranks, in one message."""
+        """Compute the mean over ``size`` ranks, in one message."""
         if size > 1:
             self._gradient.copy_(ranks.sum(self._gradient)).div_(size)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Computations inside give these parameters no gradient."""
+        """Keep computations inside from giving these parameters a gradient."""
         trained = [part for part in self.parts if part.requires_grad]
         for part in trained:
             part.requires_grad_(False)

@@ -1,7 +1,8 @@
 """Recorded transitions in every update (RLPD: Ball et al., arXiv:2302.02948).
 
-A fixed share of each update's transitions is drawn uniformly from the recorded ones, the rest from the run's own buffer
-("symmetric sampling" where the share is a half). Nothing else changes: there is no imitation loss, and no pretraining.
+A fixed share of each update's transitions is drawn uniformly from the recorded ones, the rest from the run's
+own buffer. A share of a half is "symmetric sampling". Nothing else changes: there is no imitation loss, and
+no pretraining.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ class Priorities:
         """What a transition gets that no update has seen."""
 
     def add(self, places: np.ndarray, valid: np.ndarray) -> None:
-        """New transitions at ``places`` [n]; those that are not ``valid`` [n] are never drawn."""
+        """Add new transitions at ``places`` [n]; those that are not ``valid`` [n] are never drawn."""
         self._set(places, np.where(valid, self.largest, 0.0))
 
     def update(self, places: Tensor, errors: Tensor) -> None:
-        """The absolute errors [n] of transitions that were drawn."""
+        """Update priorities with the absolute errors [n] of transitions that were drawn."""
         priorities = (errors.double().numpy() + _LEAST_ERROR) ** self._exponent
         self.largest = max(self.largest, float(priorities.max(initial=0.0)))
         self._set(places.numpy(), priorities)
@@ -63,6 +63,6 @@ class Priorities:
         return self._tree[self._first : self._first + places].copy()
 
     def load(self, values: np.ndarray, largest: float) -> None:
-        """Takes what :meth:`values` gave."""
+        """Load what :meth:`values` gave."""
         self.largest = largest
         self._set(np.arange(len(values)), values)

@@ -53,7 +53,7 @@ class RecurrentSacObjective(SacObjective):
 
 
 def _now(encoder: nn.Module, cell: Cell, sampled: Sequences, state: Tensor) -> tuple[Tensor, Tensor]:
-    """A memory's features at the trained positions [M L, E], and its states afterwards [M L, S]."""
+    """Compute a memory's features at the trained positions [M L, E], and its states afterwards [M L, S]."""
     if sampled.before_starts.shape[1]:
         with torch.no_grad():
             state = recall(encoder, cell, sampled.before, state, sampled.before_starts)[1][:, -1]
@@ -62,6 +62,6 @@ def _now(encoder: nn.Module, cell: Cell, sampled: Sequences, state: Tensor) -> t
 
 
 def _after(encoder: nn.Module, cell: Cell, sampled: Sequences, state: Tensor) -> Tensor:
-    """A memory's features [M L, E] for the observations after the trained positions: one step from each."""
+    """Compute a memory's features [M L, E] for the observations after the trained positions: one step from each."""
     _, states = _now(encoder, cell, sampled, state)
     return advance(cell, encoder(sampled.next_inputs), states)[0]

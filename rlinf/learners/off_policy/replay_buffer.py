@@ -108,9 +108,9 @@ class ReplayBuffer:
         return self._filled * (self._columns["rewards"].shape[1] if self._columns else 0)
 
     def add(self, batch: Batch, states: Tensor | None = None) -> None:
-        """Takes the timesteps [N, T] of a fragment whose inputs hold ``next_observations`` too.
+        """Store the timesteps [N, T] of a fragment whose inputs hold ``next_observations`` too.
 
-        ``states`` [N, T, S]: a policy's recurrent states before its decisions, where it has any.
+        ``states`` [N, T, S]: a policy's recurrent states before its decisions, if it has any.
         """
         arriving = _columns(batch, states)
         if not self._columns:
@@ -137,7 +137,7 @@ class ReplayBuffer:
     ) -> Transitions:
         """``count`` transitions, with replacement; of them every ``size``-th from ``rank`` on.
 
-        Each is equally likely, or as likely as its priority says.
+        Each is equally likely, or as likely as its priority makes it.
         """
         num_envs = self._columns["rewards"].shape[1]
         oldest = self._head - self._filled  # ages count from here; negative indices wrap by the modulus
@@ -176,8 +176,9 @@ class ReplayBuffer:
         )
 
     def prioritise(self, places: Tensor, errors: Tensor) -> None:
-        """The absolute errors [M] of the transitions at ``places`` [M], which :meth:`sample` gave. Only where they are
-        sampled by priority."""
+        """Update the priorities from the absolute errors [M] of the transitions at ``places`` [M].
+
+        :meth:`sample` gave these places. Only if they are sampled by priority."""
         assert self._priorities is not None
         self._priorities.update(places, errors)
 
@@ -238,7 +239,7 @@ class ReplayBuffer:
                 self._columns[name] = torch.zeros(shape, dtype=column.dtype)
 
     def save(self, folder: Path) -> None:
-        """Writes the rows held, oldest first, a file per column: a buffer that is larger than memory can be saved."""
+        """Write the rows held, oldest first, a file per column: a buffer that is larger than memory can be saved."""
         columns = {name: (column.dtype, tuple(column.shape[1:])) for name, column in self._columns.items()}
         state: dict[str, Any] = {"head": self._head, "filled": self._filled, "columns": columns}
         if self._priorities is not None:
@@ -269,7 +270,7 @@ class ReplayBuffer:
                     column[rows] = torch.from_numpy(values).view(shape)
 
     def _order(self) -> Tensor:
-        """The rows held, oldest first."""
+        """Return the rows held, oldest first."""
         return (torch.arange(self._filled) + self._head - self._filled) % max(self._rows, 1)
 
 

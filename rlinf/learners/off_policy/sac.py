@@ -83,5 +83,5 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
         return logprobs, self.policy.judge(sampled.inputs, actions).amin(0)
 
     def mean(self, values: Tensor, sampled: Transitions) -> Tensor:
-        """The mean of ``values`` [M] over this rank's transitions."""
+        """Compute the mean of ``values`` [M] over this rank's transitions."""
         return values.mean()

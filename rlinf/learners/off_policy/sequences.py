@@ -20,7 +20,7 @@ from rlinf.learners.off_policy.replay_buffer import STARTS, STATE, ReplayBuffer,
 class Sequences(Transitions):
     """M stretches of L transitions; the columns of `Transitions` hold them end to end, [M * L, ...].
 
-    Positions that nobody acted at (of broken episodes, for example) have the weight 0, and others are weighed so that a
+    Positions without an action (of broken episodes, for example) have the weight 0. Others are weighed so that a
     plain mean over all positions of an update is the mean over those that count.
     """
 

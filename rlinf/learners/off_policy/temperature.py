@@ -14,7 +14,7 @@ class Temperature:
     """The weight alpha of the entropy: fixed, or learned so that the entropy stays near a target."""
 
     def __init__(self, algorithm: AlgorithmConfig, target_entropy: float, device: torch.device) -> None:
-        """``target_entropy``: where the configuration names none."""
+        """``target_entropy``: used if the configuration names none."""
         self.learned = algorithm.sac_alpha == "auto"
         start = 0.0 if algorithm.sac_alpha == "auto" else math.log(algorithm.sac_alpha)
         self.log = nn.Parameter(torch.tensor(start, device=device), requires_grad=self.learned)
@@ -30,7 +30,7 @@ class Temperature:
         return self.log.detach().exp()
 
     def add_gradient(self, entropy: Tensor, alpha: Tensor) -> None:
-        """Adds the gradient of alpha (entropy - target) by log alpha, after the actor's backward pass."""
+        """Add the gradient of alpha (entropy - target) by log alpha, after the actor's backward pass."""
         if self.learned:
             assert self.log.grad is not None
             self.log.grad.add_((entropy - self._target_entropy) * alpha)

@@ -1,6 +1,6 @@
 """Actor-critic policies for gymnasium spaces.
 
-Both classes are loaded when they are asked for: `spaces` is read by environment processes too, which may have no torch.
+Both classes are loaded on first use: `spaces` is read by environment processes too, which may have no torch.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from rlinf.models.actor_critic.encoders import category_sizes
 
 
 def chunked_space(space: spaces.Space, chunk: int) -> spaces.Space:
-    """The space of K actions laid end to end: what a head that knows nothing of chunks can be built for."""
+    """Return the space of K actions laid end to end, for which a head without support for chunks can be built."""
     if isinstance(space, spaces.Box):
         return spaces.Box(np.stack([space.low] * chunk), np.stack([space.high] * chunk), dtype=space.dtype.type)
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):

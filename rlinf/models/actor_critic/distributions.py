@@ -46,7 +46,7 @@ class ActionHead(nn.Module):
         raise NotImplementedError
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """The most likely (or central) actions [N, *action_shape]."""
+        """Return the most likely (or central) actions [N, *action_shape]."""
         raise NotImplementedError
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class ActionHead(nn.Module):
         raise NotImplementedError
 
     def from_env(self, actions: np.ndarray) -> np.ndarray:
-        """The actions [N, *action_shape] that :meth:`to_env` would turn into these, as nearly as there are any."""
+        """Return the actions [N, *action_shape] that :meth:`to_env` would turn into these, as nearly as possible."""
         raise NotImplementedError
 
 
@@ -280,7 +280,7 @@ def action_head(
     init_log_std: float,
     own_options: Mapping[str, object] | None = None,
 ) -> ActionHead:
-    """The head for an action space; a distribution that does not fit is a SpaceError that says which would.
+    """Build the head for an action space; raise SpaceError, which names one that fits, for a wrong distribution.
 
     A distribution of one's own is made by (features, space) and ``own_options``.
     """

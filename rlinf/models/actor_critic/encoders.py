@@ -18,7 +18,7 @@ from rlinf.models.own_contract import require_encoder
 
 
 class VectorEncoder(nn.Module):
-    """Box of numbers [N, ...] to its flat values [N, F], normalised where asked."""
+    """Box of numbers [N, ...] to its flat values [N, F], normalised if configured so."""
 
     def __init__(self, space: spaces.Box, normalize: bool) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class VectorEncoder(nn.Module):
         return flat.to(torch.float32) if self.normalizer is None else self.normalizer(flat)
 
     def observe(self, leaf: Tensor) -> None:
-        """Takes the rows [n, ...] into the running statistics."""
+        """Add the rows [n, ...] to the running statistics."""
         if self.normalizer is not None:
             self.normalizer.observe(leaf.reshape(leaf.shape[0], self.out_features))
 
@@ -139,14 +139,14 @@ class ObservationEncoder(nn.Module):
         return tuple(name for name in known if isinstance(self.parts[_key(name)], VectorEncoder))
 
     def observe(self, inputs: Mapping[str, Tensor]) -> None:
-        """Running statistics of the leaves that are normalised; rows [n, ...]."""
+        """Update the running statistics of the leaves that are normalised; rows [n, ...]."""
         for name in self.observed:
             part: Any = self.parts[_key(name)]
             part.observe(inputs[name])
 
 
 def leaf_encoder(name: str, space: spaces.Space, options: ActorCriticOptions) -> nn.Module:
-    """The encoder of one leaf: by its space, and for integers of a Box by its name (``...tokens`` holds token ids)."""
+    """Build the encoder of a leaf by its space; for integers of a Box by its name (``...tokens`` holds token ids)."""
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return OneHotEncoder(space)
     if isinstance(space, spaces.Text):
@@ -164,7 +164,7 @@ def leaf_encoder(name: str, space: spaces.Space, options: ActorCriticOptions) ->
 
 
 def category_sizes(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[np.ndarray, np.ndarray]:
-    """Number of categories and first value of each component, int64 [n] both."""
+    """Return the number of categories and the first value of each component, int64 [n] both."""
     if isinstance(space, spaces.Discrete):
         return np.array([int(space.n)]), np.array([int(space.start)])
     if isinstance(space, spaces.MultiDiscrete):
@@ -180,7 +180,7 @@ def is_image(space: spaces.Box) -> bool:
 
 
 def image_axes(space: spaces.Box) -> tuple[int, int]:
-    """The axes of an image's height and width, counted from the end."""
+    """Return the axes of an image's height and width, counted from the end."""
     return (-3, -2) if len(space.shape) > 2 and _channels_last(space.shape) else (-2, -1)
 
 
@@ -235,7 +235,7 @@ class RunningNormalizer(nn.Module):
 
     @torch.no_grad()
     def observe(self, values: Tensor) -> None:
-        """Merges rows [n, *shape] by Chan's formula; over all ranks where a process group is up, so they stay equal."""
+        """Merge rows [n, *shape] by Chan's formula; over all ranks if a process group is up, so they stay equal."""
         rows = values.to(torch.float64)
         moments = _over_ranks(torch.stack([rows.sum(0), rows.square().sum(0)]))
         count = _over_ranks(torch.tensor(float(rows.shape[0]), dtype=torch.float64, device=rows.device))
@@ -257,7 +257,7 @@ class RunningNormalizer(nn.Module):
 
 
 def _over_ranks(sums: Tensor) -> Tensor:
-    """The sum over all ranks of a process group; ``sums`` itself without one."""
+    """Sum over all ranks of a process group; return ``sums`` itself without one."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.all_reduce(sums)
     return sums

@@ -36,7 +36,7 @@ def save_policy(
     options: ActorCriticOptions,
     loss_type: str | None = None,
 ) -> None:
-    """Writes everything that :func:`load_policy` reads into ``folder``, which is made.
+    """Write everything that :func:`load_policy` reads into ``folder``, which is made.
 
     ``loss_type``: of an off-policy algorithm, whose networks only it can load.
     """
@@ -59,7 +59,7 @@ def load_policy(folder: str) -> tuple[spaces.Space, spaces.Space, ActorCriticOpt
 
 
 def off_policy_loss(folder: str) -> str | None:
-    """The off-policy algorithm that an exported policy is of; None for actor and critic of states."""
+    """Return the off-policy algorithm of an exported policy; None for actor and critic of states."""
     source = Path(folder)
     written = json.loads((source / "policy.json").read_text())
     if _LOSS in written:
@@ -70,7 +70,7 @@ def off_policy_loss(folder: str) -> str | None:
 
 
 def save_spaces(folder: Path, both: tuple[spaces.Space, spaces.Space]) -> None:
-    """Writes what :func:`load_spaces` reads."""
+    """Write what :func:`load_spaces` reads."""
     write_spaces(folder / _SPACES, observation=both[0], action=both[1])
 
 
@@ -103,9 +103,9 @@ class _SpacesOnly(pickle.Unpickler):
 
 
 def convert_pickled_spaces(folder: Path) -> None:
-    """Writes `spaces.json` from the `spaces.pkl` of an earlier version, of which spaces and numbers alone are read.
+    """Write `spaces.json` from the `spaces.pkl` of an earlier version, of which spaces and numbers alone are read.
 
-    Raises UserError where there is none, or where it holds anything else.
+    Raises UserError if there is none, or if it holds anything else.
     """
     try:
         with (folder / _PICKLED).open("rb") as file:

@@ -25,7 +25,7 @@ def activation_module(name: Activation) -> nn.Module:
 
 
 def orthogonal(layer: nn.Linear | nn.Conv2d, gain: float = HIDDEN_GAIN) -> nn.Linear | nn.Conv2d:
-    """Initialises in place: orthogonal weight of the given gain, zero bias."""
+    """Initialise a layer in place: orthogonal weight of the given gain, zero bias."""
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -33,7 +33,7 @@ def orthogonal(layer: nn.Linear | nn.Conv2d, gain: float = HIDDEN_GAIN) -> nn.Li
 
 
 def mlp(inputs: int, hidden: Sequence[int], activation: Activation) -> nn.Sequential:
-    """[..., inputs] -> [..., hidden[-1]]; the identity where ``hidden`` is empty."""
+    """[..., inputs] -> [..., hidden[-1]]; the identity if ``hidden`` is empty."""
     layers: list[nn.Module] = []
     for width in hidden:
         layers += [orthogonal(nn.Linear(inputs, width)), activation_module(activation)]

@@ -68,9 +68,9 @@ class GreedyActor(nn.Module):
 
 
 def write_onnx(policy: Any, both: tuple[spaces.Space, spaces.Space], path: Path) -> float:
-    """Writes the file, runs it with onnxruntime, and returns the largest difference to the policy itself.
+    """Write the file, run it with onnxruntime, and return the largest difference to the policy itself.
 
-    Raises UserError where a package is missing, or an operation of the policy has no counterpart in ONNX.
+    Raises UserError if a package is missing, or an operation of the policy has no counterpart in ONNX.
     """
     _require()
     actor = GreedyActor(policy.eval(), both[1]).eval()
@@ -106,7 +106,7 @@ def write_onnx(policy: Any, both: tuple[spaces.Space, spaces.Space], path: Path)
 
 
 def run_onnx(path: Path, leaves: Arrays, state: np.ndarray | None = None) -> list[np.ndarray]:
-    """The outputs of a file for observations [N, ...], in their order."""
+    """Compute the outputs of a file for observations [N, ...], in their order."""
     onnxruntime = _require()
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     wanted = {part.name for part in session.get_inputs()}
@@ -130,7 +130,7 @@ class _Graph(nn.Module):
 
 
 def _examples(space: spaces.Space) -> Arrays:
-    """A few members of the observation space."""
+    """Draw a few members of the observation space."""
     space.seed(0)
     leaves = empty_leaves(space, (_ROWS,))
     for row in range(_ROWS):

@@ -80,7 +80,7 @@ class ActorCritic(PolicyOfHead):
 
     @torch.no_grad()
     def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Actions [N, ...] and the next recurrent state [N, S]; greedy where ``noise`` [N, noise_size] is None."""
+        """Return actions [N, ...] and the next recurrent state [N, S]; greedy if ``noise`` [N, noise_size] is None."""
         features = self.encoder(observations)
         if self.cell is not None:
             features, state = advance(self.cell, features, state)
@@ -88,7 +88,7 @@ class ActorCritic(PolicyOfHead):
         return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
-        """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` [B, T] is false."""
+        """Compute log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` [B, T] is false."""
         positions = self.granularity
         decided = positions.decisions(mask)
         full = bool(mask.all())
@@ -112,7 +112,7 @@ class ActorCritic(PolicyOfHead):
         )
 
     def _in_place(self, column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor, full: bool) -> Tensor:
-        """The positions [n, P] of flat decisions as [B, T]; ``full``: ``mask`` is true everywhere."""
+        """Arrange the positions [n, P] of flat decisions as [B, T]; ``full``: ``mask`` is true everywhere."""
         rows, parts = mask.shape[0], column.shape[1]
         if places is None:
             table = column.reshape(mask.shape)
@@ -139,7 +139,7 @@ class ActorCritic(PolicyOfHead):
 
     @torch.no_grad()
     def observe(self, inputs: Inputs, mask: Tensor) -> None:
-        """Takes the true decisions [B, C, ...] into the running statistics: after a batch's update, on every rank."""
+        """Add the true decisions [B, C, ...] to the running statistics: after a batch's update, on every rank."""
         if not self.options.normalize_observations:
             return
         decided = self.granularity.decisions(mask)
@@ -150,7 +150,7 @@ class ActorCritic(PolicyOfHead):
             self.critic_encoder.observe(rows)
 
     def costs(self, inputs: Inputs, mask: Tensor) -> Costs:
-        """True decisions of each row; a recurrent policy pays for the padding too."""
+        """Count the true decisions of each row; a recurrent policy pays for the padding too."""
         return self.decision_rule.costs(self.granularity.decisions(mask))
 
     @property
@@ -160,14 +160,14 @@ class ActorCritic(PolicyOfHead):
         return DecisionRule(independent=self.positions_independent, observed=observed)
 
     def save_pretrained(self, folder: str) -> None:
-        """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
+        """Write the weights and what :meth:`from_pretrained` builds the policy from."""
         save_policy(self, folder, (self._observation_space, self._action_space), self.options)
 
     @classmethod
     def from_pretrained(cls, folder: str, levels: Levels | None = None) -> Self:
-        """The policy of an exported folder, at other ``levels`` if given; see `export.load_policy` on trusting it.
+        """Load the policy of an exported folder, at other ``levels`` if given; see `export.load_policy` on trusting it.
 
-        A critic of whole chunks does not know the value of single actions, nor the other way round: a ``reward_type``
+        A critic of whole chunks has no value of single actions, nor the other way round: a ``reward_type``
         with another number of values is a ValueError.
         """
         observation_space, action_space, options, weights = load_policy(folder)
@@ -192,9 +192,10 @@ class ActorCritic(PolicyOfHead):
     def _features(
         self, flat: Mapping[str, Tensor], inputs: ObservationInputs, shape: torch.Size
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Last hidden layers of actor and critic [n, F], and recurrent states [n, S], for observations [n, ...].
+        """Compute last hidden layers of actor and critic [n, F], and recurrent states [n, S], for observations [n,
+        ...].
 
-        Recurrent policies need all positions of ``shape`` = [B, T] in ``flat``, and where they start from in
+        Recurrent policies need all positions of ``shape`` = [B, T] in ``flat``, and their initial states in
         ``inputs``.
         """
         features = self.encoder(flat)

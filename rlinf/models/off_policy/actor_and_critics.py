@@ -1,4 +1,4 @@
-"""An actor beside critics, each with an encoder of its own: what SAC, CrossQ, TD3 and discrete SAC share."""
+"""An actor and critics, each with an encoder of its own: what SAC, CrossQ, TD3 and discrete SAC share."""
 
 from __future__ import annotations
 

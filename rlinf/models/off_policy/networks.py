@@ -45,7 +45,7 @@ class OffPolicyNetworks(PolicyOfHead):
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
     ) -> None:
-        """Raises SpaceError for actions of another kind, and ValueError for a memory that they do not have."""
+        """Raise SpaceError for actions of another kind, and ValueError for a memory that these networks do not have."""
         super().__init__()
         if not isinstance(action_space, self.action_spaces):
             continuous = self.action_spaces is spaces.Box
@@ -62,7 +62,7 @@ class OffPolicyNetworks(PolicyOfHead):
         self._spaces = (observation_space, action_space)
 
     def joint_box(self) -> spaces.Box:
-        """The space of all actions of a decision."""
+        """Return the space of all actions of a decision."""
         chunk, space = self.options.num_action_chunks, self._spaces[1]
         joint = space if chunk == 1 else chunked_space(space, chunk)
         assert isinstance(joint, spaces.Box)
@@ -90,7 +90,7 @@ class OffPolicyNetworks(PolicyOfHead):
 
     @torch.no_grad()
     def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Actions [N, *action_shape]; greedy where ``noise`` is None. There is no recurrent state."""
+        """Return actions [N, *action_shape]; greedy if ``noise`` is None. There is no recurrent state."""
         parameters = self.distribution(observations)
         return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
 
@@ -107,7 +107,7 @@ class OffPolicyNetworks(PolicyOfHead):
         )
 
     def observe(self, inputs: Inputs, mask: Tensor) -> None:
-        """Takes the valid positions [B, T, ...] into the running statistics."""
+        """Add the valid positions [B, T, ...] to the running statistics."""
         if self.options.normalize_observations:
             device = next(self.parameters()).device
             leaves = ObservationInputs.of(inputs).observations
@@ -119,12 +119,12 @@ class OffPolicyNetworks(PolicyOfHead):
         return Costs(mask.sum(dim=1).clamp(min=1))
 
     def save_pretrained(self, folder: str) -> None:
-        """Writes the weights and what :meth:`from_pretrained` builds the policy from."""
+        """Write the weights and what :meth:`from_pretrained` builds the policy from."""
         save_policy(self, folder, self._spaces, self.options, self.loss_type)
 
     @classmethod
     def from_pretrained(cls, folder: str) -> Self:
-        """The policy of an exported folder; see `actor_critic.export` on trusting it."""
+        """Load the policy of an exported folder; see `actor_critic.export` on trusting it."""
         observation_space, action_space, options, weights = load_policy(folder)
         policy = cls(observation_space, action_space, options)
         policy.load_state_dict(weights)

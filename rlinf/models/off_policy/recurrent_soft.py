@@ -1,8 +1,8 @@
 """Soft actor-critic with memory: actor and critics each read observations through a recurrent cell of their own.
 
-As in Ni et al. (arXiv:2110.05038), the two memories share nothing: the actor's loss does not move what the critics
-remember by. A row's recurrent state is the actor's, then the critics'; both advance while the policy acts, so that the
-replay buffer can begin a sequence where either of them was.
+As in Ni et al. (arXiv:2110.05038), the two memories share nothing: the actor's loss does not change the
+critics' memory. A row's recurrent state is the actor's, then the critics'. Both advance while the policy
+acts, so that the replay buffer can begin a sequence at either state.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RecurrentSoftActorCritic(SoftActorCritic):
 
     @torch.no_grad()
     def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Actions [N, *action_shape] and the next state [N, S] of both memories; greedy where ``noise`` is None."""
+        """Return actions [N, *action_shape] and the next state [N, S] of both memories; greedy if ``noise`` is None."""
         actor, critic = state.chunk(2, dim=1)
         features, actor = advance(self.actor_cell, self.actor_encoder(observations), actor)
         _, critic = advance(self.critic_cell, self.critic_encoder(observations), critic)
@@ -83,14 +83,14 @@ class RecurrentSoftActorCritic(SoftActorCritic):
 def recall(
     encoder: nn.Module, cell: Cell, leaves: Mapping[str, Tensor], state: Tensor, starts: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """A memory's features [B, T, E] for the observations [B, T, ...] of rows, and its states afterwards [B, T, S]."""
+    """Compute a memory's features [B, T, E] for the observations [B, T, ...] of rows, and its states after [B, T, S]."""
     flat = {name: leaf.flatten(0, 1) for name, leaf in leaves.items()}
     features: Tensor = encoder(flat)
     return unroll(cell, features.unflatten(0, starts.shape), state, starts)
 
 
 def _memory_of(given: ObservationInputs) -> tuple[Tensor, Tensor]:
-    """Where rows begin, [B, S], and their episodes' starts [B, T]."""
+    """Return the initial states of rows, [B, S], and their episodes' starts [B, T]."""
     if given.recurrent_state is None or given.episode_starts is None:
         raise BatchError("a recurrent policy needs the batch's recurrent_state and episode_starts")
     return given.recurrent_state, given.episode_starts

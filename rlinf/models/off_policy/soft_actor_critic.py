@@ -59,7 +59,7 @@ class SoftActorCritic(ActorAndCritics):
         return encoder.out_features
 
     def make_body(self, inputs: int) -> nn.Module:
-        """The actor's hidden layers, [N, inputs] to [N, hidden_sizes[-1]]."""
+        """Build the actor's hidden layers, [N, inputs] to [N, hidden_sizes[-1]]."""
         return body(inputs, self.options.hidden_sizes, self.options.activation)
 
     def make_critic(self, inputs: int) -> nn.Module:
@@ -72,7 +72,7 @@ class SoftActorCritic(ActorAndCritics):
         return self.drawn(self.distribution(inputs), noise)
 
     def drawn(self, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """The same from the parameters [N, ...] of the head's distribution."""
+        """Return the same from the parameters [N, ...] of the head's distribution."""
         actions, logprobs = self.head.draw(parameters, noise)
         return actions, logprobs.sum(-1)
 

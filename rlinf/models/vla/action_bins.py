@@ -30,7 +30,7 @@ class Bins(Protocol):
         """Tokens [..., A] as numbers."""
 
     def tokens(self, numbers: np.ndarray) -> np.ndarray:
-        """The nearest tokens of numbers [..., A]."""
+        """Return the nearest tokens of numbers [..., A]."""
 
 
 class EvenBins:
@@ -69,17 +69,18 @@ class Categories:
 class VocabularyBins:
     """OpenVLA's bins (Kim et al., arXiv:2406.09246, section 3.2; `prismatic/vla/action_tokenizer.py`).
 
-    256 edges lie evenly from -1 to 1, and a number between two of them is decoded as their middle: 255 values. With d
-    the number of edges that a number reaches (1 to 256), its token is the vocabulary's id V - d: here token d - 1, so
-    that larger tokens are larger numbers. d = 256 is met by 1 alone, and is decoded as the last middle.
+    256 edges lie evenly from -1 to 1, and a number between two of them is decoded as their middle: 255 values.
+    With d the number of edges that a number reaches (1 to 256), its token is the vocabulary's id V - d. Here it
+    is token d - 1, so that larger tokens are larger numbers. d = 256 is met by 1 alone, and is decoded as the
+    last middle.
 
-    An action's number x is brought to [-1, 1] as 2 (x - q01) / (q99 - q01) - 1 by statistics of the data set, and back;
-    where their ``mask`` is 0 (a gripper's, for example) it is taken as it is. Without statistics the bounds of the
-    space stand for the quantiles.
+    An action's number x is mapped to [-1, 1] as 2 (x - q01) / (q99 - q01) - 1 by statistics of the data set, and
+    back. Where their ``mask`` is 0 (a gripper's, for example) it is taken as it is. Without statistics the bounds
+    of the space replace the quantiles.
     """
 
     def __init__(self, space: spaces.Box, statistics: ActionStatistics | None) -> None:
-        """Raises SpaceError for infinite bounds without statistics, and for statistics of other actions."""
+        """Raise SpaceError for infinite bounds without statistics, and for statistics of other actions."""
         self._low, self._high = (bound.reshape(-1).astype(np.float64) for bound in (space.low, space.high))
         count = len(self._low)
         if statistics is None:
@@ -109,7 +110,7 @@ class VocabularyBins:
 
 
 def action_bins(space: spaces.Space, bins: int | None, statistics: ActionStatistics | None) -> Bins:
-    """The bins of an action space; ``bins``: how many values a number can take, None: as in :class:`VocabularyBins`."""
+    """Return the bins of an action space; ``bins``: how many values a number has, None: as in :class:`VocabularyBins`."""
     if isinstance(space, spaces.Box):
         return VocabularyBins(space, statistics) if bins is None else EvenBins(space, bins)
     if bins is None:

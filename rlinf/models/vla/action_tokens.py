@@ -59,14 +59,14 @@ class ActionTokens(nn.Module):
         return logits.masked_fill(self.forbidden, float("-inf")) if bool(self.forbidden.any()) else logits
 
     def sample(self, logits: Tensor, noise: Tensor) -> Tensor:
-        """Tokens [N, Q] where the cumulative distribution crosses ``noise`` [N, Q], uniform on [0, 1)."""
+        """Draw tokens [N, Q] where the cumulative distribution crosses ``noise`` [N, Q], uniform on [0, 1)."""
         weights = logits.softmax(-1, dtype=torch.float64).cumsum(-1)
         # Just below the sum, which rounding may keep from 1: the token found always has a weight above zero.
         target = torch.minimum(noise.double() * weights[..., -1], torch.nextafter(weights[..., -1], -weights[..., -1]))
         return torch.searchsorted(weights, target[..., None], right=True)[..., 0]
 
     def mode(self, logits: Tensor) -> Tensor:
-        """The most likely tokens [N, Q]."""
+        """Return the most likely tokens [N, Q]."""
         return logits.argmax(-1)
 
     def log_prob(self, logits: Tensor, tokens: Tensor) -> Tensor:
@@ -85,6 +85,6 @@ class ActionTokens(nn.Module):
         return numbers.reshape(*lead, *(self._space.shape or ())).astype(self._space.dtype)
 
     def from_env(self, actions: np.ndarray) -> np.ndarray:
-        """The nearest tokens [N, Q] of actions [N, *shape] or [N, K, *shape]."""
+        """Return the nearest tokens [N, Q] of actions [N, *shape] or [N, K, *shape]."""
         parts = np.asarray(actions, dtype=np.float64).reshape(len(actions), self._chunk, self.per_action)
         return self.bins.tokens(parts).reshape(len(actions), self.count)

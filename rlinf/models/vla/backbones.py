@@ -28,7 +28,7 @@ class ConvolutionalStem(nn.Module):
     """
 
     def __init__(self, patches: nn.Conv2d) -> None:
-        """Raises PolicyError for patches whose side is no power of two."""
+        """Raise PolicyError for patches whose side is no power of two."""
         super().__init__()
         side, hidden = patches.kernel_size[0], patches.out_channels
         halvings = side.bit_length() - 1
@@ -48,7 +48,7 @@ class ConvolutionalStem(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """Towers ask the patch embedding for the type of its weights."""
+        """The weights of the patch embedding, from which towers read their type."""
         return self.patches.weight
 
     def forward(self, pixels: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ _MEAN_COLOUR_GAIN = 1.0
 
 
 def language_config(path: str | None, architecture: Mapping[str, Any], tokenizer: Any) -> Any:
-    """The transformers configuration of the language model."""
+    """Return the transformers configuration of the language model."""
     if path is not None:
         config = checkpoint_config(path)
         return getattr(config, "text_config", config)
@@ -92,7 +92,7 @@ def language_config(path: str | None, architecture: Mapping[str, Any], tokenizer
 
 
 def vision_config(path: str | None, architecture: Mapping[str, Any], image_size: int) -> Any:
-    """The transformers configuration of the vision tower; built from nothing, it takes the camera's own size."""
+    """Return the transformers configuration of the vision tower; built from nothing, it takes the camera's own size."""
     if path is not None:
         config = checkpoint_config(path)
         config = getattr(config, "vision_config", config)
@@ -116,11 +116,11 @@ def random_tower(config: Any) -> Any:
 
 
 def random_vision(config: Any, patch_init: PatchInit, stem: Stem) -> Any:
-    """A vision tower with random weights.
+    """Build a vision tower with random weights.
 
-    A random patch embedding codes the same colour differently at each place within a patch, so that a small thing looks
-    like another one wherever it lies. With ``position_independent`` half of it stays, and a part is added that weighs
-    all pixels of a patch alike: the mean colour can be read from the first step on.
+    A random patch embedding codes the same colour differently at each position within a patch. So small objects
+    resemble each other wherever they lie. With ``position_independent`` half of it stays, and a part is added
+    that weighs all pixels of a patch equally: the mean colour can be read from the first step on.
     """
     tower = random_tower(config)
     if patch_init == "position_independent":
@@ -135,7 +135,7 @@ def random_vision(config: Any, patch_init: PatchInit, stem: Stem) -> Any:
 
 
 def encoder_layers(tower: Any) -> nn.ModuleList:
-    """The transformer layers of a tower, in their order."""
+    """Find the transformer layers of a tower, in their order."""
     count = tower.config.num_hidden_layers
     for part in tower.modules():
         if isinstance(part, nn.ModuleList) and len(part) == count:
@@ -144,7 +144,7 @@ def encoder_layers(tower: Any) -> nn.ModuleList:
 
 
 def load_tower(path: str, config: Any) -> Any:
-    """The weights of a folder or hub name, float32. Of a model with several towers the one that ``config`` names."""
+    """Load the weights of a folder or hub name, float32. Of a model with several towers the one that ``config`` names."""
     from transformers import AutoModel
 
     try:
@@ -163,7 +163,7 @@ def load_tower(path: str, config: Any) -> Any:
 
 
 def pixel_statistics(path: str | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation that a checkpoint's images were normalised with; halves where it does not say."""
+    """Read mean and standard deviation that a checkpoint's images were normalised with; halves if it has none."""
     file = Path(path or "") / "preprocessor_config.json"
     if path is None or not file.exists():
         return _HALF, _HALF
@@ -172,7 +172,7 @@ def pixel_statistics(path: str | None) -> tuple[tuple[float, ...], tuple[float, 
 
 
 def rebuilt(written: Mapping[str, Any]) -> Any:
-    """The configuration that ``to_dict`` gave."""
+    """Build the configuration that ``to_dict`` gave."""
     from transformers import AutoConfig
 
     options = dict(written)
@@ -180,7 +180,7 @@ def rebuilt(written: Mapping[str, Any]) -> Any:
 
 
 def _patch_embedding(tower: Any, config: Any) -> tuple[str, nn.Conv2d]:
-    """It and its name in the tower."""
+    """Find the patch embedding and its name in the tower."""
     for name, part in tower.named_modules():
         if isinstance(part, nn.Conv2d) and part.kernel_size == part.stride:
             return name, part

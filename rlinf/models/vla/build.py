@@ -29,9 +29,9 @@ def build_vla(
     language_path: str | None = None,
     vision_path: str | None = None,
 ) -> VlaPolicy:
-    """New projections and heads around the towers; what is not loaded is drawn from torch's own generator.
+    """Build new projections and heads around the towers; what is not loaded is drawn from torch's own generator.
 
-    A tower without a folder has the architecture that ``options`` name for it, a small one where that is empty.
+    A tower without a folder has the architecture that ``options`` name for it, a small one if that is empty.
     """
     cameras = sort_leaves(observation_space, options.cameras).images
     language = language_config(language_path, options.language, tokenizer)
@@ -70,7 +70,7 @@ def build_pi0(
 
 
 def load_vla(folder: str, **changed: Any) -> VisionLanguageAction:
-    """The policy of an exported folder; ``changed`` as in `VisionLanguageAction.from_pretrained`."""
+    """Load the policy of an exported folder; ``changed`` as in `VisionLanguageAction.from_pretrained`."""
     written = json.loads((Path(folder) / "vla.json").read_text())
     kind: type[VisionLanguageAction] = VlaPolicy if written.get("pi0") is None else Pi0Policy
     return kind.from_pretrained(folder, **changed)

@@ -1,8 +1,8 @@
-"""A vision tower that hears the instruction (FiLM: Perez et al. 2018, https://arxiv.org/abs/1709.07871).
+"""A vision tower conditioned on the instruction (FiLM: Perez et al. 2018, https://arxiv.org/abs/1709.07871).
 
-Where words meet pictures in the language model alone, the tower must code everything that any instruction could ask
-for, before the language model has learned to ask. Fine-tuned robot policies that stop following language are mended in
-the same way (Kim et al. 2025, https://arxiv.org/abs/2502.19645).
+If words meet pictures in the language model alone, the tower must code everything that any instruction could
+need. It must do so before the language model has learned to attend to it. Fine-tuned robot policies that stop
+following language are repaired in the same way (Kim et al. 2025, https://arxiv.org/abs/2502.19645).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rlinf.models.vla.backbones import encoder_layers
 
 
 def mean_of_words(embedded: Tensor, present: Tensor) -> Tensor:
-    """The mean of the instruction's embeddings [N, L, width] where ``present`` [N, L], [N, width]."""
+    """Compute the mean of the instruction's embeddings [N, L, width] where ``present`` [N, L], [N, width]."""
     weights = present.to(embedded.dtype)
     return torch.einsum("nlw,nl->nw", embedded, weights) / weights.sum(dim=1, keepdim=True)
 
@@ -54,6 +54,6 @@ class Film(nn.Module):
 
 
 def _modulate(scale: Tensor, shift: Tensor, _layer: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The hidden states [N, patches, hidden] that a layer is called with, scaled and shifted."""
+    """Scale and shift the hidden states [N, patches, hidden] that a layer is called with."""
     hidden, *rest = arguments
     return (hidden * (1 + scale) + shift, *rest)

@@ -1,8 +1,8 @@
-"""The common part of policies that see, read and act, whatever their towers are: a decision's context, a head on it.
+"""The common part of policies that see, read and act, with any towers: a decision's context, a head on it.
 
 Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in
-:meth:`VisionLanguageAction.evaluate` for C decisions of T / C positions (`data.granularity`); chunks of K actions have
-``executed`` [B, C, K] beside them.
+:meth:`VisionLanguageAction.evaluate` for C decisions of T / C positions (`data.granularity`). Chunks of K
+actions also have ``executed`` [B, C, K].
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
 
 
 class ActionHeadOfContext(DecidingHead, Protocol):
-    """From what a policy knows of a decision (its own kind of context) to actions, in the head's own units [N, Q]."""
+    """From a policy's context of a decision (its own kind of context) to actions, in the head's own units [N, Q]."""
 
     imitation_noise: int
 
@@ -84,11 +84,11 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         return is_adapted(self)
 
     def towers(self) -> list[nn.Module]:
-        """The parts that may have weights of a checkpoint."""
+        """Return the parts that may have weights of a checkpoint."""
         raise NotImplementedError
 
     def layers(self) -> list[nn.Module]:
-        """The parts of towers that compute one after the other, each by a call of its own."""
+        """Return the parts of towers that compute one after the other, each by a call of its own."""
         return []
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -96,7 +96,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         return merged_weights(self)
 
     def separate_weights(self) -> Iterator[tuple[str, Tensor, bool]]:
-        """The same with adapters apart from their layers, and whether each changes in training."""
+        """Yield the same with adapters separate from their layers, and whether each changes in training."""
         return separate_weights(self)
 
     @property
@@ -105,12 +105,12 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         raise NotImplementedError
 
     def read(self, leaves: Mapping[str, Tensor]) -> tuple[Any, Tensor | None]:
-        """The head's context for observations [N, ...], and values [N, rewards of a decision]."""
+        """Compute the head's context for observations [N, ...], and values [N, rewards of a decision]."""
         raise NotImplementedError
 
     @torch.no_grad()
     def step(self, observations: Mapping[str, Tensor], state: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Action tokens [N, Q] or flows, and ``state`` as it came; greedy where ``noise`` is None."""
+        """Return action tokens [N, Q] or flows, and ``state`` as it came; greedy if ``noise`` is None."""
         decided, _ = self.read(observations)
         return self.head.mode(decided) if noise is None else self.head.sample(decided, noise), state
 
@@ -124,7 +124,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         return actions, state, PolicyOutput(self.head.log_prob(context, actions), values=values)
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
-        """Log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
+        """Compute log-probabilities, entropy and values [B, T], with gradient; 0 where ``mask`` is false."""
         decided = self.granularity.decisions(mask)
         places = decided.nonzero(as_tuple=True)
         given = ObservationInputs.of(inputs)
@@ -149,9 +149,10 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
     def _positions_of(
         self, logits: Tensor, critic: Tensor | None, chosen: Tensor, acted: Tensor | None, with_entropy: bool
     ) -> tuple[Tensor, ...]:
-        """Log-probabilities, entropy and values [n, P] of n decisions with P positions each (`rlinf.data.granularity`).
+        """Compute log-probabilities, entropy, values [n, P] of n decisions of P positions each
+        (`rlinf.data.granularity`).
 
-        ``acted`` [n, K]: the actions that were carried out; None: all. Zeros for what is not asked for or not there.
+        ``acted`` [n, K]: the actions that were carried out; None: all. Zeros for results not requested or not there.
         """
         positions = self.granularity
         chunks = (-1, 1, positions.actions, positions.dimensions)
@@ -175,7 +176,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
 
     @torch.no_grad()
     def observe(self, inputs: Inputs, mask: Tensor) -> None:
-        """Takes the states of the valid positions into the running statistics, where there are any."""
+        """Add the states of the valid positions to the running statistics, if there are any."""
         if self.state is not None:
             self.state.observe(ObservationInputs.of(inputs).observations, self.granularity.decisions(mask))
 
@@ -197,7 +198,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         self.save_weights(dict(self.weights()), folder)
 
     def save_weights(self, named: Mapping[str, Tensor], folder: str) -> None:
-        """The same with weights that were collected elsewhere."""
+        """Write the same with weights that were collected elsewhere."""
         _save_exported(named, folder, self._spaces, self.options, self.instructions.tokenizer)
 
     @classmethod
@@ -209,7 +210,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         temperature: float | None = None,
         dtype: str | None = None,
     ) -> Self:
-        """The policy of an exported folder; see `actor_critic.export.load_policy` on trusting it.
+        """Load the policy of an exported folder; see `actor_critic.export.load_policy` on trusting it.
 
         ``levels``, ``temperature`` and ``dtype`` replace those that it was trained with.
         """
@@ -227,7 +228,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
 
 
 def in_place(parts: list[Tensor], places: tuple[Tensor, ...], mask: Tensor) -> Tensor:
-    """The positions [n, P] of decisions, in pieces laid end to end, as [B, T]; 0 where the mask is false."""
+    """Arrange the positions [n, P] of decisions, in pieces laid end to end, as [B, T]; 0 where the mask is false."""
     if not parts:
         return torch.zeros(mask.shape, device=mask.device)
     column = torch.cat(parts)
@@ -237,7 +238,7 @@ def in_place(parts: list[Tensor], places: tuple[Tensor, ...], mask: Tensor) -> T
 
 
 def _save_exported(named: Mapping[str, Tensor], folder: str, both: Spaces, options: VlaOptions, tokenizer: Any) -> None:
-    """Writes everything that :func:`_load_exported` reads into ``folder``, which is made."""
+    """Write everything that :func:`_load_exported` reads into ``folder``, which is made."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}

@@ -178,7 +178,7 @@ class ActionFlow(nn.Module):
         return self.project(hidden.float()).flatten(1)
 
     def speed(self, context: Tensor, points: Tensor, times: Tensor) -> Tensor:
-        """The velocity [N, K A] at points [N, K A] and times [N]."""
+        """Compute the velocity [N, K A] at points [N, K A] and times [N]."""
         angles = times[:, None] * (2.0 ** torch.arange(_FREQUENCIES, device=times.device)) * math.pi
         velocity: Tensor = self.velocity(torch.cat([points, context, angles.sin(), angles.cos()], dim=1))
         return velocity
@@ -200,7 +200,7 @@ class ActionFlow(nn.Module):
         return self.chain.entropy(len(context))
 
     def to_env(self, chains: np.ndarray) -> np.ndarray:
-        """The ends of chains as actions [N, *shape], with chunks [N, K, *shape]."""
+        """Return the ends of chains as actions [N, *shape], with chunks [N, K, *shape]."""
         return self._bounds.to_env(chains[:, -self.numbers :].reshape(len(chains), self.count, self.per_action))
 
     def from_env(self, actions: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ class Instructions:
     def __init__(
         self, tokenizer: Any, names: Sequence[str], task: str | None, max_tokens: int, prompt: str | None = None
     ) -> None:
-        """``task``: the instruction where no leaf in ``names`` has one; ``prompt``: see `config.facts.prompted`."""
+        """``task``: the instruction if no leaf in ``names`` has one; ``prompt``: see `config.facts.prompted`."""
         if not names and task is None:
             raise SpaceError(
                 "the environment gives no instruction (no Text entry in its observation): say in policy.vla.task what "

@@ -32,9 +32,9 @@ class Leaves:
 
 
 def sort_leaves(space: spaces.Space, cameras: Sequence[str] = ()) -> Leaves:
-    """uint8 with two dimensions or more is an image, Text an instruction, anything else part of the state.
+    """Sort leaves: uint8 of two dimensions or more is an image, Text an instruction, anything else part of the state.
 
-    ``cameras``: the images that are read, in that order; all in the order of the space where it is empty. Raises
+    ``cameras``: the images that are read, in that order; all in the order of the space if it is empty. Raises
     SpaceError for one that is not there.
     """
     found = Leaves({}, [], {})
@@ -101,7 +101,7 @@ class ImageTokens(nn.Module):
         self.film = Film(tower, width) if options.conditioning == "film" else None
 
     def forward(self, inputs: Mapping[str, Tensor], words: Tensor) -> Tensor:
-        """``words`` [N, width]: the code of the instruction, for a tower that hears it."""
+        """``words`` [N, width]: the code of the instruction, for a tower that is conditioned on it."""
         pixels = torch.stack([self._pixels(name, inputs[name]) for name in self.names], dim=1)
         heard: AbstractContextManager[None] = nullcontext()
         if self.film is not None:
@@ -138,7 +138,7 @@ class StateNumbers(nn.Module):
         return tuple(name for name, part in both if isinstance(part, VectorEncoder) and part.normalizer is not None)
 
     def observe(self, inputs: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Running statistics of the valid positions [B, T, ...]."""
+        """Update the running statistics of the valid positions [B, T, ...]."""
         for name, encoder in zip(self.names, self.encoders, strict=True):
             if isinstance(encoder, VectorEncoder) and encoder.normalizer is not None:
                 encoder.observe(inputs[name][mask])

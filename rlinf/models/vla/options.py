@@ -17,7 +17,7 @@ Order = Literal["words_first", "picture_first"]
 
 @dataclass(frozen=True)
 class VlaOptions:
-    """Written beside the weights of an exported policy: enough to build it again without any other folder."""
+    """Written into the folder of an exported policy's weights: enough to build it again without any other folder."""
 
     language: Mapping[str, Any]
     """A whole transformers configuration as a mapping, `model_type` included."""

@@ -96,7 +96,7 @@ class Pi0Head(nn.Module):
         return self._taken(self.chain.entropy(len(context)))
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
-        """The ends of chains as actions [N, *shape], with chunks [N, K, *shape]."""
+        """Return the ends of chains as actions [N, *shape], with chunks [N, K, *shape]."""
         ends = actions[:, -self.chain.numbers :].reshape(len(actions), self.horizon, self.width)
         return self._bounds.to_env(ends[:, : self.chunk, : self.per_action])
 
@@ -207,7 +207,7 @@ class Pi0Policy(VisionLanguageAction):
         return Prefix(read.past_key_values, embedded.shape[1], attention, seen, state), values
 
     def _speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
-        """The velocity [N, H M] at points [N, H M] and times [N]; the prefix stays as it was."""
+        """Compute the velocity [N, H M] at points [N, H M] and times [N]; the prefix stays as it was."""
         half = self.options.dtype == "bfloat16"
         with torch.autocast(self.mean.device.type, dtype=torch.bfloat16, enabled=half):
             said = self.model(
@@ -224,7 +224,7 @@ class Pi0Policy(VisionLanguageAction):
 
 
 def pi0_config(written: Mapping[str, Any]) -> Any:
-    """transformers' configuration of a mapping."""
+    """Build transformers' configuration of a mapping."""
     from transformers import PI0Config
 
     return PI0Config(**{name: value for name, value in written.items() if name != "model_type"})
@@ -238,8 +238,10 @@ def random_pi0(config: Any) -> Any:
 
 
 def load_pi0(path: str) -> Any:
-    """The weights of a folder or hub name, float32: transformers' names, or those of openpi's and LeRobot's PyTorch
-    checkpoints. Raises PolicyError where any is missing or left over."""
+    """Load the weights of a folder or hub name, float32.
+
+    They have transformers' names, or those of openpi's and LeRobot's PyTorch checkpoints. Raises PolicyError if
+    any is missing or left over."""
     from transformers import PI0ForConditionalGeneration
 
     try:

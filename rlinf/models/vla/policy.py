@@ -1,12 +1,13 @@
 """A vision-language-action policy: a vision tower and a language model that decide on a chunk of actions at once.
 
-The sequence of the language model is: instruction and image patches (or the other way round, as in OpenVLA), state, one
-query per action token, and one for the value where there is a critic. All tokens of a decision are read off their
-queries in one pass (as OpenVLA-OFT does, and unlike its first version, which draws one after the other), so acting and
-evaluating cost the same one pass.
+The sequence of the language model is: instruction and image patches (or the other way round, as in OpenVLA),
+state, one query per action token, and one for the value if there is a critic. All tokens of a decision are
+read off their queries in one pass. OpenVLA-OFT does so too, unlike its first version, which draws one after
+the other. So acting and evaluating cost the same one pass.
 
-Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in :meth:`VlaPolicy.evaluate`
-for C decisions of T / C positions (`data.granularity`); chunks of K actions have ``executed`` [B, C, K] beside them.
+Inputs are leaves as in `actor_critic/spaces.py`: [N, ...] while acting, [B, C, ...] in
+:meth:`VlaPolicy.evaluate` for C decisions of T / C positions (`data.granularity`). Chunks of K actions also
+have ``executed`` [B, C, K].
 """
 
 from __future__ import annotations

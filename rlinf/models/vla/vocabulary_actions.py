@@ -15,10 +15,11 @@ _FILES = ("dataset_statistics.json", "meta/stats.json")
 
 
 def read_action_statistics(path: str, key: str | None, kept: list[int]) -> ActionStatistics:
-    """Quantiles of actions from a file or a folder: OpenVLA's `dataset_statistics.json`, where ``key`` names a data set
-    unless there is only one, or the statistics of a LeRobot data set.
+    """Read quantiles of actions from a file or a folder.
 
-    ``kept``: numbers that are not normalised, where the file has no mask. Raises PolicyError.
+    It is OpenVLA's `dataset_statistics.json`, in which ``key`` names a data set unless there is only one, or the
+    statistics of a LeRobot data set. ``kept``: numbers that are not normalised, if the file has no mask.
+    Raises PolicyError.
     """
     place = Path(path).expanduser()
     file = place if place.is_file() else next((place / name for name in _FILES if (place / name).exists()), None)
@@ -48,10 +49,10 @@ def _quantiles(actions: Any) -> list[tuple[str, Any]]:
 
 
 def action_rows(path: str, tower: Any, tokenizer: Any) -> Tensor:
-    """Rows [256, H] of a checkpoint's output layer for the action tokens, in their order (`action_bins`).
+    """Read rows [256, H] of a checkpoint's output layer for the action tokens, in their order (`action_bins`).
 
-    They are those of the last ids before the tokenizer's added ones. Where the checkpoint stores no output layer, it is
-    that of the embeddings.
+    They are those of the last ids before the tokenizer's added ones. If the checkpoint stores no output layer, it
+    is that of the embeddings.
     """
     stored = _output_layer(path)
     whole: Tensor = tower.get_input_embeddings().weight.detach() if stored is None else stored.float()
@@ -62,7 +63,7 @@ def action_rows(path: str, tower: Any, tokenizer: Any) -> Tensor:
 
 
 def _output_layer(path: str) -> Tensor | None:
-    """The weight [V, H] of a checkpoint's own output layer, where its files hold one."""
+    """Read the weight [V, H] of a checkpoint's own output layer, if its files hold one."""
     from huggingface_hub import snapshot_download
     from safetensors import safe_open
 

@@ -37,14 +37,14 @@ _HEADERS = {
 
 
 def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette:
-    """``token``: who has it in the address gets a cookie that opens the pages. ``every_s``: how often pages ask."""
+    """``token``: a client with it in the address gets a cookie for the pages. ``every_s``: how often pages poll."""
 
     def page(title: str, payload: dict[str, Any], stamp: str, address: str, *, plotting: bool = True) -> Response:
         live = {"url": address, "every_s": every_s, "stamp": stamp}
         return Response(render(title, {**payload, "live": live}, plotting=plotting), media_type="text/html")
 
     def fresh(request: Request, stamp: str, make: Callable[[], dict[str, Any]]) -> Response:
-        """The payload, or nothing where the page that asks has it."""
+        """Return the payload, or nothing if the requesting page has it."""
         if request.query_params.get("stamp") == stamp:
             return Response(status_code=204)
         return Response(embedded({**make(), "stamp": stamp}), media_type="application/json")
@@ -80,7 +80,7 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         return PlainTextResponse(redacted(str(error)), status_code=404)
 
     async def damaged(request: Request, error: Exception) -> Response:
-        """Valid files of another shape than a run writes."""
+        """Report valid files of another shape than a run writes."""
         names = ", ".join(request.query_params.getlist("id"))
         words = f"{names} can't be shown ({type(error).__name__}: {error}): a file in it is damaged"
         return PlainTextResponse(redacted(words), status_code=500)

@@ -61,7 +61,7 @@ class Library:
         }
 
     def run_page(self, names: Sequence[str]) -> dict[str, Any]:
-        """The page about one run, or about several that are compared. Raises :class:`ReportError`."""
+        """Build the page about one run, or about several that are compared. Raises :class:`ReportError`."""
         known = self.runs()
         paths = [_found(known, name) for name in names]
         records = [
@@ -74,24 +74,24 @@ class Library:
         return dict(payload)
 
     def sweep_page(self, name: str) -> dict[str, Any]:
-        """The page about a sweep. Raises :class:`ReportError`."""
+        """Build the page about a sweep. Raises :class:`ReportError`."""
         path = _found(self.sweeps(), name)
         return dict(self._cached("sweep", name, None, lambda: sweep_payload(path), self.sweep_stamp(name)))
 
     def stamp(self, names: Sequence[str]) -> str:
-        """Changes whenever the page about these runs would."""
+        """Return a stamp that changes whenever the page about these runs would."""
         known = self.runs()
         return "|".join(f"{_stamp(_found(known, name))}{state_of(known[name])}" for name in names)
 
     def sweep_stamp(self, name: str) -> str:
-        """Changes whenever a trial of the sweep logs."""
+        """Return a stamp that changes whenever a trial of the sweep logs."""
         path = _found(self.sweeps(), name)
         return "|".join(_stamp(one) for one in [path, *self._walk(path, _TRIALS_DEPTH)])
 
     def _cached(
         self, what: str, name: str, path: Path | None, make: Callable[[], Any], stamp: str | None = None
     ) -> Any:
-        """The result of ``make``, made again only when the files have changed."""
+        """Return the result of ``make``, made again only when the files have changed."""
         now = _stamp(path) if stamp is None and path is not None else str(stamp)
         with self._lock:
             known = self._made.get((what, name))
@@ -116,7 +116,7 @@ class Library:
 
 
 def state_of(run: Path) -> str:
-    """`running`, `finished` or `stopped`: by its summary, and by whether somebody holds its lock."""
+    """Return `running`, `finished` or `stopped`: by its summary, and by whether a process holds its lock."""
     lock = run / LOCK
     try:
         held = Holder.read(lock) is not None and time.time() - lock.stat().st_mtime < SILENCE_S
@@ -145,7 +145,7 @@ def _stamp(run: Path) -> str:
 
 
 def _row(path: Path) -> dict[str, Any]:
-    """A run's row in the list."""
+    """Build a run's row in the list."""
     changed = max((_changed(path / name) for name in _WATCHED), default=0.0)
     empty: dict[str, Any] = {
         "name": path.name,
@@ -173,7 +173,7 @@ def _changed(path: Path) -> float:
 
 
 def _summary(run: RunRecord) -> dict[str, Any]:
-    """The columns of a run's row in the list that its files fill."""
+    """Fill the columns of a run's row in the list from its files."""
     metric = next(iter(headlines(run)), None)
     values = run.values(metric) if metric else []
     return {

@@ -1,14 +1,16 @@
 """An agent as a text environment: its only response is the address at which it finds the policy.
 
-``env.id: agent:module:function``. The function is given a task and where the policy is, and returns the reward::
+``env.id: agent:module:function``. The function receives a task and the policy's address, and returns the
+reward::
 
     def solve(task, *, base_url, api_key, model):
         client = OpenAI(base_url=base_url, api_key=api_key)
         ...
         return 1.0
 
-It may be a coroutine function, and may return a mapping with ``reward`` and whatever else is to be known of the episode
-(``verdict``, ``reward/<term>``). A tool, a network or a mistake of its own that ends or hangs it costs its episode.
+It may be a coroutine function. It may return a mapping with ``reward`` and other facts of the episode
+(``verdict``, ``reward/<term>``). A tool, a network or a mistake of its own that ends or hangs it costs its
+episode.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ class AgentEnv(TaskRows):
         super().__init__(_tasks(tasks))
 
     def prompt(self, task_id: int) -> str:
-        """The task, for people."""
+        """Return the task as text for people."""
         task = self._tasks[task_id]
         return next((str(task[name]) for name in _PROMPTS if name in task), json.dumps(task))
 
@@ -90,7 +92,7 @@ class AgentEnv(TaskRows):
         return tuple(map(self.prompt, self._rows)), {"domain": domains, "answer": answers}
 
     def step_row(self, row: int, response: str, *, cut: bool = False) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        """Runs the agent about the row's task. ``response``: base_url, api_key and model, as JSON."""
+        """Run the agent about the row's task. ``response``: base_url, api_key and model, as JSON."""
         outcome = self._agent(dict(self._tasks[self._rows[row]]), **json.loads(response), **self._options)
         if inspect.isawaitable(outcome):
             outcome = asyncio.run(_awaited(outcome))

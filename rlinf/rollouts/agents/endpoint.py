@@ -1,11 +1,12 @@
-"""The policy as an HTTP server of the driver: token ids for those who have them, the OpenAI protocol for the rest.
+"""The policy as an HTTP server of the driver: token ids for clients with them, the OpenAI protocol for others.
 
-``POST /inference/v1/generate`` (token ids in, token ids and log-probabilities out), ``POST /v1/chat/completions``
-(messages, tools, streaming) and ``GET /v1/models``. A client sends the token as ``Authorization: Bearer TOKEN`` and its
-session as ``X-Session-ID``, or both at once as ``Bearer TOKEN:SESSION``, which any client's API key can carry and which
-wins over a header that the client sets by itself.
+``POST /inference/v1/generate`` (token ids in, token ids and log-probabilities out),
+``POST /v1/chat/completions`` (messages, tools, streaming) and ``GET /v1/models``. A client sends the token as
+``Authorization: Bearer TOKEN`` and its session as ``X-Session-ID``, or both at once as
+``Bearer TOKEN:SESSION``. Any client's API key can carry this form, and it wins over a header that the client
+sets by itself.
 
-The sampling distribution is that of the run: what requests say of temperature or top-p is not followed, since the
+The sampling distribution is that of the run. Temperature or top-p in requests are ignored, since the
 learner's log-probabilities are those of one distribution. ``max_tokens`` and ``stop`` are followed.
 """
 
@@ -57,7 +58,7 @@ class Endpoint:
         return f"http://{self._address}:{self.port}/v1"
 
     def close(self) -> None:
-        """Stops the server."""
+        """Stop the server."""
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def _serve(self) -> None:
@@ -84,7 +85,7 @@ class Endpoint:
     def _handler(
         self, answer: Callable[[web.Request, str | None], Awaitable[web.StreamResponse]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """Checks the token; what can't be answered is an error as OpenAI writes it."""
+        """Check the token; what can't be answered is an error as OpenAI writes it."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             given = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -188,7 +189,7 @@ async def _json(request: web.Request) -> dict[str, Any]:
 
 
 def _object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The object under ``name``; empty where there is none."""
+    """Return the object under ``name``; empty if there is none."""
     found = body.get(name) or {}
     if not isinstance(found, dict):
         raise BadRequest(f"{name} must be an object")
@@ -202,8 +203,9 @@ async def _streamed(
     reason: str,
     usage: Mapping[str, int] | None,
 ) -> web.StreamResponse:
-    """The answer as server-sent events, once it is complete: one for each word, one with its calls, one that ends it,
-    and one with ``usage``."""
+    """Send the answer as server-sent events, once it is complete.
+
+    There is one for each word, one with its calls, one that ends it, and one with ``usage``."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
     calls = [{"index": number, **call} for number, call in enumerate(message.get("tool_calls", ()))]

@@ -1,8 +1,9 @@
 """An agent's calls in one episode, as token sequences: a turn extends the one before, or begins a branch.
 
-Agents send whole conversations again and again. Where the tokens of one begin with those of an earlier call and its
-response, it goes on with them; a conversation that was rewritten, shortened or forked is another branch. Every sampled
-token stands in one branch as the policy's, with the very tokens before it that it was drawn after.
+Agents send whole conversations again and again. If the tokens of one begin with those of an earlier call and
+its response, it continues them; a conversation that was rewritten, shortened or forked is another branch.
+Every sampled token stands in one branch as the policy's, with the very tokens before it that it was drawn
+after.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from rlinf.data.messages import Completion
 
 @dataclass(frozen=True)
 class Call:
-    """One request of an agent, and what the policy said."""
+    """One request of an agent, and the policy's response."""
 
     context: tuple[int, ...]
     completion: Completion
@@ -52,7 +53,7 @@ class Episode:
 
 
 def branches_of(calls: Sequence[Call]) -> list[Branch]:
-    """The branches of an episode, the same in whatever order its calls were answered.
+    """Build the branches of an episode, the same in whatever order its calls were answered.
 
     >>> def call(context, said):
     ...     return Call(context, Completion(0, 0, said, (0.0,) * len(said), "stop", (0,) * len(said)))

@@ -1,4 +1,4 @@
-"""Between agents, who ask at any time over HTTP, and the sampler, which the rollout's own thread drives."""
+"""Between agents, which send requests at any time over HTTP, and the sampler, driven by the rollout's own thread."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ class Gateway:
         return self._params
 
     def open(self, episodes: Sequence[Episode], params: SamplingParams) -> list[str]:
-        """Opens a session for each episode; their names."""
+        """Open a session for each episode; return their names."""
         self._params = params
         names = [secrets.token_urlsafe(12) for _ in episodes]
         self._episodes = dict(zip(names, episodes, strict=True))
         return names
 
     def close(self) -> None:
-        """Ends all sessions: what they still ask is refused."""
+        """End all sessions: their remaining requests are refused."""
         for asked in [*self._running.values(), *self._arrived(0.0)]:
             _refuse(asked, "the episode is over")
         self._episodes, self._running, self._params = {}, {}, None
 
     def episode(self, name: str | None) -> Episode:
-        """The episode of a session.
+        """Return the episode of a session.
 
         Raises:
             BadRequest: no such session is open.
@@ -79,7 +79,7 @@ class Gateway:
     def ask(
         self, episode: Episode, context: tuple[int, ...], max_new_tokens: int | None, stop: Sequence[str] = ()
     ) -> Future[Completion]:
-        """The policy's response after ``context``, up to the end of one of the texts ``stop``.
+        """Request the policy's response after ``context``, up to the end of one of the texts ``stop``.
 
         Raises:
             BadRequest: there is no room for a token, or the episode has made all its calls.
@@ -117,7 +117,7 @@ class Gateway:
         return True
 
     def end(self, episode: Episode, session: SamplerSession) -> None:
-        """The agent has returned, or was given up: nothing it still asks counts."""
+        """End an episode whose agent has returned, or was given up: none of its remaining requests counts."""
         episode.over = True
         left = [name for name, asked in self._running.items() if asked.episode is episode]
         for completion in session.abort(left) if left else ():

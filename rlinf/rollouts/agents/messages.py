@@ -16,7 +16,7 @@ _TOOL_CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
 
 class BadRequest(Exception):
-    """A request that can't be answered; the message says why."""
+    """A request that can't be answered; the message gives the reason."""
 
     def __init__(self, message: str, code: str = "invalid_request_error") -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class BadRequest(Exception):
 
 
 def names_of(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What identifies each message of a conversation, the first with the tools."""
+    """Return what identifies each message of a conversation, the first with the tools."""
     if not messages or not all(isinstance(message, Mapping) and "role" in message for message in messages):
         raise BadRequest("messages must be a list of objects with role and content, and not empty")
     names = [_name(message) for message in messages]
@@ -40,10 +40,10 @@ def context_of(
     tools: Sequence[Mapping[str, Any]],
     renderer: PromptRenderer,
 ) -> tuple[int, ...]:
-    """Token ids of a conversation, up to where the policy speaks. ``names``: see :func:`names_of`.
+    """Return token ids of a conversation, up to the start of the policy's turn. ``names``: see :func:`names_of`.
 
-    Where it begins with one that the policy has answered in this episode, those tokens are kept as they were drawn, and
-    only what is new is tokenised.
+    If it begins with one that the policy has answered in this episode, those tokens are kept as they were drawn.
+    Only what is new is tokenised.
     """
     spoken = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     if spoken and spoken[-1] + 1 < len(messages):
@@ -56,13 +56,12 @@ def context_of(
 
 
 def remember(episode: Episode, names: Sequence[str], answer: Mapping[str, Any], ids: tuple[int, ...]) -> None:
-    """Keeps the tokens of a conversation that ends with the policy's ``answer``, for those that go on from it."""
+    """Keep the tokens of a conversation that ends with the policy's ``answer``, for those that go on from it."""
     episode.histories[*names, _name(answer)] = ids
 
 
 def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
-    """The message that a response is: with tools, what stands in <tool_call> marks are calls; ``name`` begins their
-    ids."""
+    """Build the message of a response: with tools, texts in <tool_call> marks are calls; ``name`` begins their ids."""
     message: dict[str, Any] = {"role": "assistant", "content": text}
     calls = []
     for number, found in enumerate(_TOOL_CALL.findall(text) if with_tools else ()):
@@ -78,14 +77,14 @@ def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
 
 
 def _answering(message: dict[str, Any], called: Mapping[Any, str]) -> dict[str, Any]:
-    """A tool's message as templates take it; ``called`` has the names of the tools by the ids of their calls."""
+    """Convert a tool's message to the form of templates; ``called`` has the tools' names by the ids of their calls."""
     if message["role"] != "tool":
         return message
     return tool_message(message["content"], message.get("name") or called.get(message.get("tool_call_id"), "tool"))
 
 
 def _name(message: Mapping[str, Any]) -> str:
-    """The part of a message that identifies it: the ids of tool calls do not."""
+    """Return the part of a message that identifies it: the ids of tool calls do not."""
     calls = [call.get("function") for call in message.get("tool_calls") or ()]
     return json.dumps([message["role"], _text(message), calls], sort_keys=True)
 
@@ -102,7 +101,7 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as chat templates take it: content is text, arguments of calls are objects."""
+    """Convert a message to the form of chat templates: content is text, arguments of calls are objects."""
     plain: dict[str, Any] = {"role": message["role"], "content": _text(message)}
     plain |= {name: message[name] for name in ("name", "tool_call_id") if message.get(name) is not None}
     calls = []

@@ -20,8 +20,7 @@ _POLL_S = 0.02
 
 
 class AgentRollout(TextRollout):
-    """A :class:`TextRollout` whose rows are the episodes of an agent: one for each branch of the tokens that it asked
-    for.
+    """A :class:`TextRollout` whose rows are an agent's episodes: one for each branch of the tokens that it requested.
 
     Every episode has a session at an endpoint, and the environment's answer to its address is the agent's reward.
     """
@@ -35,7 +34,7 @@ class AgentRollout(TextRollout):
         *,
         address: str = "127.0.0.1",
     ) -> None:
-        """``address``: of this machine, where env workers reach the endpoint."""
+        """``address``: of this machine, at which env workers reach the endpoint."""
         super().__init__(sampler, envs, members, config)
         self._address = address
         self.gateway = Gateway(max_model_len=config.facts.row_tokens, max_calls=config.env.max_turns)
@@ -62,7 +61,7 @@ class AgentRollout(TextRollout):
         key: tuple[int, ...],
         change: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> Conversations:
-        """``samples`` episodes about each task, in the order of ``task_ids``: the rows are their last branches."""
+        """Run ``samples`` episodes about each task, in the order of ``task_ids``: the rows are their last branches."""
         clock = Clock()
         began = time.perf_counter()
         rows = self.open_rows(split, task_ids, samples, change)
@@ -115,7 +114,7 @@ class AgentRollout(TextRollout):
 
 
 def filled(row: Row, branch: Branch, number: int, renderer: PromptRenderer) -> Row:
-    """The row of branch ``number`` of an agent's episode; ``row.facts["graded"]`` is what the agent returned."""
+    """Fill the row of branch ``number`` of an agent's episode; ``row.facts["graded"]`` is what the agent returned."""
     graded = row.facts["graded"]
     assert isinstance(graded, Feedback)
     made = Row(

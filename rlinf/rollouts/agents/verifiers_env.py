@@ -102,7 +102,7 @@ class VerifiersEnv(TaskRows):
         threading.Thread(target=_listen, args=listener, name=self._name, daemon=True).start()
 
     def prompt(self, task_id: int) -> str:
-        """The task, for people."""
+        """Return the task as text for people."""
         return str(self._tasks[task_id]["prompt"])
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[tuple[str, str]]:
@@ -142,7 +142,7 @@ class VerifiersEnv(TaskRows):
 
 
 def _listen(lines: Any, awaited: dict[int, Future[dict[str, Any]]], name: str) -> None:
-    """Hands answers to whoever waits for them; when the process dies, they hear of it."""
+    """Pass answers to the callers that wait for them; when the process dies, they receive a failure."""
     with contextlib.suppress(OSError, ValueError):  # closed here
         for line in lines:
             answer = json.loads(line)

@@ -75,7 +75,7 @@ class Host:
         return Message("made", {**spaces, **facts}, arrays)
 
     def _share(self, message: Message) -> Message:
-        """Observations go to memory of the run's from now on; ``first`` is the place of this process's first one."""
+        """Write observations to memory of the run's from now on; ``first`` is the position of this process's first one."""
         from rlinf.rollouts.isolation.shared import open_shared
         from rlinf.rollouts.isolation.wire import Message
 
@@ -134,8 +134,7 @@ class Host:
         return Message("checked", {"remarks": [dataclasses.asdict(remark) for remark in found]})
 
     def _answer(self, message: Message, failed: dict[int, str], arrays: dict[str, Any]) -> Message:
-        """The answer to a reset or a step: failures by position, and the observations of the sub-environments that
-        were asked."""
+        """Answer a reset or a step: failures by position, and the observations of the requested sub-environments."""
         from rlinf.rollouts.isolation.wire import Message
 
         vec_env = self._held()
@@ -164,7 +163,7 @@ def _options(message: Message) -> Any:
 
 
 def _drawing() -> Any:
-    """Makes environments with pictures; the renderer is chosen before they are imported."""
+    """Return the maker of environments with pictures; the renderer is chosen before they are imported."""
     from rlinf.rollouts.vec_env.offscreen import offscreen
     from rlinf.rollouts.video.filmable import filmable_env
 
@@ -173,7 +172,7 @@ def _drawing() -> Any:
 
 
 def serve(connection: socket.socket) -> None:
-    """Says hello, then answers until the run closes the connection."""
+    """Send a hello, then answer until the run closes the connection."""
     from rlinf.base.errors import UserError
     from rlinf.rollouts.isolation.wire import HungUpError, Message, receive, send
 

@@ -16,12 +16,12 @@ from rlinf.schema import EnvConfig
 
 
 def make_env_anywhere(options: EnvConfig) -> gymnasium.Env:
-    """The environment of ``options`` in this process, or where `env.isolation` says."""
+    """Make the environment of ``options`` in this process, or in the one that `env.isolation` selects."""
     return IsolatedEnv(options) if options.isolation == "process" else make_env(options)
 
 
 class IsolatedEnv(gymnasium.Env):
-    """Raises EnvProcessError with the other side's account where a reset or a step fails."""
+    """Raises EnvProcessError with the other side's account if a reset or a step fails."""
 
     def __init__(self, options: EnvConfig) -> None:
         self._vec_env = IsolatedVecEnv(options, 1)
@@ -48,7 +48,7 @@ class IsolatedEnv(gymnasium.Env):
         return self._observation(), float(result.rewards[0]), *ends, info
 
     def expert_action(self) -> np.ndarray:
-        """The action of the environment's own demonstrator now."""
+        """Return the current action of the environment's own demonstrator."""
         return self._vec_env.expert_action(0)
 
     def has_wrapper_attr(self, name: str) -> bool:
@@ -62,7 +62,7 @@ class IsolatedEnv(gymnasium.Env):
 
 
 def unflattened(space: spaces.Space, leaves: Arrays, row: int, name: str = ROOT) -> Any:
-    """The observation in row ``row`` of the leaves [N, ...] (`data.spaces`); a text is the bytes before the zeros."""
+    """Read the observation in row ``row`` of the leaves [N, ...] (`data.spaces`); a text is its bytes before zeros."""
     if isinstance(space, spaces.Dict):
         return {key: unflattened(part, leaves, row, f"{name}.{key}") for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):

@@ -1,4 +1,4 @@
-"""One environment process as seen from the run: asked with a deadline, and killed where it does not answer."""
+"""One environment process as seen from the run: requests have a deadline, and it is killed if it does not answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "__PYVENV_LAUNCHER__")
 
 
 class EnvProcessError(RuntimeError, UserError):
-    """An environment process could not be started, died, refused, or said something that is no answer."""
+    """An environment process could not be started, died, refused, or sent something that is no answer."""
 
 
 class EnvProcessTimeoutError(EnvProcessError):
@@ -56,7 +56,7 @@ class EnvProcess:
         self._greeted = False
 
     def post(self, message: Message, timeout_s: float | None) -> None:
-        """Sends; the answer is for :meth:`answer`, so that several processes can work at the same time."""
+        """Send a message; the answer is for :meth:`answer`, so that several processes can work at the same time."""
         self._awaited = message.kind
         try:
             send(self._connection, message, timeout_s)
@@ -66,7 +66,7 @@ class EnvProcess:
             raise self._dead() from error
 
     def answer(self, timeout_s: float | None) -> Message:
-        """The answer to the last message; None waits for ever.
+        """Return the answer to the last message; None waits for ever.
 
         Raises:
             EnvProcessError: it died, or the message failed there; its traceback or last words are in the text.

@@ -1,8 +1,8 @@
-"""Observations that two processes see in the same memory, so that no message has to carry them.
+"""Observations that two processes hold in the same memory, so that no message has to carry them.
 
-The run makes an anonymous file in memory and the environment's process opens it through the run's own file descriptors
-(`/proc/PID/fd`): nothing has a name that could stay behind. Where the system has no such files (macOS), or the other
-process may not open it, observations travel in messages as before.
+The run makes an anonymous file in memory and the environment's process opens it through the run's own file
+descriptors (`/proc/PID/fd`): nothing has a name that could stay behind. If the system has no such files
+(macOS), or the other process may not open it, observations travel in messages as before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SharedArrays:
     """Arrays of given shapes and dtypes in memory that :func:`open_shared` maps elsewhere."""
 
     def __init__(self, like: Mapping[str, np.ndarray]) -> None:
-        """Raises OSError where there is no such memory."""
+        """Raise OSError if there is no such memory."""
         if not hasattr(os, "memfd_create"):
             raise OSError("no anonymous files in memory on this system")
         self.layout, size = _layout(like)
@@ -40,12 +40,12 @@ class SharedArrays:
         return {"path": f"/proc/{os.getpid()}/fd/{self._handle}", "layout": self.layout}
 
     def close(self) -> None:
-        """Gives the file up; arrays that are still held stay valid."""
+        """Close the file; arrays that are still held stay valid."""
         os.close(self._handle)
 
 
 def open_shared(address: Mapping[str, Any]) -> Arrays:
-    """The arrays of another process's :class:`SharedArrays`. Raises OSError where they cannot be opened."""
+    """Open the arrays of another process's :class:`SharedArrays`. Raises OSError if they cannot be opened."""
     handle = os.open(address["path"], os.O_RDWR)
     try:
         return _mapped(handle, address["layout"])

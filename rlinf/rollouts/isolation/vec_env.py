@@ -96,7 +96,7 @@ class IsolatedVecEnv:
         return StepResult(rewards, *flags, failed=failed)
 
     def restart(self, env_index: int) -> None:
-        """A new environment for the sub-environment; in a new process, where the old one is dead."""
+        """Make a new environment for the sub-environment; in a new process, if the old one is dead."""
         index = self._home[env_index]
         if not self._processes[index].alive:
             self._processes[index] = self._start()
@@ -110,13 +110,13 @@ class IsolatedVecEnv:
             self._untouched.add(env_index)
 
     def render(self, env_index: int) -> np.ndarray:
-        """The environment's own picture, [H, W, 3] uint8."""
+        """Return the environment's own picture, [H, W, 3] uint8."""
         index = self._home[env_index]
         message = Message("render", {"env_index": env_index - self._shares[index][0]})
         return self._processes[index].ask(message, self._patience_s).arrays["frame"]
 
     def expert_action(self, env_index: int) -> np.ndarray:
-        """The action of the environment's own demonstrator now."""
+        """Return the current action of the environment's own demonstrator."""
         index = self._home[env_index]
         message = Message("expert", {"env_index": env_index - self._shares[index][0]})
         return self._processes[index].ask(message, self._patience_s).arrays["action"]
@@ -129,7 +129,7 @@ class IsolatedVecEnv:
             self._shared = None
 
     def _share_memory(self) -> None:
-        """Has the processes write their observations where they are read, if the system can."""
+        """Make the processes write their observations into the memory where they are read, if the system can."""
         try:
             self._shared = SharedArrays(self.observations)
         except OSError:
@@ -145,7 +145,7 @@ class IsolatedVecEnv:
             self.observations = self._shared.arrays
 
     def _share_with(self, index: int) -> None:
-        """The process writes into shared memory from now on. If the first one cannot, none is to."""
+        """Make the process write into shared memory from now on. If the first one cannot, none is to."""
         if self._shared is None:
             return
         fields = {"address": self._shared.address, "first": self._shares[index].start}
@@ -206,7 +206,7 @@ class IsolatedVecEnv:
         return answers, failed
 
     def _lose(self, error: EnvProcessError, positions: list[int], failed: dict[int, str]) -> None:
-        """A process that gave no answer takes all of its sub-environments with it."""
+        """Mark all sub-environments of a process that gave no answer as failed."""
         kind = "timeouts" if isinstance(error, EnvProcessTimeoutError) else "failures"
         failed.update(dict.fromkeys(positions, kind))
         self.last_failure = str(error)
@@ -223,7 +223,7 @@ def filming_trial_in_process(options: EnvConfig) -> FilmingTrial:
 
 
 def _asked_once(options: EnvConfig, kind: str) -> Message:
-    """A process's answer to one question about the environment of ``options``."""
+    """Return a process's answer to one question about the environment of ``options``."""
     process = EnvProcess(options.python, options.start_timeout_s)
     try:
         return process.ask(Message(kind, {"options": asdict(options)}), options.start_timeout_s)

@@ -46,7 +46,7 @@ class Message:
 
 
 def send(connection: socket.socket, message: Message, timeout_s: float | None = None) -> None:
-    """Sends one frame.
+    """Send one frame.
 
     Raises:
         TimeoutError: the other side did not take it within ``timeout_s`` (None waits for ever).
@@ -74,7 +74,7 @@ def send(connection: socket.socket, message: Message, timeout_s: float | None = 
 
 
 def receive(connection: socket.socket, timeout_s: float | None = None) -> Message:
-    """Waits for one frame; its arrays are writable and own their memory together.
+    """Wait for one frame; its arrays are writable and own their memory together.
 
     Raises:
         TimeoutError: it was not there, whole, within ``timeout_s`` (None waits for ever).
@@ -112,7 +112,7 @@ def _take(connection: socket.socket, length: int, until: float | None) -> bytear
 
 
 def _arrays(layout: list[Any], body: bytearray) -> dict[str, np.ndarray]:
-    """The arrays of a frame as views of its body."""
+    """Return the arrays of a frame as views of its body."""
     arrays: dict[str, np.ndarray] = {}
     offset = 0
     for name, dtype_name, shape in layout:

@@ -16,7 +16,7 @@ class ActionHistory:
         )  # index of each sub-environment's first decision since its reset
 
     def begin(self, env_indices: list[int]) -> None:
-        """An episode starts in each of ``env_indices``: what was recorded for them is no longer needed."""
+        """Start an episode in each of ``env_indices``: what was recorded for them is no longer needed."""
         self._first[env_indices] = len(self._decisions)
         needless = int(self._first.min())
         if needless > 4096:
@@ -40,7 +40,7 @@ class ActionHistory:
         ]
 
     def load(self, per_env: list[np.ndarray]) -> None:
-        """Takes what :meth:`since_reset` gave."""
+        """Restore what :meth:`since_reset` gave."""
         longest = max(len(actions) for actions in per_env)
         filler = next((actions[0] for actions in per_env if len(actions)), np.zeros(()))
         decisions = np.zeros((longest, len(per_env), *filler.shape), dtype=filler.dtype)
@@ -64,7 +64,7 @@ class StagedHistory:
         }
 
     def begin(self, env_indices: list[int]) -> None:
-        """An episode starts in each of ``env_indices``."""
+        """Start an episode in each of ``env_indices``."""
         for stage, history in enumerate(self._histories):
             mine = [self._place[env_index][1] for env_index in env_indices if self._place[env_index][0] == stage]
             if mine:
@@ -80,6 +80,6 @@ class StagedHistory:
         return [per_stage[stage][at] for _, (stage, at) in sorted(self._place.items())]
 
     def load(self, per_env: list[np.ndarray]) -> None:
-        """Takes what :meth:`since_reset` gave."""
+        """Restore what :meth:`since_reset` gave."""
         for env_indices, history in zip(self._stages, self._histories, strict=True):
             history.load([per_env[env_index] for env_index in env_indices])

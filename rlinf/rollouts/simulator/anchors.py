@@ -15,10 +15,10 @@ _PARTS = 1 << 16
 
 
 def anchor_ids(episodes: Sequence[Episode], levels: Granularity, mask: torch.Tensor) -> torch.Tensor:
-    """[B, T] int64 for ``mask`` [B, T]: at the first position of each reward the state that it begins in, -1 elsewhere.
+    """Return [B, T] int64 for ``mask`` [B, T]: the state at the first position of each reward, -1 elsewhere.
 
-    Equal observations are equal states. An action of a chunk has no observation of its own: its state is that of the
-    chunk and its place in there.
+    The state is the one that the reward begins in. Equal observations are equal states. An action of a chunk has
+    no observation of its own: its state is that of the chunk and its position in there.
     """
     parts = levels.decision_rewards
     decisions = mask.shape[1] // levels.positions_per_decision
@@ -31,7 +31,7 @@ def anchor_ids(episodes: Sequence[Episode], levels: Granularity, mask: torch.Ten
 
 
 def _state(episode: Episode, decision: int) -> int:
-    """A checksum of what the policy saw."""
+    """Compute a checksum of the policy's observation."""
     found = 0
     for name in sorted(episode.observations):
         found = zlib.crc32(episode.observations[name][decision].tobytes(), found)

@@ -1,11 +1,11 @@
 """A demonstrator's actions, as decisions to imitate.
 
-An environment that can demonstrate has a method ``expert_action()``: the action to take now, from whatever it knows of
-itself; others have a function by name (:mod:`rlinf.rollouts.simulator.experts`), or recorded episodes. With
-``perturbation`` some decisions are random instead and are not kept, so that the demonstrator is also seen getting back
-on its way (Laskey et al. 2017, https://arxiv.org/abs/1703.09327, with random actions for noise). Where a policy makes
-some of the decisions, what the demonstrator does about its mistakes is learned too (DAgger: Ross et al. 2011,
-https://arxiv.org/abs/1011.0686).
+An environment that can demonstrate has a method ``expert_action()``: the action to take now, from its full
+internal state. Others have a function by name (:mod:`rlinf.rollouts.simulator.experts`), or recorded
+episodes. With ``perturbation`` some decisions are random instead and are not kept. So the demonstrator is
+also seen getting back on its way (Laskey et al. 2017, https://arxiv.org/abs/1703.09327, with random actions
+for noise). If a policy makes some of the decisions, the demonstrator's corrections of its mistakes are
+learned too (DAgger: Ross et al. 2011, https://arxiv.org/abs/1011.0686).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Demonstrator:
     def _episode(
         self, policy: PolicyFacts, env: gymnasium.Env, make_expert: MakeExpert, task: EpisodeTask
     ) -> RolloutCoroutine[list[tuple[Any, np.ndarray, int]] | None]:
-        """Its decisions (observation, chunk, actions that were carried out); None where it is to be left out."""
+        """Play an episode; return its decisions (observation, chunk, executed actions), None if it is to be left out."""
         key = ("demonstration", task.row) if self.round == 0 else ("demonstration", self.round, task.row)
         source = expert_steps(
             env,
@@ -128,7 +128,7 @@ class Demonstrator:
     def _decided(
         self, policy: PolicyFacts, env: gymnasium.Env, observation: Any, noise: NoiseStream
     ) -> RolloutCoroutine[np.ndarray]:
-        """The policy's actions [K, ...] at one observation."""
+        """Return the policy's actions [K, ...] at one observation."""
         leaves = empty_leaves(env.observation_space, (1,))
         write_observation(leaves, 0, observation)
         state = np.zeros((1, policy.state_size), dtype=np.float32)
@@ -139,9 +139,10 @@ class Demonstrator:
 def imitation_batch(
     pool: Demonstrations, rows: np.ndarray, noise: np.ndarray, augment: Callable[[Arrays], Arrays] = dict
 ) -> Batch:
-    """Some decisions of the pool as rows, with advantage 1: ``-A logp`` is then the cross-entropy.
+    """Build a batch of some decisions of the pool, with advantage 1: ``-A logp`` is then the cross-entropy.
 
-    ``noise`` [len(rows), pool.imitation_noise] follows the actions; ``augment`` changes the observations [n, ...].
+    ``noise`` [len(rows), pool.imitation_noise] follows the actions; ``augment`` changes the observations [n,
+    ...].
     """
     count, timesteps = len(rows), pool.granularity
     actions = pool.actions[rows]
@@ -169,10 +170,10 @@ def imitation_batch(
 
 
 def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
-    """The different texts of an environment's first observations, in the order of their appearance; those of
-    `env.tasks`, where they are written there.
+    """List the different texts of an environment's first observations, in the order of their appearance.
 
-    Where the first ones (:data:`_SAME_TEXT`) say the same, the others are not asked: a reset may take a second."""
+    If `env.tasks` has texts, they are those. If the first ones (:data:`_SAME_TEXT`) are the same, the others are
+    not read: a reset may take a second."""
     given = [task.instruction for task in options.tasks if task.instruction is not None]
     if given:
         return list(dict.fromkeys(given))

@@ -54,7 +54,7 @@ BuildPolicy = Callable[[gymnasium.Space, gymnasium.Space], ActingPolicy]
 def _with_own_policy(
     course: Callable[Concatenate[EnvWorker, PolicyFacts, int, Given], PipelinedRollout[Value]],
 ) -> Callable[Concatenate[EnvWorker, Given], Value]:
-    """The same from beginning to end, with the worker's copy of the policy."""
+    """Run a rollout from beginning to end, with the worker's copy of the policy."""
 
     @functools.wraps(course)
     def call(self: EnvWorker, /, *args: Given.args, **options: Given.kwargs) -> Value:
@@ -67,8 +67,8 @@ def _with_own_policy(
 class EnvWorker:
     """One actor. ``build_policy`` makes the policy from the two spaces; its weights arrive with :meth:`load`.
 
-    Where the policy acts elsewhere it is never made here: :meth:`begin` and :meth:`answer` do what :meth:`collect` and
-    the others do, with questions and answers as messages.
+    If the policy acts elsewhere it is never made here: :meth:`begin` and :meth:`answer` do what :meth:`collect`
+    and the others do, with questions and answers as messages.
 
     ``global_indices`` are the numbers of this worker's sub-environments among all of the run; ``cores`` its CPUs.
     """
@@ -116,18 +116,18 @@ class EnvWorker:
         return self._build_policy(self._vec_env.observation_space, self._vec_env.action_space).eval()
 
     def load(self, update: WeightUpdate) -> Metrics:
-        """Takes weights and statistics; every later decision follows them."""
+        """Load weights and statistics; every later decision follows them."""
         self._version = update.version
         return self._weights.take(self._policy, update)
 
     def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
-        """Read back the weights and statistics that are ``asked`` for from the policy."""
+        """Read back the weights and statistics in ``asked`` from the policy."""
         return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
 
     def begin(
         self, method: CollectorName, facts: PolicyFacts, version: int, *arguments: Any
     ) -> tuple[Notice[Any], list[PolicyRequest] | Leaves]:
-        """Starts on ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere: its first questions.
+        """Start ``collect``, ``evaluate`` or ``demonstrate`` with a policy elsewhere; return its first questions.
 
         What was under way before is forgotten.
         """
@@ -137,14 +137,14 @@ class EnvWorker:
         return _halves(self._trajectory.begin())
 
     def answer(self, stage: int, answer: Any) -> tuple[Notice[Any], list[PolicyRequest] | Leaves]:
-        """The policy's answer to a stage's question; what is asked next, or the result and its images apart."""
+        """Take the policy's answer to a stage; return the next questions, or the result and its images separately."""
         assert self._trajectory is not None
         return _halves(self._trajectory.answer(stage, answer))
 
     def _collection(
         self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
     ) -> PipelinedRollout[RolloutPart]:
-        """This worker's rows of a batch of training iteration ``step``; whole episodes are named by ``tasks``."""
+        """Collect this worker's rows of a batch of training iteration ``step``; whole episodes are named by ``tasks``."""
         fragments, stages, key = self._fragments, self._config.rollout.pipeline_stages, rollout_key(step, round)
         if fragments is None:
             return self._episode_trace(facts, version, key, tasks, stages)
@@ -248,7 +248,7 @@ class EnvWorker:
     def collect_remote(
         self, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
     ) -> tuple[RolloutPart, Leaves]:
-        """As ``collect``, with the images of the batch apart."""
+        """As ``collect``, with the images of the batch separate."""
         return keep_images_local(self.collect(step, tasks, round))
 
     def _evaluator(self, episodes: int, words: Words | None) -> EpisodeCollector:
@@ -261,7 +261,7 @@ class EnvWorker:
         return self._evaluators[words]
 
     def instructions(self, starts: int) -> list[str]:
-        """The distinct instructions of ``starts`` start states, before any rollout."""
+        """Return the distinct instructions of ``starts`` start states, before any rollout."""
         return instructions_of(self._env, [stream_seed(self._config.run.seed, "text", n) for n in range(starts)])
 
     def try_filming(self) -> FilmingTrial:
@@ -269,7 +269,7 @@ class EnvWorker:
         return try_filming(self._evaluation_env())
 
     def _filming(self, episodes: int) -> tuple[FilmedVecEnv, EpisodeCollector]:
-        """A sub-environment for each filmed episode, made with the first film."""
+        """Return a sub-environment for each filmed episode, made with the first film."""
         if self._filmed is None or self._filmed[0].num_envs != episodes:
             env_indices = FilmedVecEnv(self._evaluation_env(), episodes)
             self._filmed = env_indices, self._collector(env_indices)
@@ -293,8 +293,9 @@ class EnvWorker:
         return with_words(self._config.facts.evaluation_env, words)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that the next rollout depends on beside the weights; of whole episodes, which begin again, next to
-        nothing."""
+        """Return the state that the next rollout depends on in addition to the weights.
+
+        For whole episodes, which begin again, it is next to nothing."""
         stepped = {"stepped": self._training.failure_count.stepped}
         return stepped if self._fragments is None else {**self._fragments.state_dict(), **stepped}
 
@@ -310,7 +311,7 @@ class EnvWorker:
         self._take_over(True)
 
     def _take_over(self, stepped: bool) -> None:
-        """An environment that made steps before this process is not one that never did."""
+        """Count an environment that made steps before this process as one that has stepped."""
         self._stepped = stepped
         self._training.failure_count.take_over(stepped)
 
@@ -319,7 +320,7 @@ class EnvWorker:
         return self._episodes if self._fragments is None else self._fragments
 
     def spaces(self) -> tuple[gymnasium.Space, gymnasium.Space]:
-        """The spaces of one environment: observation and action."""
+        """Return the spaces of one environment: observation and action."""
         return self._vec_env.observation_space, self._vec_env.action_space
 
     def vectorization(self) -> str:
@@ -327,7 +328,7 @@ class EnvWorker:
         return str(self._choice)
 
     def render_fps(self) -> float:
-        """Steps of a second that the environment declares; 0 where it declares none."""
+        """Return the steps of a second that the environment declares; 0 if it declares none."""
         # Vector environments of a simulator's own need not have metadata.
         given = (getattr(self._vec_env, "metadata", None) or {}).get("render_fps")
         return float(given) if isinstance(given, (int, float)) else 0.0
@@ -339,7 +340,7 @@ class EnvWorker:
 
 
 def _halves(message: WorkerMessage[Any]) -> tuple[Notice[Any], list[PolicyRequest] | Leaves]:
-    """A message in two halves: for whoever carries it, and for those who read it."""
+    """Split a message in two halves: for the process that carries it, and for those that read it."""
     notice, questions = Notice.of(message)
     if not isinstance(notice.result, RolloutPart):
         return notice, questions

@@ -183,7 +183,7 @@ class EpisodeCollector:
         first: int,
         run: EpisodeRun,
     ) -> None:
-        """Gives every idle sub-environment the next episode. One that cannot be reset is tried again like one that
+        """Give every idle sub-environment the next episode. One that cannot be reset is tried again like one that
         broke."""
         idle = [env_index for env_index in usable if env_index not in busy][: len(waiting)]
         if not idle:
@@ -204,8 +204,10 @@ class EpisodeCollector:
             self._tally.clear(env_index)
 
     def _next_for(self, env_index: int, waiting: Sequence[tuple[EpisodeTask, int]]) -> int:
-        """The position in ``waiting`` of the sub-environment's next episode: one of the task that it has made already,
-        else of the one that the fewest have made. Without tasks the last."""
+        """Find the position in ``waiting`` of the sub-environment's next episode.
+
+        It is one of the task that it has made already, else of the one that the fewest have made. Without tasks it is
+        the last."""
         if not self._mixture.names:
             return len(waiting) - 1
         first: dict[str, int] = {}
@@ -278,7 +280,7 @@ class EpisodeCollector:
 def _cut(
     history: list[_Decision], env_index: int, timestep: _Running, terminated: bool, record: EpisodeRecord
 ) -> Episode:
-    """The sub-environment's part of the run's history since the episode began."""
+    """Cut out the sub-environment's part of the run's history since the episode began."""
     mine = [(decision.env_indices.index(env_index), decision) for decision in history[timestep.first :]]
     names = list(mine[0][1].observations)
     return Episode(
@@ -294,7 +296,7 @@ def _cut(
 
 
 def _logprobs(mine: Sequence[tuple[int, _Decision]]) -> np.ndarray | None:
-    """The log-probabilities [L, K D] that came with decisions, at their places; None where none came."""
+    """Return the log-probabilities [L, K D] that came with decisions, at their positions; None if none came."""
     found = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
     return np.stack(found) if found else None
 

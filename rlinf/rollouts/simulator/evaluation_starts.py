@@ -12,10 +12,10 @@ from rlinf.schema import EnvConfig
 
 
 def evaluation_tasks(seed: int, mixture: Mixture, episodes: int, states: int = 0) -> list[EpisodeTask]:
-    """The episodes of an evaluation: those of ``seed``, all tasks in turn.
+    """List the episodes of an evaluation: those of ``seed``, all tasks in turn.
 
-    Of ``states`` numbered start states (`evaluation.reset_state_ids`; 0: there are none) every task plays each once
-    before it plays one again, in an order of ``seed``'s own. More episodes begin with those of fewer.
+    Of ``states`` numbered start states (`evaluation.reset_state_ids`; 0: there are none) every task plays each
+    once before it plays one again, in an order of ``seed``'s own. More episodes begin with those of fewer.
     """
     starts = [stream_seed(seed, "evaluation", row) for row in range(episodes)]
     if states:
@@ -29,8 +29,9 @@ def evaluation_tasks(seed: int, mixture: Mixture, episodes: int, states: int = 0
 
 
 def start_name(env: EnvConfig, mixture: Mixture, seed: int) -> str:
-    """A digest of the environment ``env``, its task and the start state that ``seed`` picks: equal in every evaluation
-    that begins an episode there."""
+    """Compute a digest of the environment ``env``, its task and the start state that ``seed`` picks.
+
+    It is equal in every evaluation that begins an episode there."""
     own, number = mixture.parted(seed)
     ids = env.reset_state_ids
     start = {"reset_state_id": ids[own % len(ids)]} if ids else {"seed": own}

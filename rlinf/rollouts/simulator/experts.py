@@ -1,7 +1,8 @@
-"""Demonstrators: an environment's own ``expert_action()``, or a function by name, and the steps that one of them makes.
+"""Demonstrators: an environment's own ``expert_action()``, or a function by name, and the steps that one makes.
 
-A function by name (``module:name``) is called with the environment at the start of each episode, and returns what maps
-observations to actions. So it may look at anything in the environment, and keep what it likes for one episode.
+A function by name (``module:name``) is called with the environment at the start of each episode, and returns
+what maps observations to actions. So it may read anything in the environment, and keep any state for one
+episode.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Asked:
-    """A policy is to decide at this observation: whoever plays the steps sends its actions [K, ...]."""
+    """A policy is to decide at this observation: the caller that plays the steps sends its actions [K, ...]."""
 
     observation: Any
 
 
 def expert_of(name: str | None, env: gymnasium.Env, env_id: str) -> MakeExpert:
-    """The demonstrator ``module:name``, or without a name the environment's own.
+    """Return the demonstrator ``module:name``, or without a name the environment's own.
 
-    Raises NoDemonstrationsError where there is none.
+    Raises NoDemonstrationsError if there is none.
     """
     if name is not None:
         return _named(name)
@@ -99,11 +100,11 @@ def expert_steps(
     every_observation: bool = True,
     to_the_end: bool = False,
 ) -> Generator[Step | Asked, np.ndarray | None, None]:
-    """One episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
+    """Play one episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
 
-    With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random; of the others a
-    policy makes ``policys_share``, each of which is :class:`Asked` for. Without ``every_observation`` those between
-    decisions may lack their pictures (see :data:`DRAWS`).
+    With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Of the
+    others a policy makes ``policys_share``, each requested by :class:`Asked`. Without ``every_observation`` those
+    between decisions may lack their pictures (see :data:`DRAWS`).
     """
     skips = not every_observation and may_skip_pictures(env, options)
     env.action_space.seed(int(generator.integers(2**31)))

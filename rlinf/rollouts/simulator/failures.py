@@ -18,15 +18,14 @@ class EnvFailureError(UserError):
 
 
 def too_many_failures(env_id: str, counted: str, most: int, account: str) -> EnvFailureError:
-    """The error for more failures than `env.max_failures`; ``counted`` says how many, ``account`` is the newest."""
+    """Build the error for more failures than `env.max_failures`; ``counted``: how many, ``account``: the newest."""
     return EnvFailureError(
         f"{env_id}: {account}\nThat is the newest failure: {counted}, and env.max_failures allows {most}. {_LOOK}"
     )
 
 
 class FailureCount:
-    """Counts failures of some sub-environments. Where no reset, or no step, ever went well, a few are enough, one for
-    each.
+    """Counts failures of some sub-environments. If no reset, or no step, ever went well, one for each is enough.
 
     Resets are judged by resets: the first step waits until all are reset, however often some of them fail to be.
     """
@@ -49,12 +48,12 @@ class FailureCount:
         self._went_well = {"reset", "step"} if stepped else set()
 
     def went_well(self, attempt: Attempt, count: int) -> None:
-        """Counts resets or steps that did not fail."""
+        """Count resets or steps that did not fail."""
         if count:
             self._went_well.add(attempt)
 
     def add(self, attempt: Attempt, last: str, account: str) -> None:
-        """One failure: ``last`` says what went wrong in a word or two, ``account`` what was raised, and where.
+        """Count one failure: ``last`` names it in a word or two, ``account`` is what was raised, and its origin.
 
         Raises:
             EnvFailureError: that was one too many.

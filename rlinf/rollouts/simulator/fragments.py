@@ -1,8 +1,8 @@
-"""Fragments: a fixed number of decisions of every sub-environment, several episodes in a row (PPO's layout, and SAC's).
+"""Fragments: a fixed number of decisions of each sub-environment, several episodes in a row (for PPO and SAC).
 
-Episodes go on across calls. Each episode has a seed of its own, drawn from (run seed, sub-environment, number of the
-episode), and each decision's noise is drawn from (run seed, rollout, sub-environment): a sub-environment's history does
-not depend on who runs beside it.
+Episodes go on across calls. Each episode has a seed of its own, drawn from (run seed, sub-environment, number
+of the episode). Each decision's noise is drawn from (run seed, rollout, sub-environment). So a
+sub-environment's history does not depend on which others run.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class FragmentCollector:
             yield from self._decide(columns, timestep, stage)
 
     def close(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[RolloutPart]:
-        """The batch, once all stages are filled."""
+        """Build the batch, once all stages are filled."""
         batch = yield from self._batch(policy, columns, version)
         newest = self._vec_env.last_failure
         return RolloutPart(batch, columns.episodes, self._failures, columns.env_steps, last_failure=newest)
@@ -173,7 +173,7 @@ class FragmentCollector:
         env_indices: list[int],
         actions: np.ndarray,
     ) -> None:
-        """One environment step of ``env_indices``; ends, failures and the observation that follows are entered.
+        """Make one environment step of ``env_indices``; enter ends, failures and the observation that follows.
 
         ``place``: the decision, and the number of this action in its chunk.
         """
@@ -219,7 +219,7 @@ class FragmentCollector:
         self._begin(over)
 
     def _drop(self, columns: Columns, place: tuple[int, int], env_index: int, kind: str) -> None:
-        """Takes the broken episode's timesteps out of the batch and the environment out of service."""
+        """Take the broken episode's timesteps out of the batch and the environment out of service."""
         timestep, part = place
         starts = np.nonzero(columns.starts[: timestep + 1, env_index])[0]
         first = int(starts[-1]) if len(starts) else 0
@@ -237,8 +237,7 @@ class FragmentCollector:
         self._vec_env.restart(env_index)
 
     def _begin(self, env_indices: list[int]) -> None:
-        """A new episode in each of ``env_indices``; one that cannot even be reset fails and is tried with the next
-        seed."""
+        """Begin an episode in each of ``env_indices``; one that cannot be reset fails and is tried with the next seed."""
         while env_indices:
             self._episode[env_indices] += 1
             self._fresh[env_indices] = True
@@ -250,7 +249,7 @@ class FragmentCollector:
             env_indices = [env_indices[position] for position in failed]
 
     def _episode_seed(self, env_index: int) -> int:
-        """The seed of the sub-environment's episode now. The n-th episodes of all have each task by its weight."""
+        """Draw the seed of the sub-environment's episode now. The n-th episodes of all have each task by its weight."""
         place, number = self._global_indices[env_index], int(self._episode[env_index])
         seed = stream_seed(self._seed, "episode", place, number)
         if not self._mixture.names:
@@ -357,7 +356,7 @@ class FragmentCollector:
 
 
 def _joined(timesteps: Granularity, outputs: Sequence[Sequence[PolicyOutput]], executed: torch.Tensor) -> PolicyOutput:
-    """The values that came with the stages' decisions, as positions [N, T]; ``executed`` [N, decisions, K]."""
+    """Join the values that came with the stages' decisions, as positions [N, T]; ``executed`` [N, decisions, K]."""
     logprobs = torch.cat([torch.stack([each.logprobs for each in stage], 1) for stage in outputs])
     numbers = logprobs.view(*executed.shape, timesteps.dimensions)
     values = None

@@ -1,4 +1,4 @@
-"""Images of a rollout, set apart from its batch: they stay where they were made until a rank of the learner asks."""
+"""Images of a rollout, separate from its batch: they stay where they were made until a learner rank needs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IMAGE_BYTES = 1024
 
 
 def keep_images_local(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
-    """The part with the places of its images in their stead, and the images; as it is where there are none."""
+    """Replace the images of the part by their positions; return both, or the part as it is if there are none."""
     batch = part.batch
     if batch is None:
         return part, {}
@@ -37,5 +37,5 @@ def _is_image(leaf: Tensor) -> bool:
 
 
 def _rows(leaf: Tensor, decided: Tensor) -> Tensor:
-    """The true decisions [n, ...] of a leaf [B, T, ...]; in its own memory where all are."""
+    """Return the true decisions [n, ...] of a leaf [B, T, ...]; in its own memory if all are."""
     return leaf.flatten(0, 1) if bool(decided.all()) else picked(leaf, *decided.nonzero(as_tuple=True))

@@ -27,7 +27,7 @@ class WorkerMessage(Generic[Result]):
 
 @dataclass(frozen=True)
 class Asked:
-    """The facts of a question that whoever carries it to the policy needs."""
+    """The facts of a question that its carrier to the policy needs."""
 
     stage: int
     method: str
@@ -37,7 +37,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Notice(Generic[Result]):
-    """A message without its questions: they go from the worker to the policy, past whoever carries the notice."""
+    """A message without its questions: they go from the worker to the policy, past the carrier of the notice."""
 
     asked: list[Asked]
     busy_s: float
@@ -45,7 +45,7 @@ class Notice(Generic[Result]):
 
     @classmethod
     def of(cls, message: WorkerMessage[Result]) -> tuple[Notice[Result], list[PolicyRequest]]:
-        """The notice, and the questions in its order."""
+        """Return the notice, and the questions in its order."""
         asked = [
             Asked(stage, ask.method, len(ask.arguments[1]) if ask.method == "decide" else 0)
             for stage, ask in message.questions
@@ -62,7 +62,7 @@ class PipelinedRollout(Generic[Result]):
         self._ending: RolloutCoroutine[Result] | None = None
 
     def begin(self) -> WorkerMessage[Result]:
-        """The first question of every stage."""
+        """Return the first question of every stage."""
         began = time.perf_counter()
         replies = [self._go_on(stage, None) for stage in range(len(self._stages))] or [self._finish(None)]
         questions = [question for reply in replies for question in reply.questions]

@@ -40,7 +40,7 @@ _TRIES = 4
 
 @dataclass(frozen=True)
 class RecordedDemonstrator:
-    """Reads a dataset in the place of a `demonstrations.Demonstrator`."""
+    """Reads a dataset instead of a `demonstrations.Demonstrator`."""
 
     path: str
     chunk: int
@@ -50,7 +50,7 @@ class RecordedDemonstrator:
     def play(
         self, policy: PolicyFacts, both: tuple[spaces.Space, spaces.Space], episodes: Sequence[int]
     ) -> RolloutCoroutine[Demonstrations]:
-        """The decisions of some episodes, for an environment with these two spaces."""
+        """Read the decisions of some episodes, for an environment with these two spaces."""
         if not episodes:
             return Demonstrations({}, np.zeros((0, 0)), np.zeros((0, self.chunk), bool), policy.granularity, 0, 0)
         found = read_dataset(self.path, episodes)
@@ -104,10 +104,10 @@ def record(
     make_expert: Callable[[gymnasium.Env], MakeExpert],
     said: Callable[[int, int], None] = lambda done, tried: None,
 ) -> Recorded:
-    """Writes episodes of a demonstrator or policy to a LeRobot dataset; ``said`` hears of each (recorded, played).
+    """Write episodes of a demonstrator or policy to a LeRobot dataset; ``said`` gets (recorded, played) after each.
 
-    Episodes start as the demonstrations of a warm start do: from the run's seed and their number. Failed ones are left
-    out unless they are wanted. Raises NoDemonstrationsError where too few succeed.
+    Episodes start as the demonstrations of a warm start do: from the run's seed and their number. Failed ones are
+    left out unless they are wanted. Raises NoDemonstrationsError if too few succeed.
     """
     env, mixture = make_env_anywhere(wanted.env), Mixture.of(wanted.env)
     recorded = frames = solved = tried = 0
@@ -145,7 +145,7 @@ def record(
 
 
 def _episode(steps: Sequence[Step], env: gymnasium.Env, wanted: Recording) -> Episode:
-    """The columns of an episode."""
+    """Build the columns of an episode."""
     leaves = empty_leaves(env.observation_space, (len(steps),))
     for row, step in enumerate(steps):
         write_observation(leaves, row, step.observation)
@@ -176,7 +176,7 @@ def _episode(steps: Sequence[Step], env: gymnasium.Env, wanted: Recording) -> Ep
 
 
 def policy_as_expert(policy: Any, *, deterministic: bool, generator: np.random.Generator) -> MakeExpert:
-    """A trained policy (`rlinf.Policy`) as a demonstrator; of a chunk, one action after the other."""
+    """Wrap a trained policy (`rlinf.Policy`) as a demonstrator; of a chunk, one action after the other."""
 
     def begin(env: gymnasium.Env) -> Callable[[Any], Any]:
         policy.reset()

@@ -33,7 +33,7 @@ class EpisodeRecord:
 
 @dataclass(frozen=True)
 class EpisodeTrace:
-    """The course of an episode, decision by decision, for people to look at."""
+    """The course of an episode, decision by decision, for people to read."""
 
     record: EpisodeRecord
     start_seed: int
@@ -59,13 +59,14 @@ class RolloutPart:
 
 
 def report_success(records: Sequence[EpisodeRecord]) -> bool:
-    """Whether their environments know of success at all. An episode that says nothing of it has failed then."""
+    """Return whether their environments report success at all. An episode that does not report it has failed then."""
     return any(record.success_once is not None for record in records)
 
 
 def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "rollout") -> Metrics:
-    """Means over the records, and how many there were; without any, only the count. No success where none is
-    reported."""
+    """Compute means over the records, and how many there were; without any, only the count.
+
+    There is no success if none is reported."""
     metrics: Metrics = {f"{prefix}/episodes": float(len(records))}
     if records:
         metrics[f"{prefix}/return"] = float(np.mean([r.total for r in records]))
@@ -82,7 +83,7 @@ def episode_metrics(records: Sequence[EpisodeRecord], prefix: str = "rollout") -
 
 
 def by_task(records: Sequence[EpisodeRecord]) -> dict[str, list[EpisodeRecord]]:
-    """Task -> its episodes; nothing where a run has one task only."""
+    """Group episodes by their task; nothing if a run has one task only."""
     tasks: dict[str, list[EpisodeRecord]] = {}
     for record in records:
         if record.task:

@@ -11,9 +11,10 @@ from rlinf.data.batch import Batch
 
 
 class RewardNormalizer:
-    """Scales, does not shift: a shift would change which policy is best where episodes can end early.
+    """Scales, does not shift: a shift would change which policy is best if episodes can end early.
 
-    The discounted return of a sub-environment goes on from fragment to fragment and restarts after an episode's end.
+    The discounted return of a sub-environment goes on from fragment to fragment and restarts after an episode's
+    end.
     """
 
     def __init__(self, gamma: float, clip: float = 10.0) -> None:
@@ -22,7 +23,7 @@ class RewardNormalizer:
         self._running: torch.Tensor | None = None  # [B] discounted return of every sub-environment
 
     def __call__(self, batch: Batch) -> Batch:
-        """Takes rewards [B, T] into the statistics, then scales them."""
+        """Add rewards [B, T] to the statistics, then scale them."""
         whole, batch = batch, batch.by_reward()
         rewards = torch.where(batch.mask, batch.rewards, 0.0).double()
         ended = torch.zeros_like(batch.mask)

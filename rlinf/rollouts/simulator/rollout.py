@@ -41,7 +41,7 @@ class Workers(Protocol):
 
 @dataclass(frozen=True)
 class VectorEvaluation:
-    """Episodes in the order of their rows, what a few of them did, and why there is no video where one was wanted."""
+    """Episodes in the order of their rows, the course of a few of them, and why a requested video is missing."""
 
     records: list[EpisodeRecord]
     starts: list[str]
@@ -63,7 +63,7 @@ class VectorRollout:
         self._normalizer = RewardNormalizer(config.algorithm.gamma) if config.env.normalize_rewards else None
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
-        """A batch of a step. Where every episode of it broke it is collected again, until too many have failed."""
+        """Collect a batch of a step. If every episode of it broke it is collected again, until too many have failed."""
         started = time.perf_counter()
         parts: list[RolloutPart] = []
         batch: Batch | None = None
@@ -77,7 +77,7 @@ class VectorRollout:
         return batch, self._metrics(parts, episodes, time.perf_counter() - started)
 
     def _collected(self, step: int, round: int) -> list[RolloutPart]:
-        """The parts that every worker brings."""
+        """Collect the parts that every worker brings."""
         parts: list[RolloutPart]
         if self._episodes:
             shares = self._split(self._tasks(step, round))
@@ -89,7 +89,7 @@ class VectorRollout:
         return parts
 
     def _joined(self, parts: Sequence[RolloutPart]) -> Batch | None:
-        """The rows of all workers, if there are any, with their rewards normalised where that is asked for."""
+        """Join the rows of all workers, if there are any, with their rewards normalised if configured so."""
         batches = [part.batch for part in parts if part.batch is not None]
         if not batches:
             return None
@@ -143,7 +143,7 @@ class VectorRollout:
         return self._failures.total()
 
     def _tasks(self, step: int, round: int) -> list[EpisodeTask]:
-        """Groups one after the other; the members of a group start from the same seed."""
+        """List groups one after the other; the members of a group start from the same seed."""
         size, seed, key = self._config.algorithm.group_size, self._config.run.seed, rollout_key(step, round)
         starts = [stream_seed(seed, "start", *key, group) for group in range(self._config.rollout.batch_size)]
         starts = self._mixture.drawn(starts, numpy_generator(seed, "start task", *key))
@@ -160,7 +160,7 @@ class VectorRollout:
         return [tasks[int(g[0]) * size : (int(g[-1]) + 1) * size] if len(g) else [] for g in groups]
 
     def _note_failures(self, parts: Sequence[RolloutPart]) -> None:
-        """Counts them; more than are allowed end the run, with an account of one of the newest."""
+        """Count failures; more than are allowed end the run, with an account of one of the newest."""
         for part in parts:
             self._failures.update(part.failures)
         if self._failures.total() > self._config.env.max_failures:
@@ -202,7 +202,7 @@ class VectorRollout:
 
 
 def env_ranges(num_envs: int, workers: int) -> list[range]:
-    """The sub-environments of each worker: consecutive, sizes differing by one at most."""
+    """Split the sub-environments over workers: consecutive, sizes differing by one at most."""
     if workers > num_envs:
         raise ValueError(f"env.num_workers = {workers} is more than env.num_envs = {num_envs}")
     edges = [round(rank * num_envs / workers) for rank in range(workers + 1)]

@@ -1,4 +1,4 @@
-"""A conversation: what the policy says, what its environment answers, and the row that both are written into.
+"""A conversation: the policy's responses, its environment's answers, and the row that both are written into.
 
 No torch here: the workers that grade import it too.
 """
@@ -66,16 +66,16 @@ class Feedback:
 
     @classmethod
     def lost_row(cls, place: int, failure: str, account: str, *, seconds: float = 0.0) -> Feedback:
-        """The answer in place of one that the environment failed to give."""
+        """Build the answer that replaces one that the environment failed to give."""
         return cls(place, "", 0.0, True, lost=True, failure=failure, account=account, seconds=seconds)
 
 
 class Answers(Protocol):
-    """The environments of a round: responses go in, what is said to them comes out in any order."""
+    """The environments of a round: responses go in, their answers come out in any order."""
 
     @property
     def open(self) -> int:
-        """Responses that nothing was said to yet."""
+        """The number of responses that have no answer yet."""
 
     @property
     def in_part(self) -> bool:
@@ -84,7 +84,7 @@ class Answers(Protocol):
     def give(self, responses: Sequence[Response]) -> None: ...
 
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
-        """The answers since the last call; waits for ``wait_s`` seconds at most.
+        """Return the answers since the last call; wait for ``wait_s`` seconds at most.
 
         ``complete``: no response follows until environments have answered."""
 
@@ -100,7 +100,7 @@ class FeedbackBatch:
 
 @dataclass(frozen=True)
 class Hung:
-    """A worker's reply in place of grades: the environment's step took longer than `env.step_timeout_s`."""
+    """A worker's reply instead of grades: the environment's step took longer than `env.step_timeout_s`."""
 
     account: str
     """Where it hung, in words."""
@@ -109,7 +109,7 @@ class Hung:
 def graded_rows(
     result: tuple[Sequence[str], Any, Any, Any, Mapping[str, Any]], rows: Sequence[int], *, first: int = 0
 ) -> list[Feedback]:
-    """Some rows of what a vector environment's ``step`` returned, whose row 0 is conversation ``first``.
+    """Read some rows of what a vector environment's ``step`` returned, whose row 0 is conversation ``first``.
 
     Infos that are no columns are left out.
     """
@@ -202,7 +202,7 @@ class Row:
     """What the environment said last; None before its first answer to a turn."""
 
     def __post_init__(self) -> None:
-        """Lists of numbers, as checkpoints of earlier versions have them, become columns."""
+        """Convert lists of numbers, as checkpoints of earlier versions have them, to columns."""
         for name in ("tokens", "versions", "turn_ids"):
             setattr(self, name, TokenArray.ints(getattr(self, name)))
         self.logprobs, self.mask = TokenArray.floats(self.logprobs), TokenArray.flags(self.mask)
@@ -219,7 +219,7 @@ class Row:
         mask: Sequence[bool],
         pictures: Sequence[str] = (),
     ) -> Row:
-        """A row of supervised training, which nobody sampled. ``texts``: prompt, and answer to imitate."""
+        """Build a row of supervised training, which no policy sampled. ``texts``: prompt, and answer to imitate."""
         prompt_text, answer = texts
         said = TokenArray.ints(tokens)
         return cls(
@@ -258,9 +258,9 @@ class Row:
         seconds: float = 0.0,
         number: int | None = None,
     ) -> None:
-        """The policy's next turn, up to a stop text; ``number`` is the turn's in its episode.
+        """Append the policy's next turn, up to a stop text; ``number`` is the turn's in its episode.
 
-        Where the renderer leaves texts to the environment's side, its text comes with :meth:`read`.
+        If the renderer leaves texts to the environment's side, its text comes with :meth:`read`.
         """
         completion = renderer.until_stop(completion)
         said = completion.token_ids
@@ -286,17 +286,18 @@ class Row:
             )
 
     def response(self, place: int) -> Response:
-        """The turn that :meth:`append_response` added, for the environment; ``place`` is that of the conversation."""
+        """Return the turn that :meth:`append_response` added, for the environment; ``place`` is that of the
+        conversation."""
         said = self.tokens[self._turn_start :] if self._undecoded else self.answers[-1]
         return Response(place, said, self.cut_by_length, read_back=not isinstance(said, RemoteArray))
 
     @property
     def text(self) -> str | LazyText:
-        """All that the policy said; later, where that is apart."""
+        """All text of the policy; a :class:`LazyText` if its tokens are elsewhere."""
         return self._later or "\n".join(self.answers)
 
     def _decode(self, text: str | None, renderer: PromptRenderer) -> None:
-        """The last turn's text, where :meth:`append_response` left it open: as the environment read it."""
+        """Fill in the last turn's text, if :meth:`append_response` left it open: as the environment read it."""
         if self._undecoded and text is None and isinstance(self.tokens, RemoteArray):
             self._later = LazyText(self.tokens, renderer.said)
         elif self._undecoded:
@@ -305,7 +306,7 @@ class Row:
             self.turns[-1] = replace(self.turns[-1], text=self.answers[-1])
 
     def read(self, graded: Feedback, renderer: PromptRenderer, *, seconds: float = 0.0) -> None:
-        """The environment's answer, after ``seconds``, to the turn that :meth:`append_response` added."""
+        """Read the environment's answer, after ``seconds``, to the turn that :meth:`append_response` added."""
         self._decode(graded.text, renderer)
         if graded.lost or graded.masked:
             self.lose(f"env_{graded.failure}" if graded.lost else "masked")
@@ -339,7 +340,7 @@ class Row:
         role: str = "user",
         seconds: float = 0.0,
     ) -> None:
-        """Appends words between two turns of the policy, as tokens that it did not choose."""
+        """Append words between two turns of the policy, as tokens that it did not choose."""
         said = TokenArray.ints(added)
         self.tokens += said
         self.logprobs += TokenArray.floats(said.like(0))
@@ -352,19 +353,20 @@ class Row:
         self.turns.append(Turn("environment", renderer.role("environment", role), words, len(added), seconds))
 
     def cut(self, reason: str) -> None:
-        """Ends the conversation where no room is left."""
+        """End the conversation if no room is left."""
         self.finish_reason, self.done = reason, True
 
     def lose(self, reason: str = "env_timeout") -> None:
-        """Takes the conversation out of the batch: its environment hung, or whatever else ``reason`` says."""
+        """Take the conversation out of the batch: its environment hung, or ``reason`` names another cause."""
         self.mask = TokenArray.flags(self.tokens.like(0))
         self.rewards.clear()
         self.step_rewards.clear()
         self.facts, self.finish_reason, self.done, self.lost = {}, reason, True, True
 
     def _place_steps(self, graded: Feedback, renderer: PromptRenderer) -> None:
-        """The scores of the environment's steps, at the tokens in which they end. A step without one (NaN) leaves no
-        trace."""
+        """Add the scores of the environment's steps, at the tokens in which they end.
+
+        A step without one (NaN) leaves no trace."""
         ends, scores = self.facts.get("step_ends"), self.facts.get("step_rewards")
         if ends is None or scores is None or not len(ends):
             return
@@ -384,7 +386,7 @@ def _state_id(observation: str) -> int:
 
 
 def discard_lost(rows: Sequence[Row]) -> None:
-    """Gives each lost row a group of its own, so that it counts in no other row's statistics.
+    """Give each lost row a group of its own, so that it counts in no other row's statistics.
 
     A row that is left without another of its group has nothing to be compared with, and is lost too.
     """

@@ -1,4 +1,4 @@
-"""Demonstrations of environments: a prompt, and what policy and environment say after it, in turn."""
+"""Demonstrations of environments: a prompt, and the texts of policy and environment after it, in turn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Observation(NamedTuple):
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A correct conversation; ``observations`` are what the environment says to all ``responses`` but the last."""
+    """A correct conversation; ``observations`` are the environment's answers to all ``responses`` but the last."""
 
     prompt: str
     responses: tuple[str, ...]
@@ -26,8 +26,9 @@ class Demonstration:
 
     @classmethod
     def of(cls, given: Any) -> Demonstration:
-        """Reads what an environment gives: this, or (prompt, response), or (prompt, [response, observation, response,
-        ...]) of a conversation that ends with a response."""
+        """Read what an environment gives: this, or (prompt, response), or a prompt with a list of turns.
+
+        The list is (prompt, [response, observation, response, ...]) of a conversation that ends with a response."""
         if isinstance(given, cls):
             return given
         prompt, said = given
@@ -37,7 +38,7 @@ class Demonstration:
 
     @property
     def turns(self) -> list[tuple[str, bool]]:
-        """Everything after the prompt, in order: a text, and whether the policy says it."""
+        """Everything after the prompt, in order: a text, and whether it is the policy's."""
         said: list[tuple[str, bool]] = []
         for place, response in enumerate(self.responses):
             said.append((response, True))

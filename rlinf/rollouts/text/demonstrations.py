@@ -30,7 +30,7 @@ class Demonstrators(Protocol):
     """Text environments that can demonstrate."""
 
     def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
-        """A correct conversation about each task."""
+        """Return a correct conversation about each task."""
 
 
 class TextDemonstrations:
@@ -48,14 +48,14 @@ class TextDemonstrations:
         seed: int,
         curriculum: Curriculum | None = None,
     ) -> None:
-        """``curriculum``: easy tasks are demonstrated first, where it has the warm start follow it."""
+        """``curriculum``: easy tasks are demonstrated first, if it makes the warm start follow it."""
         self._envs, self._members, self._sft, self._seed = envs, members, sft, seed
         self._curriculum = curriculum
         self._pools = [min(member.num_tasks, sft.max_tasks or member.num_tasks) for member in members]
         self._shares = MixtureSchedule([member.weight for member in members])
 
     def notes(self) -> Mapping[str, int | str]:
-        """An example of what the warm start imitates: the environment may have made it of a bare answer."""
+        """Return an example of what the warm start imitates: the environment may have made it of a bare answer."""
         if not self._sft.steps or self._sft.data is not None:
             return {}
         (one,) = self._envs.demonstrations("train", [0])
@@ -64,7 +64,7 @@ class TextDemonstrations:
         return {"sft imitates, for example": " -> ".join(short)}
 
     def batch(self, step: int) -> Batch:
-        """The supervised batch of warm-start step ``step``: correct responses with advantage 1."""
+        """Build the supervised batch of warm-start step ``step``: correct responses with advantage 1."""
         picked = self._picked(step)
         rows = []
         for place, one in enumerate(self._envs.demonstrations("train", picked)):
@@ -86,7 +86,7 @@ class TextDemonstrations:
         return imitation_batch(rows, pad_token_id=self._members[0].renderer.tokenizer.pad_token_id)
 
     def _picked(self, step: int) -> list[int]:
-        """The task ids of a warm-start step."""
+        """Draw the task ids of a warm-start step."""
         count, size = len(self._members), self._sft.batch_size
         members = [self._shares.member(place) for place in range(step * size, (step + 1) * size)]
         generator = numpy_generator(self._seed, "sft", step)
@@ -95,7 +95,7 @@ class TextDemonstrations:
         return [own[member].pop(0) * count + member for member in members]
 
     def _drawn(self, generator: np.random.Generator, member: int, wanted: int, share: float) -> list[int]:
-        """``wanted`` tasks of an environment, of the easiest ``share``; of all where the pool has no such task."""
+        """Draw ``wanted`` tasks of an environment, of the easiest ``share``; of all if the pool has no such task."""
         pool, found = self._pools[member], list[int]()
         if self._curriculum is not None and share < 1:
             for _ in range(_ROUNDS):

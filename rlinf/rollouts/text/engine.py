@@ -65,7 +65,7 @@ def _feedback() -> Generator[Awaited, Any, tuple[Feedback, float]]:
 
 
 async def converse(batch: OpenBatch, place: int, member: MixtureEnv, limits: TurnLimits) -> None:
-    """Hold the conversation of a row, from where its batch left it to its end."""
+    """Hold the conversation of a row, from the point that its batch has reached to its end."""
     row, renderer = batch.rows[place], member.renderer
     while not row.done:
         if len(row.answers) == batch.heard[place]:
@@ -84,7 +84,7 @@ async def converse(batch: OpenBatch, place: int, member: MixtureEnv, limits: Tur
 
 @dataclass(eq=False)
 class _Open:
-    """The conversations of a batch, each suspended where it awaits something."""
+    """The conversations of a batch, each suspended at the point at which it awaits something."""
 
     batch: OpenBatch
     key: Key

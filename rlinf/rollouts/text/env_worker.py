@@ -57,7 +57,7 @@ class EnvFacts:
 
     @classmethod
     def of(cls, env: Any) -> EnvFacts:
-        """The properties that an environment states."""
+        """Read the properties that an environment states."""
         return cls(
             num_tasks=int(env.num_tasks),
             system_prompt=getattr(env, "system_prompt", None),
@@ -100,17 +100,16 @@ class TextEnvWorker:
         python: str = sys.executable,
         leaves_out_evaluation: bool = False,
     ) -> None:
-        """
-        Args:
-            splits: constructor kwargs by the name of the split.
-            mixture: several environments, in place of the one of ``env_id``.
-            max_turns: the driver ends a conversation after this many responses; the environment then grades it.
-            num_tasks, success_key: of environments that are an ordinary ``gymnasium.Env``.
-            step_timeout_s: interrupts a step here that takes longer; 0 where another process watches over this one.
-            row_timeout_s: a call of the environment's ``step_row`` that takes longer loses its conversation.
-            start_timeout_s: the same for constructors, wherever they can be interrupted.
-            python: the interpreter that plays tasksets of the package verifiers.
-            leaves_out_evaluation: the questions of "eval" are left out of "train", by environments that list theirs.
+        """Args:
+        splits: constructor kwargs by the name of the split.
+        mixture: several environments, instead of the one of ``env_id``.
+        max_turns: the driver ends a conversation after this many responses; the environment then grades it.
+        num_tasks, success_key: of environments that are an ordinary ``gymnasium.Env``.
+        step_timeout_s: interrupts a step here that takes longer; 0 if another process watches over this one.
+        row_timeout_s: a call of the environment's ``step_row`` that takes longer loses its conversation.
+        start_timeout_s: the same for constructors, wherever they can be interrupted.
+        python: the interpreter that plays tasksets of the package verifiers.
+        leaves_out_evaluation: the questions of "eval" are left out of "train", by environments that list theirs.
         """
         self.env_id, self._splits, self._mixture = env_id, splits, mixture
         self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
@@ -134,19 +133,19 @@ class TextEnvWorker:
         self._texts = texts
 
     def _decoder(self, split: str, place: int) -> ResponseText:
-        """The decoder of the environment that a conversation is in; the number of its task names it."""
+        """Return the decoder of the environment that a conversation is in; the number of its task names it."""
         if not self._texts:
             raise RuntimeError("responses came as tokens, and nothing was given to decode them with")
         return self._texts[self._tasks[split][place - self._first[split]] % len(self._texts)]
 
     def _read(self, split: str, response: Response) -> Response:
-        """The response as text."""
+        """Return the response as text."""
         if isinstance(response.said, str):
             return response
         return response._replace(said=self._decoder(split, response.place).said(response.said))
 
     def _about(self, split: str, graded: Feedback, response: Response, text: str) -> Feedback:
-        """``graded`` with what only the decoder knows of a ``response`` that came as tokens."""
+        """Add to ``graded`` the facts of a ``response`` that came as tokens which only the decoder has."""
         if isinstance(response.said, str):
             return graded
         ends = graded.facts.get("step_ends")
@@ -158,7 +157,7 @@ class TextEnvWorker:
         return EnvFacts.of(self._env(split))
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
-        """The first observation of each task; running conversations are not disturbed."""
+        """Return the first observation of each task; running conversations are not disturbed."""
         env = self._env(split)
         return [observed(env.prompt(task_id)) for task_id in task_ids]
 
@@ -178,14 +177,14 @@ class TextEnvWorker:
         return [-one for one in found] if negative else found
 
     def close(self) -> None:
-        """Ends the environments and their helper processes."""
+        """End the environments and their helper processes."""
         while self._envs:
             self._envs.popitem()[1].close()
 
     def reset(self, split: str, task_ids: Sequence[int], first: int = 0) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Starts one conversation for each task id; those that ran before are over.
+        """Start one conversation for each task id; those that ran before are over.
 
-        Their places count from ``first``, where other workers have the conversations before.
+        They are numbered from ``first``, if other workers have the conversations before.
 
         An environment that a thread still hangs in is thrown away.
         """
@@ -292,11 +291,11 @@ class TextEnvWorker:
         return self._envs[split]
 
     def shared_questions(self) -> int:
-        """Training questions that the evaluation asks too, of environments that list theirs."""
+        """Training questions that the evaluation contains too, of environments that list theirs."""
         return len(self.questions("train") & self.questions("eval"))
 
     def questions(self, split: str) -> frozenset[str]:
-        """The questions of a split in a form that can be compared, of environments that list theirs."""
+        """Return the questions of a split in a form that can be compared, of environments that list theirs."""
         return _questions(self._members(split))
 
     def _members(self, split: str) -> Sequence[Any]:
@@ -345,7 +344,7 @@ class WorkerAnswers:
         self.open += len(responses)
 
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
-        """Raises TimeoutError if the environment hangs in a step of all."""
+        """Raise TimeoutError if the environment hangs in a step of all."""
         if not (self.open and (self.in_part or complete)):
             return []
         ready, self._waiting = self._waiting, []
@@ -358,7 +357,7 @@ class WorkerAnswers:
 
 
 def _listing(members: Sequence[Any]) -> list[Any]:
-    """The environments that list their questions and can leave some out."""
+    """Return the environments that list their questions and can leave some out."""
     return [env for env in members if hasattr(env, "questions") and hasattr(env, "leave_out")]
 
 
@@ -387,9 +386,9 @@ def _member(one: TextEnv, split: str, conversations: Conversations) -> Any:
 def text_env_worker(
     env: EnvConfig, environments: Sequence[TextEnv], *, watched: bool, evaluates: bool = False
 ) -> TextEnvWorker:
-    """The environments of a run, for training and for evaluation; each is made when it is first asked for.
+    """Build the environments of a run, for training and for evaluation; each is made on its first use.
 
-    ``evaluates``: the run asks the questions of "eval", which it must not train on.
+    ``evaluates``: the run evaluates on the questions of "eval", and must not train on them.
     ``watched``: the driver watches over the worker's process, which it can end whatever it hangs in.
     """
     return TextEnvWorker(

@@ -66,11 +66,11 @@ class _Parts:
 
 
 class ConversationEncoder:
-    """Renders conversations with the tokenizer's chat template, or as plain text where it has none.
+    """Renders conversations with the tokenizer's chat template, or as plain text if it has none.
 
-    Each answer is encoded by itself, as a sampler would have produced it behind the prompt before it, and ends with the
-    end mark. Its words are those of the file: a template that strips spaces does not change them. A message with calls
-    of tools is the template's, which alone has their form.
+    Each answer is encoded by itself, as a sampler would have produced it behind the prompt before it, and ends
+    with the end mark. Its words are those of the file: a template that strips spaces does not change them. A
+    message with calls of tools is the template's, which alone has their form.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ConversationEncoder:
         self.chat = self._renderer.chat
 
     def encode(self, conversation: Conversation) -> Encoded:
-        """Raises ConversationError where the template cannot render it, or leaves a part of it out."""
+        """Encode a conversation; raise ConversationError if the template cannot render it, or leaves out a part of it."""
         messages = list(conversation.messages)
         if self.system_prompt is not None and messages[0].role != "system":
             messages.insert(0, Message("system", self.system_prompt, False))
@@ -150,7 +150,7 @@ class ConversationEncoder:
             return self._from_answer(conversation, messages, [place for place in answers if place >= imitated[0]])
 
     def _from_answer(self, conversation: Conversation, messages: Sequence[Message], answers: list[int]) -> _Parts:
-        """The conversation, with everything before the first of ``answers`` (places) as the prompt."""
+        """Encode the conversation, with everything before the first of ``answers`` (positions) as the prompt."""
         parts = _Parts()
         opening = self._render(conversation, messages[: answers[0]], prompt=True)
         self._require_tools(conversation, opening)
@@ -173,7 +173,7 @@ class ConversationEncoder:
         return parts
 
     def _said(self, conversation: Conversation, message: Message, rest: str) -> tuple[list[int], list[int]]:
-        """(an answer with its end mark, what the template writes behind it)."""
+        """Return (an answer with its end mark, what the template writes behind it)."""
         thoughts = message.thoughts.strip()
         if thoughts not in rest:
             raise _left_out(conversation, _THOUGHTS, thoughts)
@@ -189,7 +189,7 @@ class ConversationEncoder:
     def _continued(
         self, conversation: Conversation, message: Message, rest: str, opened: str
     ) -> tuple[list[int], list[int]]:
-        """The same behind a prompt that has opened the thoughts: the answer begins inside of them.
+        """Return the same behind a prompt that has opened the thoughts: the answer begins inside of them.
 
         ``rest``: what the template writes of it before a later turn; empty for the last answer.
         """
@@ -210,7 +210,7 @@ class ConversationEncoder:
     def _called(
         self, conversation: Conversation, opening: str, whole: Sequence[Message], rest: str
     ) -> tuple[list[int], list[int]]:
-        """(a message with calls as the template writes it, up to its end; what the template writes behind it)."""
+        """Return (a message with calls as the template writes it, up to its end; what the template writes behind it)."""
         written = self._behind_prompt(conversation, opening, self._render(conversation, whole))
         tokens = self._ids(written)
         size = self._renderer.end_of_call(tokens)
@@ -237,9 +237,9 @@ class ConversationEncoder:
             )
 
     def _closing(self, after: str) -> tuple[list[int], list[int]]:
-        """(the end mark, what the template writes behind it); the tokenizer's end where the template writes none.
+        """Return (the end mark, what the template writes behind it); the tokenizer's end if the template writes none.
 
-        The mark is the one that stands behind a last answer, also where the template writes another one in between.
+        The mark is the one that stands behind a last answer, also if the template writes another one in between.
         """
         tokens = self._ids(after)
         place = next((at for at, token in enumerate(tokens) if token in self._renderer.marks), None)
@@ -254,7 +254,7 @@ class ConversationEncoder:
         return whole[len(opening) :]
 
     def _behind_prompt(self, conversation: Conversation, opening: str, whole: str) -> str:
-        """The last answer, as the template writes it behind the prompt for it."""
+        """Return the last answer, as the template writes it behind the prompt for it."""
         if not whole.startswith(opening):
             shared = next(at for at in range(len(opening)) if whole[at : at + 1] != opening[at])
             raise ConversationError(
@@ -285,7 +285,7 @@ class ConversationEncoder:
 
 
 def _behind_opening(message: Message, opened: str) -> str | None:
-    """An answer without the mark that ``opened`` its thoughts; None where it has no thoughts."""
+    """Return an answer without the mark that ``opened`` its thoughts; None if it has no thoughts."""
     mark, closing = opened.strip(), closing_of(opened)
     if message.thoughts:
         return f"{message.thoughts}\n{closing}\n\n{message.content}"
@@ -312,14 +312,14 @@ class ImitationData:
     def __init__(self, rows: Sequence[Sequence[Encoded]], *, batch_size: int, pad_token_id: int, seed: int) -> None:
         """``rows``: one conversation each, or a chosen and a rejected one, which stand together in their batch.
 
-        Raises UserError where there are no rows."""
+        Raises UserError if there are no rows."""
         if not rows:
             raise UserError("sft.data: no conversation is short enough for sft.max_tokens")
         self.rows, self.batch_size, self.pad_token_id = rows, batch_size, pad_token_id
         self._order = TaskOrder(len(rows), seed=seed, shuffle=True)
 
     def batch(self, step: int) -> Batch:
-        """The batch of warm-start step ``step``: a function of the seed and the step."""
+        """Build the batch of warm-start step ``step``: a function of the seed and the step."""
         return self._batch(self._order.tasks(step * self.batch_size, self.batch_size))
 
     def parts(self) -> list[Batch]:

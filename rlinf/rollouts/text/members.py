@@ -1,4 +1,4 @@
-"""The environments of a run, one or a mixture of several, as its rollout knows them; and figures of their rows."""
+"""The environments of a run, one or a mixture of several, as its rollout uses them; and figures of their rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def members_of(
     end_token_ids: Collection[int] = (),
     reader: PictureReader | None = None,
 ) -> list[MixtureEnv]:
-    """The environments of a run, in the order of `env.tasks`; ``data.system_prompt`` goes before their own.
+    """List the environments of a run, in the order of `env.tasks`; ``data.system_prompt`` goes before their own.
 
     Raises:
         ChatTemplateError: the chat template can't render the conversations of one of them.
@@ -110,7 +110,7 @@ def evaluation_tasks(members: Sequence[MixtureEnv], size: int) -> list[int]:
 
 
 def metrics_by_member(members: Sequence[MixtureEnv], rows: Sequence[Row]) -> Metrics:
-    """Rewards, verdicts and lengths of each environment of a mixture; nothing where there is one alone."""
+    """Compute rewards, verdicts and lengths of each environment of a mixture; nothing if there is only one."""
     if len(members) == 1:
         return {}
     metrics: Metrics = {}
@@ -166,6 +166,6 @@ def summary(rows: Sequence[Row]) -> Metrics:
 
 
 def _sums(rows: Sequence[Row], prefix: str) -> Metrics:
-    """Sums over rows of what the environment says under names that begin so."""
+    """Sum over rows what the environment reports under names that begin with ``prefix``."""
     names = sorted({name for row in rows for name in row.facts if name.startswith(prefix)})
     return {name: sum(float(row.facts.get(name, 0.0)) for row in rows) for name in names}

@@ -53,7 +53,7 @@ class TextEnvs(Protocol):
     """Text environments somewhere: the rows of all workers as one vector env."""
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
-        """The first observation of each task; starts no conversation."""
+        """Return the first observation of each task; start no conversation."""
 
     def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
         """How hard each task is, as `data.curriculum.by` measures it."""
@@ -61,7 +61,7 @@ class TextEnvs(Protocol):
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
 
     def answers(self) -> Answers:
-        """The conversations of the last reset: responses go in, feedback comes out."""
+        """Return the conversations of the last reset: responses go in, feedback comes out."""
 
     @property
     def busy_s(self) -> float:
@@ -78,7 +78,7 @@ class Conversations:
     """Further rows of the same episodes: their group and episode say whose they are."""
 
     def settled_rows(self) -> list[Row]:
-        """All rows of a batch: lost ones stand apart, and a branch is lost with its episode."""
+        """All rows of a batch: lost ones are in groups of their own, and a branch is lost with its episode."""
         own = {(row.group, row.episode): row for row in self.rows}
         episodes = [own[row.group, row.episode] for row in self.branches]
         discard_lost(self.rows)
@@ -141,11 +141,11 @@ class TextRollout:
 
     @property
     def renderer(self) -> PromptRenderer:
-        """The first environment's renderer, and that of all where nothing depends on tools or system prompts."""
+        """The first environment's renderer, and that of all if nothing depends on tools or system prompts."""
         return self.members[0].renderer
 
     def member(self, task_id: int) -> MixtureEnv:
-        """The environment of a task."""
+        """Return the environment of a task."""
         return self.members[task_id % len(self.members)]
 
     def renderer_of(self, task_id: int) -> PromptRenderer:
@@ -153,7 +153,8 @@ class TextRollout:
         return self.member(task_id).renderer
 
     def rendered(self, task_id: int, prompt: str) -> str:
-        """The first prompt of a conversation as the policy reads it: chat template, system prompt, tools, question."""
+        """Render the first prompt of a conversation as the policy reads it: chat template, system prompt, tools,
+        question."""
         return self.renderer_of(task_id).opening(prompt)
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch | RemoteRows, Metrics]:
@@ -178,7 +179,7 @@ class TextRollout:
         return batch, metrics
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
-        """The conversations of a batch, and how many tasks were dropped on the way."""
+        """Hold the conversations of a batch; return them, and how many tasks were dropped on the way."""
         first = (step + round) * self.prompts
         task_ids, dropped = self.draws.draw(first, self.prompts, self._fits, round=round, keep=round == 0)
         key = self._key(step, round)
@@ -188,7 +189,8 @@ class TextRollout:
         return (self.seed, *rollout_key(step, round))
 
     def _greedy_rewards(self, task_ids: Sequence[int], key: tuple[int, ...]) -> tuple[list[float], int]:
-        """The reward of the most likely response to each task, which nothing is learned from, and its tokens in all."""
+        """Return the reward of the most likely response to each task, from which nothing is learned, and all its
+        tokens."""
         greedy = self.params.greedy()
         done = self.converse("train", task_ids, samples=1, params=greedy, key=key)
         return [row.total_reward for row in done.rows], sum(int(row.mask.array.sum()) for row in done.rows)
@@ -212,7 +214,7 @@ class TextRollout:
         return Conversations(rows, {**summary(rows), **metrics_by_member(self.members, rows), **clock.spent})
 
     def _session(self, split: str) -> SamplerSession:
-        """Where the responses of a batch come from."""
+        """Return the session that the responses of a batch come from."""
         # Bits: responses of one turn are decoded as one batch, which rounds otherwise than a session (record 0014).
         if self.max_turns > 1:
             return self.sampler.session()
@@ -263,7 +265,7 @@ class TextRollout:
         ]
 
     def turn_limits(self, params: SamplingParams) -> TurnLimits:
-        """The limits of a conversation of several turns, or of the one response of a conversation of one."""
+        """Return the limits of a conversation of several turns, or of the one response of a conversation of one."""
         return TurnLimits(params, self.max_conversation_tokens if self.max_turns > 1 else params.max_new_tokens)
 
     def _fits(self, task_ids: Sequence[int]) -> list[bool]:
@@ -284,7 +286,7 @@ class TextRollout:
         ]
 
     def require_fitting_prompt(self) -> None:
-        """Raises UserError where an environment has no prompt that fits, or can't say how hard its tasks are."""
+        """Raise UserError if an environment has no prompt that fits, or can't report how hard its tasks are."""
         for member in range(len(self.members)):
             if self.curriculum is not None:
                 self.curriculum.scale(member)
@@ -294,7 +296,7 @@ class TextRollout:
         return {"draws": self.draws.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Runs of earlier versions know ``prompts_dropped`` alone."""
+        """Load the state; runs of earlier versions have ``prompts_dropped`` alone."""
         self.draws.load_state_dict(state["draws"] if "draws" in state else {"passed": [state["prompts_dropped"]]})
 
 
@@ -322,12 +324,12 @@ def _outcomes(rows: Sequence[Row]) -> torch.Tensor:
 
 
 def _version(row: Row) -> int:
-    """The version of the weights that chose all tokens of a row."""
+    """Return the version of the weights that chose all tokens of a row."""
     return next((version for version, _ in row.versions.runs()), 0)
 
 
 def _remote_columns(rows: Sequence[Row]) -> RemoteColumns | None:
-    """The tokens of all rows, if all are in row stores and each row is of one version; otherwise None."""
+    """Return the tokens of all rows, if all are in row stores and each row is of one version; otherwise None."""
     tokens = [row.tokens for row in rows]
     if not any(tokens) or any(len(own) and not isinstance(own, RemoteArray) for own in tokens):
         return None
@@ -407,7 +409,7 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
 
 
 def _inputs(rows: Sequence[Row], pad_token_id: int) -> TextInputs:
-    """The prompts of rows, padded on the right, and the lengths of all."""
+    """Build the prompts of rows, padded on the right, and the lengths of all."""
     prompts = torch.full((len(rows), max(1, *(len(row.prompt_ids) for row in rows))), pad_token_id)
     of_prompts = prompts.numpy()
     for place, row in enumerate(rows):
@@ -421,14 +423,14 @@ def _inputs(rows: Sequence[Row], pad_token_id: int) -> TextInputs:
 
 
 def _step_rewards(rows: Sequence[Row], positions: int) -> torch.Tensor | None:
-    """[B, T] process rewards, NaN where no step ends; None if the environment grades no steps."""
+    """Return [B, T] process rewards, NaN where no step ends; None if the environment grades no steps."""
     # By what the environment can do, not by what it found: a batch without one right step has the column too.
     graded = any("step_ends" in row.facts for row in rows)
     return _sparse([row.step_rewards for row in rows], positions, math.nan) if graded else None
 
 
 def _metadata(rows: Sequence[Row], responses: Sequence[Any]) -> dict[str, Sequence[Any]]:
-    """The facts of each row for reports, with the text of its response."""
+    """Collect the facts of each row for reports, with the text of its response."""
     return {
         "prompt": [row.prompt_text for row in rows],
         "response": responses,
@@ -441,6 +443,6 @@ def _metadata(rows: Sequence[Row], responses: Sequence[Any]) -> dict[str, Sequen
 
 
 def imitation_batch(rows: Sequence[Row], *, pad_token_id: int) -> Batch:
-    """The batch of :meth:`Row.imitated` rows: with advantage 1 the policy loss is the cross-entropy."""
+    """Build the batch of :meth:`Row.imitated` rows: with advantage 1 the policy loss is the cross-entropy."""
     batch = batch_of(rows, pad_token_id=pad_token_id, multi_turn=False)
     return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))

@@ -1,7 +1,8 @@
-"""Arrays of whatever library an environment computes with, as numpy arrays on the same memory.
+"""Arrays of any library that an environment computes with, as numpy arrays on the same memory.
 
-Numpy arrays are taken as they are. Torch tensors, JAX arrays and anything else that speaks DLPack
-(https://dmlc.github.io/dlpack) are read where they lie if that is the host's memory; from a GPU they are copied once.
+Numpy arrays are taken as they are. Torch tensors, JAX arrays and anything else that supports DLPack
+(https://dmlc.github.io/dlpack) are read without a copy from the host's memory; from a GPU they are copied
+once.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def host_array(values: Any) -> np.ndarray:
 
 
 def host_leaves(observation: Any, name: str = ROOT) -> Arrays:
-    """The leaves of a stacked observation ([N, ...] each, nested as its space is), by :func:`host_array`."""
+    """Collect the leaves of a stacked observation ([N, ...] each, nested as its space is), by :func:`host_array`."""
     if isinstance(observation, Mapping):
         return {n: a for key, part in observation.items() for n, a in host_leaves(part, f"{name}.{key}").items()}
     if isinstance(observation, tuple):
@@ -43,7 +44,7 @@ def host_leaves(observation: Any, name: str = ROOT) -> Arrays:
 
 
 def like_observations(actions: np.ndarray, observation: Any) -> Any:
-    """``actions`` [N, ...] for an environment that returned ``observation``: a torch tensor where that has them.
+    """Return ``actions`` [N, ...] for an environment that returned ``observation``: a torch tensor if that has them.
 
     The tensor is on the device of the observation; on the CPU it shares the memory of ``actions``.
     """

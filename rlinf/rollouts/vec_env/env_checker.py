@@ -71,7 +71,7 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
 
 
 def _masks(env: gymnasium.Env) -> list[Remark]:
-    """A remark on an environment that says which actions are possible (MaskablePPO calls ``action_masks()``)."""
+    """Remark if an environment reports which actions are possible (MaskablePPO calls ``action_masks()``)."""
     leaves = env.observation_space.spaces if isinstance(env.observation_space, spaces.Dict) else {}
     named = _MASK in leaves or _MASK in env.reset(seed=_SEEDS[0])[1]
     if named or env.has_wrapper_attr("action_masks") or env.has_wrapper_attr(_MASK):
@@ -107,7 +107,7 @@ def _walk(env: gymnasium.Env) -> list[Remark]:
 
 
 def _random_trajectory(env: gymnasium.Env, trajectory: list[Any], found: list[Remark]) -> None:
-    """Appends (observation, reward, terminated, truncated) of every step, and remarks; stops at the first of these."""
+    """Record (observation, reward, terminated, truncated) of every step, and remarks; stop at the first of these."""
     for seed in _SEEDS:
         with _naming(f"reset({seed=})"):
             observation, _ = env.reset(seed=seed)
@@ -131,7 +131,7 @@ def _random_trajectory(env: gymnasium.Env, trajectory: list[Any], found: list[Re
 
 
 class _RaisedError(Exception):
-    """A call of the environment raised; the message says which, what, and where in its own code."""
+    """A call of the environment raised; the message states which, what, and where in its own code."""
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def _check_observation(env: gymnasium.Env, observation: Any, when: str, found: l
 
 
 def outside(space: spaces.Space, value: Any, name: str = "observation") -> str:
-    """The exact reason why ``value`` is outside ``space``."""
+    """Return the exact reason why ``value`` is outside ``space``."""
     if isinstance(space, spaces.Dict) and isinstance(value, dict):
         missing, more = set(space.spaces) - set(value), set(value) - set(space.spaces)
         if missing or more:

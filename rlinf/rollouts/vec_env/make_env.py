@@ -34,7 +34,7 @@ DRAWS = "draws_observations"
 
 
 class EnvNotFoundError(UserError):
-    """An id, module or wrapper that does not exist; the message says which, and what would help."""
+    """An id, module or wrapper that does not exist; the message states which, and what would help."""
 
 
 class EnvConstructionError(UserError):
@@ -53,8 +53,9 @@ class EnvArgumentsError(UserError):
 
 
 def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium.Env:
-    """Builds one environment, or one that plays all of `env.tasks`. The order is: the env, its start states, its
-    wrappers, no terminations, frame stack."""
+    """Build one environment, or one that plays all of `env.tasks`.
+
+    The order is: the env, its start states, its wrappers, no terminations, frame stack."""
     if options.tasks:
         return MixtureEnv(
             [
@@ -127,7 +128,7 @@ def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
 
 
 def wrapper_class(name: str) -> Any:
-    """A wrapper of gymnasium by its name (`FlattenObservation`), or any by `module:Class`."""
+    """Import a wrapper of gymnasium by its name (`FlattenObservation`), or any by `module:Class`."""
     try:
         return imported(name if ":" in name else f"gymnasium.wrappers:{name}")
     except ValueError as error:
@@ -137,9 +138,9 @@ def wrapper_class(name: str) -> Any:
 
 
 def native_entry_point(env_id: str) -> str | None:
-    """The vector implementation of the id ("module:Class"), if there is one: that it is registered with, or itself.
+    """Find the vector implementation of the id ("module:Class"): the one that it is registered with, or itself.
 
-    Of a `functools.partial` it is the function that is called in the end.
+    None if there is none. Of a `functools.partial` it is the function that is called in the end.
     """
     _import_module_of(env_id)
     if batch_function(env_id) is not None:
@@ -155,7 +156,7 @@ def native_entry_point(env_id: str) -> str | None:
 
 
 def _import_module_of(env_id: str) -> None:
-    """The module of ``module:Id``, which registers it."""
+    """Import the module of ``module:Id``, which registers it."""
     module = env_id.rpartition(":")[0]
     if not module:
         return
@@ -171,7 +172,7 @@ def _not_installed(env_id: str, error: ModuleNotFoundError) -> EnvNotFoundError:
 
 
 def _meant(env_id: str) -> str:
-    """The registered id, or the class of the module, that looks most like ``env_id``."""
+    """Find the registered id, or the class of the module, that is most similar to ``env_id``."""
     module, colon, name = env_id.rpartition(":")
     if not colon and Path(f"{env_id.partition('.')[0]}.py").exists():
         module, _, name = env_id.partition(".")  # a class as Python writes it, or a module alone
@@ -194,7 +195,7 @@ def _refused_argument(env_id: str, error: str) -> str:
 
 
 def make_native_env(options: EnvConfig, num_envs: int) -> Any:
-    """The environment's own vector implementation. What only single environments can have is a ValueError."""
+    """Build the environment's own vector implementation. What only single environments can have is a ValueError."""
     if native_entry_point(options.id) is None:
         raise EnvNotFoundError(f"env.vectorization native: {options.id!r} has no vector env of its own; use 'auto'")
     if not takes_env_as_it_is(options):
@@ -215,8 +216,9 @@ def make_native_env(options: EnvConfig, num_envs: int) -> Any:
 
 
 def may_skip_pictures(env: gymnasium.Env, options: EnvConfig) -> bool:
-    """Whether observations may lack their pictures where nobody reads them. A wrapper may keep observations, of which
-    none may be missing then."""
+    """Return whether observations may lack their pictures if they are not read.
+
+    A wrapper may keep observations, of which none may be missing then."""
     return options.frame_stack == 1 and not options.wrappers and env.has_wrapper_attr(DRAWS)
 
 
@@ -227,7 +229,7 @@ def takes_env_as_it_is(options: EnvConfig) -> bool:
 
 
 def batch_function(env_id: str) -> MakeBatch | None:
-    """The function that `module:function` names; None where the id is that of a registered environment, or of none."""
+    """Return the function that `module:function` names; None if the id is a registered environment's, or none."""
     found = _own(env_id)
     foreign = isinstance(found, type) and not issubclass(found, gymnasium.Env | VectorEnv)
     if foreign and "num_envs" not in {one.name for one in own_parameters(found, behind=0)}:
@@ -236,7 +238,7 @@ def batch_function(env_id: str) -> MakeBatch | None:
 
 
 def require_vector_env(made: object, make: MakeBatch) -> None:
-    """Raises EnvNotFoundError for what a function gave in the place of a vector environment."""
+    """Raise EnvNotFoundError for what a function returned instead of a vector environment."""
     if not hasattr(made, "single_observation_space") or not hasattr(made, "single_action_space"):
         name = getattr(make, "__qualname__", repr(make))
         raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {name} gives a {type(made).__name__}, which"))
@@ -251,7 +253,7 @@ def _takes_num_envs(make: MakeBatch) -> bool:
 
 
 def _own(env_id: str) -> Any:
-    """The object that `module:name` names; None where that is a registered environment, or nothing."""
+    """Return the object that `module:name` names; None if that is a registered environment, or nothing."""
     module, colon, name = env_id.rpartition(":")
     if not colon or name in gymnasium.registry or not name.isidentifier():
         return None
@@ -263,12 +265,12 @@ def _is_single(found: object) -> bool:
 
 
 def _registered(env_id: str) -> str | EnvSpec:
-    """The id, or what ``module:Class`` would be registered with where the class is that of a single environment."""
+    """Return the id, or what ``module:Class`` would be registered with if the class is that of a single environment."""
     return EnvSpec(env_id.rpartition(":")[2], entry_point=env_id) if _is_single(_own(env_id)) else env_id
 
 
 class SingleOfBatch(gymnasium.Env):
-    """A batch environment of one sub-environment as a plain environment, which is reset by whoever steps it."""
+    """A batch environment of one sub-environment as a plain environment, which is reset by its caller."""
 
     def __init__(self, make: MakeBatch, kwargs: Mapping[str, Any]) -> None:
         self._env = make(num_envs=1, **kwargs)
@@ -297,7 +299,7 @@ class SingleOfBatch(gymnasium.Env):
 
 
 def _first(values: Any) -> Any:
-    """The values of the one sub-environment, as a copy: the batch may write over it."""
+    """Copy the values of the one sub-environment: the batch may write over it."""
     if isinstance(values, Mapping):
         return {name: _first(part) for name, part in values.items()}
     if isinstance(values, tuple):

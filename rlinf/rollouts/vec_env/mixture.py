@@ -1,8 +1,8 @@
-"""Several tasks in one run (`env.tasks`): which episode is of which task, and one environment that plays them all.
+"""Several tasks in one run (`env.tasks`): the task of each episode, and one environment that plays them all.
 
-An episode's seed names its task: the seed is the task's number plus a multiple of how many tasks there are. So whatever
-starts episodes from seeds (rollouts, evaluations, demonstrations, films, other interpreters) knows tasks without
-an argument for them, equal seeds are equal tasks, and a group of equal starts never mixes two.
+An episode's seed names its task: the seed is the task's number plus a multiple of the number of tasks. So all
+code that starts episodes from seeds (rollouts, evaluations, demonstrations, films, other interpreters) has
+the task without an argument for it. Equal seeds are equal tasks, and a group of equal starts never mixes two.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Mixture:
 
     @classmethod
     def of(cls, options: EnvConfig) -> Self:
-        """The mixture of `env.tasks`."""
+        """Read the mixture of `env.tasks`."""
         names = (task_name(task, number) for number, task in enumerate(options.tasks))
         return cls(tuple(names), tuple(task.weight for task in options.tasks))
 
@@ -42,11 +42,11 @@ class Mixture:
         return _SEEDS // max(1, len(self.names))
 
     def parted(self, seed: int) -> tuple[int, int]:
-        """The seed of the task's own environment, and the task's number; 0 where there are no tasks."""
+        """Split ``seed`` into the seed of the task's own environment and the task's number; 0 if there are no tasks."""
         return divmod(seed, max(1, len(self.names)))
 
     def name(self, seed: int) -> str:
-        """The task of the episode that starts from ``seed``."""
+        """Return the task of the episode that starts from ``seed``."""
         return self.names[seed % len(self.names)] if self.names else ""
 
     def drawn(self, seeds: Sequence[int], generator: np.random.Generator) -> list[int]:
@@ -64,7 +64,7 @@ class Mixture:
         return [self.nth(seed, number) for number, seed in enumerate(seeds)]
 
     def nth(self, seed: int, number: int) -> int:
-        """``seed`` as that of the ``number``-th episode, where tasks are played in turn."""
+        """Return ``seed`` as that of the ``number``-th episode, if tasks are played in turn."""
         return self._seed(seed, number % len(self.names)) if self.names else seed
 
     def _seed(self, seed: int, task: int) -> int:
@@ -90,7 +90,7 @@ def stratified(weights: Sequence[float], count: int, generator: np.random.Genera
 
 
 def task_options(options: EnvConfig, number: int) -> EnvConfig:
-    """The environment of one task alone."""
+    """Return the environment of one task alone."""
     task = options.tasks[number]
     wrappers = list(options.wrappers)
     if task.instruction is not None:
@@ -100,9 +100,9 @@ def task_options(options: EnvConfig, number: int) -> EnvConfig:
 
 
 class MixtureEnv(gymnasium.Env):
-    """One environment for all tasks: a reset's seed says which is played. A task's own is made when it first is.
+    """One environment for all tasks: a reset's seed selects which is played. A task's own is made when it first is.
 
-    Without a seed the task is drawn, all alike.
+    Without a seed the task is drawn, all with equal probability.
     """
 
     def __init__(self, makers: Sequence[Callable[[], gymnasium.Env]]) -> None:
@@ -133,7 +133,7 @@ class MixtureEnv(gymnasium.Env):
         return self._now.has_wrapper_attr(name)
 
     def get_wrapper_attr(self, name: str) -> Any:
-        """The attribute of the task that is being played."""
+        """Return the attribute of the task that is being played."""
         return self._now.get_wrapper_attr(name)
 
     def set_wrapper_attr(self, name: str, value: Any, *, force: bool = True) -> bool:

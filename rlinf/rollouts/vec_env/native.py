@@ -1,8 +1,9 @@
 """Environments that bring a vector implementation of their own: one call steps them all.
 
-Such environments reset their sub-environments from one stream of their own. So their episodes have no seeds: groups of
-equal starts, evaluation on fixed starts and exact resuming need the other kinds of vector envs (`seeded_native.py` for
-the vector implementations that it knows, `seeded_batch.py` for those that say so themselves).
+Such environments reset their sub-environments from one stream of their own, so their episodes have no seeds.
+Groups of equal starts, evaluation on fixed starts and exact resuming need other kinds of vector envs. Those
+are `seeded_native.py` for the vector implementations listed there, and `seeded_batch.py` for those that
+declare it.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from rlinf.schema import EnvConfig
 
 
 class AutoresetError(UserError):
-    """A vector env that does not say how it resets, or does not give what its way of resetting needs."""
+    """A vector env that does not declare how it resets, or does not give what its way of resetting needs."""
 
 
 class NativeVecEnv:
     """Fits `VecEnv` for fragments: all sub-environments step together. Every autoreset mode of gymnasium is read:
 
     * NEXT_STEP: a reset takes a step of its own, which is marked ``idle``.
-    * SAME_STEP: the step that ends an episode returns the next one's first observation, and the last one of the ended
-      episode in ``info["final_obs"]`` (in older ones ``final_observation``). The latter is shown until :meth:`reset` is
-      called, as everywhere else.
+    * SAME_STEP: the step that ends an episode returns the next one's first observation. It has the last one of the
+      ended episode in ``info["final_obs"]`` (in older ones ``final_observation``). The latter is shown until
+      :meth:`reset` is called, as everywhere else.
     * DISABLED: :meth:`reset` resets those that are named (``options={"reset_mask": ...}``).
 
     Observations and what comes with them may be numpy arrays, torch tensors or other DLPack arrays; of the host's
-    memory nothing is copied. Actions are tensors where observations are.
+    memory nothing is copied. Actions are tensors if observations are.
     """
 
     def __init__(self, options: EnvConfig, num_envs: int) -> None:
@@ -55,7 +56,7 @@ class NativeVecEnv:
         self._started = False
 
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
-        """The first call seeds the environment's stream with the first seed; later episodes follow from that."""
+        """Seed the environment's stream with the first seed, in the first call; later episodes follow from that."""
         if not self._started:
             observations, _ = self._env.reset(seed=int(seeds[0]) % 2**31)
             self._take(observations)
@@ -74,7 +75,7 @@ class NativeVecEnv:
         return {}
 
     def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
-        """All sub-environments at once; ``idle`` where the environment spent the step on a reset."""
+        """Step all sub-environments at once; ``idle`` if the environment spent the step on a reset."""
         result = self._advance(actions)
         wrong = mark_not_a_number(result.failed, env_indices, self.observations, result.rewards)
         if wrong:
@@ -84,7 +85,7 @@ class NativeVecEnv:
         return result
 
     def _advance(self, actions: np.ndarray) -> StepResult:
-        """The same, whatever numbers come."""
+        """Step them in the same way, whatever numbers come."""
         given = like_observations(actions, self._newest)
         observations, *columns, info = self._env.step(given)
         self._take(observations)
@@ -106,10 +107,10 @@ class NativeVecEnv:
         self._env.close()
 
     def _take(self, observations: Any, mask: np.ndarray | None = None) -> None:
-        """Enters new observations, of the sub-environments under ``mask`` (None: all).
+        """Enter new observations, of the sub-environments under ``mask`` (None: all).
 
-        Where they lie in the host's memory they stay there: whoever steps has read them before the environment writes
-        the next ones.
+        Those in the host's memory are not copied: the caller has read them before the environment writes the next
+        ones.
         """
         self._newest = observations
         for name, leaf in host_leaves(observations).items():
@@ -119,7 +120,7 @@ class NativeVecEnv:
                 self.observations[name] = np.where(_beside(mask, leaf), leaf, self.observations[name])
 
     def _show_final(self, info: Mapping[str, Any], over: np.ndarray) -> None:
-        """Puts the last observations of ended episodes in place, and keeps the first ones of the next for the reset."""
+        """Show the last observations of ended episodes, and keep the first ones of the next for the reset."""
         finals = info.get("final_obs", info.get("final_observation"))
         if finals is None:
             raise AutoresetError(
@@ -153,7 +154,7 @@ def _at(finals: Any, env_index: int) -> Any:
 
 
 def _autoreset_mode(env_id: str, metadata: Mapping[str, Any]) -> AutoresetMode:
-    """How the environment resets, as it says in its metadata."""
+    """Return how the environment resets, from its metadata."""
     modes = ", ".join(mode.name for mode in AutoresetMode)
     said = metadata.get("autoreset_mode")
     try:
@@ -168,9 +169,9 @@ def _autoreset_mode(env_id: str, metadata: Mapping[str, Any]) -> AutoresetMode:
 
 
 def success_of_info(info: Mapping[str, Any], key: str, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
-    """(success, whether the sub-environment reported it), bool [N] each, of a vector env's info.
+    """Return (success, whether the sub-environment reported it), bool [N] each, of a vector env's info.
 
-    Beside what its sub-environments say under ``key``, gymnasium keeps under ``_key`` which of them said anything.
+    In addition to the values under ``key``, gymnasium keeps under ``_key`` which sub-environments reported one.
     """
     if key not in info:
         return np.zeros(num_envs, dtype=bool), np.zeros(num_envs, dtype=bool)

@@ -26,7 +26,7 @@ class FilmingTrial:
 
 
 def offscreen() -> dict[str, str]:
-    """The environment variables that make simulators draw without a display, without those that somebody has set.
+    """Return the environment variables that make simulators draw without a display, except those already set.
 
     They are read once, when mujoco or pygame is imported: processes need them from their start.
     """

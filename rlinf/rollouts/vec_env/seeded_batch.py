@@ -1,7 +1,8 @@
 """Batch environments that start each sub-environment from a seed of its own: whole episodes in one call a step.
 
-Such an environment says so in ``metadata["seeds_each"]``. Its ``reset(seed=[...], options={"reset_mask": ...})`` gives
-each sub-environment under the mask the episode that a batch of it alone has with that seed (autoreset mode DISABLED).
+Such an environment declares it in ``metadata["seeds_each"]``. Its ``reset(seed=[...], options={"reset_mask":
+...})`` gives each sub-environment under the mask the episode that a batch of it alone has with that seed
+(autoreset mode DISABLED).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def seeds_each(options: EnvConfig) -> bool:
 
 
 class SeededBatchVecEnv(NativeVecEnv):
-    """Fits `VecEnv` for episodes of given seeds. All are stepped, whoever is asked for: the others have no episode."""
+    """Fits `VecEnv` for episodes of given seeds. All are stepped, though only those requested have an episode."""
 
     def __init__(self, options: EnvConfig, num_envs: int) -> None:
         super().__init__(options, num_envs)

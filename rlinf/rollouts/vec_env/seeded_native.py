@@ -1,11 +1,11 @@
-"""Native vector envs whose sub-environments can be put into the start state of a seed: one call a step, and the same
-episodes as
-one environment a sub-environment would give, bit for bit.
+"""Native vector envs whose sub-environments can be put into the start state of a seed.
 
-Gymnasium has no call for that. Where an implementation keeps its whole state in arrays, a start can be written there:
-a single environment is reset with the seed, and its state copied. Which implementations do is named below. That the
-episodes really are the same is checked where sub-environments are chosen (`vectorize.py`): another version of gymnasium
-can cost speed, and never change a result.
+One call a step, and the same episodes as one environment a sub-environment would give, bit for bit.
+
+Gymnasium has no call for that. If an implementation keeps its whole state in arrays, a start can be written
+there: a single environment is reset with the seed, and its state copied. The implementations that do are
+named below. That the episodes really are the same is checked where sub-environments are chosen
+(`vectorize.py`). So another version of gymnasium can cost speed, and never change a result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STATE_ARRAYS = frozenset({"gymnasium.envs.classic_control.cartpole:CartPoleVect
 
 
 def can_be_seeded(options: EnvConfig) -> bool:
-    """Whether :class:`SeededNativeVecEnv` knows this environment's vector implementation."""
+    """Return whether :class:`SeededNativeVecEnv` supports this environment's vector implementation."""
     return native_entry_point(options.id) in _STATE_ARRAYS
 
 

@@ -25,10 +25,10 @@ class EnvContractError(TypeError):
 
 
 class SyncVecEnv:
-    """Environments stepped one after the other in this process: the fastest where a step costs little.
+    """Environments stepped one after the other in this process: the fastest if a step costs little.
 
-    Hangs are interrupted by a timer, which works in the main thread of a process (:func:`deadline`). Elsewhere, and
-    against C code that never returns to the interpreter, the environments need a process of their own
+    Hangs are interrupted by a timer, which works in the main thread of a process (:func:`deadline`). Elsewhere,
+    and against C code that never returns to the interpreter, the environments need a process of their own
     (:class:`IsolatedVecEnv`, whose processes hold environments of this kind).
     """
 
@@ -101,12 +101,12 @@ class SyncVecEnv:
         return result
 
     def render(self, env_index: int) -> Any:
-        """The environment's own picture, in the render mode that it was built with."""
+        """Return the environment's own picture, in the render mode that it was built with."""
         with deadline(self._timeout_s):
             return self._envs[env_index].render()
 
     def expert_action(self, env_index: int) -> np.ndarray:
-        """The action of the environment's own demonstrator now (where it ``demonstrates``)."""
+        """Return the action of the environment's own demonstrator now (if it ``demonstrates``)."""
         with deadline(self._timeout_s):
             return np.asarray(self._envs[env_index].get_wrapper_attr("expert_action")())
 
@@ -121,7 +121,7 @@ class SyncVecEnv:
         self._envs[env_index] = self._build()
 
     def write_into(self, observations: Arrays) -> None:
-        """Keeps the observations [N, ...] in these arrays from now on."""
+        """Keep the observations [N, ...] in these arrays from now on."""
         for name, leaf in self.observations.items():
             observations[name][:] = leaf
         self.observations = observations
@@ -141,7 +141,7 @@ class SyncVecEnv:
             close_quietly(env)
 
     def _account(self, error: BaseException) -> str:
-        """The kind of a failure; what was raised, and where (the place where it hung, for a hang), is kept."""
+        """Return the kind of a failure; keep what was raised, and the line (of the hang, for a hang)."""
         if isinstance(error, DeadlineExceededError):
             words = f"no answer within {self._timeout_s:g} s (env.step_timeout_s)"
             self.last_failure = account_of(error, words)
@@ -154,7 +154,7 @@ class SyncVecEnv:
 
 
 def _parts(returned: Any, method: str, names: str) -> Any:
-    """The result of ``method``, if it has as many parts as gymnasium asks for."""
+    """Check that the result of ``method`` has as many parts as gymnasium requires, and return it."""
     count = names.count(",") + 1
     if not isinstance(returned, tuple) or len(returned) != count:
         given = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
@@ -163,7 +163,7 @@ def _parts(returned: Any, method: str, names: str) -> Any:
 
 
 def _number(reward: Any) -> float:
-    """A reward that is not a float already; arrays of one element are numbers."""
+    """Convert a reward that is not a float already; arrays of one element are numbers."""
     try:
         return float(reward.item() if isinstance(reward, np.ndarray) else reward)
     except (TypeError, ValueError) as error:

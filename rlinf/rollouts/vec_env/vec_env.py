@@ -1,9 +1,10 @@
-"""Environments side by side. A sub-environment is one environment with its running number; sub-environments never reset
-by themselves.
+"""Environments side by side.
 
-Explicit resets are what makes a rollout a function of the seed: the caller names the seed of every episode, so an
-episode depends on its seed and its actions alone, whatever steps beside it. They make restarts and resuming simple:
-reset with the episode's seed and repeat its actions.
+A sub-environment is one environment with its running number; sub-environments never reset by themselves.
+
+Explicit resets are what makes a rollout a function of the seed: the caller names the seed of every episode.
+So an episode depends on its seed and its actions alone, not on the other sub-environments. They make restarts
+and resuming simple: reset with the episode's seed and repeat its actions.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ FAILURE_KINDS = ("failures", "timeouts", "nan")
 
 @dataclass
 class StepResult:
-    """The result of one step of some sub-environments; n is the number of sub-environments stepped, in the order asked
-    for."""
+    """The result of one step of some sub-environments; n is the number of those stepped, in the order requested."""
 
     rewards: np.ndarray
     """[n] float64."""
@@ -45,7 +45,7 @@ class StepResult:
     """[n] bool, where the step was spent on a reset and the action ignored; None: nowhere."""
 
     def of(self, env_indices: Sequence[int]) -> StepResult:
-        """The result of some sub-environments, where this is that of all, none of which was idle."""
+        """Select the result of some sub-environments, if this is that of all, none of which was idle."""
         index = np.asarray(env_indices, dtype=np.int64)
         columns = (self.rewards, self.terminated, self.truncated, self.success, self.has_success)
         failed = {place: self.failed[one] for place, one in enumerate(env_indices) if one in self.failed}
@@ -65,12 +65,12 @@ class VecEnv(Protocol):
         """The newest failure, in words; empty before the first."""
 
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
-        """Starts an episode in each of ``env_indices``; returns position -> kind for those that failed to."""
+        """Start an episode in each of ``env_indices``; return position -> kind for those that failed to."""
 
     def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
-        """One step of each of ``env_indices`` with actions [n, ...].
+        """Step each of ``env_indices`` once with actions [n, ...].
 
-        Without ``look`` nobody will read the observations of this step: environments whose pictures cost much (they
+        Without ``look`` the observations of this step are not read: environments whose pictures cost much (they
         have an attribute ``draws_observations``) leave them out.
         """
 
@@ -85,9 +85,9 @@ class SpacesDifferError(UserError):
 
 
 def require_alike(first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.Space, spaces.Space], who: str) -> None:
-    """Raises :class:`SpacesDifferError` where ``other`` (observation and action space) needs another policy.
+    """Raise :class:`SpacesDifferError` if ``other`` (observation and action space) needs another policy.
 
-    Bounds of observations may differ; ``who`` says in the message whose spaces the others are.
+    Bounds of observations may differ; ``who`` names in the message the owner of the other spaces.
     """
     for leaf, (one, two) in unlike_leaves(first, other).items():
         raise SpacesDifferError(
@@ -99,7 +99,7 @@ def require_alike(first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.
 def unlike_leaves(
     first: tuple[spaces.Space, spaces.Space], other: tuple[spaces.Space, spaces.Space]
 ) -> dict[str, tuple[spaces.Space | None, spaces.Space | None]]:
-    """The leaves of two observation spaces, and "action", for which ``other`` needs another policy than ``first``.
+    """Find the leaves (and "action") for which the space ``other`` needs another policy than ``first``.
 
     None stands for a leaf that is not there.
     """
@@ -113,7 +113,7 @@ def unlike_leaves(
 
 
 def _layout(leaf: spaces.Space | None) -> object:
-    """The layout that a policy's input layers depend on: neither bounds nor which characters a text may have."""
+    """Return the layout that a policy's input layers depend on: neither bounds nor which characters a text may have."""
     if isinstance(leaf, spaces.Text):
         return leaf.max_length
     return (leaf.shape, leaf.dtype) if isinstance(leaf, spaces.Box) else leaf
@@ -122,10 +122,9 @@ def _layout(leaf: spaces.Space | None) -> object:
 def mark_not_a_number(
     failed: dict[int, str], env_indices: Sequence[int], observations: Arrays, rewards: np.ndarray | None = None
 ) -> str:
-    """Enters a failure for every sub-environment whose newest reward or observation is not finite; says what the first
-    one gave.
+    """Enter a failure for every sub-environment whose newest reward or observation is not finite.
 
-    ``rewards`` [n] are those of ``env_indices``; None after a reset.
+    Return what the first one gave. ``rewards`` [n] are those of ``env_indices``; None after a reset.
     """
     bad = np.zeros(len(env_indices), dtype=bool) if rewards is None else ~np.isfinite(rewards)
     for leaf in observations.values():

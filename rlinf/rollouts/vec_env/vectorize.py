@@ -44,9 +44,9 @@ class VectorizationChoice:
 
 
 def make_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VecEnv:
-    """``num_envs`` environments as ``options.vectorization`` says (`auto`: as :func:`choose_vec_env` finds).
+    """Build ``num_envs`` environments as ``options.vectorization`` states (`auto`: as :func:`choose_vec_env` finds).
 
-    `sync` ones share a process: this one, or one of their own where that is needed (:func:`needs_process`).
+    `sync` ones share a process: this one, or one of their own if that is needed (:func:`needs_process`).
     """
     kind = options.vectorization
     if kind == "auto":
@@ -61,7 +61,9 @@ def make_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VecEnv
 
 
 def make_seeded_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VecEnv:
-    """The same for whole episodes from given seeds: `native` where its sub-environments take one each, else `auto`."""
+    """Build the same for whole episodes from given seeds.
+
+    `native` if its sub-environments take one each, else `auto`."""
     if options.vectorization != "native":
         return make_vec_env(options, num_envs, cores=cores)
     if seeds_each(options):
@@ -70,10 +72,10 @@ def make_seeded_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) ->
 
 
 def choose_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> VectorizationChoice:
-    """The fastest kind by measurement, among those that give the same episodes.
+    """Choose the fastest kind by measurement, among those that give the same episodes.
 
-    A native vector env is a candidate only where its sub-environments take seeds, and where its episodes were just seen
-    to be those of single environments: so the choice has no influence on the result.
+    A native vector env is a candidate only if its sub-environments take seeds. Its episodes must also have just
+    been found to be those of single environments: so the choice has no influence on the result.
     """
     if options.vectorization != "auto":
         return VectorizationChoice(options.vectorization, reason="as configured")

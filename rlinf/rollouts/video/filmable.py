@@ -19,11 +19,11 @@ _TRIED_FRAMES = 12
 
 
 class RenderingError(RuntimeError):
-    """An environment gives no pictures; the message says why."""
+    """An environment gives no pictures; the message states why."""
 
 
 class Filmable(gymnasium.Wrapper):
-    """Gives pictures [H, W, 3] uint8, or says what it gave instead."""
+    """Gives pictures [H, W, 3] uint8, or reports what it gave instead."""
 
     def render(self) -> Any:
         take_context(self.env)
@@ -35,7 +35,7 @@ class Filmable(gymnasium.Wrapper):
 
 
 def filmable_env(options: EnvConfig) -> gymnasium.Env:
-    """The environment of ``options``, with pictures."""
+    """Build the environment of ``options``, with pictures."""
     env = make_env(options, render_mode=_MODE)
     draw_plainly(env)
     return Filmable(env)

@@ -24,7 +24,8 @@ _USUAL_FPS = 30.0
 class FilmedVecEnv:
     """Fits `VecEnv`. An episode's tile is found by its start seed: a second attempt replaces the first.
 
-    A frame or a file that fails ends the film and nothing else: ``problem`` then says why, and stepping goes on.
+    A frame or a file that fails ends the film and nothing else: ``problem`` then states why, and stepping goes
+    on.
     """
 
     def __init__(self, options: EnvConfig, num_envs: int) -> None:
@@ -49,7 +50,9 @@ class FilmedVecEnv:
 
     @contextmanager
     def filming(self, path: Path, seeds: Sequence[int]) -> Iterator[None]:
-        """The episodes from these start seeds, played inside the block, become the video ``path``, in this order."""
+        """Film the episodes from these start seeds that are played inside the block.
+
+        They become the video ``path``, in this order."""
         film = Film(path, self._fps)
         self._film, self._grid, self._calls, self.problem = film, Grid(), 0, None
         self._tiles = {seed: Tile(number) for number, seed in enumerate(seeds)}
@@ -108,7 +111,7 @@ class FilmedVecEnv:
                 self.problem = _words(error)
 
     def _shoot(self) -> None:
-        """Adds a picture of all episodes, once each has a frame."""
+        """Write a picture of all episodes, once each has a frame."""
         if self.problem is not None or self._film is None or any(tile.frame is None for tile in self._tiles.values()):
             return
         try:

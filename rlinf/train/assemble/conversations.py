@@ -29,7 +29,7 @@ def conversation_rollout(config: Config, address: str) -> Callable[..., TextRoll
 
 
 def conversation_envs(config: Config) -> TextEnvWorker:
-    """The environments, as each of their workers makes them."""
+    """Build the environments, as each of their workers makes them."""
     watched = config.cluster.backend != "local"
     facts, evaluates = config.facts, config.evaluation.size > 0
     return text_env_worker(facts.training_env, facts.text_envs, watched=watched, evaluates=evaluates)
@@ -38,7 +38,7 @@ def conversation_envs(config: Config) -> TextEnvWorker:
 def conversation_members(
     config: Config, tokenizer: Any, facts: EnvFacts, *, end_token_ids: Collection[int] = ()
 ) -> list[MixtureEnv]:
-    """The environments as the rollout knows them."""
+    """Build the environments in the form that the rollout uses."""
     environments, stop = config.facts.text_envs, config.rollout.stop
     reader = policy_reader(config, tokenizer)
     return members_of(
@@ -69,7 +69,7 @@ def policy_reader(config: Config, tokenizer: Any) -> PictureReader | None:
 
 
 def conversation_spec(setup: ResolvedRun, tokenizer: Any, folder: Path) -> SamplerSpec:
-    """The facts for every sampler."""
+    """Collect the facts for every sampler."""
     config = setup.config
     return sampler_spec(
         config.policy,

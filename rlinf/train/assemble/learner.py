@@ -1,4 +1,4 @@
-"""One rank of a PyTorch learner where the configuration puts it, for text and simulators alike."""
+"""One rank of a PyTorch learner, on the device that the configuration sets, for text and simulators alike."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def all_ranks(device: torch.device, info: RankInfo, *, timeout_s: float) -> Rank
 def torch_learner(
     config: Config, device: torch.device, info: RankInfo, make_policy: Callable[[], Policy]
 ) -> TorchLearner:
-    """A rank that joins the others first, then makes its policy."""
+    """Build a rank that joins the others first, then makes its policy."""
     from rlinf.learners.torch import TorchLearner
 
     ranks = all_ranks(device, info, timeout_s=config.cluster.call_timeout_s)
@@ -65,7 +65,7 @@ def torch_learner(
 def towers_fsdp_learner(
     config: Config, device: torch.device, info: RankInfo, make_policy: Callable[[], Any]
 ) -> TorchLearner:
-    """A rank of `learner.backend: fsdp` for policies with towers."""
+    """Build a rank of `learner.backend: fsdp` for policies with towers."""
     from rlinf.learners.fsdp_towers import TowersFSDPLearner
 
     join_group(device, info, timeout_s=config.cluster.call_timeout_s)

@@ -55,7 +55,7 @@ class Devices:
 
     @classmethod
     def of(cls, config: Config) -> Devices:
-        """Those that the configuration asks for, or that come of what this process sees."""
+        """Return those that the configuration requests, or that follow from what this process sees."""
         import torch
 
         available, shared = torch.cuda.is_available(), config.facts.shares_gpus

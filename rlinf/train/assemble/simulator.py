@@ -52,7 +52,7 @@ _TOKENIZER_STARTS = 500
 
 
 def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
-    """Starts all workers and puts them together."""
+    """Start all workers and put them together."""
     config, devices, facts = setup.config, setup.devices, setup.config.facts
     envs = EnvPool(
         cluster.spawn(
@@ -141,7 +141,7 @@ def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:
 
 
 def _with_samplers(setup: ResolvedRun, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:
-    """The same env workers, with a policy that acts in sampler actors."""
+    """Return the same env workers, with a policy that acts in sampler actors."""
     devices = setup.devices
     samplers = cluster.spawn(
         "sampler",
@@ -200,7 +200,7 @@ def _build_learner(config: Config, device: str, spaces: tuple[Any, Any], folder:
 
 
 def _row_plan(config: Config, rule: DecisionRule | None) -> DecisionPlan | None:
-    """How rows are divided among the learner's ranks, where its policy has a rule for that."""
+    """Return how rows are divided among the learner's ranks, if its policy has a rule for that."""
     return None if rule is None else DecisionPlan(stages_of(config), seed=config.run.seed, rule=rule)
 
 
@@ -246,7 +246,7 @@ def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTr
 
 
 def prior_batch(found: RobotDataset, config: Config, policy: Any, spaces: tuple[Any, Any]) -> Batch:
-    """The transitions of a dataset as the policy's own decisions.
+    """Build the transitions of a dataset as the policy's own decisions.
 
     Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
     """

@@ -30,10 +30,10 @@ _OPTIONS = {"actor_critic": "policy.json", "vla": "vla.json", "flow": "vla.json"
 def make_policy(
     config: Config, observation_space: Any, action_space: Any, tokenizer: Path | None = None
 ) -> ActingPolicy:
-    """The network for two spaces; its first weights are drawn from the run's seed.
+    """Build the network for two spaces; its first weights are drawn from the run's seed.
 
-    ``tokenizer`` is a folder, which `policy.name: vla` reads unless `policy.path` brings one. An exported policy that
-    does not fit the environment is a UserError.
+    ``tokenizer`` is a folder, which `policy.name: vla` reads unless `policy.path` brings one. An exported policy
+    that does not fit the environment is a UserError.
     """
     import torch
 
@@ -52,7 +52,7 @@ def make_policy(
 
 
 def make_trained_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path) -> ActingPolicy:
-    """The network as the learner has it: with low-rank adapters on its towers where they are asked for."""
+    """Build the network as the learner has it: with low-rank adapters on its towers if they are configured."""
     from rlinf.models.adapters import adapt
     from rlinf.models.vla.deciding import VisionLanguageAction
 
@@ -72,17 +72,17 @@ def make_trained_policy(config: Config, observation_space: Any, action_space: An
 
 
 def make_off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
-    """The same where the learner has a replay buffer."""
+    """Build the same if the learner has a replay buffer."""
     policy = make_policy(config, observation_space, action_space)
     return cast("OffPolicyNetworks", policy)
 
 
 def require_fit(config: Config, observation_space: Any, action_space: Any) -> None:
-    """Whether the exported policy of `policy.path` is one for these spaces.
+    """Check that the exported policy of `policy.path` is one for these spaces.
 
     Raises:
         PolicyError: it is no export of this kind of policy, or decides on chunks of another length.
-        SpacesDifferError: it was made for other spaces; the message says which leaf differs.
+        SpacesDifferError: it was made for other spaces; the message names the leaf that differs.
     """
     from rlinf.models.actor_critic.export import load_spaces
     from rlinf.models.loading import PolicyError
@@ -111,7 +111,7 @@ def require_fit(config: Config, observation_space: Any, action_space: Any) -> No
 
 
 def _require_same_algorithm(config: Config, path: str) -> None:
-    """A PolicyError where the exported networks are those of another algorithm."""
+    """Raise a PolicyError if the exported networks are those of another algorithm."""
     from rlinf.models.actor_critic.export import off_policy_loss
     from rlinf.models.loading import PolicyError
 
@@ -143,7 +143,7 @@ def _off_policy(config: Config, observation_space: Any, action_space: Any) -> Of
 
 
 def _own_policy(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
-    """The policy of `module:Class`, or what its own export gives back."""
+    """Build the policy of `module:Class`, or load it from its own export."""
     key, policy = "policy.name", config.policy
     kind: Any = own_class(key, policy.name)
     if policy.path is not None:

@@ -11,7 +11,7 @@ from rlinf.schema import OptimizerConfig
 
 
 def stages_of(config: Config) -> tuple[Stage, ...]:
-    """The stages of a run, in their order."""
+    """List the stages of a run, in their order."""
     training = training_stage(config)
     return (warm_start_stage(config), training) if config.sft.steps else (training,)
 

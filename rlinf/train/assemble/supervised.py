@@ -48,7 +48,7 @@ class SupervisedData:
 
 
 def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
-    """Reads, encodes and divides the conversations. Raises UserError for what cannot be trained on."""
+    """Read, encode and divide the conversations. Raises UserError for what cannot be trained on."""
     sft = config.sft
     assert sft.data is not None
     encoder = ConversationEncoder(
@@ -66,7 +66,7 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
         )
 
     def encoded(read: Sequence[Answers]) -> list[list[Encoded]]:
-        """The rows that are short enough."""
+        """Return the rows that are short enough."""
         rows = [[encoder.encode(one) for one in row] for row in read]
         return [row for row in rows if max(map(len, row)) <= sft.max_tokens]
 
@@ -88,7 +88,7 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
 
 
 def with_counted_steps(config: Config) -> Config:
-    """The same configuration with `sft.steps` in the place of `sft.epochs`. Raises UserError for unreadable data."""
+    """Return the same configuration with `sft.steps` instead of `sft.epochs`. Raises UserError for unreadable data."""
     sft = config.sft
     if sft.epochs is None:
         return config
@@ -108,7 +108,7 @@ class _Divided:
 
 
 def _divided(sft: SftConfig) -> _Divided:
-    """Raises UserError for unreadable data, and where `sft.eval_data` has all prompts."""
+    """Divide the rows. Raises UserError for unreadable data, and if `sft.eval_data` has all prompts."""
     pairs = sft.loss == "dpo"
     rows = read_answers(str(sft.data), pairs=pairs)
     if sft.eval_data is None:
@@ -145,7 +145,7 @@ def held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
 def held_out_preferences(
     learner: LearnerPool, batches: Sequence[Batch], before: Sequence[Tensor], *, beta: float
 ) -> Metrics:
-    """The loss of DPO over held-out pairs, and the share of pairs that it prefers as they are labelled.
+    """Compute the loss of DPO over held-out pairs, and the share of pairs that it prefers as they are labelled.
 
     ``before``: log-probabilities of each batch under the policy that pairs are measured against.
     """
@@ -162,7 +162,7 @@ def held_out_preferences(
 def with_held_out_rows(
     evaluate: Callable[[], Evaluation] | None, learner: LearnerPool, batches: Sequence[Batch], sft: SftConfig
 ) -> Callable[[], Evaluation] | None:
-    """``evaluate`` with what held-out rows say beside its metrics; either may be missing.
+    """Return ``evaluate`` with the metrics of held-out rows added; either may be missing.
 
     Of pairs the learner must still have the weights that they are measured against.
     """
@@ -184,7 +184,7 @@ def with_held_out_rows(
 
 
 def warm_start_preparation(learner: LearnerPool, sft: SftConfig) -> WarmStartPreparation:
-    """The preparation of a batch of conversations before the update: none, or for DPO its pairs' advantages."""
+    """Return the preparation of a batch of conversations before the update: none, or for DPO its pairs' advantages."""
     if sft.loss == "dpo":
         return functools.partial(_preferred, learner, sft)
     return imitated
@@ -202,7 +202,7 @@ def _preferred(learner: LearnerPool, sft: SftConfig, batch: Batch) -> tuple[Batc
 
 
 class NoRollout:
-    """In the place of a rollout where nothing is sampled."""
+    """Replaces a rollout if nothing is sampled."""
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
         """Not for runs of supervised training alone, whose last step is that of the warm start."""
@@ -216,7 +216,7 @@ class NoRollout:
 
 
 def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
-    """A learner and its data: no environment, no sampler."""
+    """Build a learner and its data: no environment, no sampler."""
     config = setup.config
     tokenizer = _tokenizer(config, folder)
     data = supervised_data(config, tokenizer)
@@ -235,6 +235,6 @@ def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -
 
 
 def _tokenizer(config: Config, folder: Path) -> Any:
-    """The policy's, or one that is trained on the conversations, where the policy is built from an architecture."""
+    """Return the policy's tokenizer, or one trained on the conversations if an architecture defines the policy."""
     texts = functools.partial(file_texts, config)
     return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))

@@ -50,7 +50,9 @@ from rlinf.train.workers.text_env_pool import TextEnvPool
 
 # The process of a learned reward.
 def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> Sequence[LearnedReward]:
-    """Empty where the environment's reward stands. ``policy_model`` makes the language model of the policy."""
+    """Return the learned reward; empty if the environment's reward is used.
+
+    ``policy_model`` makes the language model of the policy."""
     if config.reward_model.supervision == "none":
         return ()
     group = cluster.spawn(
@@ -88,7 +90,7 @@ def _build(config: Config, policy_model: Callable[[], Any], info: RankInfo) -> R
 
 
 def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
-    """Starts all workers and puts them together."""
+    """Start all workers and put them together."""
     config, devices, facts = setup.config, setup.devices, setup.config.facts
     starting = _begin_environments(config, cluster)
     import_tokenizers()
@@ -176,7 +178,7 @@ def oldest_tokens(config: Config) -> int | None:
 
 
 def _own_sampling(config: Config) -> dict[str, str]:
-    """A note on what plain ``generate`` would do otherwise with the exported policy than this run's samplers do."""
+    """Note what plain ``generate`` would do otherwise with the exported policy than this run's samplers do."""
     from rlinf.models.gguf import model_folder
     from rlinf.models.response_ends import own_sampling
 
@@ -208,7 +210,7 @@ def _begin_environments(config: Config, cluster: Cluster) -> Starting:
 
 
 def _decode_where_graded(config: Config, members: Sequence[MixtureEnv], envs: TextEnvPool) -> None:
-    """Texts of responses are made by the workers that grade them. Of an agent's calls only the gateway knows."""
+    """Let the workers that grade responses make their texts. Only the gateway has those of an agent's calls."""
     if is_agent(config.env.id):
         return
     texts = [member.renderer.response_text() for member in members]
@@ -220,9 +222,9 @@ def _decode_where_graded(config: Config, members: Sequence[MixtureEnv], envs: Te
 
 
 def _rows_can_stay(config: Config, members: Sequence[MixtureEnv]) -> bool:
-    """Whether nobody needs the tokens of a response on their way from samplers to environments and the learner.
+    """Return whether tokens of a response are not needed on the way from samplers to environments and learner.
 
-    What is said next follows on what was said before; texts that end a response are looked for in it; a learned reward
+    The next turn follows on the previous ones; texts that end a response are searched in it; a learned reward
     judges it.
     """
     decoded_here = any(member.renderer.decodes_responses for member in members)
@@ -267,6 +269,6 @@ def _rollout(config: Config, cluster: Cluster) -> Callable[..., TextRollout]:
 
 
 def _tokenizer(config: Config, envs: TextEnvPool, num_tasks: int, folder: Path) -> Any:
-    """The policy's tokenizer, kept in the run directory; trained on the task's text where there is none."""
+    """Return the policy's tokenizer, kept in the run directory; trained on the task's text if there is none."""
     texts = functools.partial(tokenizer_texts, config, envs, num_tasks)
     return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))

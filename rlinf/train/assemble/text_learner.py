@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) -> Any:
-    """The language model, the same in every worker."""
+    """Build the language model, the same in every worker."""
     import torch
 
     from rlinf.models.loading import build_causal_lm, load_causal_lm, load_tokenizer
@@ -42,12 +42,12 @@ def language_model(config: Config, tokenizer_path: str, *, dtype: Any = None) ->
 
 
 def start_learner(setup: ResolvedRun, cluster: Cluster, tokenizer_path: str) -> LearnerPool:
-    """Starts the ranks of the learner."""
+    """Start the ranks of the learner."""
     return learner_pool(setup.config, cluster, begin_learner(setup, cluster, tokenizer_path).ready())
 
 
 def begin_learner(setup: ResolvedRun, cluster: Cluster, tokenizer_path: str) -> Starting:
-    """The ranks of the learner, on their way."""
+    """Begin to start the ranks of the learner."""
     config, devices = setup.config, setup.devices
     return cluster.begin(
         "learner",
@@ -59,7 +59,7 @@ def begin_learner(setup: ResolvedRun, cluster: Cluster, tokenizer_path: str) -> 
 
 
 def learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> LearnerPool:
-    """The ranks of :func:`begin_learner` as one."""
+    """Combine the ranks of :func:`begin_learner` into one."""
     plan = TextPlan(
         stages_of(config),
         seed=config.run.seed,
@@ -75,7 +75,7 @@ def learner_pool(config: Config, cluster: Cluster, ranks: WorkerGroup) -> Learne
 
 
 def _build_learner(config: Config, device_type: str, tokenizer_path: str, info: RankInfo) -> LearnerWorker:
-    """The learner that ``learner.backend`` names, with the stages of this run."""
+    """Build the learner that ``learner.backend`` names, with the stages of this run."""
     import torch
 
     device = torch.device(device_type)
@@ -89,7 +89,7 @@ def _build_learner(config: Config, device_type: str, tokenizer_path: str, info: 
 
 
 def _teacher(config: Config, device: torch.device, info: RankInfo) -> Scorer | None:
-    """This rank's copy of the teacher, where the reference policy would be: a whole one with every backend.
+    """Load this rank's copy of the teacher, which replaces a reference policy: a whole one with every backend.
 
     Its log-probabilities are of the policy's distribution: at the sampling temperature, with nothing cut off.
     """
@@ -173,7 +173,7 @@ LEARNERS: Mapping[str, Callable[[Config, torch.device, str, RankInfo], Learner]]
 
 
 def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPolicy:
-    """The language model as a policy of a PyTorch learner, with adapters and value head where they are asked for."""
+    """Build the language model as a policy of a PyTorch learner, with adapters and value head if configured."""
     import torch
 
     from rlinf.models.causal_lm import CausalLMPolicy

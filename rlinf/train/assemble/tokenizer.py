@@ -15,14 +15,15 @@ from rlinf.train.init_from import carried_tokenizer
 
 
 def import_tokenizers() -> None:
-    """Imports what tokenizers are made with, which takes seconds: to be called while workers start."""
+    """Import what tokenizers are made with, which takes seconds: to be called while workers start."""
     importlib.import_module("transformers.models.auto.tokenization_auto")
 
 
 def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:
-    """The one in ``folder``; where there is none, what ``make`` gives is written there, unless somebody is faster.
+    """Load the tokenizer in ``folder``; if there is none, write what ``make`` gives there.
 
-    Raises UserError where its files are not what was written.
+    Another process may be faster, whose tokenizer is used then. Raises UserError if its files are not what was
+    written.
     """
     from rlinf.models.loading import load_tokenizer
 
@@ -38,7 +39,7 @@ def kept_tokenizer(folder: Path, make: Callable[[], Any]) -> Any:
 
 
 def policy_tokenizer(config: Config, texts: Callable[[], Iterable[str]]) -> Any:
-    """The tokenizer of `run.init_from`, `policy.tokenizer` or the checkpoint; else it is trained on ``texts``."""
+    """Load the tokenizer of `run.init_from`, `policy.tokenizer` or the checkpoint; else train it on ``texts``."""
     from rlinf.models.loading import load_tokenizer, make_tokenizer
 
     carried = carried_tokenizer(config)

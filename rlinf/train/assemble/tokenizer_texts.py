@@ -1,4 +1,4 @@
-"""Texts to train a tokenizer on, where the policy brings none."""
+"""Texts to train a tokenizer on, if the policy brings none."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ SUITES: dict[str, Suite] = {
 
 
 def suite_of(name: str) -> Suite:
-    """The suite of this name. Raises UserError that lists the names."""
+    """Return the suite of this name. Raises UserError that lists the names."""
     if name in SUITES:
         return SUITES[name]
     close = nearest(name, SUITES)
@@ -57,7 +57,7 @@ def suite_of(name: str) -> Suite:
 
 
 def file_of_suite(name: str) -> Path:
-    """The suite's own file or folder under `data/`. Raises UserError that says where it was looked for."""
+    """Find the suite's own file or folder under `data/`. Raises UserError that names the paths that were tried."""
     suite = suite_of(name)
     found = next((path for path in (Path("data") / own for own in suite.names) if path.exists()), None)
     if found is None:
@@ -90,7 +90,7 @@ _HELD_OUT = ("eval", "validation", "valid", "dev", "test")
 
 @dataclass(frozen=True)
 class Choice:
-    """The choices of `rlinf eval` beside the model."""
+    """The choices of `rlinf eval` in addition to the model."""
 
     data: str | None = None
     """JSONL, JSON, Parquet, or a folder."""
@@ -106,7 +106,7 @@ class Choice:
         return self.suite or Path(str(self.data)).stem
 
     def path(self) -> Path:
-        """Where the tasks lie. Raises UserError where there is nothing."""
+        """The path of the tasks. Raises UserError if there is nothing."""
         if self.data is None:
             return file_of_suite(str(self.suite))
         found = Path(self.data).expanduser()
@@ -115,7 +115,7 @@ class Choice:
         return found
 
     def sampling(self) -> dict[str, Any]:
-        """The section `evaluation`: greedy for one response a task, else at 0.6 unless the command says otherwise."""
+        """Return the section `evaluation`: greedy for one response a task, else at 0.6 unless the command sets another."""
         samples = self.samples or 1
         warm = _TEMPERATURE if samples > 1 else 0.0
         return {
@@ -128,10 +128,10 @@ class Choice:
 def evaluation_config(
     model: str, choice: Choice, overrides: Sequence[str], *, trained: Config | None = None, room: int | None = None
 ) -> Config:
-    """The configuration that evaluates the model in the folder or of the hub name ``model``.
+    """Build the configuration that evaluates the model in the folder or of the hub name ``model``.
 
-    ``trained`` is that of the run which it comes from: prompts, grading, sampling and cluster are as there, unless a
-    suite has its own. ``room``: tokens of prompt and response that the model has positions for.
+    ``trained`` is that of the run which it comes from: prompts, grading, sampling and cluster are as there,
+    unless a suite has its own. ``room``: tokens of prompt and response that the model has positions for.
 
     Raises:
         UserError: the data is not there, or the suite unknown.
@@ -180,7 +180,7 @@ def _fit(sections: dict[str, Any], room: int) -> None:
 
 
 def _split(path: Path) -> str | None:
-    """The held-out split of a folder that has one; everything in a file."""
+    """Return the held-out split of a folder that has one; everything in a file."""
     if path.is_file():
         return None
     names = [child.name.lower() for child in path.rglob("*")]

@@ -13,7 +13,7 @@ from rlinf.train.tracking.samples import write_episodes
 
 
 class TrainingEvaluation:
-    """Evaluates the policy that the samplers hold; nothing where `evaluation.size` is 0."""
+    """Evaluates the policy that the samplers hold; nothing if `evaluation.size` is 0."""
 
     def __init__(self, run: RunState) -> None:
         self.run = run
@@ -21,7 +21,7 @@ class TrainingEvaluation:
         """Of the newest evaluation, for people to read."""
 
     def evaluate(self) -> Metrics:
-        """The metrics of now, with a video where one is due."""
+        """Compute the metrics of now, with a video if one is due."""
         run, graph, state = self.run, self.run.graph, self.run.progress
         if graph.evaluate is None:
             return {}

@@ -12,7 +12,7 @@ _Z = 1.959963984540054
 
 
 def wilson(successes: float, count: float) -> tuple[float, float]:
-    """The 95% score interval of a proportion (Wilson 1927).
+    """Compute the 95% score interval of a proportion (Wilson 1927).
 
     >>> [round(edge, 3) for edge in wilson(8, 10)]
     [0.49, 0.943]
@@ -26,7 +26,7 @@ def wilson(successes: float, count: float) -> tuple[float, float]:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The 95% interval of a mean, by Student's t; one value alone is both edges.
+    """Compute the 95% interval of a mean, by Student's t; one value alone is both edges.
 
     >>> mean_interval([1.0, 1.0])
     (1.0, 1.0)
@@ -44,10 +44,11 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def share_interval(shares: Sequence[float], samples: int) -> tuple[float, float]:
-    """The 95% interval of the mean of tasks' shares in [0, 1], each of ``samples`` responses.
+    """Compute the 95% interval of the mean of tasks' shares in [0, 1], each of ``samples`` responses.
 
-    Wilson's, for as many independent responses as have the variance of that mean (the design effect of Kish 1965): at
-    least one a task, and all of them at most. Tasks that agree, all solved or none, still leave it a width.
+    Wilson's, for as many independent responses as have the variance of that mean (the design effect of Kish
+    1965): at least one a task, and all of them at most. Tasks that agree, all solved or none, still leave it a
+    width.
 
     >>> [round(edge, 3) for edge in share_interval([1.0, 0.0], 1)] == [round(edge, 3) for edge in wilson(1, 2)]
     True
@@ -62,12 +63,12 @@ def share_interval(shares: Sequence[float], samples: int) -> tuple[float, float]
 
 
 def with_interval(name: str, value: float, interval: tuple[float, float], count: int) -> Metrics:
-    """A metric, the edges of its interval and its sample size."""
+    """Return a metric, the edges of its interval and its sample size."""
     return {name: value, f"{name}/ci_low": interval[0], f"{name}/ci_high": interval[1], f"{name}/n": float(count)}
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """The unbiased estimate that one of k samples is correct (Chen et al. 2021, arXiv:2107.03374).
+    """Compute the unbiased estimate that one of k samples is correct (Chen et al. 2021, arXiv:2107.03374).
 
     >>> pass_at_k(4, 1, 2)
     0.5

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 
 def missing_metric(name: str, metrics: Mapping[str, float], success_key: str) -> str | None:
-    """Why the metrics of a step have no ``name``; None where they have it, or where nothing was evaluated in the step.
+    """Explain why the metrics of a step have no ``name``.
 
-    An evaluation without a single whole episode, because the environment broke in all of them, lacks every metric.
+    None if they have it, or if nothing was evaluated in the step. An evaluation without a single whole episode,
+    because the environment broke in all of them, lacks every metric.
     """
     evaluated = [other for other in metrics if other.startswith("eval/") and other.count("/") == 1]
     if not name.startswith("eval/") or name in metrics or not evaluated:
@@ -22,7 +23,7 @@ def missing_metric(name: str, metrics: Mapping[str, float], success_key: str) ->
 
 
 def missing_success(name: str, success_key: str) -> str:
-    """To end a sentence with that says that the metric ``name`` is missing; empty where it is no rate of success.
+    """Return the end of a sentence that reports the metric ``name`` as missing; empty if it is no rate of success.
 
     >>> missing_success("eval/return", "success")
     ''

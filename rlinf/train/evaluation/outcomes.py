@@ -28,7 +28,7 @@ class TaskOutcome:
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> Self:
-        """The outcomes of all responses to one task."""
+        """Collect the outcomes of all responses to one task."""
         text = f"{rows[0].prompt_text}\0{rows[0].answer}"
         extracted = [row.facts.get("extracted") for row in rows]
         return cls(
@@ -48,9 +48,10 @@ class TaskOutcome:
 
     @property
     def majority(self) -> float:
-        """Whether the most frequent answer is correct (self-consistency, arXiv:2203.11171); 0 without any answer.
+        """Return whether the most frequent answer is correct (self-consistency, arXiv:2203.11171); 0 without any
+        answer.
 
-        All correct responses have one answer, whatever they wrote; wrong ones count as equal where their text is, but
+        All correct responses have one answer, whatever they wrote; wrong ones count as equal if their text is, but
         for spaces, commas, dollar signs and case. Of several answers that are equally frequent each is as good.
 
         >>> TaskOutcome("", ("correct", "correct", "wrong", "wrong"), ("1/2", "0.5", "2", " 2")).majority
@@ -76,7 +77,7 @@ class TaskOutcome:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
-        """The outcome that :meth:`as_json` wrote."""
+        """Read the outcome that :meth:`as_json` wrote."""
         return cls(str(stored["task"]), tuple(stored["verdicts"]), tuple(stored["answers"]))
 
 
@@ -84,7 +85,7 @@ Outcome = TaskOutcome | StartOutcome
 
 
 def outcome_from_json(stored: dict[str, Any]) -> Outcome:
-    """The outcome that the `as_json` of either kind wrote."""
+    """Read the outcome that the `as_json` of either kind wrote."""
     return StartOutcome.from_json(stored) if "returns" in stored else TaskOutcome.from_json(stored)
 
 

@@ -39,9 +39,9 @@ class PairedDifference:
 
 
 def compare(first: Sequence[Outcome], second: Sequence[Outcome]) -> list[PairedDifference]:
-    """Every rate that both have, `avg@k` as `accuracy`, which it is.
+    """Compare every rate that both have, `avg@k` as `accuracy`, which it is.
 
-    Raises UserError where they have no task in common.
+    Raises UserError if they have no task in common.
 
     >>> from rlinf.train.evaluation.outcomes import TaskOutcome
     >>> right, wrong = (TaskOutcome("a", ("correct",), ("1",)), TaskOutcome("a", ("wrong",), ("2",)))

@@ -44,7 +44,7 @@ class SavedEvaluation:
 
 
 def changed_settings(trained: Config, evaluated: Config) -> list[str]:
-    """The keys that decide an evaluation's result and differ, as ``evaluation.samples: 1 -> 4``."""
+    """List the keys that decide an evaluation's result and differ, as ``evaluation.samples: 1 -> 4``."""
     changed = diff(trained, evaluated)
     return [line for line in changed if line.startswith(_DECIDING) and not line.startswith(_IRRELEVANT)]
 
@@ -59,11 +59,11 @@ def save_evaluation(
     model: str = "",
     label: str = "",
 ) -> Path:
-    """`evaluations/step_000040.json`, or `step_000040_gsm8k.json` with a ``label``, numbered where it is taken.
+    """Write `evaluations/step_000040.json`, or `step_000040_gsm8k.json` with a ``label``, numbered if it exists.
 
     Args:
-        model: what was evaluated, where it is not the run in ``folder``.
-        label: the name of the data, where it is not the run's own.
+        model: what was evaluated, if it is not the run in ``folder``.
+        label: the name of the data, if it is not the run's own.
     """
     sections = {name.removesuffix(".") for name in _DECIDING}
     said = {
@@ -88,7 +88,7 @@ def save_evaluation(
 
 
 def read_evaluation(path: Path) -> SavedEvaluation:
-    """An evaluation's file, or the newest one of a run's folder. Raises UserError for a missing or damaged one.
+    """Read an evaluation's file, or the newest one of a run's folder. Raises UserError for a missing or damaged one.
 
     Those of earlier versions have no outcomes.
     """
@@ -106,7 +106,7 @@ def read_evaluation(path: Path) -> SavedEvaluation:
 
 
 def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[str]:
-    """The output of `rlinf compare`. Raises UserError where the two have no task in common."""
+    """Return the output of `rlinf compare`. Raises UserError if the two have no task in common."""
     for one in (first, second):
         if not one.outcomes:
             raise UserError(
@@ -122,7 +122,7 @@ def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[st
 
 
 def line_of(found: PairedDifference) -> str:
-    """A difference in words.
+    """Describe a difference in words.
 
     >>> line_of(PairedDifference("accuracy", 0.2, 0.5, 0.2, 0.4, 0.0001, 100))
     'accuracy: 0.200 -> 0.500, difference +0.300 [+0.200, +0.400], p = 0.0001'
@@ -132,7 +132,7 @@ def line_of(found: PairedDifference) -> str:
 
 
 def _other_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, object, object]]:
-    """The settings that decide a result beside the model, and differ."""
+    """List the settings other than the model that decide a result, and differ."""
     left, right = (dict(_flat(content["settings"], "")) for content in (first, second))
     keys = [key for key in dict.fromkeys([*left, *right]) if not key.startswith(("policy.", *_IRRELEVANT))]
     return [(key, left.get(key), right.get(key)) for key in keys if left.get(key) != right.get(key)]

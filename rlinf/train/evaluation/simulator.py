@@ -25,7 +25,7 @@ class VectorEvaluator:
         self.rollout, self.options, self.folder = rollout, options, folder
 
     def evaluate(self, video: Path | None = None) -> Evaluation:
-        """Plays all episodes; into ``video`` goes what the first few look like."""
+        """Play all episodes; film the first few into ``video``."""
         failed_before = self.rollout.failures
         done = self.rollout.evaluate(self.options.size, greedy=self.options.temperature == 0.0, video=video)
         metrics = record_metrics(done.records)
@@ -46,13 +46,13 @@ class VectorEvaluator:
 
 
 def _episode(trace: EpisodeTrace, video: str | None) -> dict[str, Any]:
-    """A line of `episodes/step_000010.jsonl`."""
+    """Return a line of `episodes/step_000010.jsonl`."""
     facts = {"start_seed": trace.start_seed, "decisions": len(trace.rewards), "video": video}
     return {**asdict(trace.record), **facts, "trace": trace_columns(trace)}
 
 
 def trace_columns(trace: EpisodeTrace) -> dict[str, list[float]]:
-    """The trajectory of an episode as columns, cut to what a page can show."""
+    """Return the trajectory of an episode as columns, cut to what a page can show."""
     columns = {"reward": trace.rewards}
     if len(trace.actions) <= TRACE_ACTIONS:
         columns |= {f"action {place}": column for place, column in enumerate(trace.actions)}
@@ -60,7 +60,7 @@ def trace_columns(trace: EpisodeTrace) -> dict[str, list[float]]:
 
 
 def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
-    """Means with 95% intervals; rates of success by Wilson's, where the environment tells success."""
+    """Compute means with 95% intervals; rates of success by Wilson's, if the environment reports success."""
     count = len(records)
     if not count:
         return {}
@@ -79,7 +79,7 @@ def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
 
 
 def success_metrics(name: str, records: Sequence[EpisodeRecord], *, at_end: bool = False) -> Metrics:
-    """The share of episodes with success at any time, or ``at_end``, with its interval; nothing of no episodes."""
+    """Compute the share of episodes with success, ever or ``at_end``, with its interval; nothing of no episodes."""
     count = len(records)
     hits = sum(bool(record.success_at_end if at_end else record.success_once) for record in records)
     return with_interval(name, hits / count, wilson(hits, count), count) if count else {}

@@ -26,13 +26,13 @@ class StartOutcome:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Self:
-        """The outcome that :meth:`as_json` wrote."""
+        """Read the outcome that :meth:`as_json` wrote."""
         once, at_end = (tuple(bool(flag) for flag in stored[name]) for name in ("success_once", "success_at_end"))
         return cls(str(stored["task"]), tuple(stored["returns"]), once, at_end)
 
 
 def start_outcomes(starts: Sequence[str], records: Sequence[EpisodeRecord]) -> list[StartOutcome]:
-    """The outcomes of ``records``, whose start states have the names ``starts``, in the order of their first episodes.
+    """Collect the outcomes of ``records`` in the order of their first episodes; ``starts`` names their start states.
 
     >>> record = EpisodeRecord(0, 1.0, 8, True, False)
     >>> start_outcomes(["a", "a"], [record, record])

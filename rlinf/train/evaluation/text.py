@@ -20,7 +20,7 @@ from rlinf.train.evaluation.outcomes import Outcome, TaskOutcome, rate_metrics
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics under `eval/`, and a few graded samples (text) or episodes (simulators) to look at."""
+    """Metrics under `eval/`, and a few graded samples (text) or episodes (simulators) for inspection."""
 
     metrics: Metrics
     samples: list[dict[str, Any]] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Evaluation:
 
 
 class TextEvaluator:
-    """The same tasks each time: the first ``size`` of split "eval" (fewer where it has fewer)."""
+    """The same tasks each time: the first ``size`` of split "eval" (fewer if it has fewer)."""
 
     def __init__(self, rollout: TextRollout, options: EvaluationConfig, members: Sequence[MixtureEnv]) -> None:
         """``members``: the environments of the split "eval"."""
@@ -74,7 +74,7 @@ class TextEvaluator:
 
 
 def sample(row: Row, rendered: str) -> dict[str, Any]:
-    """A graded conversation as plain data. ``rendered``: its first prompt as the policy read it."""
+    """Return a graded conversation as plain data. ``rendered``: its first prompt as the policy read it."""
     return {
         "prompt": row.prompt_text,
         "rendered": rendered,
@@ -88,7 +88,7 @@ def sample(row: Row, rendered: str) -> dict[str, Any]:
 
 
 def _by_member(members: Sequence[MixtureEnv], rows: Sequence[Row]) -> Metrics:
-    """Results of each environment of a mixture; nothing where there is one alone."""
+    """Return the results of each environment of a mixture; nothing if there is one alone."""
     metrics: Metrics = {}
     for number, member in enumerate(members if len(members) > 1 else ()):
         own = [row for row in rows if row.task_id % len(members) == number]

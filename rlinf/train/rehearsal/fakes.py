@@ -1,8 +1,9 @@
-"""Fake tensors that know their integers: shapes follow from real lengths, and nothing else has a value.
+"""Fake tensors that hold their integers: shapes follow from real lengths, and nothing else has a value.
 
-PyTorch's FakeTensorMode computes shapes, dtypes and devices instead of values. A learner's shapes depend on a few
-values: lengths, masks, permutations. So integers and booleans keep theirs beside the fake tensor; a number read from a
-float tensor (a loss, a norm) is 1. Tensors that are real and stay on the host are computed as ever.
+PyTorch's FakeTensorMode computes shapes, dtypes and devices instead of values. A learner's shapes depend on a
+few values: lengths, masks, permutations. So integers and booleans keep theirs in the fake tensor; a number
+read from a float tensor (a loss, a norm) is 1. Tensors that are real and stay on the host are computed as
+ever.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Mistake:
 
 @dataclass
 class Observed:
-    """Observations of a rehearsal beside memory."""
+    """Observations of a rehearsal other than memory."""
 
     mistakes: dict[Mistake, int] = field(default_factory=dict)
     """How often each happened."""
@@ -70,7 +71,7 @@ class Observed:
     """How often the host waited for a value of the device, by line."""
 
     def forget_counts(self) -> None:
-        """Starts the counts at zero; mistakes stay."""
+        """Start the counts at zero; mistakes stay."""
         self.sent.clear()
         self.calls.clear()
         self.read_by_host.clear()
@@ -87,7 +88,7 @@ class Fakes(FakeTensorMode):
 
     @property
     def avoid_device_init(self) -> bool:
-        """There is no device to compute constants on, whatever ``torch.cuda`` is made to say."""
+        """There is no device to compute constants on, whatever ``torch.cuda`` is made to report."""
         return True
 
     def dispatch(
@@ -155,13 +156,13 @@ class Fakes(FakeTensorMode):
         return isinstance(dtype, torch.dtype) and not dtype.is_floating_point
 
     def value_of(self, tensor: Tensor) -> Tensor | None:
-        """The values of a tensor, where they are known."""
+        """Return the values of a tensor, if they are known."""
         return getattr(tensor, "known_values", None) if isinstance(tensor, FakeTensor) else tensor
 
     def _values(
         self, args: Any, kwargs: Any, tensors: Sequence[Tensor]
     ) -> tuple[Sequence[Any], Mapping[str, Any]] | None:
-        """The arguments with values in the place of fake tensors; None where one has none or is of floats."""
+        """Return the arguments with values instead of fake tensors; None if one has none or is of floats."""
         for tensor in tensors:
             if tensor.dtype.is_floating_point or self.value_of(tensor) is None:
                 return None
@@ -179,7 +180,7 @@ class Fakes(FakeTensorMode):
         return tree_map(lambda leaf: self._fake_of(leaf) if isinstance(leaf, Tensor) else leaf, func(*known[0]))
 
     def _fake_of(self, value: Tensor) -> FakeTensor:
-        """A fake tensor on the device with these values."""
+        """Make a fake tensor on the device with these values."""
         blank = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
         fake = FakeTensor(self, blank, self.device)
         fake.known_values = value  # type: ignore[attr-defined]
@@ -208,7 +209,7 @@ class Fakes(FakeTensorMode):
         raise UnknownValue(f"a number read at {_line()}: the device's values are not known")
 
     def _faked(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """The fake result; a mistake is noted and mended, so that the next one is found too."""
+        """Compute the fake result; a mistake is noted and mended, so that the next one is found too."""
         try:
             return self._shape_of(func, types, args, kwargs)
         except RuntimeError as error:
@@ -280,7 +281,7 @@ class Fakes(FakeTensorMode):
             self._count_read(tensors[0])
 
     def _count_read(self, tensor: Tensor) -> None:
-        """The host waits for the device whenever it reads from it."""
+        """Count a read by the host, which waits for the device whenever it reads from it."""
         if isinstance(tensor, FakeTensor) and tensor.fake_device.type != "cpu":
             self.observed.read_by_host[_line()] += 1
 

@@ -1,7 +1,8 @@
-"""A process that believes it has a GPU: what a learner asks of CUDA is answered, and nothing is computed.
+"""A process that acts as if it had a GPU: a learner's requests to CUDA are answered, and nothing is computed.
 
-PyTorch without CUDA can't differentiate tensors that its C++ part knows to be on such a device. So C++ receives "meta",
-as FakeTensorMode does within a kernel; Python code, autocast and the search for device mismatches see ``cuda:0``.
+PyTorch without CUDA can't differentiate tensors that its C++ part holds to be on such a device. So C++
+receives "meta", as FakeTensorMode does within a kernel; Python code, autocast and the search for device
+mismatches see ``cuda:0``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _META = torch.device("meta")
 
 @contextmanager
 def movable_fakes(ledger: Ledger) -> Iterator[None]:
-    """A context in which modules of fake tensors can be moved, and storages resized, under the ledger's eyes."""
+    """Keep modules of fake tensors movable, and storages resizable, inside the context; the ledger counts both."""
     with ExitStack() as stack:
         stack.enter_context(_exchanged(nn.Module, "_apply", _apply))
         stack.enter_context(_exchanged(torch.UntypedStorage, "resize_", _counted(torch.UntypedStorage.resize_, ledger)))
@@ -40,12 +41,12 @@ def movable_fakes(ledger: Ledger) -> Iterator[None]:
 
 
 def _as_mine(objects: list[Any], mine: object, group: object = None) -> None:
-    """The other ranks have what this one has."""
+    """Fill ``objects`` with this rank's: the other ranks have the same."""
     objects[:] = [mine] * len(objects)
 
 
 def _fake_groups(new_group: Callable[..., Any]) -> Callable[..., Any]:
-    """megatron asks for gloo by name."""
+    """Wrap ``new_group``: megatron requests gloo by name."""
 
     def made(*args: Any, **options: Any) -> Any:
         return new_group(*args, **{**options, "backend": "fake", "pg_options": None})
@@ -55,7 +56,7 @@ def _fake_groups(new_group: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def pretended_gpu() -> Iterator[None]:
-    """A context in which ``torch.cuda`` says that there is a GPU, for code under :class:`~.fakes.Fakes`."""
+    """Make ``torch.cuda`` report a GPU inside the context, for code under :class:`~.fakes.Fakes`."""
     cuda = {
         "is_available": lambda: True,
         "device_count": lambda: 8,
@@ -95,7 +96,7 @@ _STREAM = torch.cpu.Stream()
 
 
 def _nothing(*_args: object, **_options: object) -> None:
-    """Does nothing."""
+    """Do nothing."""
 
 
 @contextmanager
@@ -109,7 +110,7 @@ def _exchanged(owner: Any, name: str, value: object) -> Iterator[None]:
 
 
 def _counted(resize: Callable[[Any, int], Any], ledger: Ledger) -> Callable[[Any, int], Any]:
-    """FSDP frees and fills storages in place, which no operation tells of."""
+    """Count resizes: FSDP frees and fills storages in-place, which no operation reports."""
 
     def resized(storage: torch.UntypedStorage, size: int) -> Any:
         result = resize(storage, size)
@@ -120,7 +121,9 @@ def _counted(resize: Callable[[Any, int], Any], ledger: Ledger) -> Callable[[Any
 
 
 def _apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """`Module._apply`, which can't exchange fake parameters in place: each becomes a new one, tied ones stay tied."""
+    """Replace `Module._apply`, which can't exchange fake parameters in-place.
+
+    Each becomes a new one, tied ones stay tied."""
     made: dict[int, Any] = {}
 
     def changed(tensor: Tensor) -> Any:
@@ -172,7 +175,7 @@ _PRODUCTS = frozenset(
 
 
 class _Spelling(TorchFunctionMode):
-    """Says "meta" to C++ where Python says "cuda", and does what PyTorch then can't: autocast, and choosing kernels."""
+    """Gives "meta" to C++ for Python's "cuda", and does what PyTorch then can't: autocast, and choosing kernels."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -215,7 +218,7 @@ def _on_gpu(tensor: Any) -> bool:
 
 
 def _spelled(value: Any) -> Any:
-    """The fake device's name among C++ in the place of a GPU, anything else as it is."""
+    """Replace a GPU's name by the fake device's name in C++; return anything else as it is."""
     name = value.type if isinstance(value, torch.device) else value
     return _META if isinstance(name, str) and name.split(":")[0] == "cuda" else value
 

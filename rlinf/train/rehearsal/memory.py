@@ -41,7 +41,7 @@ class Ledger:
 
     @contextmanager
     def making(self, part: str) -> Iterator[None]:
-        """A context in which new tensors are for ``part``."""
+        """Count new tensors inside the context as ``part``."""
         outside, self.part = self.part, part
         try:
             yield
@@ -53,7 +53,7 @@ class Ledger:
         self._note(0, always=True)
 
     def add(self, storage: torch.UntypedStorage, part: str) -> None:
-        """Counts a storage that is new, or that has another size than when it was seen."""
+        """Count a storage that is new, or that has another size than when it was seen."""
         key = storage._cdata
         known = self._blocks.get(key)
         if known is not None:
@@ -65,13 +65,13 @@ class Ledger:
         self._change(block, storage.nbytes(), part)
 
     def resized(self, storage: torch.UntypedStorage) -> None:
-        """Counts what became of a storage that was resized in place: FSDP does so with the weights it gathers."""
+        """Count what became of a storage that was resized in-place: FSDP does so with the weights it gathers."""
         block = self._blocks.get(storage._cdata)
         if block is not None:
             self._change(block, storage.nbytes(), "weights gathered")
 
     def relabel(self, tensors: Iterable[Tensor], part: str) -> None:
-        """Says what these tensors are for; those that were never seen are left alone."""
+        """Set the part that these tensors are counted for; those that were never seen are left alone."""
         for tensor in tensors:
             block = self._blocks.get(tensor.untyped_storage()._cdata)
             if block is not None and block.part != part:

@@ -66,7 +66,7 @@ class _Rehearsal:
 
     @contextmanager
     def phase(self, name: str, part: str) -> Iterator[None]:
-        """Runs what is in it as one phase; new tensors are for ``part``."""
+        """Run what is in it as one phase; new tensors are for ``part``."""
         observed = self.report.observed
         observed.forget_counts()
         self.ledger.restart()
@@ -85,7 +85,7 @@ class _Rehearsal:
 
 
 def rehearse_rank(config: Config, tokenizer_path: str, *, rank: int) -> RankReport:
-    """Makes the learner that the run would make on ``rank``, and drives it through two updates.
+    """Make the learner that the run would make on ``rank``, and drive it through two updates.
 
     Megatron names its device in its source, so on a machine without CUDA its fake tensors are on the CPU.
     """
@@ -179,7 +179,7 @@ def _label_state(learner: Any, ledger: Ledger) -> None:
 
 @contextmanager
 def _labelled_optimizer(learner: Any, ledger: Ledger) -> Iterator[None]:
-    """A context in which gradients and optimiser state are counted as such as soon as they are there."""
+    """Count gradients and optimiser state as such inside the context, as soon as they are there."""
     trained = [parameter for parameter in _parameters(learner) if parameter.requires_grad]
 
     def gradient(parameter: Tensor) -> None:

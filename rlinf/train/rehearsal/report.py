@@ -1,4 +1,4 @@
-"""The report of a rehearsal, beside the arithmetic of the plan."""
+"""The report of a rehearsal, next to the arithmetic of the plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _READS_SHOWN = 8
 
 
 def rehearsal_text(report: RankReport, planned: Memory, ranks: int) -> str:
-    """The tables of one rank."""
+    """Return the tables of one rank."""
     device = f"fake {report.device}"
     if report.device.type == "cpu":
         device += ", where no wrong device can be found"
@@ -30,13 +30,13 @@ def rehearsal_text(report: RankReport, planned: Memory, ranks: int) -> str:
 
 
 def parts_of(phase: Phase) -> Mapping[str, int]:
-    """The fullest moment of a phase by what stays, and the sum of what passes."""
+    """Split the fullest moment of a phase into what stays, and the sum of what passes."""
     kept = {part: phase.parts.get(part, 0) for part in _KEPT}
     return {**kept, PASSING: phase.peak - sum(kept.values())}
 
 
 def planned_parts(planned: Memory) -> Mapping[str, int]:
-    """The plan's arithmetic in the parts of :func:`parts_of`."""
+    """Return the plan's arithmetic in the parts of :func:`parts_of`."""
     return {
         "weights": planned.weights,
         "gradients": planned.gradients,

@@ -1,4 +1,4 @@
-"""Where metrics go: `metrics.jsonl` always, and the services that are asked for."""
+"""Where metrics go: `metrics.jsonl` always, and the services that are configured."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rlinf.train.tracking.sinks import Sink, start_sinks
 class MetricLog:
     """One JSON object a step. After a resume the file continues from the checkpoint, without the lost steps.
 
-    A service that fails loses its numbers, which `metrics.jsonl` has; ``say`` hears of it once, and training goes on.
-    It also hears, once, what is wrong with the first training iterations.
+    A service that fails loses its numbers, which `metrics.jsonl` has; ``say`` reports it once, and training goes
+    on. It also reports, once, what is wrong with the first training iterations.
     """
 
     def __init__(self, folder: Path, config: Config, *, from_step: int, say: Callable[[str], None] = print) -> None:

@@ -1,4 +1,4 @@
-"""The display of a run while it goes on: live, or a line a step where nobody is watching."""
+"""The display of a run while it goes on: live, or a line a step if the output is not a terminal."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class ProgressDisplay:
             self._live.stop()
 
     def say(self, text: str, style: str = "") -> None:
-        """A line that stays: ``text`` as it is (no markup), in one of rich's styles."""
+        """Print a line that stays: ``text`` as it is (no markup), in one of rich's styles."""
         if self.mode != "none":
             self.console.print(Text(printable(redacted(text)), style=style), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """A line that nobody should miss: it is printed in every mode."""
+        """Print a line that every user should see: it is printed in every mode."""
         self.console.print(Text(printable(text), style="yellow"), soft_wrap=True)
 
     def phase(self, text: str, *, total: int, done: int = 0) -> None:
@@ -81,7 +81,7 @@ class ProgressDisplay:
         self.latest, self.history = {}, {}
 
     def warm(self, done: int, metrics: Mapping[str, float]) -> None:
-        """A finished step of the warm start."""
+        """Show a finished step of the warm start."""
         self._bar.update(self._task, completed=done)
         self.latest["train/loss"] = metrics["loss"]
         self.history.setdefault("train/loss", []).append(metrics["loss"])
@@ -89,11 +89,11 @@ class ProgressDisplay:
             self.say(f"warm start {done}/{self.total}  loss {metrics['loss']:.4f}  left {self._left(done)}")
 
     def evaluated(self, where: str, metrics: Mapping[str, float]) -> None:
-        """An evaluation on the way, with the place in words."""
+        """Show an evaluation on the way, with the run's position in words."""
         self.say(f"{where}:  {_line(metrics)}")
 
     def step(self, done: int, metrics: Mapping[str, float]) -> None:
-        """The numbers of a finished step."""
+        """Show the numbers of a finished step."""
         self._bar.update(self._task, completed=done)
         for name in _SHOWN:
             if name in metrics:
@@ -118,12 +118,12 @@ class ProgressDisplay:
 
 
 def _line(metrics: Mapping[str, float]) -> str:
-    """The numbers worth a glance, in one line."""
+    """Return the numbers worth a glance, in one line."""
     return "  ".join(f"{label} {form.format(metrics[n])}" for n, (label, form) in _SHOWN.items() if n in metrics)
 
 
 def sparkline(values: list[float], width: int = 48) -> str:
-    """The curve of a metric in one line of text; what is not finite is left out.
+    """Draw the curve of a metric in one line of text; what is not finite is left out.
 
     >>> sparkline([0.0, float("nan"), 0.5, 1.0])
     ' ▄█'

@@ -47,7 +47,7 @@ def write_samples(
 
 
 def write_episodes(folder: Path, step: int, episodes: Sequence[Mapping[str, Any]]) -> None:
-    """`episodes/step_000010.jsonl`: one evaluation episode a line; nothing where there are none (text)."""
+    """Write `episodes/step_000010.jsonl`: one evaluation episode a line; nothing if there are none (text)."""
     if episodes:
         _write_lines(folder / "episodes" / f"step_{step:06d}.jsonl", episodes)
 
@@ -84,10 +84,10 @@ def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
 
 
 def _tokens(batch: Batch, inputs: TextInputs, row: int, updated: Tensor | None) -> dict[str, Any]:
-    """All tokens of a conversation and what is known of each: None where the mask is false.
+    """Return all tokens of a conversation and the numbers of each: None where the mask is false.
 
-    False are the tokens of the environment, and those of a response that nothing is learned from. ``mask`` is left out
-    where it is true throughout.
+    False are the tokens of the environment, and those of a response that nothing is learned from. ``mask`` is
+    left out if it is true throughout.
     """
     acted = batch.mask[row][: int(inputs.response_lengths[row])]
     line: dict[str, Any] = {"tokens": batch.actions[row][: len(acted)].tolist()}
@@ -111,7 +111,7 @@ def _tokens(batch: Batch, inputs: TextInputs, row: int, updated: Tensor | None) 
 
 
 def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
-    """A simulator's row, decision by decision: rewards, values, advantages, and actions of few dimensions."""
+    """Return a simulator's row, decision by decision: rewards, values, advantages, and actions of few dimensions."""
     every = batch.positions_per_decision
     acted = batch.mask[row, ::every].nonzero()[:TRACE_POSITIONS, 0]
     columns = {

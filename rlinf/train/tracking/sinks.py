@@ -2,7 +2,8 @@
 
 Each library enters here, when it is used.
 
-What a service calls a run is kept in `tracking.json` of the run directory: a resumed run goes on in the same place.
+A service's name for a run is kept in `tracking.json` of the run directory: a resumed run goes on under the
+same name.
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ class Trackio:
 
 
 def mlflow_name(name: str) -> str:
-    """MLflow knows few characters, and its folders cannot hold `a/b` beside `a/b/c`.
+    """Convert a metric's name for MLflow, which allows few characters.
+
+    Its folders cannot hold `a/b` together with `a/b/c`.
 
     >>> mlflow_name("eval/pass@2/ci_low")
     'eval/pass_at_2_ci_low'
@@ -148,7 +151,9 @@ def mlflow_name(name: str) -> str:
 
 
 def start_sinks(folder: Path, config: Config, from_step: int) -> list[Sink]:
-    """Those that `logging` asks for. Raises UserError where a service does not take the run (no account, no server)."""
+    """Start those that `logging` requests.
+
+    Raises UserError if a service does not take the run (no account, no server)."""
     wanted = config.logging
     sinks: list[Sink] = []
     if installed("tensorboard") if wanted.tensorboard is None else wanted.tensorboard:
@@ -174,7 +179,7 @@ def _project(key: str | None, variable: str, package: str) -> str:
 
 
 def _own(name: str, options: object, folder: Path, config: Config) -> Sink:
-    """A tracker of somebody's own: ``name(folder, config, **options)`` is a :class:`Sink`."""
+    """Build a user's own tracker: ``name(folder, config, **options)`` is a :class:`Sink`."""
     made: Sink = imported(name)(folder, config, **(options if isinstance(options, dict) else {}))
     return made
 

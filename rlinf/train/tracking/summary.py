@@ -17,7 +17,7 @@ from rlinf.train.tracking.transcript import graded
 
 
 def fingerprint(updates: Iterable[WeightUpdate]) -> str:
-    """The sha256 of all parameters: names, shapes and float32 bytes, in order of name within each part."""
+    """Compute the sha256 of all parameters: names, shapes and float32 bytes, in order of name within each part."""
     digest = sha256()
     for update in updates:
         for name in sorted(update.tensors):
@@ -28,7 +28,9 @@ def fingerprint(updates: Iterable[WeightUpdate]) -> str:
 
 
 def show(console: Console, columns: Mapping[str, Metrics], samples: Sequence[Mapping[str, Any]]) -> None:
-    """Evaluations with 95% intervals, each under its name and all of the same settings, and three graded samples."""
+    """Print evaluations with 95% intervals and three graded samples.
+
+    Each evaluation stands under its name, and all have the same settings."""
     if any(columns.values()):
         console.print(_table(columns))
     for sample in samples[:3]:
@@ -40,7 +42,7 @@ def show(console: Console, columns: Mapping[str, Metrics], samples: Sequence[Map
 
 
 def contents(folder: Path) -> str:
-    """The folder and what a reader looks for in it.
+    """Return the folder and what a reader needs in it.
 
     >>> contents(Path("runs/none"))
     'runs/none'

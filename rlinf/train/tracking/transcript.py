@@ -12,7 +12,7 @@ from rlinf.data.pictures import described
 
 
 def transcript(sample: Mapping[str, Any]) -> Text:
-    """The conversation after the prompt: of several turns, each under the name of its speaker.
+    """Return the conversation after the prompt: of several turns, each under the name of its speaker.
 
     ``sample`` has ``turns`` (see `conversation.Turn`), or, from an older run, a ``response`` alone.
     """

@@ -41,7 +41,7 @@ class EnvPool(PolicyPool):
 
     @property
     def acting(self) -> PolicyPool:
-        """The workers that the policy acts in, to which weights are sent: these, or others in its place."""
+        """The workers that the policy acts in, to which weights are sent: these, or others instead."""
         return self
 
     def numbers(self) -> Metrics:
@@ -53,7 +53,7 @@ class EnvPool(PolicyPool):
         return self.call_one(0, "spaces")
 
     def instructions(self, starts: int) -> list[str]:
-        """The distinct instructions of the first ``starts`` start states; empty where the environment gives none."""
+        """Return the distinct instructions of the first ``starts`` start states; empty if the environment gives none."""
         return self.call_one(0, "instructions", starts)
 
     def vectorization(self) -> str:
@@ -61,12 +61,13 @@ class EnvPool(PolicyPool):
         return self.call_one(0, "vectorization")
 
     def render_fps(self) -> float:
-        """Steps of a second that the environment declares; 0 where it declares none."""
+        """Return the steps of a second that the environment declares; 0 if it declares none."""
         return self.call_one(0, "render_fps")
 
     def require_filming(self) -> str:
-        """A remark on the pictures, or "". Raises UserError if episodes cannot be filmed; worker 0 is the one that
-        films."""
+        """Return a remark on the pictures, or "".
+
+        Raises UserError if episodes cannot be filmed; worker 0 is the one that films."""
         trial: FilmingTrial = self.call_one(0, "try_filming")
         if trial.problem is not None:
             advice = "Set evaluation.video_every: 0 to go without videos."

@@ -59,20 +59,20 @@ class RemoteRowStore:
     """Rows of text: a `runs.RunSource`. They are freed with the last batch that has them among its sources."""
 
     def __init__(self, group: WorkerGroup, rank: int) -> None:
-        """Nothing yet of worker ``rank`` of the group: :meth:`add` says what it has made."""
+        """Nothing yet of worker ``rank`` of the group: :meth:`add` records what it has made."""
         self._group, self._rank = group, rank
         self._parts: list[Handle] = []
         self._starts = [0]
         """The row that each part begins with, and the number of all."""
 
     def add(self, runs: Handle, rows: int) -> int:
-        """Further rows; the place of the first one."""
+        """Record further rows; return the index of the first one."""
         self._parts.append(runs)
         self._starts.append(self._starts[-1] + rows)
         return self._starts[-2]
 
     def part(self, row: int) -> tuple[Handle, int]:
-        """The part that a row is in, and its place in there."""
+        """Return the part that a row is in, and its index in there."""
         number = bisect.bisect_right(self._starts, row) - 1
         return self._parts[number], row - self._starts[number]
 
@@ -86,7 +86,7 @@ class RemoteRowStore:
 
 
 def with_remote_observations(part: RolloutPart, group: WorkerGroup, rank: int, leaves: Handle) -> RolloutPart:
-    """A worker's part of a rollout, which knows where its images are, if any are apart."""
+    """Return a worker's part of a rollout with a reference to its images, if any are separate."""
     if part.batch is None:
         return part
     inputs = ObservationInputs.of(part.batch.inputs)
@@ -106,7 +106,7 @@ def _cut_runs(rows: Sequence[np.ndarray], *parts: RaggedRows) -> list[RaggedRows
 
 
 def _here(value: Any) -> Any:
-    """A value that a worker has made, fetched; anything else as it is."""
+    """Fetch a value that a worker has made; return anything else as it is."""
     return value.result() if isinstance(value, Handle) else value
 
 

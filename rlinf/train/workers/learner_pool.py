@@ -27,7 +27,7 @@ Given = ParamSpec("Given")
 
 
 def _on_every_rank(method: Callable[Concatenate[Any, Given], None]) -> Callable[Concatenate[LearnerPool, Given], None]:
-    """The same method of the pool: it is called on every rank."""
+    """Build the same method of the pool: it is called on every rank."""
 
     @functools.wraps(method)
     def call(self: LearnerPool, /, *args: Given.args, **options: Given.kwargs) -> None:
@@ -50,7 +50,7 @@ class LearnerPool:
     ) -> None:
         """Ranks are :class:`LearnerWorker`. ``offload``: they have something to move in sleep. ``plan``: how they cut
         batches, so that each is sent its own rows; without it all are sent every row. ``teacher_facts``: what the
-        teacher beside the learner cuts batches by, likewise."""
+        teacher next to the learner cuts batches by, likewise."""
         self.group = group
         self._offload, self._plan = offload, plan
         self._stage = plan.stages[0].name if plan is not None else ""
@@ -70,7 +70,7 @@ class LearnerPool:
         self.group.call(LearnerWorker.start, stage)
 
     def sleep(self, *, keep_weights: bool = False) -> Metrics:
-        """Frees device memory for samplers; whatever is asked of the learner next wakes it. The largest figures."""
+        """Free device memory for samplers; the learner's next call wakes it. Return the largest figures."""
         if not self._offload:
             return {}
         numbers = self.group.call(LearnerWorker.sleep, keep_weights=keep_weights)
@@ -84,7 +84,7 @@ class LearnerPool:
         return call.outputs()
 
     def score(self, batch: Batch) -> PolicyOutput:
-        """As :meth:`evaluate`, beside samplers that have the device: what the weights alone can say."""
+        """Evaluate as :meth:`evaluate`, while samplers have the device: what follows from the weights alone."""
         return self._calls.submit(LearnerWorker.score, batch, evaluation_plan, columns=EVALUATED).outputs()
 
     def evaluate_remote(
@@ -108,7 +108,7 @@ class LearnerPool:
         return rows.with_columns(dict.fromkeys(names, torch.float32), stored), every
 
     def teach(self, batch: Batch) -> Tensor:
-        """The teacher's log-probabilities [B, T] of all rows."""
+        """Compute the teacher's log-probabilities [B, T] of all rows."""
         call = self._teacher_calls.submit(LearnerWorker.teach, batch, evaluation_plan, columns=EVALUATED)
         return call.outputs().logprobs
 
@@ -133,7 +133,7 @@ class LearnerPool:
         return self.begin_update(batch, step=step)()
 
     def begin_update(self, batch: Rows, *, step: int) -> Callable[[], Metrics]:
-        """The same without waiting: what is returned waits for it."""
+        """Begin the same without waiting: what is returned waits for it."""
         plan, stage = self._plan, self._stage
         if plan is None or not self._calls.divides:
             call = self._calls.submit(LearnerWorker.update, batch, step=step)
@@ -150,7 +150,7 @@ class LearnerPool:
         return lambda: self.group.gather(handles)[0]
 
     def weights_in_parts(self, *, version: int) -> Iterator[WeightUpdate]:
-        """The weights; where the ranks have a bucket size, the parts of different ranks that make up one at a time."""
+        """Yield the weights; if the ranks have a bucket size, in parts, each made of parts of different ranks."""
         rounds = weight_sources.rounds(self.group.call(LearnerWorker.weight_sources)[0])
         for number, parts in enumerate(rounds):
             given = self.group.call(LearnerWorker.own_weights, version=version, parts=parts)

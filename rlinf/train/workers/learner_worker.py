@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 
 def _awake(method: Callable[Concatenate[Learner, Given], Value]) -> Callable[Concatenate[LearnerWorker, Given], Value]:
-    """The same method of the worker: it wakes its learner first."""
+    """Build the same method of the worker: it wakes its learner first."""
 
     @functools.wraps(method)
     def call(self: LearnerWorker, /, *args: Given.args, **options: Given.kwargs) -> Value:
@@ -53,7 +53,7 @@ class LearnerWorker(WeightSender):
     ) -> None:
         """``bucket_bytes``: the size of a part of the weights; None sends all that a rank gives at once. ``teacher``:
         this rank's copy, which stays on the device while the learner sleeps. ``rule``: that of a policy that reads
-        observations, where it has one."""
+        observations, if it has one."""
         super().__init__(rank)
         self._asleep = False
         self._learner = learner
@@ -71,14 +71,14 @@ class LearnerWorker(WeightSender):
     export = _awake(Learner.export)
 
     def wake(self) -> Learner:
-        """The learner, awake."""
+        """Return the learner, awake."""
         if self._asleep:
             self._learner.wake()
             self._asleep = False
         return self._learner
 
     def sleep(self, *, keep_weights: bool) -> Metrics:
-        """Moves to the host what ``learner.offload`` names."""
+        """Move to the host what ``learner.offload`` names."""
         self._asleep = True
         return self._learner.sleep(keep_weights=keep_weights)
 
@@ -97,7 +97,7 @@ class LearnerWorker(WeightSender):
         return self._teacher
 
     def teacher_place(self) -> DataParallelRank:
-        """The same of the rows that the teacher scores."""
+        """Return the same of the rows that the teacher scores."""
         return self._scorer.data_place
 
     def teach(self, batch: Batch | RankBatch) -> tuple[Tensor, PolicyOutput]:

@@ -1,8 +1,8 @@
-"""Questions of several env workers as one batch: one pass of a large policy decides for all of them.
+"""Requests of several env workers as one batch: one pass of a large policy decides for all of them.
 
-Which questions are answered together does not depend on who asks first: those of a stage wait until every env worker
-that still plays the stage has asked. So a run can be repeated, though a matrix product may round otherwise than where
-each worker is answered alone.
+The batches do not depend on the order in which requests arrive. Those of a stage wait until every env worker
+that still plays the stage has sent one. So a run can be repeated, though a matrix product may round otherwise
+than if each worker is answered alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rlinf.rollouts.simulator.pipelined import Asked
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """What a stage of an env worker asks."""
+    """The request of a stage of an env worker."""
 
     worker: int
     life: int
@@ -50,16 +50,16 @@ class RequestBatcher:
         self._held: dict[int, dict[int, PendingRequest]] = defaultdict(dict)
 
     def forget(self, worker: int) -> None:
-        """It begins again: what it had asked is void."""
+        """Drop the pending requests of a worker that begins again."""
         self._begun.discard(worker)
         self._playing[worker].clear()
         for held in self._held.values():
             held.pop(worker, None)
 
     def heard(self, worker: int, answered: int | None, asked: Sequence[PendingRequest]) -> list[list[PendingRequest]]:
-        """A worker's next questions, after the answer to stage ``answered`` (None: it has begun).
+        """Record a worker's next requests, after the answer to stage ``answered`` (None: it has begun).
 
-        Returns what can be asked now, each list as one batch.
+        Returns what can be sent now, each list as one batch.
         """
         self._begun.add(worker)
         if answered is not None:
@@ -76,12 +76,12 @@ class RequestBatcher:
         return now
 
     def _ready(self, worker: int, stage: int) -> bool:
-        """Whether a worker has asked, or plays this stage no more."""
+        """Return whether a worker has sent its request, or plays this stage no more."""
         return worker in self._held[stage] or (worker in self._begun and stage not in self._playing[worker])
 
 
 def request(questions: Sequence[PendingRequest]) -> Assembled:
-    """The questions as one for a policy server, which fetches them from the workers' nodes."""
+    """Combine the requests into one for a policy server, which fetches them from the workers' nodes."""
     places = [question.place for question in questions]
     return Assembled(functools.partial(_request, places), tuple(question.kept for question in questions))
 
@@ -101,7 +101,7 @@ def merged(asks: Sequence[PolicyRequest]) -> PolicyRequest:
 
 
 def split(decision: Decision, rows: Sequence[int]) -> list[Decision]:
-    """The part of each question in the answer to all of them; ``rows`` are those of each."""
+    """Split the answer to all requests into the part of each; ``rows`` are those of each."""
     ends = np.cumsum(rows).tolist()
     return [_rows(decision, slice(end - own, end)) for own, end in zip(rows, ends, strict=True)]
 

@@ -21,5 +21,5 @@ class RewardWorker(LearnerWorker):
         self._reward_learner = learner
 
     def adopt(self, weights: Mapping[str, Tensor]) -> None:
-        """Starts from a language model's weights; the head stays."""
+        """Start from a language model's weights; the head stays."""
         self._reward_learner.adopt(weights)

@@ -41,21 +41,21 @@ class ConversationSet:
         return [rank for rank, tasks in enumerate(self.tasks) if tasks]
 
     def start(self, rank: int) -> tuple[str, list[int], int]:
-        """The arguments that start a worker's part: the environment, its tasks, and its first place."""
+        """Return the arguments that start a worker's part: the environment, its tasks, and its first index."""
         return self.name, self.tasks[rank], self.slices[rank].start
 
     def rank(self, response: Response) -> int:
-        """The worker that has the conversation."""
+        """Return the worker that has the conversation."""
         return next(rank for rank, part in enumerate(self.slices) if response.place < part.stop)
 
     def remember(self, said: Iterable[Response]) -> None:
-        """Takes responses for answered, those of a conversation in their order."""
+        """Record responses as answered, those of a conversation in their order."""
         for response in said:
             self.past[self.rank(response)].append(response)
 
 
 def handed_over(responses: Sequence[Response]) -> Sequence[Response] | Assembled:
-    """Responses as the argument of a call: a worker gets tokens that are apart from where they are."""
+    """Return responses as the argument of a call: a worker fetches separate tokens from the process that has them."""
     parts: dict[Any, int] = {}
     places: list[tuple[int, int] | None] = []
     for response in responses:

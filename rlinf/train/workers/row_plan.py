@@ -37,25 +37,25 @@ class RowPlan(ABC):
 
     @abstractmethod
     def facts(self, rows: Rows) -> RowFacts:
-        """The facts that rows are cut by."""
+        """Return the facts that rows are cut by."""
 
     @abstractmethod
     def learned(self, rows: Rows, *, stage: str) -> Rows:
-        """The batch with the rows that optimiser steps are made of."""
+        """Return the batch with the rows that optimiser steps are made of."""
 
     @abstractmethod
     def observed(self, rows: Rows) -> NormalizerUpdate | None:
-        """The observations that running statistics take in after an update; None where none are kept."""
+        """Return the observations that running statistics take in after an update; None if none are kept."""
 
     def updated(self, facts: RowFacts, place: DataParallelRank, *, stage: str, step: int) -> BatchPlan | None:
-        """The plan of an iteration; None where each share has to have every row."""
+        """Plan an iteration; None if each share has to have every row."""
         now = self.stage(stage)
         if "selected" in now.objective.needs:
             return None  # what is treated apart is chosen among all rows of a step
         return update_plan(facts, place, stage=now, seed=self.seed, step=step)
 
     def columns(self, stage: str, rows: Rows) -> tuple[str, ...]:
-        """The columns that ranks learn from, and compute pending advantages of."""
+        """List the columns that ranks learn from, and compute pending advantages of."""
         critic = OF_A_CRITIC if "returns" in self.stage(stage).objective.needs else ()
         pending = distributed.columns(rows) if isinstance(rows, PreparedRows) else ()
         return (*LEARNED, *critic, *pending)
@@ -107,7 +107,7 @@ class DecisionPlan(RowPlan):
 
 
 def _batch(rows: Rows) -> Batch:
-    """The batch of a simulator, whose rows are here and whose advantages the driver computes."""
+    """Return the batch of a simulator, whose rows are here and whose advantages the driver computes."""
     assert isinstance(rows, Batch)
     return rows
 

@@ -36,9 +36,9 @@ class _Part:
         return sum(request.n for request in self.requests) - len(self.done)
 
     def rest(self) -> tuple[list[SampleRequest], list[int]]:
-        """The remaining requests, numbered from 0, and the id that each had.
+        """Return the remaining requests, numbered from 0, and the id that each had.
 
-        A response is a function of its key and sample number, so it does not matter with which others it is asked for.
+        A response is a function of its key and sample number, so the other requests of its call do not matter.
         """
         left: list[SampleRequest] = []
         names: list[int] = []
@@ -69,23 +69,23 @@ class SamplerPool(PolicyPool):
         return in_request_order(requests, self.stream(requests))
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """The same completions as they come from the workers."""
+        """Yield the same completions as they come from the workers."""
         return answered(self.round(), requests)
 
     def round(self, *, remote: bool = False, enough: int | None = None) -> RoundSession:
         """Open a session for one call of :meth:`RoundSession.submit`, which every worker answers in one stream.
 
-        ``remote``: tokens and log-probabilities are left where they were made (`ragged.RemoteArray`). ``enough``: when
-        that number of groups is complete, the other requests end as they are ("abort").
+        ``remote``: tokens and log-probabilities stay in the workers that made them (`ragged.RemoteArray`).
+        ``enough``: when that number of groups is complete, the other requests end as they are ("abort").
         """
         return RoundSession(self, remote=remote, enough=enough)
 
     def session(self, *, slice_s: float = SLICE_S) -> PoolSession:
-        """A session with all workers, which look for new requests every ``slice_s`` seconds."""
+        """Open a session with all workers, which check for new requests every ``slice_s`` seconds."""
         return PoolSession(self, slice_s=slice_s)
 
     def require_current(self, rank: int, completion: Completion) -> None:
-        """Raises OtherPolicy where tokens name other weights than those that were sent last: none came since."""
+        """Raise OtherPolicy if tokens name other weights than those that were sent last: none came since."""
         for version, tokens in completion.policy_version.runs():
             if version != self.version:
                 raise OtherPolicy(
@@ -105,7 +105,7 @@ class SamplerPool(PolicyPool):
 class RoundSession:
     """A :class:`rlinf.interfaces.SamplerSession` of one round of requests, split among the workers.
 
-    A worker that is lost is restarted and asked for what is missing of its part.
+    A worker that is lost is restarted and receives what is missing of its part again.
     """
 
     def __init__(self, pool: SamplerPool, *, remote: bool, enough: int | None) -> None:
@@ -191,7 +191,7 @@ class RoundSession:
 
 
 def completions_of(portion: tuple[Sequence[CompletionFacts], Handle], kept: RemoteRowStore) -> Iterator[Completion]:
-    """The completions that a worker keeps the runs of. What is not finite is looked at: it comes here."""
+    """Yield the completions that a worker keeps the runs of. What is not finite is examined: it comes here."""
     facts, runs = portion
     for row, one in enumerate(facts, kept.add(runs, len(facts))):
         tokens: TokenArray[int] = RemoteArray(kept, row, TOKENS, one.tokens, np.int32)

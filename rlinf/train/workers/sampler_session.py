@@ -48,10 +48,10 @@ class _Sampler:
 class PoolSession:
     """A :class:`rlinf.interfaces.SamplerSession` over several workers.
 
-    Workers are asked for a short slice of work at a time, so that new requests, aborts and weights come in between.
-    Side by side with the driver they have the next slice already, and work through each; in one process a slice ends
-    with the first response that is finished, which no clock decides. A worker that dies is restarted and asked for what
-    is missing: responses do not depend on what else is open.
+    Workers receive a short slice of work at a time, so that new requests, aborts and weights come in between. If
+    they run in parallel with the driver they have the next slice already, and work through each. In one process a
+    slice ends with the first response that is finished, which no clock decides. A worker that dies is restarted
+    and receives what is missing again: responses do not depend on what else is open.
     """
 
     def __init__(self, pool: RestartingWorkers, *, slice_s: float = SLICE_S) -> None:
@@ -67,7 +67,7 @@ class PoolSession:
         return sum(sampler.open for sampler in self._samplers)
 
     def submit(self, requests: Sequence[SampleRequest]) -> None:
-        """Adds requests: those of a group go to the same worker, others to the one with the fewest open."""
+        """Submit requests: those of a group go to the same worker, others to the one with the fewest open."""
         for request in requests:
             if request.group is not None:
                 sampler = self._samplers[request.group % len(self._samplers)]
@@ -90,7 +90,7 @@ class PoolSession:
         return done
 
     def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        """Ends these requests; what there is of them comes with the next :meth:`poll`, finish reason "abort"."""
+        """End these requests; what there is of them comes with the next :meth:`poll`, finish reason "abort"."""
         for sampler in self._samplers:
             names = [name for name in sampler.left if self._names[name] in request_ids and name not in sampler.ending]
             sampler.aborted += names
@@ -98,7 +98,7 @@ class PoolSession:
         return []
 
     def close(self) -> None:
-        """Ends all requests, and waits until no sampler works on any."""
+        """End all requests, and wait until no sampler works on any."""
         for rank, sampler in enumerate(self._samplers):
             while sampler.slices:
                 self._take(rank)
@@ -107,7 +107,7 @@ class PoolSession:
                 sampler.left.clear()
 
     def _ask(self, sampler: _Sampler, request: SampleRequest, samples: Collection[int], caller: int) -> None:
-        """Asks for ``samples`` of a request, in as many requests as they have gaps."""
+        """Request ``samples`` of a request, in as many requests as they have gaps."""
         runs: list[list[int]] = []
         for sample in sorted(samples):
             if runs and runs[-1][-1] + 1 == sample:
@@ -122,7 +122,7 @@ class PoolSession:
             sampler.left[name] = (given, set(run))
 
     def _set_to_work(self) -> None:
-        """Gives every worker that has something to do its next slices, and at once the one in which requests end."""
+        """Give every worker that has something to do its next slices, and at once the one in which requests end."""
         concurrent = self._pool.cluster.concurrent
         for rank, sampler in enumerate(self._samplers):
             while sampler.left and (len(sampler.slices) < (_QUEUED if concurrent else 1) or sampler.aborted):
@@ -132,7 +132,7 @@ class PoolSession:
                 sampler.slices.append(self._pool.group.submit_one(rank, "advance", new, aborted, *given))
 
     def _take(self, rank: int) -> list[Completion]:
-        """The completions of the worker's oldest slice."""
+        """Return the completions of the worker's oldest slice."""
         sampler = self._samplers[rank]
         try:
             finished: list[Completion] = sampler.slices.popleft().result()

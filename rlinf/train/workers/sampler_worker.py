@@ -22,7 +22,7 @@ _PORTIONS = 8
 
 @dataclass(frozen=True)
 class CompletionFacts:
-    """The facts that the driver has to know of a completion whose tokens and log-probabilities are apart."""
+    """The facts of a completion that the driver needs if tokens and log-probabilities stay in the worker."""
 
     request_id: int
     sample_index: int
@@ -58,9 +58,9 @@ class SamplerWorker(WeightReceiver):
     def advance(
         self, requests: Sequence[SampleRequest], aborted: Collection[int], max_s: float, through: bool
     ) -> list[Completion]:
-        """A slice of a session: takes ``requests``, ends those ``aborted``, and works until one is finished.
+        """Run a slice of a session: take ``requests``, end those ``aborted``, and work until one is finished.
 
-        At most ``max_s`` seconds, and as long as that where it works ``through``. The first requests open the session;
+        At most ``max_s`` seconds, and as long as that if it works ``through``. The first requests open the session;
         when nothing is left of it, it closes.
         """
         until = time.monotonic() + max_s
@@ -77,7 +77,7 @@ class SamplerWorker(WeightReceiver):
         return done
 
     def end_session(self) -> None:
-        """Drops what is open."""
+        """Drop what is open."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -89,7 +89,7 @@ class SamplerWorker(WeightReceiver):
         self._freed.release_to_os()
 
     def stream_remote(self, requests: Sequence[SampleRequest]) -> Iterator[tuple[list[CompletionFacts], RaggedRows]]:
-        """The same portions: facts of each completion, and what they are about."""
+        """Yield the same portions: facts of each completion, and what they are about."""
         for portion in self.stream_portions(requests):
             columns = {
                 TOKENS: [completion.token_ids.array for completion in portion],
@@ -98,7 +98,7 @@ class SamplerWorker(WeightReceiver):
             yield [CompletionFacts.of(completion) for completion in portion], RaggedRows.of_rows(columns)
 
     def stream_enough(self, requests: Sequence[SampleRequest], enough: int) -> Iterator[list[Completion]]:
-        """The same, but when all requests of ``enough`` groups are complete the others end as they are ("abort").
+        """Yield the same, but end the other requests as they are ("abort") when all of ``enough`` groups are complete.
 
         Which ones that are depends on the requests, the weights and the seed, not on time (unless a server answers).
         """

@@ -1,8 +1,9 @@
-"""Env workers whose policy acts in policy servers: carries requests one way and answers the other, without waiting.
+"""Env workers whose policy acts in policy servers.
 
-While the policy answers one stage of a worker's sub-environments, the worker simulates another
-(`rollout.pipeline_stages`). A server that is lost is restarted with the current weights and asked again, which gives
-the same answer; an env worker that is lost is restarted and begins its part again.
+Requests are carried one way and answers the other, without waiting. While the policy answers one stage of a
+worker's sub-environments, the worker simulates another (`rollout.pipeline_stages`). A server that is lost is
+restarted with the current weights and receives the request again, which gives the same answer. An env worker
+that is lost is restarted and begins its part again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class _Call:
 
 
 class ServedEnvPool(EnvPool):
-    """Env workers that ask policy servers. Fits `rollouts.simulator.rollout.Workers`."""
+    """Env workers that send requests to policy servers. Fits `rollouts.simulator.rollout.Workers`."""
 
     def __init__(self, envs: WorkerGroup, servers: WorkerGroup, cluster: Cluster, *, merge: bool = False) -> None:
         """``merge``: questions of several env workers are answered together (:mod:`merged_requests`)."""
@@ -70,22 +71,22 @@ class ServedEnvPool(EnvPool):
         return _Exchange(self, method, rows).run()
 
     def begin(self, rank: int, method: str, arguments: Sequence[Any]) -> tuple[Handle, _Call]:
-        """Starts an env worker on its part."""
+        """Start an env worker on its part."""
         reply, kept = self.group.submit_remote(rank, "begin", method, self._facts, self.servers.version, *arguments)
         return reply, _Call(rank, self.lives[rank], kept=kept)
 
     def ask(self, questions: Sequence[PendingRequest], server: int) -> tuple[Handle, _Call]:
-        """Puts workers' questions to a server, as one."""
+        """Send workers' requests to a server, as one."""
         handle = self.servers.group.submit_one(server, "answer", request(questions))
         return handle, _Call(questions=questions, server=server, server_life=self.servers.lives[server])
 
     def tell(self, question: PendingRequest, answer: Any) -> tuple[Handle, _Call]:
-        """Gives a worker the answer to its question."""
+        """Give a worker the answer to its request."""
         reply, kept = self.group.submit_remote(question.worker, "answer", question.stage, answer)
         return reply, _Call(question.worker, question.life, question.stage, kept)
 
     def is_current(self, asker: _Call | PendingRequest) -> bool:
-        """Whether the worker that a call or question is of is still the one that asked."""
+        """Return whether the worker of a call or request is still the one that sent it."""
         return asker.life == self.lives[asker.worker]
 
 
@@ -102,7 +103,7 @@ class _Exchange:
         self._gathering = RequestBatcher(pool.size) if pool.merge else None
 
     def run(self) -> list[Any]:
-        """The results of all workers."""
+        """Return the results of all workers."""
         began = time.perf_counter()
         for rank in range(self._pool.size):
             self._begin(rank)
@@ -125,7 +126,7 @@ class _Exchange:
         return [self._results[rank] for rank in range(pool.size)]
 
     def _ready(self) -> list[Handle]:
-        """The calls that are done, or past their deadline."""
+        """Return the calls that are done, or past their deadline."""
         try:
             return self._pool.cluster.wait_any(list(self._calls))
         except WorkerTimeout as late:

@@ -67,7 +67,7 @@ class TextEnvPool(ResilientPool):
         return self.call_one(0, "texts", split, list(task_ids))
 
     def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
-        """The first observation of each task; running conversations are not disturbed."""
+        """Return the first observation of each task; running conversations are not disturbed."""
         return self.call_one(0, "prompts", split, list(task_ids))
 
     def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
@@ -76,24 +76,24 @@ class TextEnvPool(ResilientPool):
         return found
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
-        """Starts conversations; those of the last call are over."""
+        """Start conversations; those of the last call are over."""
         return self._start(ConversationSet.of(split, 0, task_ids, self.size), 0)
 
     def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
-        """Starts conversations of training that go on beside all others, until :meth:`close_channel`.
+        """Start conversations of training that go on in parallel with all others, until :meth:`close_channel`.
 
         Each ``channel`` above 0 has environments of its own in every worker; the next round of it uses them again.
         """
         return self._start(ConversationSet.of("train", channel, task_ids, self.size), channel)
 
     def close_channel(self, channel: int) -> None:
-        """Ends the conversations of a channel."""
+        """End the conversations of a channel."""
         del self._rounds[channel]
 
     def continue_channel(self, channel: int, task_ids: Sequence[int], said: Iterable[Response]) -> None:
-        """As :meth:`open_channel`, for conversations in which ``said`` was answered already, by an earlier session.
+        """Open a channel as :meth:`open_channel`, for which an earlier session has answered ``said`` already.
 
-        Environments hear it again. Responses of a conversation are in their order.
+        Environments receive them again. Responses of a conversation are in their order.
         """
         round = self._rounds[channel] = ConversationSet.of("train", channel, task_ids, self.size)
         round.remember(said)
@@ -101,7 +101,7 @@ class TextEnvPool(ResilientPool):
             self.play_back(rank, round)
 
     def answers(self, channel: int = 0) -> Answers:
-        """The environments of a channel, or of the last :meth:`reset`, for what is said in their conversations."""
+        """Return the environments of a channel, or of the last :meth:`reset`, for the responses of their conversations."""
         round = self._rounds[channel]
         return Grading(self, round, self.facts(round.split), self._timeout_s)
 
@@ -121,7 +121,7 @@ class TextEnvPool(ResilientPool):
         return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
 
     def lost(self, graded: Feedback) -> Feedback:
-        """Counts a conversation that the environment failed over.
+        """Count a conversation that the environment failed over.
 
         Raises:
             EnvFailureError: that was one too many.
@@ -139,11 +139,11 @@ class TextEnvPool(ResilientPool):
         round.past[rank] += given
 
     def busy(self, rank: int, seconds: float) -> None:
-        """Counts what a worker has spent on answers."""
+        """Count what a worker has spent on answers."""
         self._busy_s[rank] += seconds
 
     def recover(self, rank: int) -> Any:
-        """Starts all conversations of the worker again and repeats all answers since."""
+        """Start all conversations of the worker again and repeat all answers since."""
         if self._texts:
             self.group.call_one(rank, "read_tokens", self._texts)
         self._started = {
@@ -151,7 +151,7 @@ class TextEnvPool(ResilientPool):
         }
 
     def play_back(self, rank: int, round: ConversationSet) -> Any:
-        """Starts the worker's conversations of one round again and repeats all answers since; returns their reset."""
+        """Start the worker's conversations of one round again and repeat all answers since; return their reset."""
         started = self.group.call_one(rank, "reset", *round.start(rank))
         if round.past[rank]:
             self.group.call_one(rank, "replay", round.name, handed_over(round.past[rank]))

@@ -30,25 +30,26 @@ class TabletopEnv(gymnasium.Env):
 
     Observation: ``image`` uint8 [size, size, 3] from above, ``state`` float32 [2] (the tip, table lengths) and
     ``instruction``. Action: the tip's move, [-1, 1] along x and y. Reward: 1 when the task is solved, else 0 (see
-    ``reward_mode``); solving it ends the episode, and so does touching another body where one is to be touched.
+    ``reward_mode``). Solving the task ends the episode; in `touch`, touching another body does too.
 
     Args:
         task: `touch` the named body, or `push` it to the named edge.
         split: start states of training, or others that training never sees.
-        num_states: how many start states there are; a reset's seed picks one. ``options={"reset_state_id": n}`` of
-            reset names it; ``{"other_goal": True}`` asks for another goal in the same start state.
+        num_states: how many start states there are; a reset's seed picks one. ``options={"reset_state_id": n}``
+            of reset names it; ``{"other_goal": True}`` selects another goal in the same start state.
         bodies: how many lie on the table, all different.
-        clear_ways: no body lies near the straight way from the tip's start to another, so that where to go is all that
-            is asked, and not how to get around things.
+        clear_ways: no body lies near the straight way from the tip's start to another, so that the only question
+            is where to go, not how to get around things.
         image_size: pixels of a side.
         max_steps: the episode is truncated after this many steps.
-        reward_mode: `dense` adds the share of the way from the start to the goal that a step has covered (negative for
-            going back; the way leads around bodies that must not be touched), and -1 for touching a wrong body.
-        expert_speed: the share of the tip's reach that the demonstrator uses in a step, above 0 and at most 1. People
-            who demonstrate to a robot are slow and careful, and whoever imitates them is as slow: with a small
-            ``max_steps`` that is what reinforcement learning can gain over imitation.
-        expert_haste: the share of steps, below 1, in which it uses its whole reach nevertheless. They show whoever
-            imitates it that there are faster moves.
+        reward_mode: `dense` adds the share of the way from the start to the goal that a step has covered
+            (negative for going back; the way leads around bodies that must not be touched), and -1 for touching a
+            wrong body.
+        expert_speed: the share of the tip's reach that the demonstrator uses in a step, above 0 and at most 1.
+            People who demonstrate to a robot are slow and careful, and a policy that imitates them is as slow.
+            With a small ``max_steps`` that is what reinforcement learning can gain over imitation.
+        expert_haste: the share of steps, below 1, in which it uses its whole reach nevertheless. They show an
+            imitating policy that there are faster moves.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
@@ -97,7 +98,7 @@ class TabletopEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The start state that ``options["reset_state_id"]`` names, else one that the seed picks."""
+        """Begin in the start state that ``options["reset_state_id"]`` names, else in one that the seed picks."""
         super().reset(seed=seed)
         self.draws_observations = True
         number = start_number(self.num_states, options, self.np_random)
@@ -125,15 +126,15 @@ class TabletopEnv(gymnasium.Env):
         return self._observation(), reward, over, truncated, {"success": success}
 
     def expert_action(self) -> np.ndarray:
-        """The action of the scripted demonstrator now: float32 [2]."""
+        """Return the action of the scripted demonstrator now: float32 [2]."""
         return expert_action(self._start.goal, self._world, self._pace.draw(self.np_random))
 
     def render(self) -> np.ndarray:
-        """The table from above, uint8 [256, 256, 3]."""
+        """Draw the table from above, uint8 [256, 256, 3]."""
         return self._frame(_PICTURE)
 
     def _progress(self) -> float:
-        """The share of the start's way that the last step has covered."""
+        """Compute the share of the start's way that the last step has covered."""
         before, self._way = self._way, way_to_go(self._start.goal, self._world)
         return (before - self._way) / self._whole_way
 

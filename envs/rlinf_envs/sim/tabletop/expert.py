@@ -15,7 +15,7 @@ _ALIGNED = 0.35
 
 
 def expert_action(goal: Goal, world: World, speed: float = 1.0) -> np.ndarray:
-    """The next action [2] in [-speed, speed], float32: ``speed`` is the share of the tip's reach that is used."""
+    """Return the next action [2] in [-speed, speed], float32; ``speed`` is the used share of the tip's reach."""
     body = world.bodies[goal.body]
     if goal.side is None:
         others = [centre for index, centre in enumerate(world.bodies) if index != goal.body]
@@ -35,7 +35,7 @@ def expert_action(goal: Goal, world: World, speed: float = 1.0) -> np.ndarray:
 
 
 def _toward(tip: np.ndarray, target: np.ndarray, obstacles: list[np.ndarray], speed: float) -> np.ndarray:
-    """A step to ``target``, bent around the nearest obstacle that lies in the way."""
+    """Compute a step to ``target``, bent around the nearest obstacle that lies in the way."""
     way = target - tip
     distance = float(np.linalg.norm(way))
     if distance < 1e-9:
@@ -54,7 +54,7 @@ def _toward(tip: np.ndarray, target: np.ndarray, obstacles: list[np.ndarray], sp
 
 
 def _around(tip: np.ndarray, centre: np.ndarray, heading: np.ndarray) -> np.ndarray:
-    """The direction that keeps clear of a disc: its tangent, on the side that ``heading`` leans to."""
+    """Return the direction that keeps clear of a disc: its tangent, on the side that ``heading`` leans to."""
     offset = centre - tip
     gap = float(np.linalg.norm(offset))
     normal = offset / gap
@@ -71,6 +71,6 @@ def _around(tip: np.ndarray, centre: np.ndarray, heading: np.ndarray) -> np.ndar
 
 
 def _scaled(move: np.ndarray, speed: float) -> np.ndarray:
-    """A move in table lengths as an action: steps of ``speed`` times the reach until it is near."""
+    """Scale a move in table lengths to an action: steps of ``speed`` times the reach until it is near."""
     action = move / REACH
     return (action / max(1.0, float(np.abs(action).max()) / speed)).astype(np.float32)

@@ -27,8 +27,10 @@ def way_to_go(goal: Goal, world: World) -> float:
 
 
 def _detour(tip: np.ndarray, target: np.ndarray, centre: np.ndarray) -> float:
-    """How much longer the way past the body at ``centre`` is than the straight one: it follows a tangent of the circle
-    around the body, an arc of it, and the tangent to the target. 0 where the straight way is free."""
+    """Return how much longer the way past the body at ``centre`` is than the straight one.
+
+    It follows a tangent of the circle around the body, an arc of it, and the tangent to the target. 0 if the
+    straight way is free."""
     to_tip, to_target, straight = tip - centre, target - centre, target - tip
     from_tip, from_target = (max(_CLEAR, float(np.linalg.norm(way))) for way in (to_tip, to_target))
     between = math.acos(float(np.clip(to_tip @ to_target / (from_tip * from_target), -1.0, 1.0)))

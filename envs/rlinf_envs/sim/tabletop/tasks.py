@@ -61,10 +61,10 @@ def start_state(task: Task, split: Split, number: int, bodies: int, clear_ways: 
 
 
 def other_goal(start: Start) -> Start:
-    """The same table with another goal: the next body is named and, where things are pushed, another edge if need be.
+    """Return the same table with another goal: the next body and, if things are pushed, another edge if need be.
 
     Raises:
-        ValueError: one body to be touched leaves nothing else to ask for.
+        ValueError: one body to be touched leaves no other goal.
     """
     sides = list(SPLITS)
     side = start.goal.side
@@ -116,7 +116,7 @@ def _ways_are_clear(world: World) -> bool:
 
 
 def _scatter(draw: np.random.Generator, bodies: int) -> World:
-    """Tip at the near edge, bodies anywhere beyond it, apart from each other by a gap that the tip fits through."""
+    """Tip at the near edge, bodies anywhere beyond it, separated from each other by a gap that the tip fits through."""
     tip = np.array([draw.uniform(TIP_RADIUS, 1 - TIP_RADIUS), draw.uniform(TIP_RADIUS, _START_STRIP)])
     gap = 2 * (BODY_RADIUS + TIP_RADIUS) + _CLEARANCE
     lowest = _START_STRIP + TIP_RADIUS + BODY_RADIUS + _CLEARANCE

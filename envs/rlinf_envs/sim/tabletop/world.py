@@ -30,7 +30,7 @@ class World:
     """[n, 2] centres."""
 
     def move(self, action: np.ndarray) -> set[int]:
-        """Moves the tip by ``action`` [2] times :data:`REACH` (entries beyond [-1, 1] are cut).
+        """Move the tip by ``action`` [2] times :data:`REACH` (entries beyond [-1, 1] are cut).
 
         Returns the numbers of the bodies that it touched.
         """
@@ -49,7 +49,7 @@ class World:
         return touched
 
     def _push(self, touched: set[int]) -> set[int]:
-        """Moves bodies out of the tip's way; their numbers, which are added to ``touched``."""
+        """Move bodies out of the tip's way; return their numbers, which are added to ``touched``."""
         distance = TIP_RADIUS + BODY_RADIUS
         away = self.bodies - self.tip
         driven = set(np.nonzero((away * away).sum(axis=1) < (distance - _TOLERANCE) ** 2)[0].tolist())
@@ -59,7 +59,7 @@ class World:
         return driven
 
     def _separate(self, driven: set[int]) -> bool:
-        """Pushes overlapping pairs apart; whether there were any. The one that the tip drives gives way last."""
+        """Separate overlapping pairs; return whether there were any. The one that the tip drives gives way last."""
         found = False
         for first, second in itertools.combinations(range(len(self.bodies)), 2):
             if second in driven:
@@ -71,7 +71,7 @@ class World:
         return found
 
     def _give_way(self, body: int, other: int) -> None:
-        """Moves ``body`` out of ``other``, as far as the table goes."""
+        """Move ``body`` out of ``other``, as far as the table goes."""
         away = self.bodies[body] - self.bodies[other]
         depth = max(0.0, _overlap(away, 2 * BODY_RADIUS))
         self.bodies[body] = _on_table(self.bodies[body] + _direction(away) * depth, BODY_RADIUS)
@@ -87,6 +87,6 @@ def _overlap(away: np.ndarray, distance: float) -> float:
 
 
 def _direction(away: np.ndarray) -> np.ndarray:
-    """[2] of length 1; along x where two centres coincide."""
+    """[2] of length 1; along x if two centres coincide."""
     length = float(np.sqrt(away @ away))
     return away / length if length > 1e-9 else np.array([1.0, 0.0])

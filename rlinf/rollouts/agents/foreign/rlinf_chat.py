@@ -20,7 +20,7 @@ __all__ = ["ChatHarness"]
 
 
 class ChatConfig(vf.HarnessConfig):
-    """Nothing beside what every harness has."""
+    """Only the options that every harness has."""
 
 
 class ChatHarness(vf.Harness[ChatConfig]):
@@ -35,7 +35,7 @@ class ChatHarness(vf.Harness[ChatConfig]):
     async def launch(
         self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, mcp_urls: dict[str, str], data: Any
     ) -> ProgramResult:
-        """One segment of a conversation; the package keeps what was said."""
+        """Run one segment of a conversation; the package keeps its messages."""
         system, prompt = self.resolve_prompt(data)
         messages = [{"role": "system", "content": system}] if system else []
         if isinstance(prompt, str):
@@ -62,7 +62,7 @@ class ChatHarness(vf.Harness[ChatConfig]):
 
 
 async def _answer(function: dict[str, Any], dispatch: Any, clients: Any) -> Any:
-    """A tool's answer; what is wrong with a call is for the policy to read."""
+    """Return a tool's answer; what is wrong with a call is for the policy to read."""
     if function["name"] not in dispatch:
         return f"error: unknown tool {function['name']!r}"
     try:

@@ -1,8 +1,8 @@
 """Plays tasksets of the package `verifiers`, in the interpreter of `env.python`; imports nothing of ours.
 
-One JSON object a line comes over the socket whose descriptor is the first argument. First what to play, which is
-answered with the tasks; then episodes, each a task and where the policy is, which are played side by side and
-answered in any order.
+One JSON object a line comes over the socket whose descriptor is the first argument. The first states what to
+play, and is answered with the tasks. Then come episodes, each a task and the policy's address, which are
+played concurrently and answered in any order.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def main(descriptor: int) -> None:
 
 
 def _environment(config: dict[str, Any]) -> Any:
-    """The taskset's environment; every role that names no harness and runtime gets ours, in this process."""
+    """Load the taskset's environment; every role that names no harness and runtime gets ours, in this process."""
     from verifiers.v1.configs.agent import AgentConfig
     from verifiers.v1.utils.loaders import env_config_type, load_environment, resolve_env_config
 
@@ -59,7 +59,7 @@ def _environment(config: dict[str, Any]) -> Any:
 
 
 def _shown(task: Any) -> dict[str, str]:
-    """A task for people."""
+    """Return a task as text for people."""
     prompt = task.data.prompt
     return {"prompt": prompt if isinstance(prompt, str) else str(prompt or task.data.name or task.data.idx)}
 

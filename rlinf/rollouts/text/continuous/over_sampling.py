@@ -1,8 +1,9 @@
 """Over-sampling: more prompts are begun than a step needs, and what is unfinished goes on under the next weights.
 
-A step is then not as long as its longest response. When enough groups are complete the sampler ends the requests of the
-others where they are; their tokens are kept, each with its log-probability and the version of the weights that drew it,
-and the next step continues them. Everything that is kept is part of a checkpoint.
+A step is then not as long as its longest response. When enough groups are complete the sampler stops the
+requests of the others at their current tokens. Their tokens are kept, each with its log-probability and the
+version of the weights that drew it, and the next step continues them. Everything that is kept is part of a
+checkpoint.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class GroupSampler(TextSampler, Protocol):
     """A sampler that can end what is not needed any more."""
 
     def round(self, *, enough: int) -> SamplerSession:
-        """A session for one call of ``submit``: when ``enough`` groups are complete, the other requests end as they
-        are, with finish reason "abort"."""
+        """Open a session for one call of ``submit``.
+
+        When ``enough`` groups are complete, the other requests end as they are, with finish reason "abort"."""
 
 
 @dataclass
@@ -62,7 +64,7 @@ class OverSamplingRollout(TextRollout):
         """Tasks drawn so far: how many a step begins depends on what the steps before it left over."""
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
-        """The first ``prompts`` complete groups, those begun earlier before the new ones."""
+        """Return the first ``prompts`` complete groups, those begun earlier before the new ones."""
         fresh, dropped = self.draws.draw(self.position, self.prompts + self.extra - len(self.kept), self._fits)
         self.position += len(fresh)
         clock = Clock()

@@ -1,8 +1,9 @@
 """Continuous generation with bounded staleness (AReaL, Fu et al., arXiv:2505.24298).
 
-With `rollout.staleness: S`, the prompts of batch b may begin under the weights of iteration b - S. Samplers work while
-the learner does; when it has new weights, responses are interrupted where they are, and go on under the new ones.
-Batches are taken in the order in which they were begun, so long responses are not lost and short ones not preferred.
+With `rollout.staleness: S`, the prompts of batch b may begin under the weights of iteration b - S. Samplers
+work while the learner does. When it has new weights, responses are interrupted at their current tokens, and
+go on under the new weights. Batches are taken in the order in which they were begun, so long responses are
+not lost and short ones not preferred.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ class ContinuousRollout(TextRollout):
         folder: Path,
         concurrent: bool,
     ) -> None:
-        """``folder`` keeps the log; ``concurrent``: environments and samplers work side by side.
+        """``folder`` keeps the log; ``concurrent``: environments and samplers work at the same time.
 
-        Raises UserError where `rollout.replay_arrivals` names no run that has a log.
+        Raises UserError if `rollout.replay_arrivals` names no run that has a log.
         """
         super().__init__(sampler, envs, members, config)
         self._open_session = open_session
@@ -86,7 +87,7 @@ class ContinuousRollout(TextRollout):
         self._engine = Engine(self.member, limits, halt=self._halt, ordered=not concurrent)
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
-        """The batch of ``step``, of conversations that were begun at most `staleness` iterations ago.
+        """Return the batch of ``step``, of conversations that were begun at most `staleness` iterations ago.
 
         A further ``round`` of it begins now and comes before the batches that wait.
         """
@@ -141,7 +142,7 @@ class ContinuousRollout(TextRollout):
         self._run(batch)
 
     def _run(self, batch: OpenBatch) -> None:
-        """Takes up the conversations of a batch; those of one turn are graded when they are handed out."""
+        """Start the conversations of a batch; those of one turn are graded when they are handed out."""
         key, channel = self._key(batch.step, batch.round), batch.channel
         answers = self.envs.answers(channel) if channel else None
         self._engine.begin(batch, lambda place: key, answers, first=batch.round > 0)
@@ -151,7 +152,7 @@ class ContinuousRollout(TextRollout):
         return next(channel for channel in itertools.count(1) if channel not in used)
 
     def _await_batch(self, step: int, round: int) -> Groups:
-        """Waits until the groups of the next batch are complete."""
+        """Wait until the groups of the next batch are complete."""
         self._resume()
         if self._replayed is not None:
             self._replayed.require(step, round, self.prompts * self.group_size)
@@ -173,7 +174,7 @@ class ContinuousRollout(TextRollout):
         return [(batches[begun], group) for begun, group in logged]
 
     def _hand_out(self, groups: Groups) -> tuple[list[Row], int]:
-        """The rows of a batch, and how many tasks were passed over for it."""
+        """Return the rows of a batch, and how many tasks were passed over for it."""
         rows: list[Row] = []
         dropped = 0
         for number, (batch, group) in enumerate(groups):
@@ -207,7 +208,7 @@ class ContinuousRollout(TextRollout):
         return {"time/samplers_idle_s": idle}
 
     def interrupt(self) -> None:
-        """Ends what samplers do, before they get new weights or other work; responses are kept as far as they are."""
+        """End what samplers do, before they get new weights or other work; responses are kept as far as they are."""
         self._engine.interrupt()
 
     def _resume(self) -> None:
@@ -229,7 +230,7 @@ class ContinuousRollout(TextRollout):
         return self._replayed.tokens((batch.step, batch.round), place, batch.heard[place], self._version)
 
     def state_dict(self) -> dict[str, Any]:
-        """The open conversations, as far as they are: valid between :meth:`interrupt` and the next batch."""
+        """Return the open conversations, as far as they are: valid between :meth:`interrupt` and the next batch."""
         counts = {"groups_begun": self.begun, "position": self.position, "handed_out": self.handed_out}
         return {**super().state_dict(), "open": self.open, **counts}
 

@@ -41,7 +41,7 @@ class StalenessBound:
         return min((version + 1) * self.prompts + ahead, (self.last + 1) * self.prompts)
 
     def next_batch(self, step: int, open: Sequence[OpenBatch]) -> Groups | None:
-        """The groups that iteration ``step`` trains on, oldest first; None where it has to wait for some of them.
+        """Choose the groups that iteration ``step`` trains on, oldest first; None if it has to wait for some of them.
 
         ``open``: all batches that were begun, oldest first.
         """

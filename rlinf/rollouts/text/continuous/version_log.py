@@ -31,8 +31,10 @@ class TokenVersionLog:
     def add(
         self, step: int, round: int, rows: Sequence[Sequence[TokenArray[int]]], groups: Sequence[tuple[int, int]] = ()
     ) -> None:
-        """The versions of the tokens of each response of each row. ``groups``: where a batch takes what is complete
-        first, which groups it took, each by the step that it was begun in and its number there."""
+        """Add the versions of the tokens of each response of each row.
+
+        ``groups``: if a batch takes what is complete first, which groups it took, each by the step that it was begun
+        in and its number there."""
         spans = [[versions.runs() for versions in responses] for responses in rows]
         line: dict[str, Any] = {"step": step, "round": round, "spans": spans}
         if groups:
@@ -45,7 +47,7 @@ class VersionsOfTokens:
     """The log of a run that is repeated."""
 
     def __init__(self, run: Path) -> None:
-        """Raises UserError where ``run`` has no log."""
+        """Raise UserError if ``run`` has no log."""
         lines = read_json_lines(run / FILE, number="step").rows
         if not lines:
             raise UserError(
@@ -71,10 +73,10 @@ class VersionsOfTokens:
                 self._spans.setdefault((begun, 0), {})[number * size + place % size] = row
 
     def tokens(self, batch: tuple[int, int], place: int, turn: int, version: int) -> int | None:
-        """How long response ``turn`` of row ``place``, begun in this (step, round), was when weights ``version`` were
-        replaced.
+        """Return the length of response ``turn`` of row ``place`` when weights ``version`` were replaced.
 
-        None where it was finished by then. A row that the log does not have was never trained on: 0.
+        The row was begun in this (step, round). None if the response was finished by then. A row that the log does
+        not have was never trained on: 0.
         """
         responses = self._spans.get(batch, {}).get(place, [])
         if turn >= len(responses):
@@ -83,11 +85,11 @@ class VersionsOfTokens:
         return None if until == sum(count for _, count in responses[turn]) else until
 
     def groups(self, step: int) -> list[tuple[int, int]]:
-        """The groups that the batch of ``step`` took, where it took what was complete first."""
+        """Return the groups that the batch of ``step`` took, if it took what was complete first."""
         return self._groups.get(step, [])
 
     def require(self, step: int, round: int, rows: int) -> None:
-        """Raises UserError where the log ends before the batch of ``step``, or is of batches of another size."""
+        """Raise UserError if the log ends before the batch of ``step``, or is of batches of another size."""
         found = self._sizes.get((step, round), 0)
         if found != rows:
             raise UserError(
@@ -97,7 +99,7 @@ class VersionsOfTokens:
 
 
 def _by_response(row: Sequence[Any]) -> list[Spans]:
-    """The spans of each response of a row; earlier versions wrote those of a row's only one."""
+    """Return the spans of each response of a row; earlier versions wrote those of a row's only one."""
     if row and isinstance(row[0][0], int):
         row = [row]
     return [[(int(version), int(count)) for version, count in spans] for spans in row]

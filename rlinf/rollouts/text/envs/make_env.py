@@ -40,7 +40,7 @@ class TextEnvError(UserError):
 
 @dataclass(frozen=True)
 class Conversations:
-    """The limits that a run sets for its conversations; an ordinary ``gymnasium.Env`` knows nothing of them."""
+    """The limits that a run sets for its conversations; an ordinary ``gymnasium.Env`` does not have them."""
 
     max_turns: int = 1
     """Responses of the policy."""
@@ -51,12 +51,12 @@ class Conversations:
 
 
 def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conversations: Conversations) -> Any:
-    """The environment, unwrapped, with at most ``max_turns`` responses in a conversation.
+    """Make the environment, unwrapped, with at most ``max_turns`` responses in a conversation.
 
     Raises:
-        TextEnvError: the id is not registered, its constructor refuses the arguments (ValueError, a missing module or
-            file, an argument that it does not know), or it is no text environment. Whatever else a constructor raises
-            is a fault of its code and passes through.
+        TextEnvError: the id is not registered, its constructor refuses the arguments (ValueError, a missing module
+            or file, an argument that it does not have), or it is no text environment. Anything else that a
+            constructor raises is a fault of its code and passes through.
     """
     made = _class_of(env_id)
     spec = gymnasium.registry.get(env_id.rpartition(":")[2])
@@ -98,7 +98,7 @@ def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conv
 
 
 def _class_of(env_id: str) -> Callable[..., Any] | None:
-    """The class that ``module:Class`` names, where nothing is registered by that id; the module is imported."""
+    """Return the class that ``module:Class`` names, if nothing is registered by that id; the module is imported."""
     module_name, _, name = env_id.rpartition(":")
     if not module_name:
         return None
@@ -143,7 +143,7 @@ def _has_text(space: gymnasium.Space[Any], *, within: bool) -> bool:
 
 
 def _constructor(spec: Any) -> Callable[..., Any] | None:
-    """The callable by which gymnasium makes a registered environment."""
+    """Return the callable by which gymnasium makes a registered environment."""
     entry = None if spec is None else spec.vector_entry_point or spec.entry_point
     return gymnasium.envs.registration.load_env_creator(entry) if isinstance(entry, str) else entry
 
@@ -151,7 +151,7 @@ def _constructor(spec: Any) -> Callable[..., Any] | None:
 def _require_arguments(
     env_id: str, make: Callable[..., Any] | None, registered: Mapping[str, Any], kwargs: Mapping[str, Any]
 ) -> None:
-    """Raises TextEnvError for arguments that the constructor does not know, or lacks."""
+    """Raise TextEnvError for arguments that the constructor does not have, or lacks."""
     if make is None:
         return
     parameters = inspect.signature(make).parameters
@@ -170,7 +170,7 @@ def _require_arguments(
 
 
 def _meant(env_id: str) -> str:
-    """The registered ids that look most like ``env_id``."""
+    """Suggest the registered ids that are most similar to ``env_id``."""
     module, colon, name = env_id.rpartition(":")
     close = difflib.get_close_matches(name, gymnasium.registry, n=2, cutoff=0.6)
     if close:

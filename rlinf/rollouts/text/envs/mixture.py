@@ -14,8 +14,8 @@ from rlinf.rollouts.text.envs.make_env import TextEnvError
 class MixedTextEnv:
     """Fits what :class:`rlinf.rollouts.text.env_worker.TextEnvWorker` needs of an environment.
 
-    Every conversation is answered by its own environment, with rewards and turns of its own, and beside the others:
-    environments that can't be called from several threads are called one row at a time.
+    Every conversation is answered by its own environment, with rewards and turns of its own, concurrently with
+    the others: environments that can't be called from several threads are called one row at a time.
     """
 
     def __init__(self, members: Mapping[str, Any]) -> None:
@@ -50,16 +50,16 @@ class MixedTextEnv:
         return len(self._rows)
 
     def resize(self, num_envs: int) -> None:
-        """Makes room for ``num_envs`` conversations; the next call must be :meth:`reset`."""
+        """Make room for ``num_envs`` conversations; the next call must be :meth:`reset`."""
         self._rows = [(0, 0)] * num_envs
 
     def prompt(self, task_id: int) -> str:
-        """The first observation of a task."""
+        """Return the first observation of a task."""
         number, own = self._own(task_id)
         return str(self._envs[number].prompt(own))
 
     def demonstrations(self, task_ids: Sequence[int]) -> list[Demonstration]:
-        """A correct conversation about each task.
+        """Return a correct conversation about each task.
 
         Raises:
             ValueError: an environment has none.
@@ -86,7 +86,7 @@ class MixedTextEnv:
         return found
 
     def reset(self, *, options: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Starts the conversations of ``options["task_ids"]`` [num_envs]."""
+        """Start the conversations of ``options["task_ids"]`` [num_envs]."""
         tasks: list[list[int]] = [[] for _ in self._envs]
         for row, (number, own) in enumerate(map(self._own, options["task_ids"])):
             self._rows[row] = (number, len(tasks[number]))
@@ -104,7 +104,7 @@ class MixedTextEnv:
     def step_row(
         self, row: int, response: str, *, cut: bool = False
     ) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
-        """The step of one conversation, for a thread of its own."""
+        """Make the step of one conversation, for a thread of its own."""
         number, own = self._rows[row]
         env = self._envs[number]
         if hasattr(env, "step_row"):

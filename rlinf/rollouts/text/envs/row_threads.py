@@ -36,10 +36,10 @@ class _Call:
 
 
 class RowThreads:
-    """Hands responses to :class:`StepRow` and collects what it says. A call that hangs is left behind."""
+    """Passes responses to :class:`StepRow` and collects its results. A call that hangs is left behind."""
 
     def __init__(self, step_row: StepRow, *, timeout_s: float, first: int = 0) -> None:
-        """``timeout_s``: a longer call loses its conversation; 0 sets no limit. ``first``: the place of row 0."""
+        """``timeout_s``: a longer call loses its conversation; 0 sets no limit. ``first``: the number of row 0."""
         self._step_row, self._timeout_s, self._first = step_row, timeout_s, first
         self._waiting: deque[Response] = deque()
         self._running: dict[int, _Call] = {}
@@ -49,7 +49,7 @@ class RowThreads:
 
     @property
     def open(self) -> int:
-        """Responses that nothing was said to yet."""
+        """The number of responses that have no answer yet."""
         return len(self._waiting) + len(self._running)
 
     def give(self, responses: Sequence[Response]) -> None:
@@ -89,7 +89,7 @@ class RowThreads:
             threading.Thread(target=context.run, args=(self._answer, call), name="conversation", daemon=True).start()
 
     def _answer(self, call: _Call) -> None:
-        """In a thread: what the environment says to one response."""
+        """Compute the environment's answer to one response, in a thread."""
         place, text, cut, _ = call.response
         try:
             observation, reward, terminated, truncated, info = self._step_row(place - self._first, str(text), cut=cut)
@@ -113,7 +113,7 @@ class RowThreads:
         return min(call.began for call in self._running.values()) + self._timeout_s - time.monotonic()
 
     def _late(self) -> list[Feedback]:
-        """Calls that have taken too long."""
+        """Collect calls that have taken too long."""
         now, late = time.monotonic(), []
         for place, call in list(self._running.items()):
             if self._timeout_s and now - call.began >= self._timeout_s:

@@ -29,7 +29,7 @@ _MOST_RESPONSES = 1000
 
 
 class TextEnvFaultError(UserError):
-    """The code of a text environment raised, or did not keep gymnasium's contract; the message says where."""
+    """The code of a text environment raised, or did not keep gymnasium's contract; the message names the location."""
 
 
 class SingleTextEnvs:
@@ -48,14 +48,13 @@ class SingleTextEnvs:
         max_turns: int = 1,
         success_key: str = "success",
     ) -> None:
-        """
-        Args:
-            name: of the environment, for messages.
-            make: a further copy.
-            num_tasks: how many seeds there are, for an environment that does not say ``num_tasks`` itself.
-            first_seed: seed of task 0.
-            max_turns: responses of a conversation, after which it is truncated.
-            success_key: where an ``info`` says that the task is solved.
+        """Args:
+        name: of the environment, for messages.
+        make: a further copy.
+        num_tasks: how many seeds there are, for an environment that does not have ``num_tasks`` itself.
+        first_seed: seed of task 0.
+        max_turns: responses of a conversation, after which it is truncated.
+        success_key: the key under which an ``info`` states that the task is solved.
         """
         self._name, self._make, self._first_seed, self._success_key = name, make, first_seed, success_key
         self._spare = make()
@@ -74,7 +73,7 @@ class SingleTextEnvs:
         self.resize(num_envs)
 
     def resize(self, num_envs: int) -> None:
-        """Makes room for ``num_envs`` conversations; the next call must be :meth:`reset`."""
+        """Make room for ``num_envs`` conversations; the next call must be :meth:`reset`."""
         self.num_envs = num_envs
         self._task_ids = np.zeros(num_envs, dtype=np.int64)
         self._turns = np.zeros(num_envs, dtype=np.int64)
@@ -82,7 +81,7 @@ class SingleTextEnvs:
         self._terminated, self._truncated = np.ones(num_envs, dtype=np.bool_), np.zeros(num_envs, dtype=np.bool_)
 
     def reset(self, *, options: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-        """Starts the conversations of ``options["task_ids"]`` [num_envs]."""
+        """Start the conversations of ``options["task_ids"]`` [num_envs]."""
         self._task_ids[:] = options["task_ids"]
         while len(self._envs) < self.num_envs:
             self._envs.append(self._make())
@@ -105,7 +104,7 @@ class SingleTextEnvs:
     def step(
         self, actions: Sequence[str | None]
     ) -> tuple[tuple[str, ...], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """One response per conversation; None leaves the conversation where it is."""
+        """Take one response per conversation; None leaves the conversation as it is."""
         observations = [""] * self.num_envs
         rewards = np.zeros(self.num_envs, dtype=np.float32)
         quarantined = np.zeros(self.num_envs, dtype=np.bool_)
@@ -125,7 +124,7 @@ class SingleTextEnvs:
     def step_row(
         self, row: int, response: str, *, cut: bool = False
     ) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
-        """The step of one conversation, for a thread of its own: they share nothing. ``cut`` means nothing here."""
+        """Make the step of one conversation, for a thread of its own: they share nothing. ``cut`` has no effect here."""
         observation, reward, quarantined, info = self._stepped(row, response)
         facts = {**self._facts(row, info), "quarantined": quarantined}
         return observation, reward, bool(self._terminated[row]), bool(self._truncated[row]), facts
@@ -212,7 +211,7 @@ class SingleTextEnvs:
         return TextEnvFaultError(f"env.id {self._name}: {words}")
 
     def _facts(self, row: int, info: Mapping[str, Any]) -> dict[str, Any]:
-        """The report on a conversation: verdict, role, and the reward terms that the environment names."""
+        """Report on a conversation: verdict, role, and the reward terms that the environment names."""
         ended = bool(self._terminated[row] or self._truncated[row])
         solved = ended and bool(info.get(self._success_key, self._returns[row] > 0))
         return {

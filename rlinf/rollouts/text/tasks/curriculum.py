@@ -1,4 +1,4 @@
-"""Easy tasks first: which tasks a run may draw, by how hard their environment says they are."""
+"""Easy tasks first: which tasks a run may draw, by the difficulty that their environment reports."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Curriculum:
         self._scales: dict[int, list[float]] = {}
 
     def share(self, draw: int) -> float:
-        """The share that is open at draw ``draw`` of a run."""
+        """Return the share that is open at draw ``draw`` of a run."""
         if self._options.accuracy is None:
             done = draw / (self._options.steps * self._groups)
             self._drawn = max(self._least, competence(done, self._options.start))
@@ -47,7 +47,7 @@ class Curriculum:
         return self._drawn
 
     def warm_share(self, done: float) -> float:
-        """The share that is demonstrated after the share ``done`` of a warm start."""
+        """Return the share that is demonstrated after the share ``done`` of a warm start."""
         until = self._options.warm_start
         return competence(done / until, self._options.start) if until else 1.0
 
@@ -60,12 +60,12 @@ class Curriculum:
         return [hard <= self._hardest(task % members, share) for task, hard in zip(task_ids, found, strict=True)]
 
     def widen(self) -> float:
-        """Opens more, where all tasks that are open are too long or rest; returns the new share."""
+        """Open more, if all tasks that are open are too long or rest; return the new share."""
         self._least = self._drawn = min(1.0, max(self._least, self._drawn) + self._options.start)
         return self._least
 
     def note(self, rows: Sequence[Row]) -> None:
-        """How a batch was answered. Lost rows say nothing."""
+        """Record how a batch was answered. Lost rows do not count."""
         answered = [row for row in rows if not row.lost]
         wanted = self._options.accuracy
         if wanted is None or not answered:
@@ -74,14 +74,14 @@ class Curriculum:
             self._least = min(1.0, self._least + self._options.start)
 
     def metrics(self) -> Metrics:
-        """The share that was open at the last draw."""
+        """Return the share that was open at the last draw."""
         return {"curriculum/share": self._drawn}
 
     def scale(self, member: int) -> list[float]:
-        """The difficulties of an environment's tasks, or of a sample evenly over them, in ascending order.
+        """Return the difficulties of an environment's tasks, or of a sample evenly over them, in ascending order.
 
         Raises:
-            UserError: the environment can't tell.
+            UserError: the environment can't report them.
         """
         if member not in self._scales:
             size = self._sizes[member]
@@ -92,7 +92,7 @@ class Curriculum:
         return self._scales[member]
 
     def _hardest(self, member: int, share: float) -> float:
-        """The difficulty up to which an environment's tasks are open."""
+        """Return the difficulty up to which an environment's tasks are open."""
         return hardest_of(self.scale(member), share)
 
     def state_dict(self) -> dict[str, Any]:
@@ -103,14 +103,14 @@ class Curriculum:
 
 
 class Envs(Protocol):
-    """Text environments that know how hard their tasks are."""
+    """Text environments that report how hard their tasks are."""
 
     def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
         """How hard each task is, as `data.curriculum.by` measures it."""
 
 
 def curriculum_of(config: RolloutSections, envs: Envs, sizes: Sequence[int]) -> Curriculum | None:
-    """The curriculum over the training tasks; None where `data.curriculum.by` asks for none."""
+    """Build the curriculum over the training tasks; None if `data.curriculum.by` requests none."""
     options = config.data.curriculum
     by = options.by
     if by is None:
@@ -121,7 +121,7 @@ def curriculum_of(config: RolloutSections, envs: Envs, sizes: Sequence[int]) -> 
 
 
 def hardest_of(scale: Sequence[float], share: float) -> float:
-    """The largest difficulty among the easiest ``share`` of ``scale``, which ascends; its first one at least.
+    """Return the largest difficulty among the easiest ``share`` of ``scale``, which ascends; its first one at least.
 
     >>> hardest_of([1.0, 2.0, 2.0, 5.0], 0.5)
     2.0
@@ -130,7 +130,7 @@ def hardest_of(scale: Sequence[float], share: float) -> float:
 
 
 def competence(done: float, start: float) -> float:
-    """The share of tasks that is open after the share ``done`` of the curriculum: its square grows evenly to 1.
+    """Compute the share of open tasks after the share ``done`` of the curriculum: its square grows evenly to 1.
 
     >>> [round(competence(done, 0.1), 2) for done in (0.0, 0.25, 0.5, 1.0, 2.0)]
     [0.1, 0.51, 0.71, 1.0, 1.0]

@@ -52,7 +52,7 @@ class TaskDraws:
         return sum(self._passed)
 
     def draw(self, first: int, count: int, fits: Fits, *, round: int = 0, keep: bool = True) -> tuple[list[int], int]:
-        """The tasks of draws ``first`` to ``first + count - 1``, and how many did not fit on the way to them.
+        """Return the tasks of draws ``first`` to ``first + count - 1``, and how many did not fit on the way to them.
 
         ``keep``: later draws go on behind what was passed over.
 
@@ -75,13 +75,14 @@ class TaskDraws:
         return [drawn[member].pop(0) for member in members], long
 
     def require_fitting(self, member: int, fits: Fits) -> None:
-        """Raises UserError where an environment has no task that fits."""
+        """Raise UserError if an environment has no task that fits."""
         self._of_member(member, 0, 1, fits, 0, share=1.0, keep=False)
 
     def _of_member(
         self, member: int, start: int, needed: int, fits: Fits, round: int, *, share: float, keep: bool
     ) -> tuple[list[int], int, int]:
-        """(the first ``needed`` wanted tasks from position ``start`` on, all that were passed over, those too long)"""
+        """Draw (the first ``needed`` wanted tasks from position ``start`` on, all that were passed over, those too
+        long)."""
         order, count = self._orders[member], len(self._orders)
         found: list[int] = []
         passed = long = 0
@@ -121,7 +122,7 @@ class TaskDraws:
         return self.pool.visit(task_id) if keep else self.pool.rests(task_id)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that later draws depend on beside their numbers."""
+        """Return the state that later draws depend on in addition to their numbers."""
         state: dict[str, Any] = {"passed": list(self._passed)}
         if self.pool is not None:
             state["pool"] = self.pool.state_dict()

@@ -10,15 +10,16 @@ _FINEST = 10**6
 
 
 class MixtureSchedule:
-    """The sequence of Tijdeman (The chairman assignment problem, 1980): after any number of groups, each environment
-    has had its share of them to within less than one group.
+    """The sequence of Tijdeman (The chairman assignment problem, 1980).
+
+    After any number of groups, each environment has had its share of them to within less than one group.
 
     >>> [Shares([2.0, 1.0, 1.0]).member(place) for place in range(8)]
     [0, 1, 2, 0, 0, 1, 2, 0]
     """
 
     def __init__(self, weights: Sequence[float]) -> None:
-        """Raises ValueError where no weight is above 0, or one is below."""
+        """Raise ValueError if no weight is above 0, or one is below."""
         if any(weight < 0 for weight in weights) or not any(weights):
             raise ValueError(f"weights must be at least 0, and one of them above: {list(weights)}")
         given = [Fraction(weight).limit_denominator(_FINEST) for weight in weights]
@@ -28,21 +29,21 @@ class MixtureSchedule:
         """For each environment: how many groups it has among the first 0, 1, 2, ..."""
 
     def member(self, place: int) -> int:
-        """The environment of the group with this number."""
+        """Return the environment of the group with this number."""
         if len(self._shares) == 1:
             return 0
         self._extend(place + 1)
         return self._members[place]
 
     def before(self, member: int, place: int) -> int:
-        """How many of the first ``place`` groups the environment has."""
+        """Count how many of the first ``place`` groups the environment has."""
         if len(self._shares) == 1:
             return place
         self._extend(place)
         return self._counts[member][place]
 
     def _extend(self, length: int) -> None:
-        """Adds the task that has to go first, among those that do not get ahead of their share."""
+        """Add the task that has to go first, among those that do not get ahead of their share."""
         slack = Fraction(1, 2 * len(self._shares) - 2)
         while len(self._members) < length:
             groups = len(self._members) + 1

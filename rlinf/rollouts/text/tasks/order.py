@@ -21,7 +21,7 @@ class TaskOrder:
         self._order: list[int] = []
 
     def tasks(self, start: int, count: int, *, round: int = 0) -> list[int]:
-        """The ``count`` task ids from position ``start`` on."""
+        """Return the ``count`` task ids from position ``start`` on."""
         return [self._task(position, round) for position in range(start, start + count)]
 
     def _task(self, position: int, round: int) -> int:

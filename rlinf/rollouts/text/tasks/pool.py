@@ -40,14 +40,14 @@ class TaskPool:
         return True
 
     def wake(self, member: int, members: int) -> bool:
-        """Ends the rest of all tasks of one environment, since it has no others; False where none of them rests."""
+        """End the rest of all tasks of one environment, since it has no others; False if none of them rests."""
         found = [task for task in self._resting if task % members == member]
         for task in found:
             del self._resting[task]
         return bool(found)
 
     def note(self, rows: Sequence[Row]) -> None:
-        """How the groups of a batch were answered. Lost rows say nothing."""
+        """Record how the groups of a batch were answered. Lost rows do not count."""
         groups: dict[int, list[bool]] = {}
         for row in rows:
             if not row.lost:

@@ -22,9 +22,9 @@ def rendered(
     variables: Mapping[str, Any],
     tools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The conversation as the tokenizer's template writes it; with ``prompt`` up to where the policy speaks.
+    """Render the conversation with the tokenizer's template; with ``prompt`` up to the start of the policy's turn.
 
-    Raises whatever the template raises, which is a program of its author's, and TimeLimitError after
+    Raises any exception of the template, which is a program of its author's, and TimeLimitError after
     :data:`DEADLINE_S`.
     """
     given = {"strftime_now": _DAY.strftime, **variables, **({"tools": list(tools)} if tools else {})}

@@ -1,4 +1,4 @@
-"""From the tokens of a response to its text, where it is graded: the `tokenizers` library is all that this takes."""
+"""From the tokens of a response to its text, in the process that grades it: this needs only `tokenizers`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _token_ends(tokens: Sequence[int], to_text: ToText) -> list[int]:
 
 
 def _first_true(holds: Callable[[int], bool], guess: int, size: int) -> int:
-    """The first of ``size`` numbers that ``holds``, or ``size``; all after it do too. Looks near ``guess`` first.
+    """Find the first of ``size`` numbers that ``holds``, or ``size``; all after it do too. Start near ``guess``.
 
     >>> [_first_true(lambda number: number >= 70, guess, 100) for guess in (0, 69, 70, 72, 99, 100)]
     [70, 70, 70, 70, 70, 70]

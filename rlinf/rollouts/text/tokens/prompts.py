@@ -1,4 +1,4 @@
-"""From what an environment says to tokens: chat templates where the tokenizer has one, plain text otherwise."""
+"""From an environment's texts to tokens: chat templates if the tokenizer has one, plain text otherwise."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _QUESTION: Message = {"role": "user", "content": _PROBE}
 
 
 class ChatTemplateError(UserError):
-    """A chat template that is missing or can't render what the run needs; the message says what to change."""
+    """A chat template that is missing or can't render what the run needs; the message states what to change."""
 
 
 class TemplateTooSlowError(UserError):
-    """A chat template that does not finish; the message says what to change."""
+    """A chat template that does not finish; the message states what to change."""
 
 
 class PromptRenderer:
@@ -114,7 +114,7 @@ class PromptRenderer:
         return self._cache[observation]
 
     def opening(self, observation: str) -> str:
-        """The text of a conversation's first prompt."""
+        """Return the text of a conversation's first prompt."""
         observation = self._instructed(observation)
         if not self.chat:
             return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
@@ -122,7 +122,7 @@ class PromptRenderer:
         return self._apply([*system, _message("user", observation)], prompt=True, tools=self._tools)
 
     def _instructed(self, observation: str) -> str:
-        """The first observation, followed by what nothing in it asks for yet."""
+        """Return the first observation, followed by the instructions that it lacks."""
         if self._tools and self._asks and not self._takes_tools:
             observation = f"{observation}\n\n{described(self._tools)}"
         said = f"{self.system_prompt or ''}\n{observation}"
@@ -132,10 +132,10 @@ class PromptRenderer:
     def continuation(
         self, observation: str, role: str = "user", *, after: int | None = None, said: str = ""
     ) -> tuple[int, ...]:
-        """Token ids of what the environment says in between, up to where the policy speaks again.
+        """Return token ids of the environment's text in between, up to the start of the policy's next turn.
 
-        ``role``: user, or tool where a tool answers a call in ``said``, the policy's turn as the environment read it.
-        ``after``: its last token; where that is an end mark, the template's own is left out.
+        ``role``: user, or tool if a tool answers a call in ``said``, the policy's turn as the environment read it.
+        ``after``: its last token; if that is an end mark, the template's own is left out.
 
         Raises:
             ChatTemplateError: the template can't render a second turn.
@@ -146,7 +146,7 @@ class PromptRenderer:
         )
 
     def continuation_of(self, messages: Sequence[Mapping[str, Any]], *, after: int | None = None) -> tuple[int, ...]:
-        """The same for any messages that follow the policy's turn; those of tools name the tool."""
+        """Return the same for any messages that follow the policy's turn; those of tools name the tool."""
         if not self.chat:
             words = "\n".join(str(message["content"]) for message in messages)
             tokens = self.encode(f"\n{words}\n")
@@ -161,9 +161,9 @@ class PromptRenderer:
     def conversation(
         self, messages: Sequence[Mapping[str, Any]], *, tools: Sequence[Mapping[str, Any]] = ()
     ) -> tuple[int, ...]:
-        """Token ids of a whole conversation, up to where the policy speaks.
+        """Return token ids of a whole conversation, up to the start of the policy's turn.
 
-        ``tools`` are described by the template, or in words before the first answer (as ``instruction`` says).
+        ``tools`` are described by the template, or in words before the first answer (as ``instruction`` sets).
 
         Raises:
             ChatTemplateError: the template can't render these messages.
@@ -177,24 +177,24 @@ class PromptRenderer:
         return self.begun(self._apply(self.known_roles(messages), prompt=True, tools=tools))
 
     def require_turns(self) -> None:
-        """Raises ChatTemplateError where the template can't render a second turn."""
+        """Raise ChatTemplateError if the template can't render a second turn."""
         self.continuation(_OBSERVATION)
 
     def role(self, speaker: str, role: str = "user") -> str | None:
-        """The chat role in which ``speaker`` (policy, or environment as ``role``) is rendered; None in plain text."""
+        """Return the chat role of ``speaker`` (policy, or environment as ``role``); None in plain text."""
         if not self.chat:
             return None
         return "assistant" if speaker == "policy" else self._role_of(role)
 
     def said(self, tokens: Sequence[int]) -> str:
-        """A response as the environment reads it: its calls of tools are put into the one form that it reads.
+        """Return a response as the environment reads it: its calls of tools are put into the one form that it reads.
 
         Thoughts that the chat template has opened begin with the mark that opens them.
         """
         return ResponseText(self.tokenizer, self._form_of_calls(), self.opened_thoughts).said(tokens)
 
     def answered(self, tokens: Sequence[int], *, with_tools: bool = False) -> str:
-        """A response as an agent reads it: what a server returns, without any words of the prompt.
+        """Return a response as an agent reads it: what a server returns, without any words of the prompt.
 
         ``with_tools``: the policy had some that are not the environment's.
         """
@@ -202,7 +202,7 @@ class PromptRenderer:
 
     @functools.cached_property
     def opened_thoughts(self) -> str:
-        """The end of the prompts that opens the policy's thoughts; empty where they open none.
+        """The end of the prompts that opens the policy's thoughts; empty if they open none.
 
         Written by the chat template, or in plain text by the environment's own prompt (``<think>`` as its last word).
         """
@@ -212,7 +212,7 @@ class PromptRenderer:
             return ""
 
     def about_tools(self) -> str:
-        """How the policy hears of tools, in which form it calls them, and in which role they answer."""
+        """How tools are described to the policy, in which form it calls them, and in which role they answer."""
         if self._takes_tools:
             described_by = "the chat template describes them"
         elif self._asks:
@@ -234,7 +234,7 @@ class PromptRenderer:
         return HERMES
 
     def response_text(self) -> ResponseText | None:
-        """What decodes responses as :meth:`said` does, for workers without transformers; None where nothing can."""
+        """Return what decodes responses as :meth:`said` does, for workers without transformers; None if nothing can."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         cleans_up = getattr(self.tokenizer, "clean_up_tokenization_spaces", False)
         if backend is None or (cleans_up and type(backend.model).__name__ != "BPE"):
@@ -242,18 +242,18 @@ class PromptRenderer:
         return ResponseText(backend, self._form_of_calls(), self.opened_thoughts)
 
     def _form_of_calls(self, *, with_tools: bool = False) -> ToolForm | None:
-        """The form of the policy's calls, where environments read another one."""
+        """Return the form of the policy's calls, if environments read another one."""
         return None if not (self._tools or with_tools) or self.tool_form is HERMES else self.tool_form
 
     def text(self, tokens: Sequence[int]) -> str:
-        """A response's text, without special tokens."""
+        """Return a response's text, without special tokens."""
         words = tokens if self._reader is None else [token for token in tokens if token >= 0]
         return self.tokenizer.decode(list(words), skip_special_tokens=True)
 
     def until_stop(self, completion: Completion, stop: Sequence[str] = ()) -> Completion:
-        """A response up to the token that completes one of the stop texts, also ``stop``; as it is where none occurs.
+        """Cut a response behind the token that completes a stop text, also of ``stop``; as it is if none occurs.
 
-        What a sampler would have drawn had it stopped there: a token depends on those before it alone.
+        It is what a sampler would have drawn had it stopped there: a token depends on those before it alone.
         """
         tokens, stops = completion.token_ids, (*self._stop, *stop)
         if not self._stops(tokens, stops):
@@ -275,19 +275,19 @@ class PromptRenderer:
         return any(stop in text for stop in stops)
 
     def known_roles(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The messages, each in a role that the template has."""
+        """Return the messages, each in a role that the template has."""
         return [{**message, "role": self._role_of(message["role"])} for message in messages]
 
     def _role_of(self, role: str) -> str:
-        """``role``, or user where the template has no such role."""
+        """Return ``role``, or user if the template has no such role."""
         return role if role != "tool" or self._tool_turn is not None else "user"
 
     @functools.cached_property
     def _tool_turn(self) -> str | None:
         """The turn before a tool's answer: "said" (any answer) or "called" (a call, which some templates insist on).
 
-        None where the template has no role for tools: it leaves their answers out, or writes them as it would write any
-        role at all and does not know of tools otherwise.
+        None if the template has no role for tools: it leaves their answers out, or writes them as it would write any
+        unknown role.
         """
         with contextlib.suppress(ChatTemplateError):
             made_up = self._apply(said_turns(_ANSWER, [_message(_ROLE, _OBSERVATION)]), prompt=True)
@@ -313,22 +313,22 @@ class PromptRenderer:
             return False
 
     def _second_turn(self, role: str) -> str:
-        """What the template writes between the policy's answer and its next one, about some observation."""
+        """Return what the template writes between the policy's answer and its next one, about some observation."""
         return self._following([tool_message(_OBSERVATION) if role == "tool" else _message(role, _OBSERVATION)])
 
     def _following(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The text that a template writes between the policy's answer and its next one.
+        """Return the text that a template writes between the policy's answer and its next one.
 
-        The whole conversation is rendered and the part before cut off: most templates insist on a user's message first.
-        The system prompt is left out, since some templates repeat it in the newest message.
+        The whole conversation is rendered and the part before cut off: most templates insist on a user's message
+        first. The system prompt is left out, since some templates repeat it in the newest message.
         """
         called = messages[0]["role"] == "tool" and self._tool_turn == "called"
         return self._after_answer((called_turns if called else said_turns)(_ANSWER, messages), prompt=True)
 
     def _behind_call(self, tokens: tuple[int, ...], role: str) -> tuple[int, ...]:
-        """Without the end of a call that the template wrote and the policy has said: up to the mark that closes it.
+        """Drop the end of a call that the template wrote and the policy has sampled: up to the mark that closes it.
 
-        That mark is the last one which the template writes also where nothing follows the call.
+        That mark is the last one that the template also writes if nothing follows the call.
         """
         if role != "tool" or self._tool_turn != "called":
             return tokens
@@ -402,16 +402,16 @@ class PromptRenderer:
         return frozenset(found)
 
     def end_of_call(self, written: Sequence[int]) -> int:
-        """How many tokens of what the template writes for a message with calls belong to the policy's turn.
+        """Count the tokens of what the template writes for a message with calls that belong to the policy's turn.
 
-        Up to the last special token; 0 where there is none. Marks of the calls themselves are no special tokens.
+        Up to the last special token; 0 if there is none. Marks of the calls themselves are no special tokens.
         """
         special = frozenset(self.tokenizer.all_special_ids)
         return max((place + 1 for place, token in enumerate(written) if token in special), default=0)
 
     @functools.cached_property
     def _mark_of_last_answer(self) -> int | None:
-        """:attr:`_last_mark`; None also without a template, and where it can't render an answer."""
+        """:attr:`_last_mark`; None also without a template, and if it can't render an answer."""
         with contextlib.suppress(ChatTemplateError):
             return self._last_mark if self.chat else None
         return None

@@ -11,7 +11,7 @@ _OPENED = re.compile(rf"(?:{thought_marks.OPENING})\s*\Z")
 
 
 def opened_thoughts(prompt: str) -> str:
-    """The end of ``prompt`` that opens thoughts; empty where it opens none.
+    """Return the end of ``prompt`` that opens thoughts; empty if it opens none.
 
     >>> opened_thoughts("assistant\\n<think>\\n")
     '<think>\\n'
@@ -23,7 +23,7 @@ def opened_thoughts(prompt: str) -> str:
 
 
 def closing_of(opened: str) -> str:
-    """The mark that closes thoughts which ``opened`` has opened.
+    """Return the mark that closes thoughts which ``opened`` has opened.
 
     >>> closing_of("<think>\\n"), closing_of("[THINK]"), closing_of("<|begin_of_thought|>")
     ('</think>', '[/THINK]', '<|end_of_thought|>')

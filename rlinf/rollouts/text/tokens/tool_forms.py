@@ -81,7 +81,7 @@ def _mistral(text: str) -> Calls:
 
 
 def _llama(text: str) -> Calls:
-    """A response that is nothing but a call."""
+    """Read a response that is nothing but a call."""
     start = _LLAMA_START.match(text)
     if start is None:
         return []
@@ -106,7 +106,7 @@ def _gemma(text: str) -> Calls:
 
 
 def _pythonic(text: str) -> Calls:
-    """Calls as Python writes them: ``[f(a=3), g()]``."""
+    """Find calls as Python writes them: ``[f(a=3), g()]``."""
     calls: Calls = []
     for body in _PYTHONIC.findall(text):
         try:
@@ -153,19 +153,19 @@ FORMS: Sequence[ToolForm] = (
 
 
 def form_of(written: str) -> ToolForm:
-    """The family of a template that writes ``written`` for a call; where it is none of these, the one known best."""
+    """Find the family of a template that writes ``written`` for a call; the most common one if it is none of these."""
     return next((form for form in FORMS if form.mark in written), HERMES)
 
 
 def first_call(said: str) -> str:
-    """The tool that a response in the form of environments calls first; some name where it calls none."""
+    """Return the tool that a response in the form of environments calls first; some name if it calls none."""
     found = _HERMES.search(said)
     content = _read(found.group(1)) if found else None
     return str(content["name"]) if isinstance(content, Mapping) and content.get("name") else "tool"
 
 
 def canonical(form: ToolForm, raw: str, plain: str) -> str:
-    """A response as environments read it: its calls, where ``form`` finds some in ``raw``; else ``plain`` as it is.
+    """Convert a response for environments: the calls that ``form`` finds in ``raw``; else ``plain`` as it is.
 
     ``raw`` is the text with special tokens, ``plain`` without: families differ in whether their marks are such.
     """
@@ -179,7 +179,7 @@ def canonical(form: ToolForm, raw: str, plain: str) -> str:
 
 
 def described(tools: Sequence[Mapping[str, Any]]) -> str:
-    """The tools in words, for models whose chat template has no place for them."""
+    """Describe the tools in words, for models whose chat template has no part for them."""
     lines = ["You may call these tools:"]
     for tool in tools:
         function = tool["function"]
@@ -192,7 +192,7 @@ def described(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def call_message(argument: str, name: str = "tool", *, as_text: bool = False) -> dict[str, Any]:
-    """A call of a tool. Its id has the form that Mistral's templates ask for.
+    """Build a call of a tool. Its id has the form that Mistral's templates require.
 
     ``as_text``: arguments as OpenAI's interface has them, which some templates insist on.
     """
@@ -210,10 +210,10 @@ def tool_message(observation: str, name: str = "tool") -> dict[str, Any]:
 
 
 def said_turns(answer: str, rest: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """A question, an answer of the policy, and what comes after it."""
+    """List a question, an answer of the policy, and what comes after it."""
     return [_QUESTION, {"role": "assistant", "content": answer}, *rest]
 
 
 def called_turns(argument: str, rest: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """A question, a call of the tool that the first of ``rest`` names, and what comes after it."""
+    """List a question, a call of the tool that the first of ``rest`` names, and what comes after it."""
     return [_QUESTION, call_message(argument, rest[0]["name"]), *rest]
