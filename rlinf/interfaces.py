@@ -203,7 +203,8 @@ class ContinuousGeneration(Protocol):
     """A rollout whose samplers go on between batches."""
 
     def generate(self, until: threading.Event) -> Metrics:
-        """Work on the batches that may be begun, until the event is set; in a thread parallel to the learner's update."""
+        """Work on the batches that may be begun, until the event is set; in a thread parallel to the learner's
+        update."""
 
     def interrupt(self) -> None:
         """Before samplers get new weights or other work: what is unfinished is kept, to go on with the next batch."""

@@ -13,7 +13,8 @@ _SPEAKERS = {"human": "user"}
 
 
 def asked_in(messages: Sequence[Any], name: str, folder: Path | None = None) -> tuple[str | None, str]:
-    """(the system message, the question) of chat messages: one of the user, and a system message before it or none.
+    """Return (the system message, the question) of chat messages: one of the user, and a system message before it
+    or none.
 
     ``folder``: what the paths of pictures in content parts begin from.
 
@@ -31,7 +32,7 @@ def asked_in(messages: Sequence[Any], name: str, folder: Path | None = None) -> 
 
 
 def _content(message: Mapping[str, Any], name: str, folder: Path | None) -> str:
-    """The text of a message, also where it is a list of parts, texts and pictures."""
+    """Return the text of a message, also if it is a list of parts, texts and pictures."""
     content = message.get("content", message.get("value"))
     if isinstance(content, list):
         try:

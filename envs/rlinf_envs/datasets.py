@@ -145,7 +145,7 @@ def _library_readers(loaded: Any, path: str) -> dict[str, Reader]:
 
 
 def _undecoded(table: Any) -> Any:
-    """The table with the pictures of its columns as they are stored: bytes and path."""
+    """Return the table with the pictures of its columns as they are stored: bytes and path."""
     library = _datasets()
     for name, feature in table.features.items():
         inner = getattr(feature, "feature", None)

@@ -67,7 +67,7 @@ class Dialogue(gymnasium.Env[str, str]):
         return [] if self._toolbox is None else self._toolbox.schemas
 
     def begin(self) -> Any:
-        """The first prompt; every random draw comes from ``self.np_random``.
+        """Return the first prompt; every random draw comes from ``self.np_random``.
 
         A text, or a list or mapping of texts and pictures (:func:`rlinf.data.pictures.observed`).
         """

@@ -18,7 +18,8 @@ SPLITS: tuple[Split, ...] = ("train", "eval", "all")
 
 
 def question_key(question: str) -> str:
-    """The same text for questions that differ in white space and capitals alone; a picture is its contents' digest."""
+    """Return the same text for questions that differ in white space and capitals alone; a picture is its contents'
+    digest."""
     return " ".join(replaced(question, digest).split()).casefold()
 
 

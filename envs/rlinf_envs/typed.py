@@ -43,7 +43,7 @@ def typed(make: Callable[P, T]) -> Callable[P, T]:
 
 
 def misfits(make: Callable[..., Any], given: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """A sentence for each argument whose type is not the one of the parameter; ``prefix`` of its name.
+    """Yield a sentence for each argument whose type is not the one of the parameter; ``prefix`` of its name.
 
     A hint that the parameter's own default does not fit is not held against anybody.
     """

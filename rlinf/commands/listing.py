@@ -67,7 +67,7 @@ CHOICES = tuple(CHOSEN_BY)
 
 
 def tables() -> str:
-    """The output of a plain `rlinf list`: each table with what it lists."""
+    """Return the output of a plain `rlinf list`: each table with what it lists."""
     width = max(map(len, CHOSEN_BY))
     return "\n".join(f"rlinf list {name:<{width}}  {line}" for name, line in CHOSEN_BY.items())
 
@@ -136,7 +136,7 @@ def _recipes() -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of the comment that a file begins with, without the command behind its last colon.
+    """Return the first sentence of the comment that a file begins with, without the command behind its last colon.
 
     >>> first_sentence("# Dr. GRPO: no division by the\\n# deviation: rlinf train dr_grpo. More.\\nrun: {name: a}")
     'Dr. GRPO: no division by the deviation'

@@ -287,7 +287,7 @@ def _pictures(config: Config, tokenizer: Any, renderer: PromptRenderer, prompts:
 
 
 def _smaller(config: Config, tokenizer: Any, uri: str) -> list[str]:
-    """What lower values of `policy.vision.max_pixels` make of a picture, in tokens and in memory."""
+    """Describe what lower values of `policy.vision.max_pixels` make of a picture, in tokens and in memory."""
     pixels = math.prod(opened(uri).size)
     lines = []
     for bound in (pixels, pixels // 2, pixels // 4):

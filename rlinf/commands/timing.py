@@ -92,7 +92,8 @@ def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]
 
 
 def _episode_limit(config: Config) -> int | None:
-    """The steps after which an episode is truncated, where the configuration or gymnasium's registry has a limit."""
+    """Return the steps after which an episode is truncated, if the configuration or gymnasium's registry has a
+    limit."""
     if config.env.max_episode_steps is not None or config.env.id is None:
         return config.env.max_episode_steps
     registry = importlib.import_module("gymnasium.envs.registration").registry
@@ -109,12 +110,12 @@ def _evaluations(config: Config) -> int:
 
 
 def _steps(config: Config) -> int:
-    """The steps to measure."""
+    """Return the steps to measure."""
     return min(config.run.max_steps, _filling(config) + _STEPS)
 
 
 def _filling(config: Config) -> int:
-    """The first steps of an off-policy run, which only collect: there is no update before `replay_start`."""
+    """Count the first steps of an off-policy run, which only collect: there is no update before `replay_start`."""
     if not config.facts.off_policy:
         return 0
     collected = max(1, config.env.num_envs * config.rollout.num_steps)

@@ -76,7 +76,8 @@ class Builder:
         self.problems.append(problem(located.origin, dotted, message, fix))
 
     def _unknown(self, child: Located, dotted: str, siblings: list[str]) -> None:
-        """Report a problem for a key that does not exist: the name here of another framework's key, or the nearest one."""
+        """Report a problem for a key that does not exist: the name here of another framework's key, or the nearest
+        one."""
         prefix = dotted.rpartition(".")[0]
         if child.branch and holds_foreign_keys(dotted):
             self._foreign_section(child, dotted)

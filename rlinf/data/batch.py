@@ -245,7 +245,8 @@ class Batch:
         )
 
     def spread(self, column: Tensor | None) -> Tensor | None:
-        """Spread a column of :meth:`by_reward` over the positions of this batch: every part has what is its reward's."""
+        """Spread a column of :meth:`by_reward` over the positions of this batch: every part has what is its
+        reward's."""
         if column is None or self.positions_per_reward == 1:
             return column
         return torch.where(self.mask, column.repeat_interleave(self.positions_per_reward, dim=1), 0.0)

@@ -79,7 +79,8 @@ class LeafSource(Protocol):
         """All rows: a worker that is given this in a call is given the mapping."""
 
     def pieces(self, rows: Sequence[Tensor]) -> Callable[[], list[Any]]:
-        """Cut out the same of these rows int64 [n] each, where the leaves are stored. Calling what is returned waits."""
+        """Cut out the same of these rows int64 [n] each, where the leaves are stored. Calling what is returned
+        waits."""
 
     def fetch(self) -> Mapping[str, Tensor]:
         """All rows, here."""

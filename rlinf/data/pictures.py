@@ -46,7 +46,7 @@ class PictureError(UserError, ValueError):
 
 
 def observed(observation: Any) -> str:
-    """The text of an observation, with its pictures as marks in it.
+    """Return the text of an observation, with its pictures as marks in it.
 
     ``observation``: a text; a picture; a mapping of texts and pictures (``Dict`` spaces), pictures first; or a list of
     texts, pictures and content parts as chat messages have them. A picture is an array uint8 [H, W] or [H, W, 3], a PIL
@@ -86,7 +86,7 @@ def has_picture(value: Any) -> bool:
 
 
 def _part(part: Mapping[str, Any]) -> str:
-    """A content part of a chat message."""
+    """Return a content part of a chat message."""
     if part["type"] == "text":
         return str(part["text"])
     if part["type"] not in ("image", "image_url"):
@@ -99,12 +99,13 @@ def _part(part: Mapping[str, Any]) -> str:
 
 
 def marked(uri: str) -> str:
-    """The mark of the picture at an address."""
+    """Return the mark of the picture at an address."""
     return f"{_OPEN}{uri}{_CLOSE}"
 
 
 def address(picture: Any) -> str:
-    """The URI of a picture: an array's or image's is a PNG file, a file's names it and a digest of its contents."""
+    """Return the URI of a picture: an array's or image's is a PNG file, a file's names it and a digest of its
+    contents."""
     if isinstance(picture, Mapping):
         picture = picture["bytes"] if picture.get("bytes") is not None else picture.get("path")
     if isinstance(picture, Path | str):
@@ -138,7 +139,7 @@ def _of_path(path: str) -> str:
 
 
 def digest(uri: str) -> str:
-    """The digest of a picture's file, wherever it is: in a ``data:`` URI or at a path.
+    """Return the digest of a picture's file, wherever it is: in a ``data:`` URI or at a path.
 
     >>> digest("file:///a/b.png#12ab")
     '12ab'
@@ -152,7 +153,7 @@ def _digest(content: bytes) -> str:
 
 
 def pictures_of(text: str) -> list[str]:
-    """The addresses of the pictures in a text, in their order."""
+    """Return the addresses of the pictures in a text, in their order."""
     return _MARK.findall(text) if _OPEN in text else []
 
 
@@ -173,7 +174,7 @@ def replaced(text: str, by: Any) -> str:
 
 
 def described(text: str) -> str:
-    """The text for people, with the size of each picture in its place."""
+    """Return the text for people, with the size of each picture in its place."""
 
     def size(uri: str) -> str:
         try:
@@ -187,7 +188,7 @@ def described(text: str) -> str:
 
 @functools.lru_cache(maxsize=_OPENED)
 def opened(uri: str) -> Image:
-    """The picture at an address, as a PIL image in RGB.
+    """Return the picture at an address, as a PIL image in RGB.
 
     Raises:
         PictureError: there is none, or it is not what it was when the address was made.
@@ -204,7 +205,7 @@ def require_whole(uri: str) -> None:
 
 
 def _content(uri: str) -> bytes:
-    """The bytes of the file at an address. Raises PictureError where there is none, or it is another by now."""
+    """Return the bytes of the file at an address. Raises PictureError if there is none, or it has changed."""
     if uri.startswith(_DATA):
         try:
             return base64.b64decode(uri.partition(",")[2])
@@ -223,7 +224,7 @@ def _content(uri: str) -> bytes:
 
 
 def _whole(content: bytes, picture: Image | None = None) -> Image:
-    """The picture of a file in RGB; transparent places are white."""
+    """Return the picture of a file in RGB; transparent places are white."""
     try:
         picture = _decoded(content) if picture is None else picture
         if picture.mode in ("RGBA", "LA", "PA") or "transparency" in picture.info:
@@ -237,7 +238,7 @@ def _whole(content: bytes, picture: Image | None = None) -> Image:
 
 
 def for_page(text: str, side: int = 256) -> str:
-    """The text with each picture as a ``data:`` URI of at most ``side`` pixels in both directions."""
+    """Return the text with each picture as a ``data:`` URI of at most ``side`` pixels in both directions."""
 
     def small(uri: str) -> str:
         try:

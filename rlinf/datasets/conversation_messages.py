@@ -107,7 +107,7 @@ def _message(place: str, number: int, message: object, imitated: bool) -> Messag
 
 
 def _joined_parts(place: str, number: int, parts: Sequence[Any]) -> str:
-    """The words of content that is a list of parts, with its pictures. Raises ConversationError for sound."""
+    """Return the words of content that is a list of parts, with its pictures. Raises ConversationError for sound."""
     try:
         return content_text(parts, folder_of(place))
     except PictureError as error:

@@ -44,7 +44,8 @@ class Minibatch:
         self._selected = self._select()
 
     def _select(self) -> Tensor | None:
-        """Select the positions that the loss treats separately, bool by row of the batch, with every row of the step."""
+        """Select the positions that the loss treats separately, bool by row of the batch, with every row of the
+        step."""
         if "selected" not in self.stage.objective.needs:
             return None
         assert self.step.rows is not None

@@ -67,7 +67,7 @@ def in_one_line(error: Exception) -> str:
 
 
 def require_text_model(config: Any, key: str) -> None:
-    """Raises PolicyError where no model of this type is trained as a policy of text; ``key`` names the policy."""
+    """Raise PolicyError if no model of this type is trained as a policy of text; ``key`` names the policy."""
     from transformers.models.auto.modeling_auto import (
         MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
@@ -106,7 +106,7 @@ def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attenti
 
 
 def model_class(config: Any) -> Any:
-    """The class of transformers that makes and loads models of this configuration."""
+    """Return the class of transformers that makes and loads models of this configuration."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     return AutoModelForCausalLM if family_of(config) is None else AutoModelForImageTextToText

@@ -24,7 +24,8 @@ FAMILIES = ("qwen2", "qwen3", "qwen3_moe", "llama", "mistral")
 
 
 def read_architecture(policy: PolicyConfig) -> Mapping[str, object]:
-    """Read the transformers configuration of a policy: as written, or its folder's ``config.json``; empty if unknown."""
+    """Read the transformers configuration of a policy: as written, or its folder's ``config.json``; empty if
+    unknown."""
     if policy.path is None:
         return policy.architecture
     folder = cached_folder(policy.path) if is_gguf(policy.path) else Path(policy.path).expanduser()
@@ -123,7 +124,8 @@ def decoder_of(policy: PolicyConfig) -> Decoder | None:
 
 
 def picture_decoder_of(policy: PolicyConfig) -> Decoder | None:
-    """The shape of a policy, that of a vision-language model's text part with the weights of its tower included."""
+    """Return the shape of a policy, that of a vision-language model's text part with the weights of its tower
+    included."""
     written = read_architecture(policy)
     text = written.get("text_config")
     if written.get("model_type") not in _DECODERS:

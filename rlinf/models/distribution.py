@@ -94,7 +94,8 @@ def _draw(logits: Tensor, params: SamplingParams, uniforms: Tensor, seen: Tensor
 
 
 def invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
-    """Find tokens int64 [B] where the cumulative distribution of ``logprobs`` [B, V] crosses ``uniforms`` float64 [B]."""
+    """Find tokens int64 [B] where the cumulative distribution of ``logprobs`` [B, V] crosses ``uniforms`` float64
+    [B]."""
     rows = max(1, ROWS_OF_VOCABULARY // logprobs.shape[-1])
     parts = zip(logprobs.split(rows), uniforms.split(rows), strict=True)
     return torch.cat([_invert(part, numbers)[0] for part, numbers in parts])

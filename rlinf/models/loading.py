@@ -146,7 +146,8 @@ def reward_model_kind(path: str) -> Any:
 
 
 def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
-    """Load a checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about it."""
+    """Load a checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about
+    it."""
     kind = reward_model_kind(path)
     try:
         with without_progress_bars():

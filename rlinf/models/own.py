@@ -58,7 +58,8 @@ def make_own(key: str, name: str, options: Mapping[str, object], *arguments: Any
 
 
 def keep_class(name: str, both: tuple[spaces.Space, spaces.Space], folder: str) -> None:
-    """Write what :func:`load_own` reads next to the export of ``name``, with the spaces that the policy was made for."""
+    """Write what :func:`load_own` reads next to the export of ``name``, with the spaces that the policy was made
+    for."""
     from rlinf.models.actor_critic.export import save_spaces
 
     (Path(folder) / _KEPT).write_text(json.dumps({"class": name}))

@@ -85,7 +85,7 @@ class ResponseModel(nn.Module):
         return nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)
 
     def _transformer(self) -> Any:
-        """The module that reads tokens: the model without its head, and without what reads pictures."""
+        """Return the module that reads tokens: the model without its head, and without what reads pictures."""
         return decoder_of(self.model)
 
     def _inputs(
@@ -102,7 +102,8 @@ class ResponseModel(nn.Module):
         responses: Tensor,
         pictures: Sequence[Sequence[str]],
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute the same states without packing: one padded row each. For architectures with attention of their own."""
+        """Compute the same states without packing: one padded row each. For architectures with attention of their
+        own."""
         tokens, valid = _sequences(prompts, lengths, actions, responses)
         columns = torch.arange(tokens.shape[1], device=prompts.device).expand_as(tokens)
         if self.reader is None:

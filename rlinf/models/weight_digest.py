@@ -95,7 +95,8 @@ def sum_of_bits(tensor: Tensor) -> Tensor | None:
 
 
 def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
-    """Compute digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's names."""
+    """Compute digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's
+    names."""
     chosen = [(name, tensor, asked[name]) for name, tensor in named if name in asked]
     numbers = [numbers_at(tensor, one.salt) for _, tensor, one in chosen]
     sums = [sum_of_bits(tensor) if one.whole else None for _, tensor, one in chosen]

@@ -98,7 +98,7 @@ def _sample(row: Mapping[str, Any], pieces: Sequence[str] | None, most: int, tex
 
 
 def _turn_pictures(turn: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The pictures that the environment shows in a turn."""
+    """Return the pictures that the environment shows in a turn."""
     if turn.get("speaker") == "policy":
         return {}
     found = pictures_of(for_page(str(turn.get("text", ""))))

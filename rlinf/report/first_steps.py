@@ -50,7 +50,8 @@ class FirstSteps:
             self._keep(int(metrics["step"]), metrics)
 
     def add(self, step: int, metrics: Mapping[str, float]) -> list[EarlyWarning]:
-        """Return the warnings, with the last of the first steps. Later ones are about services that no longer answer."""
+        """Return the warnings, with the last of the first steps. Later ones are about services that no longer
+        answer."""
         self._keep(step, metrics)
         stopped = self._services(metrics)
         if step != min(FIRST_STEPS, setting(self._config, "run.max_steps")):
@@ -59,7 +60,7 @@ class FirstSteps:
         return self._large_updates(steps) or early_warnings(steps, self._config)
 
     def _large_updates(self, steps: Sequence[Mapping[str, float]]) -> list[EarlyWarning]:
-        """A warning that these steps destroyed the policy, if they did."""
+        """Return a warning that these steps destroyed the policy, if they did."""
         series = {name: [step[name] for step in steps if name in step] for name in sorted(set().union(*steps))}
         words = destroyed(series, setting(self._config, "learner.optimizer.lr"))
         return [EarlyWarning(TITLE, words)] if words else []

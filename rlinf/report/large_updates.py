@@ -41,7 +41,7 @@ TITLE = "Learning rate too high"
 
 
 def destroyed(series: Series, lr: object) -> str:
-    """What was lost, by which evidence, and what to try, if updates were too large; else "".
+    """State what was lost, by which evidence, and what to try, if updates were too large; else "".
 
     ``lr`` is `learner.optimizer.lr`.
 

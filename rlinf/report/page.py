@@ -34,7 +34,8 @@ def plotting_installed() -> bool:
 
 
 def render(title: str, payload: Mapping[str, Any], *, plotting: bool = True) -> str:
-    """Build the page; a payload without plots needs no ``plotting``. Raises :class:`ReportError` without the library."""
+    """Build the page; a payload without plots needs no ``plotting``. Raises :class:`ReportError` without the
+    library."""
     if not plotting_installed():
         raise ReportError("reports need plotly: pip install plotly")
     from plotly.offline import get_plotlyjs

@@ -40,7 +40,8 @@ def peak(values: Sequence[float]) -> float:
 
 
 def noise(values: Sequence[float]) -> float:
-    """Estimate the standard error of the mean of a fifth, from differences of neighbouring steps (without the trend)."""
+    """Estimate the standard error of the mean of a fifth, from differences of neighbouring steps (without the
+    trend)."""
     if len(values) < 3:
         return math.inf
     jumps = [(after - before) ** 2 for before, after in itertools.pairwise(values)]

@@ -199,7 +199,8 @@ class DecodeBatch:
         return logits
 
     def _prepare_mask(self, mask: Tensor, *, padded: bool) -> None:
-        """Build the attention mask of all steps to come, once: ``mask`` [B, width] marks the columns that are tokens."""
+        """Build the attention mask of all steps to come, once: ``mask`` [B, width] marks the columns that are
+        tokens."""
         assert self._cache is not None
         rows, width = mask.shape
         self._columns = width

@@ -64,7 +64,8 @@ class Server:
         return parse_json(text) if text else None
 
     def events(self, url: str, body: Mapping[str, Any]) -> EventStream:
-        """Return the answer to a POST of ``body`` as server-sent events; nothing is sent before the first is requested."""
+        """Return the answer to a POST of ``body`` as server-sent events; nothing is sent before the first is
+        requested."""
         return EventStream(url, body, self._exchange(url))
 
     def _exchange(self, url: str) -> _Exchange:
@@ -138,7 +139,8 @@ class _Exchange:
         self._changing = threading.Lock()
 
     def ask(self, body: Mapping[str, Any] | None, *, patient: bool = False) -> http.client.HTTPResponse:
-        """Return the answer to a POST (a GET for None), its status checked; ``patient`` drops its content's deadline."""
+        """Return the answer to a POST (a GET for None), its status checked; ``patient`` drops its content's
+        deadline."""
         data = json.dumps(body).encode() if body is not None else None
         answer = self._asked(data, kept=True) or self._asked(data, kept=False)
         assert answer is not None

@@ -23,7 +23,7 @@ class Sight:
     excluded: tuple[int, ...]
 
     def inputs(self, model: Any, ids: Tensor, mask: Tensor, pictures: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """The decoder's inputs for left-padded prompts ``ids`` [B, n], of which ``mask`` [B, n] are tokens."""
+        """Return the decoder's inputs for left-padded prompts ``ids`` [B, n], of which ``mask`` [B, n] are tokens."""
         width = ids.shape[1]
         lengths = mask.sum(dim=1, keepdim=True)
         columns = torch.arange(width, device=ids.device)

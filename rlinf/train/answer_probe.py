@@ -172,7 +172,8 @@ class AnswerProbe:
         return f"{self._samplers.group.name} {rank}"
 
     def _change(self, rank: int, given: list[_Answer], limit: float) -> Change | None:
-        """Measure the change since the answers before; None if it is too small yet. Answers are kept until it is not."""
+        """Measure the change since the answers before; None if it is too small yet. Answers are kept until it is
+        not."""
         before = self._before.setdefault(rank, given)
         change = Change.between(before, given)
         if change is not None:

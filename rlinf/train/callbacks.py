@@ -66,7 +66,8 @@ class Step:
         self.stop_reason = reason
 
     def samples(self) -> list[dict[str, Any]]:
-        """Read the graded responses, or rows, that ``logging.samples_every`` kept of this step; empty if it kept none."""
+        """Read the graded responses, or rows, that ``logging.samples_every`` kept of this step; empty if it kept
+        none."""
         from rlinf.base.json_files import read_json_lines
 
         path = self.folder / "samples" / f"step_{self.number:06d}.jsonl"

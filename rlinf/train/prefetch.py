@@ -99,7 +99,8 @@ class BatchPrefetcher(BackgroundWork):
         return batch, metrics
 
     def begin(self, step: int) -> None:
-        """Start on the batches up to S steps ahead, of which ``step`` comes next, with the samplers' present weights."""
+        """Start on the batches up to S steps ahead, of which ``step`` comes next, with the samplers' present
+        weights."""
         first = self._ready[-1][0] + 1 if self._ready else step
         steps = range(first, min(step - 1 + self.staleness, self.last) + 1)
 

@@ -27,7 +27,8 @@ class ForwardStages:
 
     @contextmanager
     def same_model(self) -> Iterator[None]:
-        """Nothing of the model changes meanwhile (for example the position of a fixture), and no mocap body is moved."""
+        """Nothing of the model changes meanwhile (for example the position of a fixture), and no mocap body is
+        moved."""
         self._same_model, self._known = True, False
         try:
             yield

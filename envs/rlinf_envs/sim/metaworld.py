@@ -115,7 +115,8 @@ class MetaWorldEnv(gymnasium.Env):
         return np.clip(self._expert.get_action(self._state), -1.0, 1.0).astype(np.float32)
 
     def render(self) -> np.ndarray:
-        """Draw a picture for people: larger than the observation, and upright (the `corner2` camera hangs upside down)."""
+        """Draw a picture for people: larger than the observation, and upright (the `corner2` camera hangs upside
+        down)."""
         if self._picture_camera is None:
             self._picture_camera = Camera(self._env.model, "corner2", _PICTURE_SIZE)
         return self._picture_camera.frame(self._env.data)[::-1, ::-1]

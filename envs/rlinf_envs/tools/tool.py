@@ -47,7 +47,8 @@ class Tool:
         return {"type": "function", "function": function}
 
     def answer(self, arguments: Mapping[str, Any]) -> str:
-        """Return the tool's answer to a call, errors of the call included. An error of the tool itself passes through."""
+        """Return the tool's answer to a call, errors of the call included. An error of the tool itself passes
+        through."""
         try:
             said = self.call(**self._checked(arguments))
         except ToolError as error:

@@ -73,7 +73,8 @@ class Toolbox:
             raise SettingError("tools names no tool")
 
     def begin(self, row: int, prompt: str = "") -> None:
-        """A new conversation: objects of classes start again. ``prompt``: its first message, with its pictures."""
+        """Begin a new conversation: objects of classes start again. ``prompt``: its first message, with its
+        pictures."""
         self._conversations[row] = self._new()
         self._conversations[row].show(pictures_of(prompt))
 

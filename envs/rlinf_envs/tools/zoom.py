@@ -21,7 +21,7 @@ class Zoom:
         """Addresses of the pictures that the conversation has shown so far, which the toolbox writes."""
 
     def zoom(self, left: float, top: float, right: float, bottom: float, picture: int = 1) -> list[Any]:
-        """Shows a part of a picture larger. All sides are shares of the picture: 0 is left or top, 1 right or bottom.
+        """Show a part of a picture larger. All sides are shares of the picture: 0 is left or top, 1 right or bottom.
 
         Args:
             left: the part's left side, from 0 to 1.

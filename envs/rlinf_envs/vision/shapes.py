@@ -74,7 +74,7 @@ class Shapes(Dialogue):
         return self._shown
 
     def _drawn(self, kind: str, answer: str) -> Picture:
-        """A picture [pixels, pixels, 3] in which ``answer`` is right."""
+        """Draw a picture [pixels, pixels, 3] in which ``answer`` is right."""
         random, size = self.np_random, self._pixels
         picture = np.full((size, size, 3), _GROUND, np.uint8)
         small, large = size // 5, size // 2 - 2

@@ -12,7 +12,7 @@ from rlinf.schema.policy import VisionConfig
 
 
 def check_vision(context: Context) -> None:
-    """A policy that reads pictures has a sampler and a learner that do; `policy.vision` is read by no other."""
+    """Check that a policy that reads pictures has a sampler and a learner that do; no other reads `policy.vision`."""
     config = context.config
     if not is_text(config):
         return

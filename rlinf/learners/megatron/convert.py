@@ -107,7 +107,8 @@ class WeightMap:
         return not name.startswith(VALUE_HEAD)
 
     def entry(self, name: str) -> Entry:
-        """Return the entry of a parameter; its layer number counts over all stages. Raises KeyError for an unknown one."""
+        """Return the entry of a parameter; its layer number counts over all stages. Raises KeyError for an unknown
+        one."""
         found = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
         if found is None:
             tied = name == "output_layer.weight" and self.source.tie_word_embeddings

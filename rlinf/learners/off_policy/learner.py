@@ -159,7 +159,8 @@ class OffPolicyLearner:
         return metrics | dict(zip(collected, means.tolist(), strict=True)) | {"updates": float(self._updates)}
 
     def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
-        """Draw this rank's transitions of some updates, and noise [D, M, A] for each. One read of the buffer gives all."""
+        """Draw this rank's transitions of some updates, and noise [D, M, A] for each. One read of the buffer gives
+        all."""
         algorithm, place = self.algorithm, self.place
         count = algorithm.replay_batch_size
         sampled = self._drawn(updates, generator)

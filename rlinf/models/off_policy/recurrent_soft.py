@@ -83,7 +83,8 @@ class RecurrentSoftActorCritic(SoftActorCritic):
 def recall(
     encoder: nn.Module, cell: Cell, leaves: Mapping[str, Tensor], state: Tensor, starts: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Compute a memory's features [B, T, E] for the observations [B, T, ...] of rows, and its states after [B, T, S]."""
+    """Compute a memory's features [B, T, E] for the observations [B, T, ...] of rows, and its states after [B, T,
+    S]."""
     flat = {name: leaf.flatten(0, 1) for name, leaf in leaves.items()}
     features: Tensor = encoder(flat)
     return unroll(cell, features.unflatten(0, starts.shape), state, starts)

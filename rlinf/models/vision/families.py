@@ -48,18 +48,18 @@ REFUSED = {
 
 
 def family_of(config: Any) -> Family | None:
-    """The family of a transformers configuration; None for a model of text."""
+    """Return the family of a transformers configuration; None for a model of text."""
     return FAMILIES.get(config.model_type)
 
 
 def base_of(model: Any) -> Any:
-    """The transformers model without head and without adapters around it."""
+    """Return the transformers model without head and without adapters around it."""
     whole = model.get_base_model() if hasattr(model, "disable_adapter") else model
     return whole.base_model
 
 
 def decoder_of(model: Any) -> Any:
-    """The module of a model whose ``layers`` read token by token: the model itself where it has no other part."""
+    """Return the module whose ``layers`` read token by token: the model itself if it has no other part."""
     family = family_of(model.config)
     return base_of(model) if family is None else getattr(base_of(model), family.decoder)
 

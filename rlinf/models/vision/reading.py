@@ -49,7 +49,7 @@ class PictureReader:
         self.pixels = functools.lru_cache(maxsize=_KEPT)(self._pixels)
 
     def __deepcopy__(self, memo: Any) -> PictureReader:
-        """A reader has no state of its own: copies of a policy share it."""
+        """Return the reader itself: it has no state of its own, so copies of a policy share it."""
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -74,7 +74,7 @@ class PictureReader:
         return found
 
     def mark_ids(self, tokenizer: Any) -> dict[str, int]:
-        """The ids of the family's marks that the tokenizer has."""
+        """Return the ids of the family's marks that the tokenizer has."""
         if self._marks is None or self._marks[0] is not tokenizer:
             vocabulary = tokenizer.get_vocab()
             known = {name: vocabulary[name] for name in self.family.marks if name in vocabulary}
@@ -107,7 +107,7 @@ class PictureReader:
 
 
 def _tiled(rows: int, columns: int, count: int) -> Frame:
-    """The frame of a picture that is cut into tiles, the whole of it last (Idefics3, SmolVLM)."""
+    """Return the frame of a picture that is cut into tiles, the whole of it last (Idefics3, SmolVLM)."""
     around = "<fake_token_around_image>"
     frame: list[str | int] = []
     for row in range(rows):
@@ -118,7 +118,8 @@ def _tiled(rows: int, columns: int, count: int) -> Frame:
 
 
 def picture_reader(config: Any, path: str | None, vision: VisionConfig) -> PictureReader | None:
-    """The reader of a model: its checkpoint's image processor, or that of its family with the sizes of ``config``.
+    """Build the reader of a model: its checkpoint's image processor, or that of its family with the sizes of
+    ``config``.
 
     None for a model of text. ``path``: the folder or hub name of the checkpoint, None for random weights.
 
@@ -193,5 +194,5 @@ def save_processor(reader: PictureReader, folder: Path | str) -> None:
 
 
 def stacked(pictures: Sequence[Pixels]) -> dict[str, Tensor]:
-    """The tensors of several pictures in one call."""
+    """Join the tensors of several pictures in one call."""
     return {name: torch.cat([one.tensors[name] for one in pictures]) for name in pictures[0].tensors}

@@ -110,7 +110,8 @@ class VocabularyBins:
 
 
 def action_bins(space: spaces.Space, bins: int | None, statistics: ActionStatistics | None) -> Bins:
-    """Return the bins of an action space; ``bins``: how many values a number has, None: as in :class:`VocabularyBins`."""
+    """Return the bins of an action space; ``bins``: how many values a number has, None: as in
+    :class:`VocabularyBins`."""
     if isinstance(space, spaces.Box):
         return VocabularyBins(space, statistics) if bins is None else EvenBins(space, bins)
     if bins is None:

@@ -144,7 +144,8 @@ def encoder_layers(tower: Any) -> nn.ModuleList:
 
 
 def load_tower(path: str, config: Any) -> Any:
-    """Load the weights of a folder or hub name, float32. Of a model with several towers the one that ``config`` names."""
+    """Load the weights of a folder or hub name, float32. Of a model with several towers the one that ``config``
+    names."""
     from transformers import AutoModel
 
     try:

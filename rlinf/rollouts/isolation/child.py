@@ -75,7 +75,8 @@ class Host:
         return Message("made", {**spaces, **facts}, arrays)
 
     def _share(self, message: Message) -> Message:
-        """Write observations to memory of the run's from now on; ``first`` is the position of this process's first one."""
+        """Write observations to memory of the run's from now on; ``first`` is the position of this process's first
+        one."""
         from rlinf.rollouts.isolation.shared import open_shared
         from rlinf.rollouts.isolation.wire import Message
 

@@ -90,7 +90,8 @@ class Demonstrator:
     def _episode(
         self, policy: PolicyFacts, env: gymnasium.Env, make_expert: MakeExpert, task: EpisodeTask
     ) -> RolloutCoroutine[list[tuple[Any, np.ndarray, int]] | None]:
-        """Play an episode; return its decisions (observation, chunk, executed actions), None if it is to be left out."""
+        """Play an episode; return its decisions (observation, chunk, executed actions), None if it is to be left
+        out."""
         key = ("demonstration", task.row) if self.round == 0 else ("demonstration", self.round, task.row)
         source = expert_steps(
             env,

@@ -144,7 +144,8 @@ class EnvWorker:
     def _collection(
         self, facts: PolicyFacts, version: int, step: int, tasks: Sequence[EpisodeTask] = (), round: int = 0
     ) -> PipelinedRollout[RolloutPart]:
-        """Collect this worker's rows of a batch of training iteration ``step``; whole episodes are named by ``tasks``."""
+        """Collect this worker's rows of a batch of training iteration ``step``; whole episodes are named by
+        ``tasks``."""
         fragments, stages, key = self._fragments, self._config.rollout.pipeline_stages, rollout_key(step, round)
         if fragments is None:
             return self._episode_trace(facts, version, key, tasks, stages)

@@ -237,7 +237,8 @@ class FragmentCollector:
         self._vec_env.restart(env_index)
 
     def _begin(self, env_indices: list[int]) -> None:
-        """Begin an episode in each of ``env_indices``; one that cannot be reset fails and is tried with the next seed."""
+        """Begin an episode in each of ``env_indices``; one that cannot be reset fails and is tried with the next
+        seed."""
         while env_indices:
             self._episode[env_indices] += 1
             self._fresh[env_indices] = True

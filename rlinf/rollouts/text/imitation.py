@@ -97,7 +97,8 @@ class ConversationEncoder:
         self.chat = self._renderer.chat
 
     def encode(self, conversation: Conversation) -> Encoded:
-        """Encode a conversation; raise ConversationError if the template cannot render it, or leaves out a part of it."""
+        """Encode a conversation; raise ConversationError if the template cannot render it, or leaves out a part of
+        it."""
         messages = list(conversation.messages)
         if self.system_prompt is not None and messages[0].role != "system":
             messages.insert(0, Message("system", self.system_prompt, False))
@@ -210,7 +211,8 @@ class ConversationEncoder:
     def _called(
         self, conversation: Conversation, opening: str, whole: Sequence[Message], rest: str
     ) -> tuple[list[int], list[int]]:
-        """Return (a message with calls as the template writes it, up to its end; what the template writes behind it)."""
+        """Return (a message with calls as the template writes it, up to its end; what the template writes behind
+        it)."""
         written = self._behind_prompt(conversation, opening, self._render(conversation, whole))
         tokens = self._ids(written)
         size = self._renderer.end_of_call(tokens)

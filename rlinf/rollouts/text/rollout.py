@@ -205,7 +205,8 @@ class TextRollout:
         key: tuple[int, ...],
         change: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> Conversations:
-        """``samples`` conversations about each task, in the order of ``task_ids``; ``change`` rewrites the prompts."""
+        """Hold ``samples`` conversations about each task, in the order of ``task_ids``; ``change`` rewrites the
+        prompts."""
         clock = Clock()
         began = time.perf_counter()
         rows = self.open_rows(split, task_ids, samples, change)
@@ -240,7 +241,7 @@ class TextRollout:
         samples: int,
         change: Callable[[Sequence[str]], Sequence[str]] = tuple,
     ) -> list[Row]:
-        """``samples`` new conversations about each task, whose prompts ``change`` rewrites."""
+        """Open ``samples`` new conversations about each task, whose prompts ``change`` rewrites."""
         repeated = [task for task in task_ids for _ in range(samples)]
         prompts, infos = self.envs.reset(split, repeated)
         return self.rows_of(repeated, (change(prompts), infos), samples)

@@ -31,7 +31,8 @@ class Tile:
 
     @property
     def state(self) -> str:
-        """``success`` stays once it was reached; ``ended`` is an end without it, ``over`` one if it was not reported."""
+        """``success`` stays once it was reached; ``ended`` is an end without it, ``over`` one if it was not
+        reported."""
         if self.success or not self.over:
             return "success" if self.success else "running"
         return "over" if self.success is None else "ended"

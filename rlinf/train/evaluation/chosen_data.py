@@ -106,7 +106,7 @@ class Choice:
         return self.suite or Path(str(self.data)).stem
 
     def path(self) -> Path:
-        """The path of the tasks. Raises UserError if there is nothing."""
+        """Return the path of the tasks. Raises UserError if there is nothing."""
         if self.data is None:
             return file_of_suite(str(self.suite))
         found = Path(self.data).expanduser()
@@ -115,7 +115,8 @@ class Choice:
         return found
 
     def sampling(self) -> dict[str, Any]:
-        """Return the section `evaluation`: greedy for one response a task, else at 0.6 unless the command sets another."""
+        """Return the section `evaluation`: greedy for one response a task, else at 0.6 unless the command sets
+        another."""
         samples = self.samples or 1
         warm = _TEMPERATURE if samples > 1 else 0.0
         return {

@@ -57,7 +57,7 @@ class TextEvaluator:
         )
 
     def _accuracy_with(self, which: Pictures) -> float:
-        """The accuracy on the same tasks with other pictures in their first prompts."""
+        """Measure the accuracy on the same tasks with other pictures in their first prompts."""
         offset = self.samples * len(self._members)  # the next task of the same environment
         done = self.rollout.converse(
             "eval",

@@ -53,7 +53,8 @@ class EnvPool(PolicyPool):
         return self.call_one(0, "spaces")
 
     def instructions(self, starts: int) -> list[str]:
-        """Return the distinct instructions of the first ``starts`` start states; empty if the environment gives none."""
+        """Return the distinct instructions of the first ``starts`` start states; empty if the environment gives
+        none."""
         return self.call_one(0, "instructions", starts)
 
     def vectorization(self) -> str:

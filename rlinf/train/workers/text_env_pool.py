@@ -101,7 +101,8 @@ class TextEnvPool(ResilientPool):
             self.play_back(rank, round)
 
     def answers(self, channel: int = 0) -> Answers:
-        """Return the environments of a channel, or of the last :meth:`reset`, for the responses of their conversations."""
+        """Return the environments of a channel, or of the last :meth:`reset`, for the responses of their
+        conversations."""
         round = self._rounds[channel]
         return Grading(self, round, self.facts(round.split), self._timeout_s)
 

@@ -124,7 +124,8 @@ class SingleTextEnvs:
     def step_row(
         self, row: int, response: str, *, cut: bool = False
     ) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
-        """Make the step of one conversation, for a thread of its own: they share nothing. ``cut`` has no effect here."""
+        """Make the step of one conversation, for a thread of its own: they share nothing. ``cut`` has no effect
+        here."""
         observation, reward, quarantined, info = self._stepped(row, response)
         facts = {**self._facts(row, info), "quarantined": quarantined}
         return observation, reward, bool(self._terminated[row]), bool(self._truncated[row]), facts

@@ -27,7 +27,8 @@ def rendered_with_pictures(
     variables: Mapping[str, Any],
     tools: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The conversation as :func:`rlinf.rollouts.text.tokens.chat_template.rendered` writes it, pictures as marks.
+    """Render the conversation as :func:`rlinf.rollouts.text.tokens.chat_template.rendered` writes it, pictures as
+    marks.
 
     ``reader``: None for a model of text.
 
@@ -53,7 +54,7 @@ def rendered_with_pictures(
 
 
 def _with_parts(message: Mapping[str, Any], *, lists: bool) -> Mapping[str, Any]:
-    """A message as the template of a vision-language model takes it: its content a list where it has pictures.
+    """Return a message as the template of a vision-language model takes it: its content a list if it has pictures.
 
     ``lists``: where it has none too.
     """
@@ -71,7 +72,7 @@ def _with_parts(message: Mapping[str, Any], *, lists: bool) -> Mapping[str, Any]
 
 
 def _with_marks(text: str, messages: Sequence[Mapping[str, Any]], placeholder: str) -> str:
-    """A rendered conversation with the marks of its pictures where the template has put placeholders.
+    """Return a rendered conversation with the marks of its pictures where the template has put placeholders.
 
     Raises:
         ValueError: the template has left pictures out.
