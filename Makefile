@@ -88,7 +88,7 @@ format: .venv/.installed-dev
 # The generated pages (configuration, metrics, commands, algorithms, benchmarks), then the site in site/, without a network.
 docs: .venv/.installed-docs build/screens/.taken
 	$(BIN)/python -m rlinf.commands.reference
-	$(BIN)/python benchmarks/pages.py
+	$(BIN)/python benchmarks/topic_pages.py
 	$(BIN)/python docs/assets/algorithm_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 

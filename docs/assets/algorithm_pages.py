@@ -17,8 +17,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
-from pages import anchor, cell  # noqa: E402
 from records import Record, load_all  # noqa: E402
+from topic_pages import anchor, cell  # noqa: E402
 
 from rlinf.algorithms import catalog  # noqa: E402
 from rlinf.algorithms.entries import Entry, Estimator, Loss  # noqa: E402

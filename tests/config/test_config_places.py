@@ -80,5 +80,5 @@ def test_a_mapping_from_python_is_cited_by_its_name(tmp_path: Path) -> None:
     from rlinf.config import load_mapping
 
     given = mapping(tmp_path, env={"kwargs": {"task": "chain_sum", "answer_format": 5}})
-    with pytest.raises(UserError, match=r"^my settings: env\.kwargs\.answer_format: .* must be text, not 5"):
+    with pytest.raises(UserError, match=r"^my settings: env\.kwargs\.answer_format: .* must be tag or .*, not 5"):
         run(load_mapping(given, source="my settings"))

@@ -27,9 +27,9 @@ def records() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def pages(records: ModuleType) -> ModuleType:
-    import pages
+    import topic_pages
 
-    return pages
+    return topic_pages
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ from rlinf.config import load_mapping
 from rlinf.models.architecture import PolicyError
 
 CASES = [
-    ({"model_type": "gemma3"}, "gemma3: the tokens of a picture attend to each other"),
     ({"model_type": "internvl"}, "internvl: which is none of the vision-language models"),
     ({"model_type": "t5"}, "t5 is no causal language model"),
     ({"model_type": "mamba"}, "no mamba can be made: MambaForCausalLM does not support an attention"),
@@ -41,7 +40,7 @@ def test_it_is_refused_by_check(changed: dict[str, Any], words: str, tmp_path: P
         raise PolicyError(finding.message)
 
 
-@pytest.mark.parametrize("number", [0, 2, 6, 8])
+@pytest.mark.parametrize("number", [0, 1, 5, 7])
 def test_it_is_refused_by_training(number: int, tmp_path: Path) -> None:
     changed, words = CASES[number]
     with pytest.raises(PolicyError, match=words):

@@ -76,8 +76,8 @@ class Learner:
         return PolicyOutput(torch.from_numpy(found + self.drawn.normal(0, self.noise, found.shape)).float())
 
 
-def prompts(count: int) -> list[tuple[int, ...]]:
-    return [(place, 1, 2) for place in range(count)]
+def prompts(count: int) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
+    return [((place, 1, 2), ()) for place in range(count)]
 
 
 def probe_of(samplers: Samplers, learner: Learner, *, limit: float | None = 0.1, accepted: bool = False) -> AnswerProbe:

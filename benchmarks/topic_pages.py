@@ -1,4 +1,4 @@
-"""Generate docs/benchmarks/ from ``benchmarks/results/*.json``: python benchmarks/pages.py writes the pages."""
+"""Generate docs/benchmarks/ from ``benchmarks/results/*.json``: python benchmarks/topic_pages.py writes the pages."""
 
 from __future__ import annotations
 
