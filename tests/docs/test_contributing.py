@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FUNCTION = '''"""The reward relative to the median of the group."""
 
@@ -75,6 +77,7 @@ def run(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_three_files_add_an_estimator(tmp_path: Path) -> None:
     for name in ("rlinf", "envs", "importers", "tests/algorithms", "tests/properties", "tests/support", "tests/docs"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "assets"))

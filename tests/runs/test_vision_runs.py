@@ -41,7 +41,7 @@ class Twice(Dialogue):
         return self.np_random.integers(0, 255, (28, 28, 3), dtype=np.uint8)
 
 
-@pytest.mark.parametrize("lora", [0, 4])
+@pytest.mark.parametrize("lora", [0, pytest.param(4, marks=pytest.mark.slow)])
 def test_pictures_of_first_and_later_turns_train(tmp_path: Path, lora: int) -> None:
     policy = {**POLICY, "lora": {"rank": lora}} if lora else POLICY
     mapping = tiny_runs.mapping(tmp_path, policy=policy, run={"max_steps": 1}, data={"max_prompt_length": 64})
