@@ -33,6 +33,7 @@ def calling(folder: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_a_slow_tool_and_a_slow_reward_are_found_by_name(tmp_path: Path) -> None:
     made = tiny_runs.mapping(
