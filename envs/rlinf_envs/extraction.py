@@ -117,8 +117,8 @@ def extract(response: str, answer_format: AnswerFormat, *, cut: bool = False) ->
     """Extract the final answer of ``response`` in one given format; None if it is missing or blank.
 
     ``cut``: the length limit ended the response. An answer then counts only if more text follows that ends it: a
-    closed tag or box does, a ``####`` line that is the last one does not (``#### 1`` may be the start of ``####
-    12``), and with "plain" there is none. Thoughts hold no answer (:func:`without_thoughts`).
+    closed tag or box does, a ``####`` line that is the last one does not (``#### 1`` may be the start of
+    ``#### 12``), and with "plain" there is none. Thoughts hold no answer (:func:`without_thoughts`).
     """
     if cut and answer_format == "plain":
         return None

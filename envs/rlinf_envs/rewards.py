@@ -70,7 +70,8 @@ class RewardSum:
         custom_timeout_s: float = DEFAULT_TIMEOUT_S,
         custom_memory_mb: int = DEFAULT_MEMORY_MB,
     ) -> None:
-        """Args:
+        """
+        Args:
             config: term name -> weight, or a mapping with ``weight`` and the term's options; ``custom`` maps
                 "module:function" to weights. Nothing given means ``{"correctness": 1.0}``.
             default_format: the format that the ``format`` term requires when it names none.

@@ -80,15 +80,16 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         max_turns: int = 1,
         max_chars: int = MAX_CHARS,
     ) -> None:
-        """Args:
-        source: the tasks; ``judge``: grades responses to them.
-        rewards: the reward terms; correctness alone when None.
-        step_grader: scores the steps of a response, for process supervision.
-        dialogue: answers every response that is not final; single-turn when None.
-        tools: answers the calls in a response; a response without calls is final, or the dialogue's.
-        solved_by: the reward term whose value of 1 means "correct", instead of the judge's verdict.
-        max_turns: responses per conversation, after which it is truncated.
-        max_chars: longest observation or action of the spaces.
+        """
+        Args:
+            source: the tasks; ``judge``: grades responses to them.
+            rewards: the reward terms; correctness alone when None.
+            step_grader: scores the steps of a response, for process supervision.
+            dialogue: answers every response that is not final; single-turn when None.
+            tools: answers the calls in a response; a response without calls is final, or the dialogue's.
+            solved_by: the reward term whose value of 1 means "correct", instead of the judge's verdict.
+            max_turns: responses per conversation, after which it is truncated.
+            max_chars: longest observation or action of the spaces.
         """
         if num_envs < 1 or max_turns < 1:
             raise SettingError(f"num_envs and max_turns must be at least 1, got {num_envs} and {max_turns}")
@@ -246,8 +247,7 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
 
         Returns:
             Observations, rewards float32, terminated and truncated, [num_envs] each, and infos in columns [num_envs]:
-            ``verdict`` (status, "" while the conversation goes on), ``correct`` bool, ``score`` float32,
-                ``extracted``,
+            ``verdict`` (status, "" while the conversation goes on), ``correct`` bool, ``score`` float32, ``extracted``,
             ``answer``, ``task_id``, ``domain``, ``quarantined`` bool, ``masked`` bool (a service could not grade the
             row), ``reward/<term>`` float32, ``reward_failures/<term>`` bool, ``turn`` (responses so far),
             ``role`` ("tool" if tools answered, else "user"), and with a step grader ``step_ends`` (lists of

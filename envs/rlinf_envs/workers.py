@@ -115,7 +115,8 @@ class WorkerPool:
         memory: Memory | None = None,
         prints: bool = False,
     ) -> None:
-        """Args:
+        """
+        Args:
             target: "module:function", called with the arguments given to :meth:`map`; they and its value are pickled.
             timeout_s: deadline of one call, in seconds of the worker's CPU time: on a crowded machine an answer gets
                 the same verdict as on an idle one.

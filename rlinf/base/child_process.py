@@ -45,7 +45,8 @@ class ChildProcess:
         session: bool = True,
         tied: bool = True,
     ) -> None:
-        """Args:
+        """
+        Args:
             name: for messages.
             env: its environment variables; None: those of this process.
             input: :meth:`send` reaches its standard input; otherwise that is empty, and a question gets an end of

@@ -149,7 +149,11 @@ def test_a_pattern_that_would_take_for_ever_is_given_up() -> None:
     ("env", "settings", "words"),
     [
         ("ReasoningGym", {"task": "chain_sumz"}, "did you mean 'chain_sum'"),
-        ("Math", {"path": "x.jsonl", "extraction": "strikt"}, "extraction must be lenient or strict, not 'strikt'; did you mean 'strict'"),
+        (
+            "Math",
+            {"path": "x.jsonl", "extraction": "strikt"},
+            "extraction must be lenient or strict, not 'strikt'; did you mean 'strict'",
+        ),
         ("ReasoningGym", {"task": "chain_sum", "cut_responses": "grade"}, "cut_responses must be strict or lenient"),
     ],
 )

@@ -47,7 +47,8 @@ class FunctionCallsEnv(TextTaskEnv):
         system_prompt: str | None = None,
         reward: Mapping[str, Any] | None = None,
     ) -> None:
-        """Args:
+        """
+        Args:
             categories: of the leaderboard; each is a domain of the metrics.
             path: folder of its data; by default that of the installed package (``pip install --no-deps bfcl-eval``).
             form: ``schema`` shows the whole description of a function, ``signature`` its arguments and their types.

@@ -35,10 +35,11 @@ class Services:
     """The services of one conversation and their state."""
 
     def __init__(self, names: Sequence[str], start: Mapping[str, Any], *, long_context: bool = False) -> None:
-        """Args:
-        names: keys of :data:`MODULES`.
-        start: the first state of each, as the tasks have it.
-        long_context: answers hold much more than what is wanted.
+        """
+        Args:
+            names: keys of :data:`MODULES`.
+            start: the first state of each, as the tasks have it.
+            long_context: answers hold much more than what is wanted.
         """
         self._objects = {name: getattr(importlib.import_module(f"{_SOURCE}.{MODULES[name]}"), name)() for name in names}
         for name, service in self._objects.items():

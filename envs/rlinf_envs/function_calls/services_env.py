@@ -70,7 +70,8 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
         split: str = "all",
         eval_fraction: float = 0.2,
     ) -> None:
-        """Args:
+        """
+        Args:
             categories: of the leaderboard; each is a domain of the metrics.
             turns: only the first turns of each task; by default all (up to 8).
             others: how many functions that the task does not need are described in addition to those that it needs;

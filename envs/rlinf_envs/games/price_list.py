@@ -20,10 +20,11 @@ class PriceList(Dialogue):
 
     @typed
     def __init__(self, things: int = 8, prices: int = 90, unsure: float = 0.0) -> None:
-        """Args:
-        things: how many there are with a price, at most 16. prices: lie between 10 and 9 + this.
-        unsure: share of demonstrations that give no price instead of calling the tool. A policy that
-            imitates them does both, and its reward has to show which of them pays.
+        """
+        Args:
+            things: how many there are with a price, at most 16. prices: lie between 10 and 9 + this.
+            unsure: share of demonstrations that give no price instead of calling the tool. A policy that
+                imitates them does both, and its reward has to show which of them pays.
         """
         if not 0.0 <= unsure < 1.0:
             raise SettingError(f"unsure must be at least 0 and less than 1, got {unsure}")

@@ -33,7 +33,8 @@ class TextArenaGame(gymnasium.Env[str, str]):
 
     @typed
     def __init__(self, game: str, settings: Mapping[str, Any] | None = None) -> None:
-        """Args:
+        """
+        Args:
             game: an id of textarena, such as ``GuessTheNumber-v0``, ``FrozenLake-v0`` or ``TowerOfHanoi-v0``.
             settings: arguments of the game's constructor.
 

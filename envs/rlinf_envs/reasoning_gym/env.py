@@ -56,31 +56,32 @@ class ReasoningGymEnv(TextTaskEnv):
         tools: Sequence[ToolSetting] = (),
         max_turns: int | None = None,
     ) -> None:
-        """Args:
-        task: one family by name; ``tasks``: a mixture, ``[{task, weight, params, curriculum}, ...]``.
-        size: number of tasks in this split (eval: at most; all different).
-        seed: seed of the generators.
-        params: parameters of the family's config.
-        curriculum: ``{level: n}`` or levels by attribute.
-        split: "train", "eval" or "all". A question's split depends on its text alone, so train and eval share no
-            question whatever their seeds and sizes.
-        eval_fraction: share of all questions reserved for evaluation; the same on both sides.
-        answer_format: where the final answer stands: "tag", "boxed", "####" or "plain" (the whole response).
-        cut_responses: how responses are read that the length limit ended. "strict": the answer counts if it was
-            complete by then, which no "plain" one is; "lenient": they are read like complete ones.
-        partial_credit: pass on scores between 0 and 1. Off by default: several families give part of the points
-            to any text that contains the answer, which is learned before the task is.
-        score_timeout: deadline of one answer in seconds, for families that parse or run what they are given.
-        score_workers: processes for those families; none starts for the others.
-        prompt_template, system_prompt, few_shot: see ``rlinf_envs.prompts``.
-        reward: see ``rlinf_envs.rewards``.
-        reward_timeout: deadline of one call of a custom reward function, seconds.
-        reward_memory_mb: what its process and all that it starts may take, MiB; 0 means no limit.
-        steps: see ``rlinf_envs.steps``.
-        tool: "calculator" makes it a conversation (see :mod:`rlinf_envs.math.calculator`).
-        tools: what the policy may call (see ``rlinf_envs.tools.toolbox``); max_turns: responses of a conversation
-            with a tool, 8 by default.
-        demonstrations: shares of the styles of demonstrations, see ``rlinf_envs.reasoning_gym.worked``.
+        """
+        Args:
+            task: one family by name; ``tasks``: a mixture, ``[{task, weight, params, curriculum}, ...]``.
+            size: number of tasks in this split (eval: at most; all different).
+            seed: seed of the generators.
+            params: parameters of the family's config.
+            curriculum: ``{level: n}`` or levels by attribute.
+            split: "train", "eval" or "all". A question's split depends on its text alone, so train and eval share no
+                question whatever their seeds and sizes.
+            eval_fraction: share of all questions reserved for evaluation; the same on both sides.
+            answer_format: where the final answer stands: "tag", "boxed", "####" or "plain" (the whole response).
+            cut_responses: how responses are read that the length limit ended. "strict": the answer counts if it was
+                complete by then, which no "plain" one is; "lenient": they are read like complete ones.
+            partial_credit: pass on scores between 0 and 1. Off by default: several families give part of the points
+                to any text that contains the answer, which is learned before the task is.
+            score_timeout: deadline of one answer in seconds, for families that parse or run what they are given.
+            score_workers: processes for those families; none starts for the others.
+            prompt_template, system_prompt, few_shot: see ``rlinf_envs.prompts``.
+            reward: see ``rlinf_envs.rewards``.
+            reward_timeout: deadline of one call of a custom reward function, seconds.
+            reward_memory_mb: what its process and all that it starts may take, MiB; 0 means no limit.
+            steps: see ``rlinf_envs.steps``.
+            tool: "calculator" makes it a conversation (see :mod:`rlinf_envs.math.calculator`).
+            tools: what the policy may call (see ``rlinf_envs.tools.toolbox``); max_turns: responses of a conversation
+                with a tool, 8 by default.
+            demonstrations: shares of the styles of demonstrations, see ``rlinf_envs.reasoning_gym.worked``.
         """
         calculator = calculator_of(tool, tools)
         self._styles = DemonstrationStyles(demonstrations, calculator=calculator is not None)

@@ -100,16 +100,17 @@ class TextEnvWorker:
         python: str = sys.executable,
         leaves_out_evaluation: bool = False,
     ) -> None:
-        """Args:
-        splits: constructor kwargs by the name of the split.
-        mixture: several environments, instead of the one of ``env_id``.
-        max_turns: the driver ends a conversation after this many responses; the environment then grades it.
-        num_tasks, success_key: of environments that are an ordinary ``gymnasium.Env``.
-        step_timeout_s: interrupts a step here that takes longer; 0 if another process watches over this one.
-        row_timeout_s: a call of the environment's ``step_row`` that takes longer loses its conversation.
-        start_timeout_s: the same for constructors, wherever they can be interrupted.
-        python: the interpreter that plays tasksets of the package verifiers.
-        leaves_out_evaluation: the questions of "eval" are left out of "train", by environments that list theirs.
+        """
+        Args:
+            splits: constructor kwargs by the name of the split.
+            mixture: several environments, instead of the one of ``env_id``.
+            max_turns: the driver ends a conversation after this many responses; the environment then grades it.
+            num_tasks, success_key: of environments that are an ordinary ``gymnasium.Env``.
+            step_timeout_s: interrupts a step here that takes longer; 0 if another process watches over this one.
+            row_timeout_s: a call of the environment's ``step_row`` that takes longer loses its conversation.
+            start_timeout_s: the same for constructors, wherever they can be interrupted.
+            python: the interpreter that plays tasksets of the package verifiers.
+            leaves_out_evaluation: the questions of "eval" are left out of "train", by environments that list theirs.
         """
         self.env_id, self._splits, self._mixture = env_id, splits, mixture
         self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)

@@ -1,8 +1,8 @@
 """Batch environments that start each sub-environment from a seed of its own: whole episodes in one call a step.
 
-Such an environment declares it in ``metadata["seeds_each"]``. Its ``reset(seed=[...], options={"reset_mask":
-...})`` gives each sub-environment under the mask the episode that a batch of it alone has with that seed
-(autoreset mode DISABLED).
+Such an environment declares it in ``metadata["seeds_each"]``. Its
+``reset(seed=[...], options={"reset_mask": ...})`` gives each sub-environment under the mask the episode that a
+batch of it alone has with that seed (autoreset mode DISABLED).
 """
 
 from __future__ import annotations

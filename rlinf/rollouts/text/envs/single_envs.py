@@ -48,13 +48,14 @@ class SingleTextEnvs:
         max_turns: int = 1,
         success_key: str = "success",
     ) -> None:
-        """Args:
-        name: of the environment, for messages.
-        make: a further copy.
-        num_tasks: how many seeds there are, for an environment that does not have ``num_tasks`` itself.
-        first_seed: seed of task 0.
-        max_turns: responses of a conversation, after which it is truncated.
-        success_key: the key under which an ``info`` states that the task is solved.
+        """
+        Args:
+            name: of the environment, for messages.
+            make: a further copy.
+            num_tasks: how many seeds there are, for an environment that does not have ``num_tasks`` itself.
+            first_seed: seed of task 0.
+            max_turns: responses of a conversation, after which it is truncated.
+            success_key: the key under which an ``info`` states that the task is solved.
         """
         self._name, self._make, self._first_seed, self._success_key = name, make, first_seed, success_key
         self._spare = make()
