@@ -21,7 +21,7 @@ import rlinf
 from rlinf.base.arguments import Parser
 from rlinf.base.errors import UserError, exit_code_of, is_user_error
 from rlinf.base.logs import LEVEL, asked_level, show
-from rlinf.base.packages import missing_package, warn_of_other_distribution
+from rlinf.base.packages import missing_package
 from rlinf.base.redaction import redact_warnings, redacted
 from rlinf.base.signals import Stopped
 from rlinf.base.terminal import printable
@@ -91,7 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)  # `env.id: my_module:My-v0` beside the file, as with `python -m rlinf.cli`
     redact_warnings()
-    warn_of_other_distribution()
     try:
         level = asked_level()
     except UserError as error:

@@ -73,7 +73,7 @@ def _call_as_trl(function: Callable[..., Any], parameters: Mapping[str, Paramete
     columns = {"answer": scored.answer, **scored.row}
     given = {name: [value] for name, value in columns.items()}
     given |= {"prompts": [prompt if is_chat else scored.prompt], "completions": [completion]}
-    if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
+    if not _takes_any_name(parameters):
         given = {name: value for name, value in given.items() if name in parameters}
     for name, parameter in parameters.items():
         if _is_required(parameter) and name not in given:
@@ -103,8 +103,7 @@ def _call_as_verl(function: Callable[..., Any], parameters: Mapping[str, Paramet
 
 
 def _verl_call(parameters: Mapping[str, Parameter]) -> Call:
-    open_ended = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
-    optional = [name for name in ("data_source", "extra_info") if open_ended or name in parameters]
+    optional = [name for name in ("data_source", "extra_info") if _takes_any_name(parameters) or name in parameters]
     return Call(names=(*optional, "solution_str", "ground_truth"))
 
 
@@ -116,6 +115,10 @@ def _parameters(function: Any) -> Mapping[str, Parameter]:
         return inspect.signature(function).parameters
     except ValueError:  # a function in C
         return {}
+
+
+def _takes_any_name(parameters: Mapping[str, Parameter]) -> bool:
+    return any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 def _is_required(parameter: Parameter) -> bool:

@@ -111,8 +111,8 @@ class Host:
 
         ``apart``: items are pairs. The second half comes first: a reader that has the first one has both.
         """
-        self._running = (method, threading.get_ident(), time.monotonic())
         since = time.monotonic()
+        self._running = (method, threading.get_ident(), since)
         try:
             args, options = _arguments(packed, shared)
             items = getattr(self._target, method)(*args, **options)

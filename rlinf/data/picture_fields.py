@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rlinf.data.pictures import PictureError, address, marked, require_whole
+from rlinf.data.pictures import PictureError, address, marked, picture_of, require_whole
 
 PLACE = "<image>"
 """The text that published data sets write where a picture goes."""
-_PAYLOAD = ("image", "image_url", "url", "path", "bytes")
 _WEB = ("http://", "https://")
 
 
@@ -76,8 +75,7 @@ def content_text(parts: Sequence[Any], folder: Path | None) -> str:
                 raise PictureError("content of the kind text, whose text must be text that is not empty")
             texts.append(part["text"])
         elif kind in ("image", "image_url"):
-            named = next((part[name] for name in _PAYLOAD if part.get(name) is not None), None)
-            uris = field_pictures(named, folder)
+            uris = field_pictures(picture_of(part), folder)
             texts.append("".join(map(marked, uris)) or PLACE)
         else:
             raise PictureError(f"content of the kind {kind}: only text and pictures are read")

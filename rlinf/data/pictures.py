@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _OPEN, _CLOSE = "\ufff9", "\ufffb"
 _DATA, _FILE = "data:", "file:"
 _MARK = re.compile(f"{_OPEN}((?:{_DATA}|{_FILE})[^{_CLOSE}]*){_CLOSE}")
+_PICTURE_FIELDS = ("image", "image_url", "url", "path", "bytes")
+"""Fields of a content part that may hold its picture."""
 _GREY = 128
 _DRAFT = 64
 """Pixels of a side, where a file is only checked."""
@@ -91,11 +93,17 @@ def _part(part: Mapping[str, Any]) -> str:
         return str(part["text"])
     if part["type"] not in ("image", "image_url"):
         raise PictureError(f"a content part of type {part['type']!r}; known are text, image and image_url")
-    names = ("image", "image_url", "url", "path", "bytes", "base64")
-    given = next((part[name] for name in names if part.get(name) is not None), None)
-    if isinstance(given, Mapping) and "url" in given:
-        given = given["url"]
-    return marked(address(given))
+    given = picture_of(part)
+    return marked(address(given["url"] if isinstance(given, Mapping) and "url" in given else given))
+
+
+def picture_of(part: Mapping[str, Any]) -> Any:
+    """Return the value that a content part of a chat message has for its picture; None if it has none.
+
+    >>> picture_of({"type": "image", "path": "a.png"})
+    'a.png'
+    """
+    return next((part[name] for name in _PICTURE_FIELDS if part.get(name) is not None), None)
 
 
 def marked(uri: str) -> str:

@@ -90,12 +90,12 @@ def update_ratio(optimizer: torch.optim.Adam) -> float | None:
             weights.append(torch.linalg.vector_norm(parameter.detach()))
     if not updates:
         return None
-    size = float(_whole(torch.linalg.vector_norm(torch.stack(weights))))
-    return float(_whole(torch.linalg.vector_norm(torch.stack(updates)))) / size if size else None
+    size = float(whole_norm(torch.linalg.vector_norm(torch.stack(weights))))
+    return float(whole_norm(torch.linalg.vector_norm(torch.stack(updates)))) / size if size else None
 
 
-def _whole(norm: Tensor) -> Tensor:
-    """``norm`` over the shards of all ranks."""
+def whole_norm(norm: Tensor) -> Tensor:
+    """Return ``norm`` over the shards of all ranks."""
     return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
 

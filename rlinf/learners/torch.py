@@ -26,7 +26,7 @@ from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
 from rlinf.data.shards import DataParallelRank, RankBatch
 from rlinf.data.split import split_by_size
 from rlinf.interfaces import Policy
-from rlinf.learners.adam import Adam, clip_gradients, gradient_norm, update_ratio
+from rlinf.learners.adam import Adam, clip_gradients, gradient_norm, update_ratio, whole_norm
 from rlinf.learners.minibatch import Minibatch, learned_rows, require_finite, train_on
 from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
@@ -242,8 +242,7 @@ class TorchLearner(Offloadable):
 
     def _step(self, loss: float) -> float:
         """Clips and applies the gradient; returns its norm before clipping."""
-        total = gradient_norm([p.grad for p in self._trained if p.grad is not None])
-        total = total.full_tensor() if isinstance(total, DTensor) else total
+        total = whole_norm(gradient_norm([p.grad for p in self._trained if p.grad is not None]))
         norm = float(total)
         require_finite(loss, norm, self.stage, self.optimizer_steps)
         if 0 < self.stage.optimizer.grad_clip < norm:

@@ -10,8 +10,8 @@ from typing import Any
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.report.runs import require_inside
+from rlinf.train.tracking.step_timeline import FOLDER
 
-FOLDER = "timeline"
 # A page stays below what a browser opens at once: it has the newest timelines, and of each what took longest.
 MAX_TIMELINES = 2
 MAX_TRACKS = 24

@@ -9,7 +9,7 @@ import rlinf.report
 from rlinf.report.page import SCRIPTS
 
 ASSETS = Path(rlinf.report.__file__).parent / "assets"
-_STRINGS = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|/\\?[^/\n ]+/[a-z]*(?=\.test|[,)])", re.DOTALL)
+_STRINGS = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|/\\?[^/\n ]+/[a-z]*(?=\.test)", re.DOTALL)
 _NAME = r"[A-Za-z_$][\w$]*"
 _KEYWORDS = {"if", "for", "while", "switch", "return", "function", "catch", "typeof", "of"}
 _BROWSER = {

@@ -61,14 +61,17 @@ function pictureElement(uri) {
   return el("img", { class: "picture", src: uri, alt: "picture" });
 }
 
+const PICTURE = new RegExp("\ufff9(data:[^\ufffb]*)\ufffb");
+const ANY_PICTURE = new RegExp("\ufff9[^\ufffb]*\ufffb", "g");
+
 /** A text with the pictures that are marked in it. */
 function withPictures(text) {
-  return text.split(/\ufff9(data:[^\ufffb]*)\ufffb/).map((piece, i) => (i % 2 ? pictureElement(piece) : piece));
+  return text.split(PICTURE).map((piece, i) => (i % 2 ? pictureElement(piece) : piece));
 }
 
 /** A text with a word in the place of its pictures. */
 function withoutPictures(text) {
-  return text.replace(/\ufff9[^\ufffb]*\ufffb/g, "[picture] ");
+  return text.replace(ANY_PICTURE, "[picture] ");
 }
 
 /** What is known of a turn: its tokens, the weights it was sampled with, its seconds, and its reward by terms. */
