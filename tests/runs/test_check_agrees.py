@@ -54,6 +54,7 @@ def test_a_few_edits(recipe: str, place: Path, monkeypatch: pytest.MonkeyPatch) 
     _require_agreement(place, monkeypatch, recipe, read[: QUICK[recipe]])
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("recipe", "edit"), BY_HAND)
 def test_edits_that_check_once_took(
     recipe: str, edit: tuple[str, ...], place: Path, monkeypatch: pytest.MonkeyPatch

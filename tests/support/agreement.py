@@ -26,7 +26,7 @@ from rlinf.config import Config, ConfigErrors, load
 from rlinf.config.defaults import schema_default, value_of
 from rlinf.config.names import facts_of, leaves, type_of
 
-CPU_S, DEADLINE_S = 60, 280.0
+CPU_S, DEADLINE_S = 240, 280.0
 """Limits of one command: on its own time, and on that of a machine that does other things too."""
 _TEMPLATE = (
     "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}</s>{% endfor %}"

@@ -44,8 +44,12 @@ class FailureCount:
         return "step" in self._went_well
 
     def take_over(self, stepped: bool) -> None:
-        """Goes on from another process, whose environments have ``stepped`` or not."""
+        """Continue from another process, whose environments have ``stepped`` or not."""
         self._went_well = {"reset", "step"} if stepped else set()
+
+    def expect_together(self, count: int) -> None:
+        """Allow ``count`` failures before the first success: that many episodes run side by side, the fastest fail first."""
+        self._longest_streak = min(self._most, max(self._longest_streak, count))
 
     def went_well(self, attempt: Attempt, count: int) -> None:
         """Count resets or steps that did not fail."""

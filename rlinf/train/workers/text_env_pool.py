@@ -104,7 +104,10 @@ class TextEnvPool(ResilientPool):
         """Return the environments of a channel, or of the last :meth:`reset`, for the responses of their
         conversations."""
         round = self._rounds[channel]
-        return Grading(self, round, self.facts(round.split), self._timeout_s)
+        facts = self.facts(round.split)
+        if facts.steps_rows:
+            self._failures.expect_together(sum(map(len, round.tasks)))
+        return Grading(self, round, facts, self._timeout_s)
 
     def _start(self, round: ConversationSet, channel: int) -> tuple[Sequence[str], dict[str, Any]]:
         self._rounds[channel] = round

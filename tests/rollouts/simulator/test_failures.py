@@ -15,7 +15,7 @@ from worker_group import InThisProcess
 
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker
-from rlinf.rollouts.simulator.failures import EnvFailureError
+from rlinf.rollouts.simulator.failures import EnvFailureError, FailureCount
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.rollouts.vec_env.vec_env import SpacesDifferError
 from rlinf.schema import EnvConfig, EvaluationConfig
@@ -180,3 +180,12 @@ def test_a_checkpoint_from_before_the_first_step_knows_of_none() -> None:
     it.load_state_dict(state)
     with pytest.raises(EnvFailureError, match="never made a single step"):
         it.collect(0)
+
+
+def test_failures_that_come_before_slower_successes_are_awaited() -> None:
+    count = FailureCount(max_failures=100, num_envs=1, env_id="agents")
+    count.expect_together(5)
+    for _ in range(5):
+        count.add("step", "errors", "the agent is broken")
+    with pytest.raises(EnvFailureError, match="never made a single step: 6 steps failed"):
+        count.add("step", "errors", "the agent is broken")
