@@ -76,7 +76,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("adv_type", "no_such_field", "no attribute 'rewrads'"),
         ("loss_type", "wrong_kind", "must return TokenLoss"),
         ("reward", "reward_of_words", "must return a number, got 'good'"),
-        ("reward", "fine", ""),
+        pytest.param("reward", "fine", "", marks=pytest.mark.slow),
     ],
 )
 def test_functions_are_called_once(part: str, function: str, words: str, parts: str, tmp_path: Path) -> None:

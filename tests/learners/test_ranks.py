@@ -36,6 +36,7 @@ def worker(rank: int, folder: str) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_ranks_equal_one(tmp_path: Path) -> None:
     for process in start_ranks(worker, [(rank, str(tmp_path)) for rank in range(2)]):
         process.join(timeout=120)

@@ -13,6 +13,7 @@ from learner_gang import Gang
 pytestmark = pytest.mark.megatron
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("there", "back"), [pytest.param((1, 1), (1, 1), marks=pytest.mark.slow), ((2, 1), (1, 2))])
 def test_there_and_back(gang: Gang, tmp_path: Path, there: tuple[int, int], back: tuple[int, int]) -> None:
     """Layouts are (tensor parallel, pipeline parallel)."""

@@ -28,7 +28,9 @@ def test_one_step_is_that_of_the_torch_learner(gang: Gang, ranks: int) -> None:
     assert_same_weights(answers[0][2], weights, 1e-5)
 
 
-@pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen3", marks=pytest.mark.slow), "qwen3_moe"])
+@pytest.mark.parametrize(
+    "family", ["qwen2", *(pytest.param(name, marks=pytest.mark.slow) for name in ("qwen3", "qwen3_moe"))]
+)
 def test_three_updates_give_the_same_metrics(gang: Gang, family: str) -> None:
     stage = make_stage(minibatches=2, reference=True)
     _, metrics, weights = expected(stage, 3, family)
@@ -47,7 +49,7 @@ def test_a_critic_learns_the_same(gang: Gang) -> None:
     assert_same_weights(answers[0][2], weights, 1e-5)
 
 
-@pytest.mark.parametrize("loading", [2, 1])
+@pytest.mark.parametrize("loading", [pytest.param(2, marks=pytest.mark.slow), 1])
 def test_a_checkpoint_continues_over_another_number_of_ranks(gang: Gang, tmp_path: Path, loading: int) -> None:
     stage = make_stage(reference=True)
     metrics, weights = gang.run(jobs.save_then_continue_fsdp, stage, tmp_path, ranks=2)[0]
@@ -66,7 +68,8 @@ def test_an_export_is_what_transformers_loads(gang: Gang, tmp_path: Path) -> Non
     assert all(torch.equal(found[key], wanted[key]) for key in wanted)
 
 
-@pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen3_moe", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["qwen2", "qwen3_moe"])
 def test_ranks_that_have_their_own_rows_alone_learn_the_same(gang: Gang, family: str) -> None:
     stage = make_stage(epochs=2, minibatches=3)
     for metrics, weights in gang.run(jobs.train_on_own_rows, None, stage, family, ranks=3):
@@ -83,8 +86,8 @@ def test_rows_without_a_response_are_left_out(gang: Gang) -> None:
     assert (logprobs != 0).any(dim=1).all()
 
 
-@pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("critic", [False, True])
+@pytest.mark.parametrize("own", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("critic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_minibatches_without_a_response_are_steps_as_of_the_torch_learner(gang: Gang, critic: bool, own: bool) -> None:
     """Adam and weight decay move the weights where no row of a rank, of a minibatch or of the batch has a gradient."""
     stage, batch = make_stage(minibatches=3, critic=critic), make_batch()

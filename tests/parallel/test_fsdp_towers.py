@@ -16,7 +16,7 @@ from rlinf.schema.learner import OffloadConfig
 @pytest.mark.parametrize(
     ("flow_steps", "dtype", "offload", "tolerance"),
     [
-        (0, "float32", STAY, 1e-6),
+        pytest.param(0, "float32", STAY, 1e-6, marks=pytest.mark.slow),
         (2, "float32", OffloadConfig(optimizer=True, weights=True), 1e-6),
         pytest.param(0, "bfloat16", STAY, 5e-3, marks=pytest.mark.slow),
     ],
@@ -37,6 +37,7 @@ def test_two_ranks_are_one(gang: Gang, flow_steps: int, dtype: str, offload: Off
     assert not any(len(answer[1]) for answer in answers[1:])
 
 
+@pytest.mark.slow
 def test_a_checkpoint_continues_exactly(gang: Gang, tmp_path: Path) -> None:
     for straight, resumed in gang.run(jobs.save_and_continue, tmp_path, ranks=2):
         assert all(torch.equal(tensor, resumed[name]) for name, tensor in straight.items())

@@ -135,7 +135,7 @@ def test_one_step_is_that_of_the_torch_learner(gang: Gang, name: str) -> None:
     assert_same_weights(answers[0][2], weights, 1e-5)
 
 
-@layouts("tensor 2, sequence, recompute", "pipeline 2 x 2", "data 2", "context 2")
+@layouts("tensor 2, sequence, recompute", "pipeline 2 x 2")
 @pytest.mark.parametrize("family", ["qwen2", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_three_updates_give_the_same_metrics(gang: Gang, name: str, family: str) -> None:
     """Two minibatches each, with a reference policy: six optimiser steps in all."""
@@ -195,7 +195,7 @@ def test_a_checkpoint_continues_at_another_layout(gang: Gang, tmp_path: Path, sa
     assert_same_weights(ends, weights, 0.0 if saved == loaded else 1e-4)
 
 
-@layouts("tensor 2", "pipeline 2 x 2")
+@layouts("tensor 2")
 def test_a_critic_goes_on_bit_for_bit(gang: Gang, tmp_path: Path, name: str) -> None:
     """Two groups of parameters, each with its own learning rate and moments."""
     layout, ranks = LAYOUTS[name]
@@ -206,6 +206,7 @@ def test_a_critic_goes_on_bit_for_bit(gang: Gang, tmp_path: Path, name: str) -> 
     assert_same_weights(ends, weights, 0.0)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_before_the_first_step_continues_too(gang: Gang, tmp_path: Path) -> None:
     stage = make_stage(reference=True)
     metrics, weights = gang.run(jobs.save_then_continue, TENSOR, stage, tmp_path, 0, ranks=2)[0]

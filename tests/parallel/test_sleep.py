@@ -20,7 +20,7 @@ EXPERTS = MegatronConfig(expert_parallel=2)
     ("layout", "dtype", "family"),
     [
         pytest.param(TENSOR, torch.float32, "qwen2", marks=pytest.mark.slow),
-        (TENSOR, torch.bfloat16, "qwen2"),
+        pytest.param(TENSOR, torch.bfloat16, "qwen2", marks=pytest.mark.slow),
         pytest.param(PLAIN, torch.bfloat16, "qwen2", marks=pytest.mark.slow),
         pytest.param(EXPERTS, torch.float32, "qwen3_moe", marks=pytest.mark.slow),
         (None, torch.float32, "qwen2"),

@@ -45,6 +45,7 @@ def _require_agreement(place: Path, monkeypatch: pytest.MonkeyPatch, recipe: str
     assert reported == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("recipe", QUICK)
 def test_a_few_edits(recipe: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,7 @@ def test_a_script_of_verl_on_mathematics(tmp_path: Path) -> None:
     assert last["train/kl_ref"] > first["train/kl_ref"] > 0  # each minibatch moves away from the reference
 
 
+@pytest.mark.slow
 def test_an_entry_of_the_zoo(tmp_path: Path) -> None:
     """PPO on CartPole: 8 environments of 32 steps, 20 passes over one minibatch, as the entry has it."""
     words = ["run.max_steps=2", "evaluation.size=4"]
@@ -66,6 +67,7 @@ def test_an_entry_of_the_zoo(tmp_path: Path) -> None:
     assert last["train/lr"] < first["train/lr"] < 1e-3  # the entry's rate falls
 
 
+@pytest.mark.slow
 def test_rlinf_s_policy_of_states_in_another_simulator(tmp_path: Path) -> None:
     """Its PPO of ManiSkill's PickCube, with a simulator that is always there in its place."""
     words = [

@@ -16,8 +16,13 @@ from simulator_runs import SMALL, overrides, recipe, summary
 
 from rlinf.cluster import WorkerError
 
+# Each takes longer than the others, which show the same parts of a checkpoint.
+AT_NIGHT = ("images_sac", "sac_memory", "td3", "crossq", "sac_chunks", "chunked_episodes")
 
-@pytest.mark.parametrize("kind", sorted(SMALL))
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in AT_NIGHT)) for kind in sorted(SMALL)]
+)
 def test_a_resumed_run_ends_with_the_same_weights(tmp_path: Path, kind: str) -> None:
     straight = summary(tmp_path / "straight", kind, 4)
     summary(tmp_path / "resumed", kind, 2)

@@ -25,6 +25,7 @@ WORKERS = 2
 pytestmark = pytest.mark.usefixtures("ray_session")
 # How the other collectors go on in one process, every commit's tests show without Ray.
 AT_NIGHT = (
+    "images",
     "images_sac",
     "grpo",
     "sac_chunks",
@@ -38,7 +39,7 @@ AT_NIGHT = (
 )
 
 
-@pytest.mark.parametrize("kind", ["ppo", "images", *(pytest.param(kind, marks=pytest.mark.slow) for kind in AT_NIGHT)])
+@pytest.mark.parametrize("kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.slow) for kind in AT_NIGHT)])
 def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])

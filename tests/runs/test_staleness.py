@@ -182,11 +182,13 @@ def test_a_run_of_several_turns_breaks_off_and_goes_on(
     assert (tmp_path / "run" / "arrivals.jsonl").read_text() == (talked / "arrivals.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_a_run_of_several_turns_is_repeated_by_its_log(talked: Path, tasks: Path, tmp_path: Path) -> None:
     tiny_runs.run(talking(tmp_path / "again", tasks, replay_arrivals=str(talked)))
     assert params(tmp_path / "again") == params(talked)
 
 
+@pytest.mark.slow
 def test_over_sampling_takes_what_is_complete_first_and_is_repeated(tmp_path: Path) -> None:
     options = {"over_sampling": 0.75, "stop": STOPS}
     tiny_runs.run(settings(tmp_path / "run", rollout=options))

@@ -217,6 +217,7 @@ def test_a_run_warms_up_then_trains_and_resumes_bit_for_bit(tmp_path: Path) -> N
     assert summary["initial_metrics"]["eval/return"] == straight["metrics"]["eval/return"]
 
 
+@pytest.mark.slow
 def test_imitation_alone_is_evaluated_before_and_after_and_the_evaluation_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "vla.yaml"
     file.write_text(RECIPE)

@@ -81,6 +81,7 @@ def test_each_round_adds_to_the_pool_and_a_run_that_goes_on_finds_what_was_playe
     assert (resumed.rounds, sent) == ([0], [-4, -2])
 
 
+@pytest.mark.slow
 def test_a_run_learns_from_both(tmp_path: Path) -> None:
     file, sums = tmp_path / "recipe.yaml", []
     file.write_text(RECIPE)

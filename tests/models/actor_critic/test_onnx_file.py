@@ -24,7 +24,7 @@ BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.floa
 @pytest.mark.parametrize(
     ("observed", "acted", "options"),
     [
-        (STATE, BOX, {"normalize_observations": True, "num_action_chunks": 2}),
+        pytest.param(STATE, BOX, {"normalize_observations": True, "num_action_chunks": 2}, marks=pytest.mark.slow),
         (PICTURE, BOX, {"distribution": "squashed_gaussian", "recurrent": "gru", "embedding_size": 8}),
         (STATE, spaces.Discrete(3, start=4), {}),
     ],

@@ -173,6 +173,7 @@ def test_what_does_not_fit_is_said(tokenizer: Any) -> None:
         build(tokenizer, num_action_chunks=9)
 
 
+@pytest.mark.slow
 def test_a_run_imitates_learns_and_goes_on_exactly(tmp_path: Path) -> None:
     small = [
         f"policy.flow.pi0.architecture={json.dumps(TINY)}",

@@ -78,6 +78,7 @@ def test_a_layer_that_no_tower_has_is_reported() -> None:
         adapt(policy.towers(), rank=2, alpha=4, dropout=0.0, target_modules=["w_proj"], seed=1)
 
 
+@pytest.mark.slow
 def test_a_run_trains_adapters_and_exports_the_merged_policy(tmp_path: Path) -> None:
     """From imitation to GRPO, and on from a checkpoint as if it had never stopped."""
     file = tmp_path / "recipe.yaml"

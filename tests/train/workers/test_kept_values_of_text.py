@@ -127,6 +127,7 @@ class Maker:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
 def test_rows_of_an_actor_that_was_killed_are_still_given_to_others() -> None:
     wanted = [np.array([0, 4]), np.array([5]), np.array([3, 1, 2])]
