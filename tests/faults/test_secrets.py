@@ -193,6 +193,7 @@ def test_the_records_of_a_sweep_hold_no_secret(tmp_path: Path) -> None:
     assert leaks(sweep.folder, FROM_ENVIRONMENT, LITERAL, AS_OPTION, "7321987") == []
 
 
+@pytest.mark.slow
 def test_the_record_of_a_failed_trial_holds_no_secret(tmp_path: Path) -> None:
     from rlinf.sweep.process import RunProcess, TrialFailed
     from rlinf.sweep.records import TrialRecord
@@ -254,6 +255,7 @@ def test_a_secret_in_the_space_of_a_sweep_is_written_nowhere(tmp_path: Path, cap
     assert leaks(tmp_path / "sweep", FROM_ENVIRONMENT, LITERAL, "7321987") == []
 
 
+@pytest.mark.slow
 def test_what_native_code_wrote_into_the_log_of_a_trial_is_hidden_in_its_record(tmp_path: Path) -> None:
     from rlinf.sweep.process import RunProcess, TrialFailed
 

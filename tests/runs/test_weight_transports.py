@@ -79,7 +79,7 @@ def connected(group: WorkerGroup, cluster: Cluster, learner: WorkerGroup, way: s
     return samplers
 
 
-@pytest.mark.parametrize("sources", [1, 2])
+@pytest.mark.parametrize("sources", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("way", ["shared_memory", "collective", pytest.param("object_store", marks=pytest.mark.slow)])
 def test_weights_arrive_and_a_death_on_the_way_is_made_good(workers: Workers, way: str, sources: int) -> None:
     samplers = workers.pool(way, sources=sources)
