@@ -48,7 +48,7 @@ class FailureCount:
         self._went_well = {"reset", "step"} if stepped else set()
 
     def expect_together(self, count: int) -> None:
-        """Allow ``count`` failures before the first success: so many run together, and the fastest fail first."""
+        """Allow ``count`` failures before the first success, if that many run together."""
         self._longest_streak = min(self._most, max(self._longest_streak, count))
 
     def went_well(self, attempt: Attempt, count: int) -> None:
