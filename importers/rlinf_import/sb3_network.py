@@ -18,6 +18,8 @@ _IGNORED = {
     "lstm_hidden_size": "policy.embedding_size is the width of the memory",
     "n_lstm_layers": "a memory has one layer",
 }
+_ENSEMBLES = ("sac", "td3", "tqc")
+"""Algorithms with a number of critics to choose."""
 _MEMORY = ("lstm_hidden_size", "n_lstm_layers", "enable_critic_lstm", "shared_lstm", "lstm_kwargs")
 
 
@@ -88,11 +90,14 @@ def _option(sheet: Sheet, algorithm: str, name: str, value: object) -> None:
         sheet.differs.append(_line(sheet, name, value, "the optimiser is AdamW (learner.optimizer)"))
     elif name == "optimizer_kwargs" and isinstance(value, dict):
         _optimiser(sheet, value)
+    elif name == "n_critics" and algorithm in _ENSEMBLES:
+        sheet.put("policy.num_critics", value, "policy_kwargs")
     elif name == "n_critics":
-        if value != 2:
-            sheet.differs.append(_line(sheet, name, value, "there are two critics, and the smaller value counts"))
-        else:
-            sheet.ignored.append(_line(sheet, name, value, "there are two critics"))
+        count = 1 if algorithm == "ddpg" else 2
+        what = f"loss_type: {algorithm} has {'one critic' if count == 1 else 'two critics'}"
+        (sheet.ignored if value == count else sheet.differs).append(_line(sheet, name, value, what))
+    elif name == "n_quantiles" and algorithm == "tqc":
+        sheet.put("policy.num_quantiles", value, "policy_kwargs")
     elif name == "lstm_hidden_size" and algorithm == "ppo_lstm":
         sheet.put("policy.embedding_size", value, "policy_kwargs")
     elif name in _MEMORY:

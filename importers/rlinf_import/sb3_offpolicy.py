@@ -1,4 +1,4 @@
-"""SAC, CrossQ, TD3 and DQN of Stable-Baselines3."""
+"""SAC, TQC, CrossQ, TD3, DDPG and DQN of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ def off_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
         nearest = f"loss_type: {algorithm} with a dense reward"
         sheet.refuse("hindsight relabelling of goals (HER)", nearest, "replay_buffer_class")
     ratio, each = _frequency(sheet, envs)
-    if algorithm in ("sac", "crossq"):
+    if algorithm in ("sac", "tqc", "crossq"):
         _entropy(sheet)
+    if algorithm == "tqc":
+        sheet.copy_as("top_quantiles_to_drop_per_net", "algorithm.dropped_quantiles")
     if algorithm in ("td3", "crossq"):
         sheet.copy_as("policy_delay", "algorithm.policy_delay")
     if algorithm == "td3":
@@ -70,7 +72,7 @@ def _entropy(sheet: Sheet) -> None:
 
 def _noise(sheet: Sheet, algorithm: str) -> None:
     kind, scale = sheet.text("noise_type"), sheet.number("noise_std")
-    if algorithm != "td3":
+    if algorithm not in ("td3", "ddpg"):
         if kind:
             sheet.differ("noise_type", f"loss_type: {algorithm} adds no noise to its actions")
         sheet.ignore("noise_std", "no noise is added")

@@ -39,6 +39,8 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
         "target_policy_noise": 0.2,
         "target_noise_clip": 0.5,
     },
+    "ddpg": {**_OFF_POLICY, "learning_rate": 1e-3},
+    "tqc": {**_OFF_POLICY, "learning_rate": 3e-4, "ent_coef": "auto", "top_quantiles_to_drop_per_net": 2},
     "dqn": {
         **_OFF_POLICY,
         "learning_rate": 1e-4,
@@ -61,6 +63,8 @@ LAYERS: Mapping[str, tuple[list[int], str]] = {
     "sac": ([256, 256], "relu"),
     "crossq": ([256, 256], "relu"),
     "td3": ([400, 300], "relu"),
+    "ddpg": ([400, 300], "relu"),
+    "tqc": ([256, 256], "relu"),
     "dqn": ([64, 64], "relu"),
 }
 """Hidden layers and activation of an MlpPolicy."""
@@ -82,9 +86,7 @@ CLASSES: Mapping[str, str] = {
     "HER": "her",
 }
 MISSING: Mapping[str, tuple[str, str]] = {
-    "ddpg": ("the algorithm DDPG", "loss_type: td3"),
     "qrdqn": ("the algorithm QR-DQN", "loss_type: dqn"),
-    "tqc": ("the algorithm TQC", "loss_type: sac"),
     "trpo": ("the algorithm TRPO", "adv_type: gae with loss_type: actor_critic"),
     "ars": ("the algorithm ARS", "adv_type: gae with loss_type: actor_critic"),
     "maskable_ppo": ("masks of invalid actions", "adv_type: gae with loss_type: actor_critic"),

@@ -58,7 +58,7 @@ NAMES: Mapping[str, Meaning] = {
     "optimize_memory_usage": _BUFFER,
     "rollout_buffer_class": _BUFFER,
     "rollout_buffer_kwargs": _BUFFER,
-    "action_noise": nothing("algorithm.exploration_noise is that of td3"),
+    "action_noise": nothing("algorithm.exploration_noise is that of td3 and ddpg"),
     "sde_sample_freq": nothing("exploration is not state-dependent"),
     "use_sde_at_warmup": nothing("exploration is not state-dependent"),
     "rms_prop_eps": nothing("the optimiser is AdamW (learner.optimizer)"),

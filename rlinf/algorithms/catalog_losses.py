@@ -142,12 +142,12 @@ _PRIOR = ("prior_data", "prior_share", "prior_rename")
 OFF_POLICY: dict[str, OffPolicy] = {
     "sac": OffPolicy(
         f"{_OBJECTIVES}.sac:SacObjective",
-        "soft actor-critic: two critics, a squashed Gaussian actor that is paid for its entropy",
+        "soft actor-critic: two critics or more, a squashed Gaussian actor that is paid for its entropy",
         "y = r + gamma (min Q'(s', a') - alpha log pi(a'|s'));  actor: alpha log pi(a|s) - min Q(s, a)",
         "Haarnoja et al., arXiv:1812.05905",
         (*_SOFT, *_TARGET, *_PRIOR, *_SEQUENCES),
         policy=f"{_NETWORKS}.soft_actor_critic:SoftActorCritic",
-        policy_options=("policy.critic_layer_norm",),
+        policy_options=("policy.critic_layer_norm", "policy.num_critics"),
         recurrent_policy=f"{_NETWORKS}.recurrent_soft:RecurrentSoftActorCritic",
         recurrent_function=f"{_OBJECTIVES}.recurrent_sac:RecurrentSacObjective",
     ),
@@ -158,6 +158,26 @@ OFF_POLICY: dict[str, OffPolicy] = {
         "Fujimoto et al., arXiv:1802.09477",
         ("policy_delay", "target_tau", "target_noise", "target_noise_clip", "exploration_noise"),
         policy=f"{_NETWORKS}.deterministic:DeterministicActorCritic",
+        policy_options=("policy.num_critics",),
+    ),
+    "ddpg": OffPolicy(
+        f"{_OBJECTIVES}.ddpg:DdpgObjective",
+        "a deterministic actor and one critic, which all move in every update; td3 is its successor",
+        "y = r + gamma Q'(s', pi'(s'));  actor: -Q(s, pi(s))",
+        "Lillicrap et al., arXiv:1509.02971",
+        ("target_tau", "exploration_noise"),
+        policy=f"{_NETWORKS}.ddpg:DdpgActorCritic",
+    ),
+    "tqc": OffPolicy(
+        f"{_OBJECTIVES}.tqc:TqcObjective",
+        "soft actor-critic whose critics learn quantiles of the return; the largest of all are left out of the target",
+        "y_i = r + gamma (z_i(s', a') - alpha log pi(a'|s')), z_1 <= z_2 <= ... the quantiles of all target critics "
+        "without the dropped_quantiles num_critics largest;  critics: quantile Huber loss;  "
+        "actor: alpha log pi(a|s) - mean of all quantiles of (s, a)",
+        "Kuznetsov et al., arXiv:2005.04269",
+        (*_SOFT, *_TARGET, *_PRIOR, "dropped_quantiles"),
+        policy=f"{_NETWORKS}.tqc:QuantileActorCritic",
+        policy_options=("policy.critic_layer_norm", "policy.num_critics", "policy.num_quantiles"),
     ),
     "dqn": OffPolicy(
         f"{_OBJECTIVES}.dqn:DqnObjective",

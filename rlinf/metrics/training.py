@@ -231,14 +231,14 @@ TRAIN: Mapping[str, Metric] = {
     ),
     "train/critic_loss": Metric(
         "off-policy: the critics' loss",
-        "mean (Q - target)^2 / 2, summed over the critics",
+        "mean (Q - target)^2 / 2 (tqc: quantile Huber loss), summed over the critics",
         "reward squared",
         "bounded",
         "env.normalize_rewards, a smaller lr",
     ),
-    "train/q": Metric("td3, dqn: estimated return of what was done", "mean Q(s, a)", REWARD, "near the returns"),
+    "train/q": Metric("td3, ddpg, dqn: estimated return of what was done", "mean Q(s, a)", REWARD, "near the returns"),
     "train/alpha": Metric(
-        "sac, discrete_sac, crossq: entropy temperature",
+        "sac, tqc, discrete_sac, crossq: entropy temperature",
         "alpha",
         "",
         "falls to a level",

@@ -202,18 +202,20 @@ class AlgorithmConfig:
     target_update_every: int = key(1, at_least=1, for_runs={"loss_type: dqn": 500}, read_by=SIMULATOR)
     """Off-policy: updates between two moves of the target networks."""
     policy_delay: int = key(1, at_least=1, for_runs={"loss_type: td3": 2, "loss_type: crossq": 3}, read_by=SIMULATOR)
-    """sac, td3, discrete_sac, crossq: the actor is updated once per N updates of the critics (td3: targets too)."""
+    """sac, td3, tqc, discrete_sac, crossq: the actor (and targets of td3) move once in N updates of the critics."""
     sac_alpha: float | Literal["auto"] = key("auto", example=0.2, read_by=SIMULATOR)
-    """sac, discrete_sac, crossq: entropy temperature; `auto` learns it."""
+    """sac, tqc, discrete_sac, crossq: entropy temperature; `auto` learns it."""
     sac_target_entropy: float | None = key(None, example=-3.0, read_by=SIMULATOR)
     """The entropy that `sac_alpha: auto` steers to; null is minus the number of action dimensions, and for
     discrete_sac 0.98 of the largest entropy."""
     exploration_noise: float = key(0.1, above=0, read_by=SIMULATOR)
-    """td3: standard deviation of the noise that is added to actions in [-1, 1] while collecting."""
+    """td3, ddpg: standard deviation of the noise that is added to actions in [-1, 1] while collecting."""
     target_noise: float = key(0.2, at_least=0, example=0.1, read_by=SIMULATOR)
     """td3: standard deviation of the noise that is added to the target's actions."""
     target_noise_clip: float = key(0.5, at_least=0, example=0.3, read_by=SIMULATOR)
     """td3: bound of that noise."""
+    dropped_quantiles: int = key(2, at_least=0, example=5, read_by=SIMULATOR)
+    """tqc: largest quantiles that are left out of the targets, for each critic; more of them estimate less."""
     double_q: bool = key(True, read_by=SIMULATOR)
     """dqn: the network chooses the next action and its target judges it; false: the target does both."""
     epsilon_start: float = key(1.0, at_least=0, at_most=1, example=0.5, read_by=SIMULATOR)
@@ -225,7 +227,7 @@ class AlgorithmConfig:
     replay_capacity: int = key(1_000_000, read_by=SIMULATOR)
     """Off-policy: transitions that the replay buffer holds; the oldest make room."""
     replay_start: int = key(1_000, read_by=SIMULATOR)
-    """Off-policy: environment steps before the first update (td3 acts at random until then)."""
+    """Off-policy: environment steps before the first update (td3 and ddpg act at random until then)."""
     replay_batch_size: int = key(256, at_least=1, read_by=SIMULATOR)
     """Off-policy: transitions of one update."""
     replay_ratio: float = key(1.0, read_by=SIMULATOR)
@@ -238,8 +240,8 @@ class AlgorithmConfig:
     priority_correction: float = key(0.5, at_least=0, at_most=1, example=0.4, read_by=SIMULATOR)
     """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
     prior_data: str | None = key(None, example="datasets/reach", read_by=SIMULATOR)
-    """sac, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file of LIBERO or
-    ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is off."""
+    """sac, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file of LIBERO
+    or ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is off."""
     prior_share: float = key(0.5, read_by=SIMULATOR)
     """Share of each update's transitions that is sampled from `prior_data`."""
     prior_rename: dict[str, str] = key({}, example={"observation": "observation.state"}, read_by=SIMULATOR)

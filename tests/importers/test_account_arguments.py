@@ -164,7 +164,7 @@ def script(call: str, arguments: str) -> str:
         lines.append(f"env = {makers[call].format(f', {arguments}')}")
     if call.endswith("Callback"):
         lines.append(f"callback = {call}({arguments})")
-    algorithm = call if call in ("PPO", "A2C", "SAC", "TD3", "DQN") else "PPO"
+    algorithm = call if call in ("PPO", "A2C", "SAC", "TD3", "DDPG", "TQC", "DQN") else "PPO"
     options = f", {arguments}" if call == algorithm and call != "learn" else ""
     if call == "policy_kwargs":
         options = f", policy_kwargs=dict({arguments})"

@@ -249,9 +249,9 @@ def test_the_command_writes_a_file_once(tmp_path: Path, capsys: pytest.CaptureFi
         ("sb3", "ppo.yml", "CartPole-v1: {n_envs: 8}\nAcrobot-v1: {n_envs: 8}\n", "say which with --env"),
         (
             "sb3",
-            "tqc.yml",
+            "trpo.yml",
             "CartPole-v1: {n_envs: 8}\n",
-            "the algorithm TQC (tqc.yml); the nearest here is loss_type: sac",
+            "the algorithm TRPO (trpo.yml); the nearest here is adv_type: gae with loss_type: actor_critic",
         ),
         ("sb3", "mine.yml", "CartPole-v1: {n_envs: 8}\n", "mine is not offered here"),
         ("verl", "run.sh", "python3 -m verl.trainer.main_eval data.path=x\n", "it is an evaluation"),

@@ -207,6 +207,28 @@ def test_crossq_s_critics_are_wider_there(tmp_path: Path) -> None:
     assert any("[1024, 1024]" in line for line in sheet.differs)
 
 
+def test_tqc_and_its_quantiles(tmp_path: Path) -> None:
+    file = tmp_path / "tqc.yml"
+    kwargs = "dict(net_arch=[64, 64], n_critics=5, n_quantiles=10)"
+    file.write_text(
+        f"Pendulum-v1: {{n_timesteps: 20000, policy: MlpPolicy, top_quantiles_to_drop_per_net: 3, gamma: 0.95, "
+        f'policy_kwargs: "{kwargs}"}}\n'
+    )
+    settings = checked(imported("sb3", file)).settings
+    found = {key.rpartition(".")[2]: value.value for key, value in settings.items()}
+    wanted = {"loss_type": "tqc", "dropped_quantiles": 3, "num_critics": 5, "num_quantiles": 10, "gamma": 0.95}
+    assert {name: found[name] for name in wanted} == wanted
+
+
+def test_ddpg_with_its_noise(tmp_path: Path) -> None:
+    file = tmp_path / "ddpg.yml"
+    file.write_text("Pendulum-v1: {n_timesteps: 20000, policy: MlpPolicy, noise_type: normal, noise_std: 0.2}\n")
+    settings = checked(imported("sb3", file)).settings
+    assert settings["algorithm.loss_type"].value == "ddpg"
+    assert settings["algorithm.exploration_noise"].value == 0.2
+    assert "policy.num_critics" not in settings
+
+
 def test_rlinf_s_mlp_has_its_critic(tmp_path: Path) -> None:
     """`critic.use_critic_model: False` there means no critic of language models."""
     file = tmp_path / "run.yaml"

@@ -31,6 +31,8 @@ AT_NIGHT = (
     "sac_chunks",
     "sac",
     "td3",
+    "ddpg",
+    "tqc",
     "dqn",
     "discrete_sac",
     "crossq",

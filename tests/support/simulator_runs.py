@@ -34,6 +34,11 @@ SMALL = {
     "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
     "td3": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: td3, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "ddpg": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: ddpg, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "tqc": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: tqc, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000, "
+    "dropped_quantiles: 3}\n",
     "crossq": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: crossq, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
     "dqn": "env: {id: CartPole-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"

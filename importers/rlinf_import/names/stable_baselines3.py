@@ -28,7 +28,9 @@ STABLE_BASELINES3: Mapping[str, Meaning] = {
     "clip_range": means("algorithm.ratio_clip_eps"),
     "clip_range_vf": means("algorithm.value_clip"),
     "normalize_advantage": means("algorithm.normalize_advantages"),
-    "ent_coef": means("algorithm.entropy_bonus", "algorithm.sac_alpha", note="the second one with loss_type: sac"),
+    "ent_coef": means(
+        "algorithm.entropy_bonus", "algorithm.sac_alpha", note="the second one with loss_type: sac, tqc or crossq"
+    ),
     "vf_coef": means("algorithm.value_coef"),
     "max_grad_norm": means("learner.optimizer.grad_clip"),
     "use_sde": _SDE,
@@ -56,7 +58,13 @@ STABLE_BASELINES3: Mapping[str, Meaning] = {
     "tau": means("algorithm.target_tau"),
     "train_freq": means("rollout.num_steps", note=_STEPS),
     "gradient_steps": means("algorithm.replay_ratio", note="updates per environment step"),
-    "action_noise": means("algorithm.exploration_noise", note="of td3; SAC explores by sampling from its policy"),
+    "action_noise": means(
+        "algorithm.exploration_noise", note="of td3 and ddpg; SAC explores by sampling from its policy"
+    ),
+    # TQC
+    "top_quantiles_to_drop_per_net": means("algorithm.dropped_quantiles"),
+    "n_critics": means("policy.num_critics"),
+    "n_quantiles": means("policy.num_quantiles"),
     # TD3, DQN
     "target_policy_noise": means("algorithm.target_noise"),
     "exploration_fraction": means("algorithm.epsilon_steps", note="environment steps, not a share of the run"),

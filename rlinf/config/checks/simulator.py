@@ -45,7 +45,10 @@ _NATIVE = (
     "env.num_action_chunks",
 )
 _OF_A_DATASET = ("dataset_stride", "rename")
-_ACTS_BY = {"sac": ("squashed_gaussian",), "crossq": ("squashed_gaussian",), "discrete_sac": ("categorical",)}
+_ACTS_BY = {
+    **dict.fromkeys(("sac", "tqc", "crossq"), ("squashed_gaussian",)),
+    "discrete_sac": ("categorical",),
+}
 _UNREAD_OFF_POLICY = (
     "policy.init_log_std",
     "policy.shared_critic",
@@ -233,6 +236,11 @@ def _check_off_policy(context: Context) -> None:
     if config.algorithm.priority_exponent == 0:
         why = "is not read without algorithm.priority_exponent."
         context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.")
+    policy = config.policy
+    if name == "tqc" and config.algorithm.dropped_quantiles >= policy.num_quantiles:
+        message = f"algorithm.dropped_quantiles {config.algorithm.dropped_quantiles} leaves none of the "
+        message += f"{policy.num_quantiles} of a critic (policy.num_quantiles)."
+        context.error("algorithm.dropped_quantiles", message, f"Use at most {policy.num_quantiles - 1}.")
     if config.algorithm.sac_alpha != "auto":
         why = f"is not read with a fixed algorithm.sac_alpha ({config.algorithm.sac_alpha})."
         context.unread("algorithm.sac_target_entropy", why, "Set sac_alpha: auto.")
@@ -264,11 +272,13 @@ def _check_dueling(context: Context) -> None:
     """Options of the networks that only some losses have."""
     name = context.config.algorithm.loss_type
     mine = catalog.off_policy(name).policy_options if is_off_policy(context.config) else ()
+    readers: dict[str, list[str]] = {}
     for other, entry in catalog.OFF_POLICY.items():
         for key in entry.policy_options:
-            if key not in mine:
-                why = f"is not read by loss_type: {name}."
-                context.unread(key, why, f"It is read by loss_type: {other}.")
+            readers.setdefault(key, []).append(other)
+    for key, others in readers.items():
+        if key not in mine:
+            context.unread(key, f"is not read by loss_type: {name}.", f"It is read by loss_type: {', '.join(others)}.")
 
 
 def check_acting(context: Context) -> None:

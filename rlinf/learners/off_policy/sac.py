@@ -20,7 +20,7 @@ from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 
 class SacObjective(OffPolicyObjective[SoftActorCritic]):
-    """Two critics with targets, an actor that maximises the smaller one and its entropy, a temperature."""
+    """Critics with targets, an actor that maximises the smallest one and its entropy, a temperature."""
 
     noise_draws = 2
 
@@ -54,10 +54,10 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
         if self.acts_now(number):
             metrics |= self.improve_actor(sampled, noise[1], alpha)
         self.follow([self.critic.flat], number)
-        return Improvement({**metrics, "alpha": alpha}, td_errors(judged, wanted))
+        return Improvement({**metrics, "alpha": alpha}, self.errors(judged, wanted))
 
     def judged_and_wanted(self, sampled: Transitions, noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-        """Both critics' estimates [2, M], and the soft bootstrapped return [M] that they should tell."""
+        """Return the critics' estimates [critics, M], and the soft bootstrapped return [M] that they should tell."""
         assert self.target is not None
         with torch.no_grad():
             actions, logprobs = self.policy.draw(sampled.next_inputs, noise)
@@ -78,9 +78,17 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
         return {"actor_loss": loss.detach(), "entropy": entropy}
 
     def acted(self, sampled: Transitions, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities [M] of the actor's actions, and the smaller of the critics' estimates [M] of them."""
+        """Log-probabilities [M] of the actor's actions, and the estimates [M] of them that it maximises."""
         actions, logprobs = self.policy.draw(sampled.inputs, noise)
-        return logprobs, self.policy.judge(sampled.inputs, actions).amin(0)
+        return logprobs, self.combined(self.policy.judge(sampled.inputs, actions))
+
+    def combined(self, judged: Tensor) -> Tensor:
+        """Return one estimate [M] from those of all critics: the smallest."""
+        return judged.amin(0)
+
+    def errors(self, judged: Tensor, wanted: Tensor) -> Tensor:
+        """Return the absolute errors [M] by which transitions may be sampled."""
+        return td_errors(judged, wanted)
 
     def mean(self, values: Tensor, sampled: Transitions) -> Tensor:
         """Compute the mean of ``values`` [M] over this rank's transitions."""

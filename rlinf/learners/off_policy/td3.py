@@ -53,13 +53,16 @@ class Td3Objective(OffPolicyObjective[DeterministicActorCritic]):
             self.target.follow([self.actor.flat, self.critic.flat], self.algorithm.target_tau)
         return Improvement(metrics, td_errors(judged, wanted))
 
+    def smoothing(self, noise: Tensor) -> Tensor:
+        """Scale standard normal ``noise`` [M, A] to what is added to the target's actions."""
+        limit = self.algorithm.target_noise_clip
+        return (self.algorithm.target_noise * noise).clamp(-limit, limit)
+
     @torch.no_grad()
     def wanted(self, sampled: Transitions, noise: Tensor) -> Tensor:
         """[M]: r + discount min Q'(s', clip(pi'(s') + clip(target_noise eps, -c, c), -1, 1)), c = target_noise_clip."""
         assert self.target is not None
         actor_encoder, body, head, critic_encoder, critic = self.target.modules
-        limit = self.algorithm.target_noise_clip
-        smoothing = (self.algorithm.target_noise * noise).clamp(-limit, limit)
-        actions = (head(body(actor_encoder(sampled.next_inputs))) + smoothing).clamp(-1.0, 1.0)
+        actions = (head(body(actor_encoder(sampled.next_inputs))) + self.smoothing(noise)).clamp(-1.0, 1.0)
         following = critic(critic_encoder(sampled.next_inputs), actions).amin(0)
         return sampled.rewards + sampled.discounts * following

@@ -33,6 +33,10 @@ class ActorCriticOptions:
     """Of a deterministic actor: standard deviation while collecting, of actions in [-1, 1]."""
     critic_layer_norm: bool = False
     """Of critics that judge actions: layers are normalised before their activation."""
+    num_critics: int = 2
+    """Of critics that judge actions."""
+    num_quantiles: int = 25
+    """Of a critic that gives a distribution of the return."""
     shared_critic: bool = False
     """One trunk for both heads. Recurrent policies always share it."""
     recurrent: Literal["none", "gru", "lstm"] = "none"

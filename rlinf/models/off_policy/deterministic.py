@@ -1,4 +1,4 @@
-"""TD3's networks (Fujimoto et al., arXiv:1802.09477): a deterministic actor and two critics of state and action."""
+"""TD3's networks (Fujimoto et al., arXiv:1802.09477): a deterministic actor and critics of state and action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlinf.data.spaces import SpaceError
 from rlinf.models.actor_critic.distributions import BoxHead
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
-from rlinf.models.off_policy.layers import TwinCritic, body
+from rlinf.models.off_policy.layers import CriticEnsemble, body
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -33,7 +33,7 @@ class TanhHead(BoxHead):
     def __init__(self, features: int, space: spaces.Box, exploration_noise: float) -> None:
         super().__init__(space)
         if not np.isfinite(self.low).all() or not np.isfinite(self.high).all():
-            raise SpaceError(f"loss_type: td3 needs finite action bounds, got {space}: bound them by a wrapper")
+            raise SpaceError(f"loss_type: td3 and ddpg need finite action bounds, got {space}: bound them by a wrapper")
         (self.noise_size,) = self.action_shape
         self.exploration_noise = exploration_noise
         self.mean = nn.Linear(features, self.noise_size)
@@ -79,8 +79,12 @@ class DeterministicActorCritic(ActorAndCritics):
         chunk = options.num_action_chunks
         self.granularity = Granularity(actions=chunk, dimensions=self.head.noise_size // chunk)
         width = self.critic_encoder.out_features + self.head.noise_size
-        self.critic = TwinCritic(width, options.hidden_sizes, options.activation)
+        self.critic = CriticEnsemble(width, options.hidden_sizes, options.activation, count=self.count_critics())
+
+    def count_critics(self) -> int:
+        """Return how many critics judge."""
+        return self.options.num_critics
 
     def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
-        """Both critics' estimates [2, N] for actions [N, A] in [-1, 1]."""
+        """Return the critics' estimates [critics, N] for actions [N, A] in [-1, 1]."""
         return self.critic(self.critic_encoder(inputs), actions)

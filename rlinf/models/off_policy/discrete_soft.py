@@ -11,7 +11,7 @@ from rlinf.data.granularity import Granularity
 from rlinf.models.actor_critic.distributions import CategoricalHead
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
-from rlinf.models.off_policy.layers import TwinCritic, body
+from rlinf.models.off_policy.layers import CriticEnsemble, body
 
 
 class DiscreteSoftActorCritic(ActorAndCritics):
@@ -30,7 +30,9 @@ class DiscreteSoftActorCritic(ActorAndCritics):
         self.head = CategoricalHead(options.hidden_sizes[-1], action_space)
         self.granularity = Granularity(actions=1, dimensions=1)
         outputs = self.head.noise_size
-        self.critic = TwinCritic(self.critic_encoder.out_features, options.hidden_sizes, options.activation, outputs)
+        self.critic = CriticEnsemble(
+            self.critic_encoder.out_features, options.hidden_sizes, options.activation, outputs
+        )
 
     def judge(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Both critics' estimates [2, N, n] for all actions."""

@@ -1,4 +1,4 @@
-"""Layers with the uniform first weights that are customary off-policy, and pairs of critics made of them."""
+"""Layers with the uniform first weights that are customary off-policy, and ensembles of critics made of them."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def body(inputs: int, hidden: Sequence[int], activation: Activation, *, layer_no
     return nn.Sequential(*layers)
 
 
-class TwinCritic(nn.Module):
-    """Two independent estimates of the return.
+class CriticEnsemble(nn.Module):
+    """``count`` independent estimates of the return.
 
-    With one output they are of (features [N, F], action [N, A]): [2, N]; with ``outputs`` of them they are of the
-    features alone, one for each discrete action: [2, N, outputs].
+    With one output they are of (features [N, F], action [N, A]): [count, N]; with ``outputs`` of them they are of the
+    features alone, one for each discrete action: [count, N, outputs].
 
-    As batched products of both they would be no faster: these are slow with the thin first and last layers.
+    As batched products of all they would be no faster: these are slow with the thin first and last layers.
     """
 
     def __init__(
@@ -57,11 +57,13 @@ class TwinCritic(nn.Module):
         activation: Activation,
         outputs: int = 1,
         *,
+        count: int = 2,
         layer_norm: bool = False,
     ) -> None:
         super().__init__()
         critics = [
-            [*body(inputs, hidden, activation, layer_norm=layer_norm), nn.Linear(hidden[-1], outputs)] for _ in range(2)
+            [*body(inputs, hidden, activation, layer_norm=layer_norm), nn.Linear(hidden[-1], outputs)]
+            for _ in range(count)
         ]
         self.critics = nn.ModuleList(nn.Sequential(*layers) for layers in critics)
 
@@ -70,3 +72,23 @@ class TwinCritic(nn.Module):
             return torch.stack([critic(features) for critic in self.critics])
         joint = torch.cat([features, actions], dim=-1)
         return torch.cat([critic(joint) for critic in self.critics], dim=1).T
+
+
+class QuantileCritics(CriticEnsemble):
+    """``count`` independent distributions of the return of (features [N, F], action [N, A]), as quantiles.
+
+    [count, N, quantiles]: the values at the fractions of :func:`quantile_fractions`, in no order.
+    """
+
+    def forward(self, features: Tensor, actions: Tensor | None = None) -> Tensor:
+        assert actions is not None
+        return super().forward(torch.cat([features, actions], dim=-1))
+
+
+def quantile_fractions(count: int) -> Tensor:
+    """Return the midpoints [count] of ``count`` equal parts of [0, 1] (Dabney et al., arXiv:1710.10044, lemma 2).
+
+    >>> quantile_fractions(4)
+    tensor([0.1250, 0.3750, 0.6250, 0.8750])
+    """
+    return (torch.arange(count) + 0.5) / count

@@ -50,7 +50,7 @@ class OffPolicyNetworks(PolicyOfHead):
         if not isinstance(action_space, self.action_spaces):
             continuous = self.action_spaces is spaces.Box
             kind = "continuous actions (a Box)" if continuous else "discrete actions (a Discrete space)"
-            others = "dqn or discrete_sac" if continuous else "sac, td3 or crossq"
+            others = "dqn or discrete_sac" if continuous else "sac, td3, ddpg, tqc or crossq"
             raise SpaceError(
                 f"loss_type: {self.loss_type} needs {kind}, got {action_space}. Choose loss_type: {others}, "
                 "adv_type: gae with loss_type: actor_critic (PPO), or adv_type: grpo"

@@ -1,4 +1,4 @@
-"""Soft actor-critic's networks: a squashed Gaussian actor and two critics of state and action.
+"""Soft actor-critic's networks: a squashed Gaussian actor and critics of state and action.
 
 With chunks of K actions the actor decides on all of them at once, and the critics judge the whole chunk
 (Q-chunking, arXiv:2507.07969): one transition is one decision, its reward the sum over the actions carried out.
@@ -17,7 +17,7 @@ from rlinf.models.actor_critic.distributions import SquashedGaussianHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
-from rlinf.models.off_policy.layers import TwinCritic, body
+from rlinf.models.off_policy.layers import CriticEnsemble, body
 
 _LOG_STD_RANGE = (-20.0, 2.0)
 
@@ -63,9 +63,15 @@ class SoftActorCritic(ActorAndCritics):
         return body(inputs, self.options.hidden_sizes, self.options.activation)
 
     def make_critic(self, inputs: int) -> nn.Module:
-        """Both critics, of features and actions with ``inputs`` numbers together."""
+        """All critics, of features and actions with ``inputs`` numbers together."""
         options = self.options
-        return TwinCritic(inputs, options.hidden_sizes, options.activation, layer_norm=options.critic_layer_norm)
+        return CriticEnsemble(
+            inputs,
+            options.hidden_sizes,
+            options.activation,
+            count=options.num_critics,
+            layer_norm=options.critic_layer_norm,
+        )
 
     def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights."""
@@ -77,5 +83,5 @@ class SoftActorCritic(ActorAndCritics):
         return actions, logprobs.sum(-1)
 
     def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
-        """Both critics' estimates [2, N] for unsquashed actions [N, A]."""
+        """Return the critics' estimates [critics, N] for unsquashed actions [N, A]."""
         return self.critic(self.critic_encoder(inputs), torch.tanh(actions))

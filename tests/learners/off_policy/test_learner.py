@@ -111,7 +111,9 @@ def test_several_ranks_make_the_update_of_one(kind, size, tmp_path):
 @pytest.mark.parametrize("loss_type", catalog.OFF_POLICY)
 def test_actions_of_the_other_kind_are_refused_with_what_would_fit(loss_type):
     entry = catalog.off_policy(loss_type)
-    wrong, fits = (ARM, "sac, td3 or crossq") if entry.discrete else (spaces.Discrete(3), "dqn or discrete_sac")
+    wrong, fits = (
+        (ARM, "sac, td3, ddpg, tqc or crossq") if entry.discrete else (spaces.Discrete(3), "dqn or discrete_sac")
+    )
     with pytest.raises(SpaceError, match=f"loss_type: {loss_type} needs .* Choose loss_type: {fits}"):
         imported(entry.policy)(STATE, wrong, ActorCriticOptions())
 
