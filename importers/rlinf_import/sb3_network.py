@@ -40,7 +40,7 @@ def network(sheet: Sheet, algorithm: str) -> None:
         sheet.put("policy.hidden_sizes", [512], "policy")
         sheet.put("policy.activation", "relu", "policy")
         sheet.differ("policy", "images are read by a CNN of rlinf's own, in the place of NatureCNN")
-        if algorithm in ("ppo", "a2c"):
+        if algorithm in ("ppo", "a2c", "maskable_ppo"):
             sheet.put("policy.shared_critic", True, "policy")
     sheet.ignore("policy", "policy.encoder: auto chooses by the observations")
     located = sheet.written("policy_kwargs")
@@ -71,7 +71,7 @@ def _words(value: object) -> str:
 
 
 def _option(sheet: Sheet, algorithm: str, name: str, value: object) -> None:
-    off_policy = algorithm not in ("ppo", "a2c", "ppo_lstm")
+    off_policy = algorithm not in ("ppo", "a2c", "ppo_lstm", "maskable_ppo")
     if name == "net_arch":
         _layers(sheet, value)
     elif name == "activation_fn":

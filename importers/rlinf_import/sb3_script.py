@@ -14,6 +14,7 @@ from rlinf_import.written import Code, Source
 
 _POSITIONS = {
     "ppo": ("policy", "env", "learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda"),
+    "maskable_ppo": ("policy", "env", "learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda"),
     "ppo_lstm": ("policy", "env", "learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda"),
     "a2c": ("policy", "env", "learning_rate", "n_steps", "gamma", "gae_lambda"),
 }

@@ -29,6 +29,7 @@ _PPO: Mapping[str, object] = {
 DEFAULTS: Mapping[str, Mapping[str, object]] = {
     "ppo": _PPO,
     "ppo_lstm": {**_PPO, "n_steps": 128, "batch_size": 128},
+    "maskable_ppo": _PPO,
     "a2c": {**_ON_POLICY, "learning_rate": 7e-4, "n_steps": 5, "gae_lambda": 1.0, "normalize_advantage": False},
     "sac": {**_OFF_POLICY, "learning_rate": 3e-4, "ent_coef": "auto"},
     "crossq": {**_OFF_POLICY, "learning_rate": 1e-3, "ent_coef": "auto", "policy_delay": 3},
@@ -59,6 +60,7 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
 LAYERS: Mapping[str, tuple[list[int], str]] = {
     "ppo": ([64, 64], "tanh"),
     "ppo_lstm": ([64, 64], "tanh"),
+    "maskable_ppo": ([64, 64], "tanh"),
     "a2c": ([64, 64], "tanh"),
     "sac": ([256, 256], "relu"),
     "crossq": ([256, 256], "relu"),
@@ -89,7 +91,6 @@ MISSING: Mapping[str, tuple[str, str]] = {
     "qrdqn": ("the algorithm QR-DQN", "loss_type: dqn"),
     "trpo": ("the algorithm TRPO", "adv_type: gae with loss_type: actor_critic"),
     "ars": ("the algorithm ARS", "adv_type: gae with loss_type: actor_critic"),
-    "maskable_ppo": ("masks of invalid actions", "adv_type: gae with loss_type: actor_critic"),
     "her": ("hindsight relabelling of goals (HER)", "loss_type: sac with a dense reward"),
 }
 _MODULES: tuple[tuple[re.Pattern[str], str], ...] = (

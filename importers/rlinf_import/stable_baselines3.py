@@ -67,7 +67,7 @@ NAMES: Mapping[str, Meaning] = {
 }
 """Beside :data:`rlinf_import.names.stable_baselines3.STABLE_BASELINES3`."""
 
-_ON_POLICY = ("ppo", "a2c", "ppo_lstm")
+_ON_POLICY = ("ppo", "a2c", "ppo_lstm", "maskable_ppo")
 
 
 def translate(sheet: Sheet) -> None:
@@ -79,6 +79,8 @@ def translate(sheet: Sheet) -> None:
     steps = _on_policy(sheet, algorithm, envs) if on_policy else off_policy(sheet, algorithm, envs)
     _rate(sheet, on_policy)
     network(sheet, algorithm)
+    if algorithm == "maskable_ppo":
+        sheet.put("env.action_mask", "action_masks")
     if sheet.take("use_sde") is True:
         sheet.differ("use_sde", "exploration is not state-dependent: each step draws from the policy's distribution")
     for key in ("n_timesteps", "total_timesteps"):

@@ -76,8 +76,8 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     (
         "it masks invalid actions",
         False,
-        "Masks are not read: a forbidden action is chosen like any other. See that step takes it, for example as no "
-        "move with a cost.",
+        "Masks are not read: an illegal action is chosen like any other. Set env.action_mask to their name: "
+        "action_mask, or action_masks for a method.",
     ),
     ("Casting input x to numpy array", False, _ARRAYS),
     ("was expecting a numpy array", False, _ARRAYS),
@@ -111,7 +111,7 @@ def examine_env(config: Config) -> list[Finding]:
         return []
     if config.evaluation.video_every:
         os.environ.update(offscreen())
-    bare = EnvConfig(env.id, env.kwargs, isolation=env.isolation, python=env.python)
+    bare = EnvConfig(env.id, env.kwargs, isolation=env.isolation, python=env.python, action_mask=env.action_mask)
     whole = training_env(config)
     try:
         findings = _remarks(bare)
@@ -236,6 +236,7 @@ def _unlimited(options: EnvConfig) -> list[Finding]:
     A policy that goes in circles makes them endless even if random actions get out in the end.
     """
     from rlinf.rollouts.vec_env.make_env import make_env
+    from rlinf.rollouts.wrappers import random_action
 
     env = make_env(options)
     try:
@@ -245,7 +246,7 @@ def _unlimited(options: EnvConfig) -> list[Finding]:
         env.action_space.seed(0)
         began, steps = time.monotonic(), 0
         while time.monotonic() - began < _PATIENCE_S:
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            _, _, terminated, truncated, _ = env.step(random_action(env))
             steps += 1
             if terminated or truncated:
                 lasted = f"lasted {steps:,} decisions"

@@ -17,6 +17,8 @@ from gymnasium import spaces
 from rlinf.base.errors import UserError
 
 ROOT = "observation"
+ACTION_MASK = f"{ROOT}.action_mask"
+"""The leaf that names legal actions (`env.action_mask`): 1 for those that the environment takes now, else 0."""
 Arrays = dict[str, np.ndarray]
 
 

@@ -11,6 +11,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from rlinf.data.spaces import ACTION_MASK
+
+_MASK = ACTION_MASK.rpartition(".")[2]
+
 
 class IgnoreTerminations(gymnasium.Wrapper):
     """Only truncation ends an episode: the env goes on after success or failure, as benchmarks with fixed length do."""
@@ -66,6 +70,80 @@ class Instruct(gymnasium.ObservationWrapper):
     def observation(self, observation: Any) -> dict[str, Any]:
         parts = observation if self._is_dict else {"observation": observation}
         return {**parts, "instruction": self.instruction}
+
+
+class ActionMask(gymnasium.Wrapper):
+    """Adds the entry ``action_mask`` to the observation: 1 for each action that is legal now, else 0.
+
+    ``source`` names an entry of a Dict observation, an entry of ``info``, or a method of the environment without
+    arguments: numbers or flags [n] for a Discrete space, for MultiDiscrete those of its parts end to end, or a list of
+    them. An episode's last observation may have no legal action; otherwise that is a ValueError.
+    """
+
+    def __init__(self, env: gymnasium.Env, source: str) -> None:
+        super().__init__(env)
+        self.source, actions = source, env.action_space
+        if isinstance(actions, spaces.Discrete):
+            self._count = int(actions.n)
+        elif isinstance(actions, spaces.MultiDiscrete):
+            self._count = int(actions.nvec.sum())
+        else:
+            raise TypeError(f"env.action_mask needs discrete actions (Discrete or MultiDiscrete), not {actions}")
+        space = env.observation_space
+        self._is_dict = isinstance(space, spaces.Dict)
+        parts = dict(space.spaces) if isinstance(space, spaces.Dict) else {"observation": space}
+        self._is_part = self._is_dict and parts.pop(source, None) is not None
+        self.observation_space = spaces.Dict({**parts, _MASK: spaces.MultiBinary(self._count)})
+        self._legal = np.ones(self._count, dtype=np.int8)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        return self._masked(observation, info, over=False), info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        over = bool(terminated or truncated)
+        return self._masked(observation, info, over=over), reward, terminated, truncated, info
+
+    def random_legal_action(self) -> Any:
+        """Draw one of the legal actions from the action space's own generator."""
+        space, mask = self.action_space, self._legal
+        if isinstance(space, spaces.MultiDiscrete):
+            return space.sample(mask=tuple(np.split(mask, np.cumsum(space.nvec)[:-1])))
+        return space.sample(mask=mask)
+
+    def _masked(self, observation: Any, info: dict[str, Any], *, over: bool) -> dict[str, Any]:
+        parts = dict(observation) if self._is_dict else {"observation": observation}
+        given = parts.pop(self.source) if self._is_part else self._given(info)
+        rows = given if isinstance(given, list | tuple) else [given]
+        legal = np.concatenate([np.atleast_1d(row) for row in rows]).astype(bool).astype(np.int8)
+        if legal.shape != (self._count,):
+            raise ValueError(
+                f"env.action_mask: {self.source} has {legal.size} flags, and there are {self._count} actions"
+            )
+        if over and not legal.any():
+            legal = np.ones_like(legal)
+        if not legal.any():
+            raise ValueError(f"env.action_mask: {self.source} allows no action, and the episode goes on")
+        self._legal = legal
+        return {**parts, _MASK: legal}
+
+    def _given(self, info: dict[str, Any]) -> Any:
+        if self.source in info:
+            return info[self.source]
+        if self.env.has_wrapper_attr(self.source):
+            return self.env.get_wrapper_attr(self.source)()
+        raise ValueError(
+            f"env.action_mask: {self.source} is no entry of the observation, no method of the environment, and no "
+            f"entry of its info, which has {', '.join(sorted(map(str, info))) or 'none'}"
+        )
+
+
+def random_action(env: gymnasium.Env) -> Any:
+    """Draw an action from the environment's action space: a legal one if it masks its actions."""
+    if env.has_wrapper_attr("random_legal_action"):
+        return env.get_wrapper_attr("random_legal_action")()
+    return env.action_space.sample()
 
 
 class KeepEntries(gymnasium.ObservationWrapper):

@@ -95,6 +95,9 @@ class EnvConfig:
     """Divide rewards by the running standard deviation of the discounted return (checkpointed)."""
     frame_stack: int = key(1, at_least=1, example=4, read_by=SIMULATOR)
     """Give the policy the last N observations, stacked."""
+    action_mask: str | None = key(None, example="action_mask", read_by=SIMULATOR)
+    """Name what says which discrete actions are legal: an entry of a Dict observation or of `info`, or a method of
+    the environment (`action_masks`, as sb3-contrib reads). Policies never take another action."""
     success_key: str = key("success", example="is_success")
     """Where the environment's `info` says that the task is solved (`is_success` in gymnasium-robotics).
 

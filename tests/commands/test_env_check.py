@@ -357,7 +357,9 @@ def test_an_object_of_another_library_is_named_as_such(
 def test_features_that_are_not_read_are_remarked(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (own / "foreign_envs.py").write_text(FOREIGN)
     assert checked(own, "foreign_envs:Masked") == 0
-    assert "Masks are not read" in capsys.readouterr().out
+    assert "Set env.action_mask to their name" in " ".join(capsys.readouterr().out.split())
+    assert checked(own, "foreign_envs:Masked", "env.action_mask=action_mask") == 0
+    assert "mask" not in capsys.readouterr().out.partition("Environment")[2]
     recipe = Path(env_check.__file__).parents[2] / "config" / "sim" / "cartpole_dqn.yaml"
     goals = {"observation.achieved_goal", "observation.desired_goal"}
     found = env_check._unlabelled_goals(load(recipe), goals)

@@ -220,6 +220,19 @@ def test_tqc_and_its_quantiles(tmp_path: Path) -> None:
     assert {name: found[name] for name in wanted} == wanted
 
 
+def test_masked_ppo_reads_the_masks_of_its_environment(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from sb3_contrib import MaskablePPO\n"
+        "model = MaskablePPO('MlpPolicy', 'CartPole-v1', n_steps=64, batch_size=64)\n"
+        "model.learn(6400)\n"
+    )
+    settings = checked(imported("sb3", script)).settings
+    assert settings["env.action_mask"].value == "action_masks"
+    assert settings["algorithm.loss_type"].value == "actor_critic"
+    assert settings["rollout.num_steps"].value == 64
+
+
 def test_ddpg_with_its_noise(tmp_path: Path) -> None:
     file = tmp_path / "ddpg.yml"
     file.write_text("Pendulum-v1: {n_timesteps: 20000, policy: MlpPolicy, noise_type: normal, noise_std: 0.2}\n")

@@ -42,6 +42,7 @@ _NATIVE = (
     "env.reset_state_ids",
     "env.ignore_terminations",
     "env.frame_stack",
+    "env.action_mask",
     "env.num_action_chunks",
 )
 _OF_A_DATASET = ("dataset_stride", "rename")
@@ -74,6 +75,7 @@ def check_simulator(context: Context) -> None:
     context.run(_check_warm_start)
     context.run(_check_levels)
     context.run(_check_dueling)
+    context.run(_check_mask)
     if is_off_policy(context.config):
         context.run(_check_off_policy)
 
@@ -279,6 +281,26 @@ def _check_dueling(context: Context) -> None:
     for key, others in readers.items():
         if key not in mine:
             context.unread(key, f"is not read by loss_type: {name}.", f"It is read by loss_type: {', '.join(others)}.")
+
+
+def _check_mask(context: Context) -> None:
+    """Check that the policy reads the mask of legal actions."""
+    config, loss = context.config, context.config.algorithm.loss_type
+    if config.env.action_mask is None:
+        return
+    if config.policy.name in ("vla", "flow"):
+        message = f"env.action_mask: policy.name: {config.policy.name} does not read which actions are legal."
+        context.error("env.action_mask", message, "Take it out, or set policy.name: actor_critic.")
+    if config.env.num_action_chunks > 1:
+        message = "env.action_mask: the legal actions of a chunk are known only for its first."
+        context.error("env.action_mask", message, "Set env.num_action_chunks: 1.")
+    if is_off_policy(config) and not catalog.off_policy(loss).discrete:
+        message = f"env.action_mask: loss_type: {loss} has continuous actions, which have no mask."
+        context.error("env.action_mask", message, "Take it out, or choose loss_type: dqn.")
+    if loss == "discrete_sac" and config.algorithm.sac_alpha == "auto" and config.algorithm.sac_target_entropy is None:
+        message = "env.action_mask: the entropy that sac_alpha: auto steers to counts all actions, legal or not."
+        fix = "Set algorithm.sac_target_entropy (0.5 for half a dozen legal actions), or a number for sac_alpha."
+        context.error("algorithm.sac_target_entropy", message, fix)
 
 
 def check_acting(context: Context) -> None:

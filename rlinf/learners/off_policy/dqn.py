@@ -55,7 +55,7 @@ class DqnObjective(OffPolicyObjective[QNetwork]):
         """[M]: r + discount Q'(s', a'), a' the best action by the target, or by the network itself (double)."""
         assert self.target is not None
         encoder, body, head = self.target.modules
-        following = head(body(encoder(sampled.next_inputs)))
+        following = self.policy.legal(head(body(encoder(sampled.next_inputs))), sampled.next_inputs)
         chooser = self.policy.distribution(sampled.next_inputs) if self.algorithm.double_q else following
         best = following.gather(1, chooser.argmax(1, keepdim=True))[:, 0]
         return sampled.rewards + sampled.discounts * best

@@ -27,6 +27,8 @@ from rlinf.models.own import is_own, make_own
 from rlinf.models.own_contract import require_head
 
 NoiseKind = Literal["uniform", "normal"]
+ILLEGAL = -1e9
+"""Logit or value of an illegal action: its probability is exactly 0, and all that is computed of it stays finite."""
 _POLICY_GAIN = 0.01  # a near-uniform first policy
 _EDGE = 0.01  # share of the bounds that demonstrated actions are kept away from them
 _BOUNDS = "bound them by a wrapper (env.wrappers), or choose policy.distribution: gaussian with PPO or GRPO"
@@ -118,6 +120,15 @@ class CategoricalHead(ActionHead):
     def from_env(self, actions: np.ndarray) -> np.ndarray:
         flat = np.asarray(actions, dtype=np.int64).reshape(len(actions), -1) - self.starts
         return flat[:, 0] if self.scalar else flat
+
+
+def mask_illegal(logits: Tensor, legal: Tensor) -> Tensor:
+    """Return logits (or values) [N, n] with :data:`ILLEGAL` where ``legal`` [N, n] is 0.
+
+    >>> mask_illegal(torch.zeros(1, 3), torch.tensor([[1, 0, 1]])).softmax(-1)
+    tensor([[0.5000, 0.0000, 0.5000]])
+    """
+    return torch.where(legal.reshape(logits.shape) != 0, logits, ILLEGAL)
 
 
 class BoxHead(ActionHead):

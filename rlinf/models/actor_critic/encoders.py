@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.data.spaces import SpaceError, observation_leaves
+from rlinf.data.spaces import ACTION_MASK, SpaceError, observation_leaves
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.own import is_own, make_own
@@ -111,6 +111,8 @@ class ObservationEncoder(nn.Module):
     def __init__(self, space: spaces.Space, options: ActorCriticOptions) -> None:
         super().__init__()
         self.leaves = observation_leaves(space)
+        masked = (ACTION_MASK,) if options.action_mask is not None else ()
+        self._encoded = {name: part for name, part in self.leaves.items() if name not in masked}
         self.own: nn.Module | None = None
         if is_own(options.encoder):
             own: Any = make_own("policy.encoder", options.encoder, options.encoder_options, space)
@@ -119,7 +121,7 @@ class ObservationEncoder(nn.Module):
             self.out_features = int(own.out_features)
             return
         # Module names may not hold dots.
-        parts: dict[str, Any] = {_key(n): leaf_encoder(n, part, options) for n, part in self.leaves.items()}
+        parts: dict[str, Any] = {_key(n): leaf_encoder(n, part, options) for n, part in self._encoded.items()}
         self.parts = nn.ModuleDict(parts)
         if options.encoder == "cnn" and not any(isinstance(part, ImageEncoder) for part in parts.values()):
             raise SpaceError(f"policy.encoder: cnn reads images, and there is none in {space}: set it to auto")
@@ -129,13 +131,13 @@ class ObservationEncoder(nn.Module):
         if self.own is not None:
             encoded_by_own: Tensor = self.own(inputs)
             return encoded_by_own
-        encoded = [self.parts[_key(name)](inputs[name]) for name in self.leaves]
+        encoded = [self.parts[_key(name)](inputs[name]) for name in self._encoded]
         return encoded[0] if len(encoded) == 1 else torch.cat(encoded, dim=1)
 
     @property
     def observed(self) -> tuple[str, ...]:
         """The leaves that may be normalised."""
-        known = self.leaves if self.own is None else ()
+        known = self._encoded if self.own is None else ()
         return tuple(name for name in known if isinstance(self.parts[_key(name)], VectorEncoder))
 
     def observe(self, inputs: Mapping[str, Tensor]) -> None:

@@ -43,6 +43,8 @@ class ActorCriticOptions:
     embedding_size: int = 128
     """Width of image, text and recurrent features."""
     normalize_observations: bool = False
+    action_mask: str | None = None
+    """Illegal actions have probability 0: those that the leaf `data.spaces.ACTION_MASK` marks with 0."""
     num_action_chunks: int = 1
     """Actions per decision (K)."""
     reward_type: Level = "chunk_level"

@@ -23,8 +23,9 @@ from rlinf.data.batch import Costs
 from rlinf.data.granularity import Granularity, Levels
 from rlinf.data.inputs import BatchError, Inputs, ObservationInputs, picked
 from rlinf.data.messages import PolicyOutput
+from rlinf.data.spaces import ACTION_MASK, SpaceError
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
-from rlinf.models.actor_critic.distributions import ActionHead, action_head
+from rlinf.models.actor_critic.distributions import ActionHead, CategoricalHead, action_head, mask_illegal
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
@@ -63,6 +64,8 @@ class ActorCritic(PolicyOfHead):
         self.head = action_head(
             last, joint_space, options.distribution, options.init_log_std, options.distribution_options
         )
+        if options.action_mask is not None and (chunk > 1 or not isinstance(self.head, CategoricalHead)):
+            raise SpaceError(f"env.action_mask needs single actions of a categorical distribution, not {joint_space}")
         dimensions = math.prod(self.head.action_shape) // chunk
         levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
         self.granularity = Granularity.of(levels, actions=chunk, dimensions=dimensions)
@@ -84,7 +87,7 @@ class ActorCritic(PolicyOfHead):
         features = self.encoder(observations)
         if self.cell is not None:
             features, state = advance(self.cell, features, state)
-        parameters = self.head(self.actor_body(features))
+        parameters = self._distribution(self.actor_body(features), observations)
         return self.head.mode(parameters) if noise is None else self.head.sample(parameters, noise), state
 
     def evaluate(self, inputs: Inputs, actions: Tensor, mask: Tensor, *, with_entropy: bool = True) -> PolicyOutput:
@@ -98,7 +101,7 @@ class ActorCritic(PolicyOfHead):
         given = ObservationInputs.of(inputs)
         flat = {n: _picked(given.observations[n], places) for n in self.encoder.leaves}
         actor, critic, _ = self._features(flat, given, decided.shape)
-        parameters = self.head(actor)
+        parameters = self._distribution(actor, flat)
         # From here on every decision is a row with one chunk: [n, 1, K, D].
         chunks = (len(parameters), 1, positions.actions, positions.dimensions)
         executed = given.executed if positions.actions > 1 else None
@@ -188,6 +191,12 @@ class ActorCritic(PolicyOfHead):
         joint = self.head.to_env(actions)
         chunk = self.options.num_action_chunks
         return joint if chunk == 1 else split_chunk(joint, self._action_space, chunk)
+
+    def _distribution(self, hidden: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
+        """Compute the parameters of the head for hidden layers [n, F], without illegal actions at observations [n,
+        ...]."""
+        parameters: Tensor = self.head(hidden)
+        return parameters if self.options.action_mask is None else mask_illegal(parameters, observations[ACTION_MASK])
 
     def _features(
         self, flat: Mapping[str, Tensor], inputs: ObservationInputs, shape: torch.Size

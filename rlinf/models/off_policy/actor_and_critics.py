@@ -40,4 +40,4 @@ class ActorAndCritics(OffPolicyNetworks):
     def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Parameters [N, ...] of the head's distribution at observations [N, ...]."""
         parameters: Tensor = self.head(self.actor_body(self.actor_encoder(inputs)))
-        return parameters
+        return self.legal(parameters, inputs)

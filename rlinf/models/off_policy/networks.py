@@ -14,9 +14,9 @@ from rlinf.data.batch import Costs
 from rlinf.data.granularity import Granularity
 from rlinf.data.inputs import Inputs, ObservationInputs
 from rlinf.data.messages import PolicyOutput
-from rlinf.data.spaces import SpaceError, observation_leaves
+from rlinf.data.spaces import ACTION_MASK, SpaceError, observation_leaves
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
-from rlinf.models.actor_critic.distributions import ActionHead
+from rlinf.models.actor_critic.distributions import ActionHead, mask_illegal
 from rlinf.models.actor_critic.encoders import ObservationEncoder, image_axes, is_image
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.options import ActorCriticOptions
@@ -58,6 +58,10 @@ class OffPolicyNetworks(PolicyOfHead):
         if self.remembers != (options.recurrent != "none"):
             asked = f"{type(self).__name__} {'has' if self.remembers else 'has no'} memory"
             raise ValueError(f"loss_type {self.loss_type}: {asked}, and policy.recurrent is {options.recurrent}")
+        if options.action_mask is not None and self.action_spaces is spaces.Box:
+            raise SpaceError(
+                f"env.action_mask needs discrete actions, and loss_type: {self.loss_type} has continuous ones"
+            )
         self.options = options
         self._spaces = (observation_space, action_space)
 
@@ -82,6 +86,10 @@ class OffPolicyNetworks(PolicyOfHead):
     def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Parameters [N, ...] of the actor at observations [N, ...]."""
         raise NotImplementedError
+
+    def legal(self, parameters: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+        """Return parameters [N, n] of discrete actions without those that are illegal at observations [N, ...]."""
+        return parameters if self.options.action_mask is None else mask_illegal(parameters, inputs[ACTION_MASK])
 
     def parameters_of_rows(self, given: ObservationInputs, shape: torch.Size) -> Tensor:
         """Parameters [B * C, ...] of the actor at the decisions ``shape`` = [B, C] of rows."""

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.data.granularity import Granularity
-from rlinf.models.actor_critic.distributions import ActionHead
+from rlinf.models.actor_critic.distributions import ILLEGAL, ActionHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.off_policy.layers import body
@@ -45,8 +45,15 @@ class EpsilonGreedyHead(ActionHead):
         return self.value(features) + advantages - advantages.mean(dim=-1, keepdim=True)
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
-        anyone = (noise[:, 1] * self.count).long().clamp(max=self.count - 1)
+        legal = self._legal(parameters)
+        count = legal.sum(-1)
+        drawn = torch.minimum((noise[:, 1] * count).long(), count - 1)
+        # The legal action with the drawn number, in their order.
+        anyone = (legal.cumsum(-1) > drawn[:, None]).byte().argmax(-1)
         return torch.where(noise[:, 0] < self.epsilon, anyone, self.mode(parameters))
+
+    def _legal(self, parameters: Tensor) -> Tensor:
+        return parameters > ILLEGAL / 2
 
     def mode(self, parameters: Tensor) -> Tensor:
         return parameters.argmax(-1)
@@ -54,14 +61,15 @@ class EpsilonGreedyHead(ActionHead):
     def _probabilities(self, parameters: Tensor) -> Tensor:
         epsilon = self.epsilon.clamp_min(_LEAST_EPSILON)
         greedy = nn.functional.one_hot(self.mode(parameters), self.count)
-        return epsilon / self.count + (1.0 - epsilon) * greedy
+        legal = self._legal(parameters)
+        return epsilon / legal.sum(-1, keepdim=True) * legal + (1.0 - epsilon) * greedy
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
         return self._probabilities(parameters).gather(-1, actions.long()[:, None]).log()
 
     def entropy(self, parameters: Tensor) -> Tensor:
         probabilities = self._probabilities(parameters)
-        return -(probabilities * probabilities.log()).sum(-1, keepdim=True)
+        return torch.special.entr(probabilities).sum(-1, keepdim=True)
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return actions + self.first
@@ -86,4 +94,4 @@ class QNetwork(OffPolicyNetworks):
 
     def distribution(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """Values [N, n] of all actions at observations [N, ...]."""
-        return self.head(self.body(self.encoder(inputs)))
+        return self.legal(self.head(self.body(self.encoder(inputs))), inputs)

@@ -15,6 +15,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from rlinf.base.user_code import kind_of
 from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.wrappers import random_action
 
 _SEEDS = (123, 124)
 """Of the episodes with random actions."""
@@ -62,6 +63,8 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
     if any(_NOT_FINITE in remark.message for remark in walked):
         # NaN differs from itself: two equal episodes look as if they were not.
         found = [remark for remark in found if _UNEQUAL not in remark.message]
+    if env.has_wrapper_attr("random_legal_action"):
+        raised = []  # gymnasium's checker takes illegal actions too
     found += walked or raised or _masks(env)
     env.close()
     said = [str(warning.message) for warning in caught]
@@ -71,7 +74,9 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
 
 
 def _masks(env: gymnasium.Env) -> list[Remark]:
-    """Remark if an environment reports which actions are possible (MaskablePPO calls ``action_masks()``)."""
+    """Remark if an environment reports which actions are legal, and nothing reads it (`env.action_mask`)."""
+    if env.has_wrapper_attr("random_legal_action"):
+        return []
     leaves = env.observation_space.spaces if isinstance(env.observation_space, spaces.Dict) else {}
     named = _MASK in leaves or _MASK in env.reset(seed=_SEEDS[0])[1]
     if named or env.has_wrapper_attr("action_masks") or env.has_wrapper_attr(_MASK):
@@ -118,7 +123,7 @@ def _random_trajectory(env: gymnasium.Env, trajectory: list[Any], found: list[Re
                 return
             when = f"step {step} after reset({seed=})"
             with _naming(when):
-                observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+                observation, reward, terminated, truncated, _ = env.step(random_action(env))
             number = _number(reward)
             trajectory.append((_copied(observation), number, bool(terminated), bool(truncated)))
             _check_observation(env, observation, when, found)

@@ -21,7 +21,7 @@ from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.arrays import host_array, like_observations
 from rlinf.rollouts.vec_env.mixture import MixtureEnv, task_options
-from rlinf.rollouts.wrappers import IgnoreTerminations, ResetStateIds
+from rlinf.rollouts.wrappers import ActionMask, IgnoreTerminations, ResetStateIds
 from rlinf.schema import EnvConfig
 
 MakeBatch = Callable[..., VectorEnv]
@@ -55,7 +55,7 @@ class EnvArgumentsError(UserError):
 def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium.Env:
     """Build one environment, or one that plays all of `env.tasks`.
 
-    The order is: the env, its start states, its wrappers, no terminations, frame stack."""
+    The order is: the env, its start states, its wrappers, no terminations, frame stack, mask of actions."""
     if options.tasks:
         return MixtureEnv(
             [
@@ -106,7 +106,16 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
         env = IgnoreTerminations(env)
     if options.frame_stack > 1:
         env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack)
+    if options.action_mask is not None:
+        env = _masked(env, options.action_mask)
     return env
+
+
+def _masked(env: gymnasium.Env, source: str) -> gymnasium.Env:
+    try:
+        return ActionMask(env, source)
+    except TypeError as error:
+        raise EnvArgumentsError(str(error)) from error
 
 
 def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructionError:
@@ -201,7 +210,7 @@ def make_native_env(options: EnvConfig, num_envs: int) -> Any:
     if not takes_env_as_it_is(options):
         raise ValueError(
             "env.vectorization native takes the environment as it is: tasks, wrappers, reset_state_ids, "
-            "ignore_terminations, frame_stack and num_action_chunks need 'sync' or 'async'"
+            "ignore_terminations, frame_stack, action_mask and num_action_chunks need 'sync' or 'async'"
         )
     limit: dict[str, Any] = (
         {} if options.max_episode_steps is None else {"max_episode_steps": options.max_episode_steps}
@@ -225,6 +234,7 @@ def may_skip_pictures(env: gymnasium.Env, options: EnvConfig) -> bool:
 def takes_env_as_it_is(options: EnvConfig) -> bool:
     """Whether nothing is wrapped around the environment."""
     wrapped = options.tasks or options.wrappers or options.reset_state_ids or options.ignore_terminations
+    wrapped = wrapped or options.action_mask is not None
     return not (wrapped or options.frame_stack > 1 or options.num_action_chunks > 1)
 
 

@@ -17,6 +17,7 @@ from rlinf.rollouts.vec_env.seeded_batch import SeededBatchVecEnv, seeds_each
 from rlinf.rollouts.vec_env.seeded_native import SeededNativeVecEnv, can_be_seeded
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import VecEnv, close_quietly
+from rlinf.rollouts.wrappers import random_action
 from rlinf.schema.env import EnvConfig, Vectorization
 
 # What a message to a process and back costs, measured at 30 to 60 microseconds a sub-environment; below ten times that,
@@ -151,7 +152,7 @@ def step_seconds(options: EnvConfig) -> float:
         spent = 0.0
         for _ in range(_PROBE_STEPS):
             started = time.perf_counter()
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            _, _, terminated, truncated, _ = env.step(random_action(env))
             spent += time.perf_counter() - started
             if terminated or truncated:
                 env.reset()

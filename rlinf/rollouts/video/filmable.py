@@ -11,6 +11,7 @@ from rlinf.rollouts.isolation.vec_env import filming_trial_in_process
 from rlinf.rollouts.vec_env.make_env import make_env
 from rlinf.rollouts.vec_env.offscreen import FilmingTrial, draw_plainly, take_context, uses_opengl
 from rlinf.rollouts.vec_env.vec_env import close_quietly
+from rlinf.rollouts.wrappers import random_action
 from rlinf.schema import EnvConfig
 
 _MODE = "rgb_array"
@@ -78,7 +79,7 @@ def _shows_something(env: gymnasium.Env) -> bool:
         if drawn:
             if over:
                 env.reset()
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            _, _, terminated, truncated, _ = env.step(random_action(env))
             over = terminated or truncated
         frame: Any = env.render()
         if float(frame.std()) > 0.0:
