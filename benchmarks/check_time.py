@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from records import add_output, figures_of_table, save
+
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "check_time.md"
 RECIPES: dict[str, tuple[str, ...]] = {
     "sim/cartpole_ppo": (),
     "sim/cartpole_grpo": ("run.max_steps=10",),
@@ -89,24 +90,19 @@ def lines(found: list[Timed]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Prints the table; ``--write`` keeps it."""
+    """Prints the table; ``--write`` keeps its figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    add_output(parser, "check_time")
     parser.add_argument("recipes", nargs="*", default=list(RECIPES), help="some of the recipes")
     options = parser.parse_args()
     found = []
     for recipe in options.recipes:
         found.append(timed(recipe, RECIPES[recipe]))
         print(list(lines(found))[-1], flush=True)
-    load = os.getloadavg()[1]
     text = "\n".join(lines(found))
     print(text)
     if options.write:
-        head = (
-            f"## Predicted and measured time\n\n`python benchmarks/check_time.py --write`, {os.cpu_count()} CPU cores, "
-            f"load {load:.0f} (5 minutes) at the end.\n\n"
-        )
-        RESULTS.write_text(f"{head}{text}\n", encoding="utf-8")
+        save(options.write, figures_of_table(text), intervals="")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Conversations with slow tools: each going on when its own tool has answered, against all waiting for the slowest.
 
-    python benchmarks/conversations.py [--latency rare|loguniform|uniform] [--staleness 1] [--out FILE]
+    python benchmarks/conversations.py [--latency rare|loguniform|uniform] [--staleness 1] [--write]
 
 64 conversations of 8 turns with a tiny random model. A tool takes up to 2 s; all ways answer all that wait at the same
 time, in threads, so the difference is the waiting for others alone. The batches of lock-step and of free conversations
@@ -26,6 +26,7 @@ import gymnasium
 import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode, VectorEnv
+from records import Figure, add_output, save
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from rlinf.cluster.local import LocalCluster
@@ -50,6 +51,13 @@ LATENCIES = {
     "rare": lambda draw: draw.uniform(1.0, MOST_S) if draw.random() < 0.04 else draw.uniform(0.0, 0.2),
     "loguniform": lambda draw: math.exp(draw.uniform(math.log(1e-3), math.log(MOST_S))),
     "uniform": lambda draw: draw.uniform(0.0, MOST_S),
+}
+
+
+CASES = {
+    "rare": "4% take 1 to 2 s, the others up to 0.2 s",
+    "loguniform": "log-uniform, 1 ms to 2 s",
+    "uniform": "uniform, 0 to 2 s",
 }
 
 
@@ -192,7 +200,7 @@ def main() -> None:
     parser.add_argument("--latency", choices=LATENCIES, default="rare")
     parser.add_argument("--staleness", type=int, default=1, help="of the third way; 0 leaves it out")
     parser.add_argument("--batches", type=int, default=4, help="that are timed there")
-    parser.add_argument("--out", type=Path)
+    add_output(parser, "conversations")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     locked, lock_step = measured(LockStep, chosen.latency)
@@ -200,6 +208,7 @@ def main() -> None:
     same = all(
         torch.equal(getattr(locked, name), getattr(freed, name)) for name in ("actions", "mask", "rollout_logprobs")
     )
+    seconds = {"lock-step": lock_step["seconds"], "asynchronous": free["seconds"]}
     result = {
         "latency": chosen.latency,
         "conversations": CONVERSATIONS,
@@ -213,10 +222,12 @@ def main() -> None:
         ahead = follow_on(chosen.latency, chosen.staleness, chosen.batches)
         result[f"staleness_{chosen.staleness}"] = ahead
         result["speedup_ahead"] = ahead["tokens_per_s"] / lock_step["tokens_per_s"]
-    text = json.dumps(result, indent=1)
-    print(text)
-    if chosen.out:
-        chosen.out.write_text(text + "\n")
+        seconds[f"staleness {chosen.staleness}"] = ahead["seconds"]
+    print(json.dumps(result, indent=1))
+    if chosen.write:
+        case = CASES[chosen.latency]
+        found = [Figure(case, f"{way}, seconds", round(value, 1), n=CONVERSATIONS) for way, value in seconds.items()]
+        save(chosen.write, found, intervals="", keep_others=True)
 
 
 if __name__ == "__main__":

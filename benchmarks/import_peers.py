@@ -1,6 +1,7 @@
 """Every training file of other frameworks' repositories through `rlinf import` and `rlinf check --no-build`.
 
     python benchmarks/import_peers.py rlinf=PATH roll=PATH verl=PATH [--show failing] [--sample 25] [--write DIR]
+        [--record FILE]
 
 Peers: rlinf, roll, verl, recipe (verl-recipe), trl, trl-docs, open-r1, sb3-docs, zoo. Each PATH is a checked-out
 repository; files are read as text and nothing of them runs. A file counts as
@@ -26,6 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from records import figures_of_table, save
 from rlinf_import.account import unaccounted
 from rlinf_import.page import page, problems, report
 from rlinf_import.reading import imported
@@ -188,6 +190,7 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="print N drawn files with their imports")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path, metavar="DIR", help="keep the imported files there")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the table's figures as JSON")
     options = parser.parse_args()
     roots = {peer: Path(path) for peer, _, path in (word.partition("=") for word in options.repositories)}
     with tempfile.TemporaryDirectory() as scratch:
@@ -195,6 +198,8 @@ def main() -> int:
             peer: [outcome(entry) for entry in entries(peer, root, Path(scratch))] for peer, root in roots.items()
         }
         print(table(outcomes, roots))
+        if options.record:
+            save(options.record, figures_of_table(table(outcomes, roots)), intervals="")
         for kind in ("refused", "other", "failing"):
             print(f"\n{kind}:\n{features(outcomes, kind, options.most)}")
         for found in outcomes.values():

@@ -1,17 +1,18 @@
 """Every learner layout against the torch learner in one process: how far the numbers lie apart, and how fast each is.
 
-    python benchmarks/learner_parity.py
+    python benchmarks/learner_parity.py [--write]
 
 Four gloo processes on the CPU, a random Qwen2 of 0.9 million parameters and a Qwen3-MoE of 16 experts, one batch of 32
 responses; each against the torch learner of the same model. Columns: largest
 difference of log-probabilities and entropies (nats); relative difference of loss and gradient norm; largest difference
 of a weight after one optimiser step; packed tokens per second of the update, and those of the torch learner (data
 parallel) with as many processes; tokens per CPU second of all processes together, which says what a layout computes
-where cores are shared. Writes nothing but the table.
+where cores are shared.
 """
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import time
 import warnings
@@ -21,6 +22,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from records import Figure, add_output, save
 from torch import Tensor
 
 from rlinf.algorithms.objective import Objective
@@ -194,6 +196,32 @@ def run_rank(rank: int, folder: str) -> None:
         dist.destroy_process_group()
 
 
+def apart(numbers: Numbers, truth: Numbers) -> tuple[float, ...]:
+    """How far a layout is from the torch learner: log-probabilities, entropies, loss, gradient norm, weights."""
+    return (
+        float((numbers.logprobs - truth.logprobs).abs().max()),
+        float((numbers.entropy - truth.entropy).abs().max()),
+        *(abs(numbers.metrics[key] / truth.metrics[key] - 1) for key in ("loss", "grad_norm")),
+        max(float((numbers.weights[key] - truth.weights[key]).abs().max()) for key in truth.weights),
+    )
+
+
+def figures(found: dict[str, Numbers]) -> list[Figure]:
+    """The largest differences of all layouts, and the tokens per CPU-second of each."""
+    truths = {DENSE: found["torch, one rank"], EXPERTS: found["experts: torch, one rank"]}
+    differences = [apart(numbers, truths[LAYOUTS[name][3]]) for name, numbers in found.items()]
+    cases = ("log-probability", "entropy", "loss, relative", "gradient norm, relative", "weights after one step")
+    largest = [float(f"{max(column):.2g}") for column in zip(*differences, strict=True)]
+    made = [
+        Figure(case, "largest difference from the torch learner", value)
+        for case, value in zip(cases, largest, strict=True)
+    ]
+    for name, numbers in found.items():
+        case = name.replace("experts:", "16 experts,") if name.startswith("experts:") else f"dense, {name}"
+        made.append(Figure(case, "tokens per CPU-second", round(numbers.tokens_per_cpu_s)))
+    return made
+
+
 def table(found: dict[str, Numbers]) -> str:
     """One line per layout."""
     names = ("log-prob", "entropy", "loss", "grad norm", "weights", "tok/s", "torch tok/s", "tok/cpu-s")
@@ -202,18 +230,16 @@ def table(found: dict[str, Numbers]) -> str:
         _, _, size, family = LAYOUTS[name]
         which = "experts: torch" if family == EXPERTS else "torch"
         truth, peer = found[f"{which}, one rank"], found[f"{which}, {'one rank' if size == 1 else f'{size} ranks'}"]
-        differences = (
-            float((numbers.logprobs - truth.logprobs).abs().max()),
-            float((numbers.entropy - truth.entropy).abs().max()),
-            *(abs(numbers.metrics[key] / truth.metrics[key] - 1) for key in ("loss", "grad_norm")),
-            max(float((numbers.weights[key] - truth.weights[key]).abs().max()) for key in truth.weights),
-        )
+        differences = apart(numbers, truth)
         speeds = f"{numbers.tokens_per_s:13,.0f}{peer.tokens_per_s:13,.0f}{numbers.tokens_per_cpu_s:13,.0f}"
         lines.append(f"{name:34}" + "".join(f"{value:13.1e}" for value in differences) + speeds)
     return "\n".join(lines)
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_output(parser, "learner_parity")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(run_rank, args=(folder,), nprocs=PROCESSES)
         found = {
@@ -221,6 +247,8 @@ def main() -> None:
             for number, name in enumerate(LAYOUTS)
         }
     print(table(found))
+    if options.write:
+        save(options.write, figures(found), intervals="")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A thousand environments in a few dozen actors: start, a call to all, and the return of workers that die together.
 
-    python benchmarks/many_workers.py [--envs 1000] [--workers 50] [--deaths 10]
+    python benchmarks/many_workers.py [--envs 1000] [--workers 50] [--deaths 10] [--write]
 
 As a run does it with `env.num_envs: 1000` and `env.num_workers: 50`: each actor steps its own environments (CartPole),
 and messages go to actors. Workers are killed with SIGKILL at the same time; the next call restarts them side by side.
@@ -16,6 +16,7 @@ import statistics
 import time
 
 import gymnasium
+from records import Figure, add_output, save
 
 from rlinf.cluster import RankInfo, connect
 from rlinf.cluster.pool import ResilientPool
@@ -60,22 +61,33 @@ def main() -> None:
     parser.add_argument("--envs", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=50)
     parser.add_argument("--deaths", type=int, default=10)
+    add_output(parser, "many_workers")
     options = parser.parse_args()
     config = ClusterConfig(start_timeout_s=1200.0, cpus_per_worker=0.1, max_restarts=2)
     with connect(config) as cluster:
         began = time.perf_counter()
         group = cluster.spawn("env", functools.partial(build, options.envs), n=options.workers)
         pool = ResilientPool(group)
-        print(f"start: {time.perf_counter() - began:.1f} s for {options.workers} actors", flush=True)
+        start = time.perf_counter() - began
+        print(f"start: {start:.1f} s for {options.workers} actors", flush=True)
         print(f"environments: {sum(pool.call('step'))}")
-        print(
-            f"a call to all: {timed_ms(pool, 'nothing'):.0f} ms; with a step of each: {timed_ms(pool, 'step'):.0f} ms"
-        )
+        call, step = timed_ms(pool, "nothing"), timed_ms(pool, "step")
+        print(f"a call to all: {call:.0f} ms; with a step of each: {step:.0f} ms")
         for process in pool.call("nothing")[: options.deaths]:
             os.kill(process, signal.SIGKILL)
         began = time.perf_counter()
         assert sum(pool.call("step")) == options.envs
-        print(f"{pool.restarts} of {options.deaths} killed workers back in {time.perf_counter() - began:.1f} s")
+        back = time.perf_counter() - began
+        print(f"{pool.restarts} of {options.deaths} killed workers back in {back:.1f} s")
+    if options.write:
+        case = f"{options.envs:,} environments in {options.workers} actors"
+        found = [
+            Figure(case, "start, seconds", round(start, 1)),
+            Figure(case, "a call to all, ms", round(call), n=CALLS),
+            Figure(case, "a step of each, ms", round(step), n=CALLS),
+            Figure(case, f"return of {options.deaths} killed actors, seconds", round(back, 1)),
+        ]
+        save(options.write, found, intervals="")
 
 
 if __name__ == "__main__":

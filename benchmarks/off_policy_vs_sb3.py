@@ -1,6 +1,6 @@
 """Off-policy algorithms against Stable-Baselines3 and sb3-contrib: the return reached and CPU-seconds, on one core.
 
-    python benchmarks/off_policy_vs_sb3.py --task td3 --seeds 3            # Pendulum
+    python benchmarks/off_policy_vs_sb3.py --task td3 --seeds 3 [--write]  # Pendulum
     python benchmarks/off_policy_vs_sb3.py --task dqn --seeds 3            # CartPole
     python benchmarks/off_policy_vs_sb3.py --task crossq --seeds 3         # Pendulum; needs sb3-contrib
     python benchmarks/off_policy_vs_sb3.py --task discrete_sac --seeds 3   # CartPole; alone: the peers have none
@@ -25,6 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from records import Figure, add_output, save
 from sim_vs_sb3 import _our_return, _peer_return, _step, _trainer
 
 
@@ -150,6 +151,17 @@ def peers(task: Task, seed: int) -> dict[str, float]:
     return {"cpu_s": spent, "steps": float(task.steps), "return": _peer_return(model, env)}
 
 
+def figures(task: Task, side: str, rows: list[dict[str, float]]) -> list[Figure]:
+    """A case for each seed."""
+    found = []
+    for seed, row in enumerate(rows):
+        env = f"{task.env} without velocity" if task.wrapped else task.env
+        case = f"`{task.recipe}`, {env}, {task.steps:,} steps, seed {seed}"
+        found.append(Figure(case, f"{side}, return", round(row["return"], 1), n=20, seeds=(seed,)))
+        found.append(Figure(case, f"{side}, CPU-seconds", round(row["cpu_s"]), seeds=(seed,)))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=sorted(TASKS), required=True)
@@ -157,6 +169,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("rlinf", "peer"))
     parser.add_argument("--steps", type=int, help="environment steps of a run (default: the task's)")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    add_output(parser, "off_policy_vs_sb3")
     wanted = parser.parse_args()
     task = TASKS[wanted.task]
     if wanted.steps is not None:
@@ -175,6 +188,8 @@ def main() -> None:
             print(side, "seed", seed, {name: round(value, 2) for name, value in rows[-1].items()}, flush=True)
         means = {name: round(statistics.mean(row[name] for row in rows), 2) for name in rows[0]}
         print(f"{side}: mean of {len(rows)}: {means}", flush=True)
+        if wanted.write:
+            save(wanted.write, figures(task, side, rows), intervals="", keep_others=True)
 
 
 if __name__ == "__main__":

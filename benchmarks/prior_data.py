@@ -1,6 +1,6 @@
 """Environment steps until a sparse reach task is solved: SAC alone, and with recorded demonstrations (RLPD).
 
-    python benchmarks/prior_data.py --seeds 0 1 2
+    python benchmarks/prior_data.py --seeds 0 1 2 [--write]
 
 Both are config/sim/reach_sac.yaml and differ in `algorithm.prior_data` and `policy.critic_layer_norm` alone. Solved is
 the first evaluation whose greedy episodes end in success as often as ``--success``.
@@ -13,6 +13,8 @@ import json
 import resource
 import tempfile
 from pathlib import Path
+
+from records import Figure, add_output, save
 
 from rlinf.cli import main as rlinf
 from rlinf.config import load
@@ -45,7 +47,10 @@ def main() -> None:
     parser.add_argument("--success", type=float, default=0.9)
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("overrides", nargs="*", metavar="key=value")
+    add_output(parser, "robot_data")
     options = parser.parse_args()
+    found = []
+    names = {"rlpd": f"with {options.episodes} recorded episodes (RLPD)", "sac": "SAC alone"}
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         data = folder / "reach"
@@ -58,6 +63,11 @@ def main() -> None:
                 spent = cpu_seconds() - began
                 reached = f"{steps} steps to {options.success}, best {best:.2f}"
                 print(f"seed {seed} {name}: {reached}, {spent:.0f} CPU-s", flush=True)
+                remark = "" if steps is not None else f"not reached, best {best:.2f}"
+                metric = f"{names[name]}, steps to {options.success:g}"
+                found.append(Figure(f"seed {seed}", metric, steps, n=50, seeds=(seed,), remark=remark))
+    if options.write:
+        save(options.write, found, intervals="", keep_others=True)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,11 @@ import resource
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
+
+from records import Figure, save
 
 PROMPTS, GROUP, PROMPT_TOKENS, RESPONSE_TOKENS, DECODED = 8, 8, 60, 24, 31
 SCORED = 2048
@@ -35,7 +38,7 @@ def cpu_seconds(call: Callable[[], object], repeats: int) -> float:
     return statistics.median(taken)
 
 
-def scores(options: argparse.Namespace) -> str:
+def scores(options: argparse.Namespace) -> dict[str, float]:
     import torch
 
     from rlinf.data.messages import SamplingParams
@@ -59,10 +62,10 @@ def scores(options: argparse.Namespace) -> str:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = cpu_seconds(once, options.repeats)
     peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
-    return f"{seconds:.2f} CPU-s, {peak} MiB at most beside the model"
+    return {"CPU-seconds": seconds, "MiB": peak}
 
 
-def update(options: argparse.Namespace) -> str:
+def update(options: argparse.Namespace) -> dict[str, float]:
     import torch
 
     from rlinf.data.inputs import TextInputs
@@ -86,10 +89,10 @@ def update(options: argparse.Namespace) -> str:
 
     once()
     seconds, tokens = cpu_seconds(once, options.repeats), int(mask.sum())
-    return f"{seconds:.2f} CPU-s for {tokens} response tokens, {tokens / seconds:.0f} a CPU-second"
+    return {"CPU-seconds": seconds, "response tokens": tokens, "tokens per CPU-second": tokens / seconds}
 
 
-def decode(options: argparse.Namespace) -> str:
+def decode(options: argparse.Namespace) -> dict[str, float]:
     from transformers import AutoTokenizer
 
     from rlinf.data.messages import SampleRequest, SamplingParams
@@ -119,9 +122,11 @@ def decode(options: argparse.Namespace) -> str:
     first = cpu_seconds(lambda: sample(1), options.repeats)
     seconds = cpu_seconds(lambda: sample(DECODED), options.repeats)
     step, tokens = (seconds - first) / (DECODED - 1), PROMPTS * GROUP * DECODED
-    return (
-        f"prompts {first:.2f} CPU-s, then {1000 * step:.0f} ms a step of 64 rows; {tokens / seconds:.0f} a CPU-second"
-    )
+    return {
+        "prompts, CPU-seconds": first,
+        "a step of 64 rows, ms": 1000 * step,
+        "tokens per CPU-second": tokens / seconds,
+    }
 
 
 def _sampler(name: str, dtype: str, model: str) -> Any:
@@ -136,10 +141,21 @@ def _sampler(name: str, dtype: str, model: str) -> Any:
 PARTS = {"scores": scores, "update": update, "decode": decode}
 
 
+def figures(part: str, words: list[str], numbers: dict[str, float]) -> list[Figure]:
+    """The case and the columns of the committed tables."""
+    case = {"scores": f"{words[0]} logits, with entropy" if words[0] == "whole" else f"{words[0]}, with entropy"}
+    case |= {"update": "forward and backward pass", "decode": f"`{words[0]}`, {words[-1]}"}
+    before = f"{words[-1]}, " if part in ("scores", "update") else ""
+    return [Figure(case[part], f"{before}{name}", float(f"{value:.3g}")) for name, value in numbers.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="models/smollm2")
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write the figures as JSON, beside those of other parts"
+    )
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
@@ -151,7 +167,11 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    print(options.part, *options.words, "-", PARTS[options.part](options), flush=True)
+    numbers = PARTS[options.part](options)
+    said = ", ".join(f"{value:.2f} {name}" for name, value in numbers.items())
+    print(options.part, *options.words, "-", said, flush=True)
+    if options.write:
+        save(options.write, figures(options.part, options.words, numbers), intervals="", keep_others=True)
 
 
 if __name__ == "__main__":

@@ -112,14 +112,18 @@ def add_output(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--write", nargs="?", type=Path, const=target, metavar="FILE", help=text)
 
 
-def save(path: Path, figures: Iterable[Figure], *, intervals: str) -> None:
+def save(path: Path, figures: Iterable[Figure], *, intervals: str, keep_others: bool = False) -> None:
     """Write figures of this process's command to ``path``, with the words of the committed record of that name.
 
     Args:
         path: the file to write.
         figures: what was measured.
         intervals: kind of their intervals.
+        keep_others: the script measures one case a call: figures of ``path`` that were not measured now stay.
     """
+    figures = list(figures)
+    if keep_others and path.exists():
+        figures = merged(load(path).figures, figures)
     committed = RESULTS / path.name
     script = Path(sys.argv[0]).name
     title = path.stem.replace("_", " ").capitalize()
@@ -137,6 +141,17 @@ def save(path: Path, figures: Iterable[Figure], *, intervals: str) -> None:
     )
     dump(record, path)
     print(f"written: {path}")
+
+
+def merged(old: Iterable[Figure], new: Iterable[Figure]) -> list[Figure]:
+    """Return ``old`` with the figures of ``new`` in place of those of the same case and metric; others come last.
+
+    >>> [one.value for one in merged([Figure("a", "m", 1), Figure("b", "m", 2)], [Figure("a", "m", 4)])]
+    [4, 2]
+    """
+    found = {(one.case, one.metric): one for one in old}
+    found |= {(one.case, one.metric): one for one in new}
+    return list(found.values())
 
 
 def commit() -> str:

@@ -1,6 +1,6 @@
 """Simulators beside Stable-Baselines3: CPU-seconds to a goal, one thread each, runs interleaved.
 
-    python benchmarks/sim_vs_sb3.py --seeds 5              # CartPole: PPO until the last 100 episodes average 475
+    python benchmarks/sim_vs_sb3.py --seeds 5 [--write]    # CartPole: PPO until the last 100 episodes average 475
     python benchmarks/sim_vs_sb3.py --task pendulum        # Pendulum: SAC steps per CPU-second, and the return reached
     python benchmarks/sim_vs_sb3.py --task halfcheetah     # HalfCheetah: PPO steps per CPU-second (oneloop-rl[mujoco])
     python benchmarks/sim_vs_sb3.py --task throughput      # CartPoles stepped and acted on, 8 and 1,024 side by side
@@ -25,6 +25,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from records import Figure, add_output, save, spread
 
 RECIPES = Path(__file__).parents[1] / "config" / "sim"
 GOAL = 475.0
@@ -268,6 +270,17 @@ RUNS = {
 }
 
 
+def figures(task: str, first: int, rows: dict[str, list[dict[str, float]]]) -> list[Figure]:
+    """The median over seeds of every number of each side."""
+    found = []
+    for who, seeds in rows.items():
+        numbers = tuple(range(first, first + len(seeds)))
+        for name in seeds[0]:
+            middle, interval = spread([row[name] for row in seeds])
+            found.append(Figure(task, f"{who}, {name}", middle, interval=interval, n=len(seeds), seeds=numbers))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", choices=sorted(RUNS), default="cartpole")
@@ -275,6 +288,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed; recipes were chosen on small ones")
     parser.add_argument("--only", choices=sorted(RUNS["pendulum"]))
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    add_output(parser, "sim_vs_sb3")
     wanted = parser.parse_args()
     if wanted.one is not None:
         print(json.dumps(RUNS[wanted.task][wanted.only](wanted.one)))
@@ -291,6 +305,13 @@ def main() -> None:
     for who, found in rows.items():
         means = {name: round(statistics.mean(row[name] for row in found), 2) for name in found[0]}
         print(f"{who}: mean of {len(found)}: {means}")
+    if wanted.write:
+        save(
+            wanted.write,
+            figures(wanted.task, wanted.first, rows),
+            intervals="smallest to largest of the seeds",
+            keep_others=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Kills a random worker of a run again and again.
 
-    python benchmarks/soak.py [--minutes 120] [--every 120] [FILE key=value ...]
+    python benchmarks/soak.py [--minutes 120] [--every 120] [--write] [FILE key=value ...]
 
 Whatever ends the run but the clock, the same command continues it. At the end steps must follow each other without a
 gap or a repetition, and memory, open files and Ray's folder must not have grown after the first quarter: otherwise the
@@ -23,6 +23,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from records import Figure, add_output, save
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE = "config/math/quickstart.yaml"
@@ -105,8 +107,10 @@ def disk_bytes(folder: Path) -> int:
     return total
 
 
-def soak(command: list[str], environment: dict[str, str], folder: Path, seconds: float, every: float) -> list[Look]:
-    """Runs the command, and again where it ends; kills a worker ``every`` seconds."""
+def soak(
+    command: list[str], environment: dict[str, str], folder: Path, seconds: float, every: float
+) -> tuple[list[Look], int, int]:
+    """Runs the command, and again where it ends; kills a worker ``every`` seconds. (looks, kills, starts)"""
     chosen, looks = random.Random(0), list[Look]()
     until, due = time.monotonic() + seconds, time.monotonic() + every
     kills = starts = 0
@@ -125,16 +129,15 @@ def soak(command: list[str], environment: dict[str, str], folder: Path, seconds:
         run.terminate()
         run.wait(timeout=300)
     print(f"{kills} workers killed, the command was started {starts} times")
-    return looks
+    return looks, kills, starts
 
 
 def problems(looks: list[Look], run: Path) -> list[str]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    trained = [line["step"] for line in lines if "train/loss" in line]
-    found = [] if trained == list(range(1, len(trained) + 1)) else ["steps are missing or there twice"]
-    first, rest = looks[: max(1, len(looks) // 4)], looks[len(looks) // 4 :]
+    trained, found = trained_steps(run), []
+    if trained != list(range(1, len(trained) + 1)):
+        found.append("steps are missing or there twice")
     for name in ("memory_mb", "files", "disk_mb"):
-        before, after = (max(getattr(one, name) for one in part) for part in (first, rest))
+        before, after = peaks(looks, name)
         print(f"{name}: at most {before:.0f} in the first quarter, {after:.0f} after it")
         if after > GROWTH * before:
             found.append(f"{name} grows")
@@ -142,11 +145,35 @@ def problems(looks: list[Look], run: Path) -> list[str]:
     return found
 
 
+def trained_steps(run: Path) -> list[int]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["step"] for line in lines if "train/loss" in line]
+
+
+def peaks(looks: list[Look], name: str) -> tuple[float, float]:
+    """The largest value in the first quarter, and after it."""
+    first, rest = looks[: max(1, len(looks) // 4)], looks[len(looks) // 4 :]
+    return max(getattr(one, name) for one in first), max(getattr(one, name) for one in rest)
+
+
+def figures(looks: list[Look], kills: int, starts: int, run: Path, minutes: float) -> list[Figure]:
+    case = f"{minutes:g} minutes"
+    before, after = peaks(looks, "memory_mb")
+    return [
+        Figure(case, "actors killed", kills),
+        Figure(case, "restarts by the same command", starts - 1),
+        Figure(case, "steps, each once and in order", len(trained_steps(run))),
+        Figure("driver memory, at most", "first quarter, MB", round(before)),
+        Figure("driver memory, at most", "later, MB", round(after)),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--every", type=float, default=120.0, help="seconds from one kill to the next")
     parser.add_argument("settings", nargs="*", help="a file and its settings, instead of the quickstart")
+    add_output(parser, "soak")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as scratch:
         folder = Path(scratch)
@@ -163,9 +190,11 @@ def main() -> None:
             *given[1:],
             f"run.dir={folder / RUN}",
         ]
-        looks = soak(command, environment, folder, options.minutes * 60, options.every)
+        looks, kills, starts = soak(command, environment, folder, options.minutes * 60, options.every)
         found = problems(looks, folder / RUN)
         shutil.copy(folder / RUN / "metrics.jsonl", Path.cwd() / "soak_metrics.jsonl")
+        if options.write:
+            save(options.write, figures(looks, kills, starts, folder / RUN, options.minutes), intervals="")
     print("\n".join(found) or "no step lost or doubled, nothing grows")
     sys.exit(bool(found))
 

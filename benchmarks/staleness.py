@@ -1,7 +1,7 @@
 """What `rollout.staleness: 2` gains over synchronous training where some responses are far longer than others.
 
     python benchmarks/staleness.py [--workload long_tail] [--steps 16] [--staleness 2] [--rows 64]
-        [--synchronous-rows 64] [--seeds 5] [--reward-steps 12] [--keep-cache] [--in-order] [--folder F]
+        [--synchronous-rows 64] [--seeds 5] [--reward-steps 12] [--keep-cache] [--in-order] [--folder F] [--write]
     python benchmarks/staleness.py --decoding [--workload long_tail]
 
 Samples per second: two runs on Ray, the sampler and the learner in processes of their own (the sampler on a core of its
@@ -48,6 +48,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from records import Figure, add_output, save
 
 from rlinf.base.random_streams import stream_seed
 from rlinf.config import load_mapping
@@ -334,9 +335,11 @@ def compare_speed(
     *,
     keep_cache: bool,
     in_order: bool,
-) -> None:
+) -> list[Figure]:
     """``rows``: responses side by side, synchronous (0) and with ``staleness``."""
-    rates = []
+    rates, figures = [], []
+    words = [workload.replace("_", " "), "in order" if in_order else "first complete"]
+    case = ", ".join([*words, "keep_cache" if keep_cache else "cache recomputed"])
     for bound in (0, staleness):
         lines = trained(
             folder / f"speed_{bound}",
@@ -353,11 +356,16 @@ def compare_speed(
         found = speed(lines, WORKLOADS[workload].responses, staleness)
         rates.append((found["samples_per_s"], found["tokens_per_s"]))
         print(f"staleness {bound}:", json.dumps({name: round(value, 3) for name, value in found.items()}), flush=True)
+        for metric, name in (("samples per second", "samples_per_s"), ("seconds an iteration", "time/step_s")):
+            figures.append(Figure(case, f"staleness {bound}, {metric}", float(f"{found[name]:.3g}"), seeds=(0,)))
     samples, tokens = (after / before for before, after in zip(*rates, strict=True))
     print(f"{samples:.2f} times the synchronous run's samples per second, {tokens:.2f} times its tokens")
+    return figures
 
 
-def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int, *, keep_cache: bool, in_order: bool) -> None:
+def compare_rewards(
+    folder: Path, staleness: int, steps: int, seeds: int, *, keep_cache: bool, in_order: bool
+) -> list[Figure]:
     pairs = []
     for seed in range(seeds):
         pair = [
@@ -384,6 +392,10 @@ def compare_rewards(folder: Path, staleness: int, steps: int, seeds: int, *, kee
         half = T95[len(gaps)] * statistics.stdev(gaps) / math.sqrt(len(gaps))
         mean = statistics.mean(gaps)
         print(f"difference {mean:+.3f}, 95% interval {mean - half:+.3f} to {mean + half:+.3f}, {len(gaps)} seeds")
+        interval = (round(mean - half, 3), round(mean + half, 3))
+        metric = f"staleness {staleness} minus 0"
+        return [Figure("final reward", metric, round(mean, 3), interval=interval, n=seeds, seeds=tuple(range(seeds)))]
+    return []
 
 
 def main() -> None:
@@ -399,14 +411,15 @@ def main() -> None:
     parser.add_argument("--in-order", action="store_true", help="batches one after another, as they were begun")
     parser.add_argument("--folder", type=Path, help="keeps the runs there")
     parser.add_argument("--decoding", action="store_true", help="what a step of decoding costs, and nothing else")
+    add_output(parser, "staleness")
     options = parser.parse_args()
     if options.decoding:
         decoding_costs(WORKLOADS[options.workload], (1, 4, 16, 32, 64, 128), columns=128)
         return
     with tempfile.TemporaryDirectory(prefix="staleness-") as scratch:
-        folder = options.folder or Path(scratch)
+        folder, found = options.folder or Path(scratch), list[Figure]()
         if options.seeds:
-            compare_rewards(
+            found += compare_rewards(
                 folder,
                 options.staleness,
                 options.reward_steps,
@@ -417,7 +430,7 @@ def main() -> None:
         if options.steps:
             together = options.synchronous_rows or WORKLOADS[options.workload].responses
             rows = {0: together, options.staleness: options.rows}
-            compare_speed(
+            found += compare_speed(
                 folder,
                 options.workload,
                 options.staleness,
@@ -426,6 +439,8 @@ def main() -> None:
                 keep_cache=options.keep_cache,
                 in_order=options.in_order,
             )
+    if options.write:
+        save(options.write, found, intervals="95% Student over seeds", keep_others=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """CPU-seconds until a chat model answers 90% of held-out word problems by GRPO alone: rlinf beside TRL's GRPOTrainer.
 
-    python benchmarks/time_to_accuracy.py [--engines rlinf,trl,trl_bfloat16] [--seed 0] [--steps 30] [--every 3]
+    python benchmarks/time_to_accuracy.py [--engines rlinf,trl,trl_bfloat16] [--seed 0] [--steps 30] [--write]
 
 Both train SmolLM2-135M-Instruct (`make models/smollm2`) on the tasks of `config/smollm2/word_problems.yaml` with that
 recipe's settings: 8 prompts x 8 responses of at most 32 tokens a step, temperature 0.7, AdamW at 1e-5 with the gradient
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_vs_trl import ENVIRONMENT, LABELS, ROOT, TRL_PRETRAINED_SETTINGS, TRL_SETTINGS, cpu_seconds
+from records import Figure, add_output, save
 
 RECIPE = ROOT / "config" / "smollm2" / "word_problems.yaml"
 TASKS = ROOT / "examples" / "word_problems"
@@ -232,6 +233,16 @@ def row(engine: str, course: Course) -> str:
     return f"| {LABELS[engine]} | {reached} | {each:.1f} | {shown} |"
 
 
+def figures(engine: str, course: Course, seed: int) -> list[Figure]:
+    last = max(course.accuracy)
+    numbers = {
+        "CPU-seconds a step": round(course.cpu_s[-1] / len(course.cpu_s), 1),
+        "last accuracy": round(course.accuracy[last], 3),
+        "at CPU-seconds": round(course.cpu_s[last - 1]),
+    }
+    return [Figure(LABELS[engine], name, value, seeds=(seed,)) for name, value in numbers.items()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engines", default="rlinf,trl,trl_autocast,trl_bfloat16")
@@ -241,6 +252,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=3)
     parser.add_argument("--goal", type=float, default=0.9)
     parser.add_argument("--one", help=argparse.SUPPRESS)
+    add_output(parser, "time_to_accuracy")
     options = parser.parse_args()
     if options.one:
         print(json.dumps(asdict(measure(options.one, options))))
@@ -248,6 +260,7 @@ def main() -> None:
     print(
         "| library | CPU-seconds to the goal | CPU-seconds a step | accuracy by step |\n|---|---|---|---|", flush=True
     )
+    found = []
     for engine in options.engines.split(","):
         done = subprocess.run(
             [sys.executable, __file__, *sys.argv[1:], "--one", engine],
@@ -259,6 +272,9 @@ def main() -> None:
         course = Course(**json.loads(done.stdout.strip().splitlines()[-1]))
         course.accuracy = {int(step): accuracy for step, accuracy in course.accuracy.items()}
         print(row(engine, course), flush=True)
+        found += figures(engine, course, options.seed)
+    if options.write:
+        save(options.write, found, intervals="", keep_others=True)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def require_server() -> None:
     """Raise UserError without the packages that serve the pages."""
-    missing = [name for name in ("starlette", "uvicorn", "plotly") if importlib.util.find_spec(name) is None]
+    missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(f"rlinf ui needs {', '.join(missing)}: {install_command('ui')}")
 

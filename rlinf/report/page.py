@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import html
-import importlib.util
 import json
 import math
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from rlinf.report.runs import ReportError
-
 # In the order in which they run: each later one uses the earlier ones.
 SCRIPTS = (
     "base.js",
     "tables.js",
+    "plots.js",
+    "bars.js",
+    "parallel.js",
     "curves.js",
     "episodes.js",
     "samples.js",
@@ -29,21 +29,14 @@ SCRIPTS = (
 )
 
 
-def plotting_installed() -> bool:
-    return importlib.util.find_spec("plotly") is not None
-
-
-def render(title: str, payload: Mapping[str, Any], *, plotting: bool = True) -> str:
-    """Build the page; a payload without plots needs no ``plotting``. Raises :class:`ReportError` without the
-    library."""
-    if not plotting_installed():
-        raise ReportError("reports need plotly: pip install plotly")
-    from plotly.offline import get_plotlyjs
-
+def render(title: str, payload: Mapping[str, Any]) -> str:
+    """Build the page."""
     parts = {
         "title": html.escape(title),
+        "plot_style": _asset("uplot/uPlot.min.css"),
         "style": _asset("style.css"),
-        "plotly": get_plotlyjs() if plotting else "",
+        # The licence stays with each copy of the library.
+        "plots": f"/*\n{_asset('uplot/LICENSE')}*/\n{_asset('uplot/uPlot.iife.min.js')}",
         "data": embedded(payload),
         "scripts": "\n".join(_asset(name) for name in SCRIPTS),
     }

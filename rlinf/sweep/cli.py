@@ -116,7 +116,6 @@ def checked_sweep(path: Path, overrides: Sequence[str]) -> tuple[Sweep, list[Tri
 
 def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     """Run a validated sweep; return 1 if a trial failed for good, 130, 143 or 129 if it was interrupted, else 0."""
-    from rlinf.report.page import plotting_installed
     from rlinf.report.write import write_report
     from rlinf.sweep.engine import run_trials
     from rlinf.sweep.export import write_tables
@@ -134,8 +133,7 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     failed = [trial for trial in outcome.trials if trial.status == "failed"]
     for trial in failed:
         print(redacted(f"failed: {trial.folder.name}: {last_line(trial.error)}"))
-    if plotting_installed():
-        print(f"Report: {write_report([sweep.folder])}")
+    print(f"Report: {write_report([sweep.folder])}")
     print(f"Tables: {sweep.folder}/settings.md; settings, trials and curves as .csv and .parquet")
     best = write_best(sweep, summary)
     if best is not None:

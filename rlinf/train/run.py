@@ -90,7 +90,7 @@ def run(
 ) -> RunResult:
     """Train, or continue what is in the run directory. A finished run is reported as such and left alone.
 
-    ``report``: write `report.html` at the end, if the plotting library is installed. ``after_step`` is called
+    ``report``: write `report.html` at the end. ``after_step`` is called
     with each finished step of training but the last, when its metrics and its checkpoint are written; training
     waits for it. ``callbacks`` are called with what was measured, and may change what comes next.
     ``save_batches``: how many batches are kept in the run directory; ``from_batches``: such a folder, whose
@@ -239,11 +239,8 @@ def diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[Findin
 
 def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
     """`report.html`; a page that fails is reported, and does not fail the run that it is about."""
-    from rlinf.report.page import plotting_installed
     from rlinf.report.write import write_run_report
 
-    if not plotting_installed():
-        return
     _log.info("report")
     try:
         display.say(f"Report: {write_run_report(folder.path, display.say)}")

@@ -30,13 +30,13 @@ def test_a_text_run_with_evaluations(browser: Any, tmp_path: Path) -> None:
         "eval/accuracy",
         "reward/mean",
     ]
-    assert page.within(".headlines [data-metric='eval/accuracy'] .fills path")  # the interval
+    assert re.search(r"step 4\ntiny0[.\d]* \[0[.\d]*, [.\d]+\]$", page.values("[data-metric='eval/accuracy']"))
     assert "95% interval" in page.find(".headlines")[0].text
     assert page.find(".finding")
     page.open("Curves")
     assert page.plots >= 4
     page.open("Time")
-    assert "generation" in page.find("svg")[0].text
+    assert re.search(r"generation\n[\d.]+ s \(\d+%\)", page.find(".bars")[0].text)
     page.open("Samples")
     assert len(page.find(".response")) == 4
     assert all(card.find_elements("css selector", ".token") for card in page.find(".response"))
@@ -48,7 +48,48 @@ def test_the_themes_differ_and_both_show_the_curve(browser: Any, tmp_path: Path)
     folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 21)])
     page = Page(browser, write_report([folder]))
     assert {page.change_theme(), page.change_theme()} == {"rgb(20, 23, 28)", "rgb(255, 255, 255)"}
-    assert page.find(".headlines [data-metric='reward/mean'] .trace")
+    assert page.all_drawn
+    assert page.values(".headlines [data-metric='reward/mean']") == "step 20\nrun0.8"
+
+
+def test_two_runs_in_a_plot_are_shown_hidden_and_zoomed(browser: Any, tmp_path: Path) -> None:
+    def line(step: int, more: float) -> dict[str, float]:
+        value = 0.5 + more + step / 100
+        bounds = {"eval/accuracy/ci_low": value - 0.1, "eval/accuracy/ci_high": value + 0.2}
+        return {**healthy(step), "eval/accuracy": value, **bounds}
+
+    steps = range(0, 41, 10)
+    offsets = {"a": 0, "b": 0.05}
+    folders = [write_run(tmp_path / name, [line(k, more) for k in steps]) for name, more in offsets.items()]
+    page = Page(browser, write_report(folders, tmp_path / "both.html"))
+    card = "[data-metric='eval/accuracy']"
+    assert page.values(card, 0.5) == "step 20\na0.7 [0.6, 0.9]\nb0.75 [0.65, 0.95]"
+    page.find(f"{card} .names button")[1].click()
+    assert page.values(card, 0.5) == "step 20\na0.7 [0.6, 0.9]"
+    assert not page.find(f"{card} .unzoom")
+    area = page.find(f"{card} .u-over")[0]
+    page.drag(area, (-40, -60), (80, 60))
+    assert page.values(card, 0.02).startswith("step 20\n")
+    page.find(f"{card} .unzoom")[0].click()
+    assert page.values(card, 0.02).startswith("step 0\n")
+    assert not page.find(f"{card} .unzoom")
+
+
+def test_the_band_of_an_interval_is_as_wide_as_the_interval(browser: Any, tmp_path: Path) -> None:
+    bounds = {"eval/accuracy": 0.5, "eval/accuracy/ci_low": 0.25, "eval/accuracy/ci_high": 0.75}
+    page = Page(browser, write_report([write_run(tmp_path / "run", [{**healthy(k), **bounds} for k in (1, 2, 3, 4)])]))
+    page.wait(lambda: page.all_drawn)
+    # Of the column of pixels that crosses the plot between two steps: bluish ones, above and below the line.
+    heights = """
+    const canvas = document.querySelector("[data-metric='eval/accuracy'] canvas");
+    const { data } = canvas.getContext("2d").getImageData(Math.round(canvas.width * 0.6), 0, 1, canvas.height);
+    const bluish = (y) => data[4 * y + 3] > 0 && data[4 * y + 2] - data[4 * y] > 60;
+    const blue = [...Array(canvas.height).keys()].filter(bluish);
+    const chart = CHARTS.get(document.querySelector("[data-metric='eval/accuracy'] .canvas"));
+    return [blue[0], blue.at(-1), chart.valToPos(0.75, "y", true), chart.valToPos(0.25, "y", true)];
+    """
+    top, bottom, high, low = browser.execute_script(heights)
+    assert (top, bottom) == (pytest.approx(high, abs=2), pytest.approx(low, abs=2))
 
 
 def test_a_simulator_run_with_video(browser: Any, tmp_path: Path) -> None:
@@ -56,13 +97,13 @@ def test_a_simulator_run_with_video(browser: Any, tmp_path: Path) -> None:
     page = click_through(browser, simulator_run(tmp_path / "run") / "report.html")
     assert page.tabs == [*TABS[:4], "Episodes", "Configuration"]
     page.open("Overview")
-    assert page.within(".headlines [data-metric='eval/return'] .fills path")
+    assert re.search(r"\[.*, .*\]", page.values("[data-metric='eval/return']"))
     page.open("Episodes")
     page.wait(lambda: browser.execute_script("return document.querySelector('video').readyState") == 4)
     browser.execute_script("document.querySelector('video').play()")
     page.wait(lambda: browser.execute_script("return document.querySelector('video').currentTime") > 0)
     assert len(page.find(".response")) == 4
-    assert len(page.find(".response .js-plotly-plot")) >= 1
+    assert re.search(r"decision \d+\nreward1\naction 0[01]$", page.values(".response"))
     page.choose("evaluation after step", "0")
     assert page.find("video")
 
@@ -107,12 +148,25 @@ def test_an_agents_episodes_with_their_branches(browser: Any, tmp_path: Path) ->
 def test_a_sweep(browser: Any, tmp_path: Path) -> None:
     page = click_through(browser, sweep_folder(tmp_path) / "report.html")
     page.open("Overview")
-    assert page.within(".headlines [data-metric='eval/return'] .fills path")
+    words = page.values("[data-metric='eval/return']").splitlines()
+    assert words[0] == "step 2"
+    assert all(re.fullmatch(r"lr=0.0?01[\d.]+ \[.*, .*\]", line) for line in words[1:])
+    assert len(words) == 3
+    assert len(page.find(".bars .bar .dot")) == len(page.find(".bars .bar .span")) == 2
+    assert len(page.find(".bars .bar .upright")) == 4
     assert len(page.find("tbody tr")) == 2
     page.open("Trials")
     assert len(page.find("tbody tr")) == 4
     page.open("Parameters")
-    assert page.find(".parcoords")
+    assert len(page.find(".parallel .trial")) == 4
+    assert page.find(".parallel .name")[0].text == "lr"
+    page.drag(page.find(".parallel .grip")[0], (0, -173), (0, -100))
+    assert len(page.find(".parallel .trial.out")) == 2
+    assert "2 of 4 trials" in page.find(".plot")[0].text
+    page.drag(page.find(".parallel .grip")[0], (0, 0), (0, 0))
+    assert not page.find(".parallel .trial.out")
+    page.drag(page.find(".parallel .name")[0], (0, 0), (1100, 0))
+    assert [name.text for name in page.find(".parallel .name")][-1] == "lr"
     page.open("Definition")
     assert "grid: [0.001, 0.01]" in page.find("tbody")[0].text
 

@@ -23,7 +23,7 @@ _BROWSER = {
     "rgba",
     "fetch",
 }
-_CSS = {"gradient"}  # linear-gradient(...) in a template string
+_CSS = {"gradient", "rgb"}  # linear-gradient(...) and rgb(...) in a template string
 
 
 def code() -> str:

@@ -137,6 +137,7 @@ WRONG = [
         "policy.lora is not supported by learner.backend: fsdp",
         "learner.backend: torch",
     ),
+    ("policy: {attention: flash_attention_2}", "needs the package flash-attn and a GPU", "Set policy.attention: sdpa"),
     ("evaluation: {size: 0, every: 5}", "is not read with evaluation.size: 0", "evaluation.every=0 on the command"),
     (
         ENGINES + "tensor_parallel_size: 16}}",

@@ -62,7 +62,6 @@ def run(folder: Path, rows: Sequence[dict[str, Any]], monkeypatch: pytest.Monkey
 
 
 def test_a_thousand_conversations_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("plotly")
     record = run(tmp_path, [conversation(number, turns=7, tokens=60) for number in range(1000)], monkeypatch)
     payload = run_payload(record)
     assert len(payload["samples"]["steps"]["10"]) == 1000

@@ -14,7 +14,6 @@ from rlinf.report.configuration import config_rows
 from rlinf.report.payload import MAX_POINTS, headlines, stages, thinned
 from rlinf.report.runs import ReportError, read_run, read_series
 
-pytest.importorskip("plotly")
 SAMPLE = {"group": 0, "reward": 1.0, "slots": 2, "prompt": "</script><b>", "response": "<!-- 7", "advantage": 0.5}
 
 
@@ -32,7 +31,15 @@ def test_the_page_holds_everything_and_asks_nobody(tmp_path: Path) -> None:
     assert run["samples"]["texts"][run["samples"]["steps"]["1"][0]["prompt"]] == SAMPLE["prompt"]
     assert run["series"]["axis/tokens"] == [100, 200, 300, 400, 500]
     assert run["machine"]["commit"] == "abc"
-    assert not re.search(r"<!--(title|style|plotly|data|scripts)-->", page)
+    assert not re.search(r"<!--(title|plot_style|style|plots|data|scripts)-->", page)
+
+
+def test_the_library_that_draws_is_small_and_has_its_licence_with_it(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 101)])
+    page = write_run_report(folder).read_text()
+    assert len(page.encode()) < 250_000
+    assert "Copyright (c) 2022 Leon Sorokin" in page
+    assert "uPlot (v1.6.32)" in page
 
 
 def test_several_runs_make_one_page(tmp_path: Path) -> None:

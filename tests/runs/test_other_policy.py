@@ -55,12 +55,6 @@ def opaque(config: Any, spec: Any, *, names_versions: bool = True, faulty: bool 
     return Opaque(config, spec, names_versions=names_versions, faulty=faulty)
 
 
-@pytest.fixture(autouse=True)
-def without_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page about a run takes as long as one of these runs."""
-    monkeypatch.setattr("rlinf.report.page.plotting_installed", lambda: False)
-
-
 MOVING = {
     "run": {"max_steps": 9},
     "env": {"kwargs": GRADED_BY_LENGTH},

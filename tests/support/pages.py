@@ -7,16 +7,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Of the panel that is shown: its plots that are in the window, and those of them that have drawn something.
+# Of the panel that is shown: its plots that are in the window, and those of them that have drawn something. On a canvas
+# that is colour: axes and their words are grey.
 _PLOTS = """
-const shown = [...document.querySelectorAll("#panels > section:not([hidden]) .js-plotly-plot")].filter((plot) => {
+const shown = [...document.querySelectorAll("#panels > section:not([hidden]) .plot")].filter((plot) => {
   const box = plot.getBoundingClientRect();
   return box.height > 50 && box.width > 100 && box.top < innerHeight && box.bottom > 0;
 });
-const drawn = (plot) => [...plot.querySelectorAll(".trace, .bars .point, .parcoords")].some((mark) => {
-  const box = mark.getBoundingClientRect();
-  return box.width + box.height > 1;
-});
+const coloured = (canvas) => {
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
+  for (let i = 0; i < data.length; i += 4) {
+    const [red, green, blue, alpha] = data.slice(i, i + 4);
+    if (alpha > 0 && Math.max(red, green, blue) - Math.min(red, green, blue) > 60) return true;
+  }
+  return false;
+};
+const drawn = (plot) => [...plot.querySelectorAll("canvas")].some(coloured)
+  || plot.querySelector(".bar .block, .bar .dot, .trial") !== null;
 return [shown.length, shown.filter(drawn).length];
 """
 _EMPTY_CARDS = """
@@ -24,7 +33,7 @@ const cards = document.querySelectorAll("#panels > section:not([hidden]) .card")
 return [...cards].filter((card) => {
   const box = card.getBoundingClientRect();
   const seen = box.height > 0 && box.top < innerHeight && box.bottom > 0;
-  return seen && !card.innerText.trim() && !card.querySelector("svg, video, img");
+  return seen && !card.innerText.trim() && !card.querySelector("canvas, svg, video, img");
 }).length;
 """
 
@@ -36,7 +45,7 @@ class Page:
         self.browser = browser
         browser.get_log("browser")
         browser.get(f"file://{path}")
-        self.wait(lambda: browser.execute_script("return performance.getEntriesByName('plots').length > 0"))
+        self.wait(lambda: browser.execute_script("return document.readyState") == "complete")
         self.quiet()
 
     @property
@@ -77,6 +86,26 @@ class Page:
         """The elements of the panel, those of no size included (the band of an interval of no width)."""
         return list(self.browser.find_elements("css selector", f"#panels > section:not([hidden]) {selector}"))
 
+    def values(self, card: str, across: float = 0.98) -> str:
+        """What a plot says of the place under the mouse, which is that share of its width from the left."""
+        from selenium.webdriver import ActionChains
+
+        area = self.find(f"{card} .u-over")[0]
+        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", area)
+        offset = int((across - 0.5) * area.size["width"])
+        ActionChains(self.browser).move_to_element(area).move_to_element_with_offset(area, offset, 0).perform()
+        self.wait(lambda: self.find(f"{card} .hover"))
+        return str(self.find(f"{card} .hover")[0].text)
+
+    def drag(self, element: Any, begin: tuple[int, int], end: tuple[int, int]) -> None:
+        """A drag between two places, in pixels from the element's middle."""
+        from selenium.webdriver import ActionChains
+
+        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        chain = ActionChains(self.browser).move_to_element_with_offset(element, *begin).click_and_hold()
+        chain.move_by_offset(end[0] - begin[0], end[1] - begin[1]).release().perform()
+        self.quiet()
+
     def choose(self, label: str, value: str) -> None:
         """An option of a drop-down list."""
         from selenium.webdriver.support.ui import Select
@@ -94,7 +123,8 @@ class Page:
         return colour
 
     def quiet(self) -> None:
-        assert self.browser.get_log("browser") == []
+        said = self.browser.get_log("browser")
+        assert not said, said
 
     def wait(self, holds: Callable[[], object], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
@@ -114,7 +144,7 @@ class LivePage(Page):
 
     def settle(self) -> None:
         """Waits until the page that a click led to has run its scripts."""
-        loaded = "return document.readyState === 'complete' && performance.getEntriesByName('plots').length > 0"
+        loaded = "return document.readyState === 'complete' && document.querySelector('nav button') !== null"
         self.wait(lambda: self.browser.execute_script(loaded))
         self.quiet()
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
+from rlinf.config.machine import installed
 
 
 def check_policy(context: Context) -> None:
     """Check that a language model has weights or an architecture, and that adapters fit the learner."""
     policy = context.config.policy
     context.run(_check_origin)
+    context.run(_check_attention)
     backend = context.config.learner.backend
     if policy.lora.rank > 0 and backend != "torch":
         fix = "Set policy.lora.rank: 0, or learner.backend: torch."
@@ -22,6 +24,13 @@ def check_policy(context: Context) -> None:
     if policy.lora.rank > 0 and not policy.lora.target_modules:
         fix = "Write target_modules: [q_proj, v_proj], for example."
         context.error("policy.lora.target_modules", "policy.lora.target_modules is empty: nothing would train.", fix)
+
+
+def _check_attention(context: Context) -> None:
+    if context.config.policy.attention == "flash_attention_2" and not installed("flash_attn"):
+        message = "policy.attention: flash_attention_2 needs the package flash-attn and a GPU; it is not installed."
+        fix = "Set policy.attention: sdpa, whose kernels on a GPU are fused as well, or install flash-attn."
+        context.error("policy.attention", message, fix)
 
 
 def _check_origin(context: Context) -> None:

@@ -38,36 +38,6 @@ function faded(colour, alpha) {
   return `rgba(${value >> 16}, ${(value >> 8) & 255}, ${value & 255}, ${alpha})`;
 }
 
-const PLOTS = new Map();
-
-/** Draws (again) into a node; every plot follows the theme. Until the library is there, plots wait. */
-function plot(node, traces, layout = {}) {
-  PLOTS.set(node, [traces, layout]);
-  if (layout.height) node.style.minHeight = `${layout.height}px`;
-  if (!window.Plotly) return;
-  const axis = { gridcolor: css("--line"), zerolinecolor: css("--line"), linecolor: css("--line"), automargin: true };
-  const whole = {
-    margin: { l: 50, r: 14, t: 32, b: 38 }, height: 270, hovermode: "closest",
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--line"), activecolor: css("--dim") },
-    legend: { orientation: "h", y: -0.3, font: { size: 11 } },
-    ...layout,
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("--text"), size: 12 },
-    xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
-  };
-  Plotly.react(node, traces, whole, { responsive: true, displaylogo: false, displayModeBar: window.innerWidth < 640 ? false : undefined, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
-}
-
-function redraw() {
-  for (const [node, [traces, layout]] of PLOTS) plot(node, traces, layout);
-}
-
-/** The plotting library is nine tenths of the page, and takes a second to run: words and tables come before it. */
-function startPlotting() {
-  document.head.append(el("script", {}, document.getElementById("plotly").textContent));
-  redraw();
-  performance.mark("plots");
-}
-
 /** Plots near the window are drawn, the others when they get there: a page with fifty of them opens at once. */
 const WAITING = new Map();
 const WATCH = new IntersectionObserver((entries) => {
@@ -87,20 +57,17 @@ function whenSeen(node, draw) {
 }
 
 function forget(parent) {
-  for (const node of [...PLOTS.keys(), ...WAITING.keys()]) {
+  for (const node of [...CHARTS.keys(), ...WAITING.keys()]) {
     if (!parent.contains(node)) continue;
-    if (PLOTS.delete(node) && window.Plotly) Plotly.purge(node);
+    removeChart(node);
     if (WAITING.delete(node)) WATCH.unobserve(node);
   }
   parent.replaceChildren();
 }
 
-const THEME_CHANGES = [];
-
 function setTheme(theme) {
   document.documentElement.dataset.theme = theme;
-  redraw();
-  for (const change of THEME_CHANGES) change();
+  for (const chart of CHARTS.values()) chart.redraw();
 }
 
 const TABS = [];

@@ -39,40 +39,23 @@ function smoothed(values, width) {
   });
 }
 
-/** A line, and around it a band where there are intervals; a single point has whiskers instead. */
-function bandTraces(name, colour, x, y, low, high, extra = {}) {
-  const traces = [];
-  if (x.length === 1 && low.length) {
-    const whiskers = { type: "data", symmetric: false, array: [high[0] - y[0]], arrayminus: [y[0] - low[0]], color: colour };
-    return [{ x, y, name, mode: "markers", marker: { color: colour, size: 9 }, error_y: whiskers, legendgroup: name }];
-  }
-  if (low.length) {
-    traces.push({ x, y: low, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false, legendgroup: name });
-    traces.push({ x, y: high, mode: "lines", line: { width: 0 }, fill: "tonexty", fillcolor: faded(colour, 0.18), hoverinfo: "skip", showlegend: false, legendgroup: name });
-  }
-  traces.push({ x, y, name, mode: x.length < 3 ? "lines+markers" : "lines", line: { color: colour, width: 2 }, legendgroup: name, ...extra });
-  return traces;
-}
-
-function metricTraces(runs, metric, axis, width) {
+/** A line for each run that has the metric: with its intervals where there are some, else smoothed over `width` points. */
+function metricLines(runs, metric, axis, width) {
   return runs.flatMap((run, i) => {
-    const colour = PALETTE[i % PALETTE.length];
+    const line = { name: run.label, colour: PALETTE[i % PALETTE.length] };
     const found = points(run.series, metric, axis);
     if (!found.y.length) return [];
     // A window over most of a short curve would show a flat line.
     const span = Math.min(width, Math.floor(found.y.length / 4));
-    if (found.low.length || span < 2) {
-      return bandTraces(run.label, colour, found.x, found.y, found.low, found.high, found.low.length ? { mode: "lines+markers" } : {});
-    }
+    if (found.low.length || span < 2) return [{ ...line, ...found, dots: found.low.length > 0 }];
     const smooth = smoothed(found.y, span);
-    const raw = { x: found.x, y: found.y, mode: "lines", line: { color: faded(colour, 0.3), width: 1 }, hoverinfo: "skip", showlegend: false };
-    return [raw, ...bandTraces(run.label, colour, found.x, smooth.map((s) => s.mean), smooth.map((s) => s.low), smooth.map((s) => s.high))];
+    return [{ ...line, x: found.x, y: smooth.map((s) => s.mean), low: smooth.map((s) => s.low), high: smooth.map((s) => s.high), raw: found.y }];
   });
 }
 
-/** A few steps have a tick each: there is none between two of them. */
-function stepAxis(title, axis, longest) {
-  return { title: { text: title, font: { size: 11 } }, ...(axis === "step" && longest <= 8 ? { dtick: 1 } : {}) };
+/** What a plot over one of AXES has below it. */
+function axisOptions(axis) {
+  return { xLabel: AXES[axis], whole: axis !== "axis/minutes" };
 }
 
 /** The curves that the runs are judged by, as the first thing to see. */
@@ -85,9 +68,7 @@ function headlineCurves(runs) {
     const card = el("div", { class: "card", "data-metric": name }, node);
     const banded = runs.some((run) => run.series[`${name}/ci_low`]);
     const title = `${name}${banded ? ", 95% interval" : ""}`;
-    plot(node, metricTraces(runs, name, "step", longest > 30 ? 7 : 1), {
-      height: 300, title: { text: title, font: { size: 14 }, x: 0.02 }, showlegend: runs.length > 1, xaxis: stepAxis("step", "step", longest),
-    });
+    plotLines(node, metricLines(runs, name, "step", longest > 30 ? 7 : 1), { height: 250, title, legend: runs.length > 1, ...axisOptions("step") });
     return card;
   }));
 }
@@ -112,10 +93,7 @@ function curvesPanel(section, runs) {
     for (const name of names) {
       const node = el("div");
       grid.append(el("div", { class: "card", "data-metric": name }, node));
-      node.style.minHeight = "270px";
-      whenSeen(node, () => plot(node, metricTraces(runs, name, state.axis, state.width), {
-        title: { text: name, font: { size: 13 }, x: 0.02 }, showlegend: runs.length > 1, xaxis: stepAxis(AXES[state.axis], state.axis, longest),
-      }));
+      plotLines(node, metricLines(runs, name, state.axis, state.width), { title: name, legend: runs.length > 1, ...axisOptions(state.axis) });
     }
   }
 
@@ -131,7 +109,7 @@ function curvesPanel(section, runs) {
       el("label", {}, "smoothing", slider, shownWidth),
       choice("show", [["key", "the important ones"], ["all", `all ${all.length}`]], (value) => { state.which = value; draw(); }, state.which),
       search,
-      el("span", { class: "dim" }, "bands: 95% interval of the evaluation, or of the smoothing window's mean")),
+      el("span", { class: "dim" }, "bands: 95% interval of the evaluation, or of the smoothing window's mean; drag in a plot to zoom")),
     grid);
   draw();
 }

@@ -3,9 +3,10 @@ function tracePlot(trace, shown = ["reward", "advantage"]) {
   const node = el("div");
   // Choices among a few are points: lines between them would only be a fence.
   const chosen = (name, y) => name.startsWith("action") && y.every(Number.isInteger);
-  const lines = Object.entries(trace).map(([name, y]) => ({ y, name, mode: chosen(name, y) ? "markers" : "lines", marker: { size: 3 }, visible: shown.includes(name) ? true : "legendonly" }));
-  node.style.minHeight = "230px";
-  whenSeen(node, () => plot(node, lines, { height: 230, xaxis: { title: { text: "decision" } } }));
+  const lines = Object.entries(trace).map(([name, y], i) => ({
+    name, colour: PALETTE[i % PALETTE.length], x: y.map((_, step) => step), y, dots: chosen(name, y), stroke: !chosen(name, y), hidden: !shown.includes(name),
+  }));
+  plotLines(node, lines, { height: 190, legend: true, xLabel: "decision", whole: true });
   return node;
 }
 

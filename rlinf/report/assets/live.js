@@ -56,7 +56,6 @@ function rebuild(fresh) {
     entry.button.remove();
   }
   TABS.length = 0;
-  THEME_CHANGES.length = 0;
   for (const key of Object.keys(DATA)) delete DATA[key];
   Object.assign(DATA, fresh, { live });
   buildTabs();

@@ -34,7 +34,6 @@ function timePanel(section, runs) {
     const node = el("div");
     const names = run.stages.map(([name]) => name);
     const seconds = run.stages.map(([, value]) => value);
-    const whole = seconds.reduce((a, b) => a + b, 0);
     const title = runs.length > 1 ? `${run.label}: ` : "";
     section.append(el("h2", {}, `${title}seconds of a step, by stage`));
     if (!names.length) {
@@ -42,11 +41,7 @@ function timePanel(section, runs) {
       continue;
     }
     section.append(el("div", { class: "card" }, node));
-    plot(node, [{
-      type: "waterfall", orientation: "h", y: [...names, "whole step"], x: [...seconds, whole], measure: [...names.map(() => "relative"), "total"],
-      text: [...seconds, whole].map((value) => `${number(value, 3)} s (${((100 * value) / whole).toFixed(0)}%)`), textposition: "auto",
-      connector: { line: { color: css("--dim"), width: 1 } }, increasing: { marker: { color: PALETTE[0] } }, totals: { marker: { color: PALETTE[8] } },
-    }], { height: 90 + 42 * (names.length + 1), yaxis: { autorange: "reversed" }, xaxis: { title: { text: "seconds" }, range: [0, 1.15 * whole] }, margin: { l: 150, r: 20, t: 10, b: 40 } });
+    waterfall(node, names, seconds);
     stalenessPanel(section, run, title);
   }
 }
@@ -61,16 +56,14 @@ function stalenessPanel(section, run, title) {
   if (ages.length) {
     const node = el("div");
     section.append(el("h2", {}, `${title}age of the tokens of a batch, in training iterations`), el("div", { class: "card" }, node));
-    plot(node, ages.map((name, i) => ({
-      type: "scatter", mode: "lines", stackgroup: "ages", line: { width: 0 }, fillcolor: PALETTE[i % PALETTE.length], name: name.split("/")[2], x: steps, y: trained.map((at) => run.series[name][at]),
-    })), { height: 260, yaxis: { title: { text: "share" }, range: [0, 1] }, xaxis: { title: { text: "step" } } });
+    const lines = ages.map((name, i) => ({ name: name.split("/")[2], colour: PALETTE[i % PALETTE.length], x: steps, y: trained.map((at) => run.series[name][at]) }));
+    plotLines(node, lines, { stacked: true, legend: true, yLabel: "share", range: [0, 1], ...axisOptions("step") });
   }
   if (waits.length) {
     const node = el("div");
     section.append(el("h2", {}, `${title}who waited for whom`), el("div", { class: "card" }, node));
-    plot(node, waits.map(([name, label], i) => ({
-      type: "scatter", mode: "lines", line: { color: PALETTE[i] }, name: label, x: steps, y: trained.map((at) => run.series[name][at]),
-    })), { height: 260, yaxis: { title: { text: "seconds" }, rangemode: "tozero" }, xaxis: { title: { text: "step" } } });
+    const lines = waits.map(([name, label], i) => ({ name: label, colour: PALETTE[i], x: steps, y: trained.map((at) => run.series[name][at]) }));
+    plotLines(node, lines, { legend: true, yLabel: "seconds", fromZero: true, ...axisOptions("step") });
   }
 }
 

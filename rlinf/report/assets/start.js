@@ -13,5 +13,4 @@ document.getElementById("theme").addEventListener("click", () =>
   setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 setTheme(window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
 openTab(TABS[0].name);
-setTimeout(startPlotting, 50);
 startLive();

@@ -24,7 +24,7 @@ _PAGES = ("/", "/run", "/sweep")
 _HOSTS = ("127.0.0.1", "localhost")
 # The pages hold their own scripts; nothing is loaded from, or sent to, anywhere else.
 _POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "media-src data:; connect-src 'self'; form-action 'none'; base-uri 'none'"
 )
 _HEADERS = {
@@ -39,9 +39,9 @@ _HEADERS = {
 def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette:
     """``token``: a client with it in the address gets a cookie for the pages. ``every_s``: how often pages poll."""
 
-    def page(title: str, payload: dict[str, Any], stamp: str, address: str, *, plotting: bool = True) -> Response:
+    def page(title: str, payload: dict[str, Any], stamp: str, address: str) -> Response:
         live = {"url": address, "every_s": every_s, "stamp": stamp}
-        return Response(render(title, {**payload, "live": live}, plotting=plotting), media_type="text/html")
+        return Response(render(title, {**payload, "live": live}), media_type="text/html")
 
     def fresh(request: Request, stamp: str, make: Callable[[], dict[str, Any]]) -> Response:
         """Return the payload, or nothing if the requesting page has it."""
@@ -51,7 +51,7 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
 
     def index(request: Request) -> Response:
         found = library.index()
-        return page("Runs", found, _digest(found), "/api/index", plotting=False)
+        return page("Runs", found, _digest(found), "/api/index")
 
     def api_index(request: Request) -> Response:
         found = library.index()

@@ -145,7 +145,7 @@ class Endpoint:
         limit = body.get("max_completion_tokens") or body.get("max_tokens")
         done = await self._answered(episode, context, limit, body.get("stop"))
         name = _identity(episode, done)
-        text = self._renderer.answered(done.token_ids, with_tools=bool(tools))
+        text = self._renderer.answered(done.token_ids, tools=tools)
         message = answer_of(text, with_tools=bool(tools), name=name)
         remember(episode, names, message, (*context, *done.token_ids))
         reason = "tool_calls" if "tool_calls" in message else _REASONS.get(done.finish_reason, done.finish_reason)

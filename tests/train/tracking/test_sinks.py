@@ -12,6 +12,7 @@ import pytest
 from tiny_runs import config, mapping
 
 from rlinf.base.errors import UserError
+from rlinf.train.tracking import sinks
 from rlinf.train.tracking.metric_log import MetricLog
 from rlinf.train.tracking.sinks import kept, mlflow_name
 
@@ -38,6 +39,7 @@ def services(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def init(**options: Any) -> FakeRun:
         calls.append(("init", options["id"], options["dir"]))
+        calls.append(("names", options["project"], options["name"]))
         calls.append(("config", options["config"]))
         return FakeRun(options["id"] or "first", calls)
 
@@ -142,6 +144,58 @@ def test_a_service_that_does_not_start_names_the_key(
     monkeypatch.setattr(sys.modules["mlflow"], "set_experiment", refused)
     with pytest.raises(UserError, match=r"logging.mlflow_experiment: the service did not start: no such server"):
         MetricLog(tmp_path, config(tmp_path, logging={"mlflow_experiment": "e"}), from_step=0)
+
+
+VARIABLES = ("WANDB_PROJECT", "WANDB_NAME", "MLFLOW_EXPERIMENT_NAME", "MLFLOW_RUN_NAME")
+
+
+@pytest.fixture
+def variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The services' own variables, all set, and their packages found."""
+    for variable in VARIABLES:
+        monkeypatch.setenv(variable, variable.lower())
+    monkeypatch.setattr(sinks, "installed", lambda package: package in ("wandb", "mlflow"))
+
+
+def names(calls: list[Any]) -> list[tuple[Any, ...]]:
+    """What a run is called: (project, name) of W&B, (experiment,) and (run id, name) of MLflow."""
+    return [call[1:] for call in calls if call[0] in ("names", "experiment", "start_run")]
+
+
+@pytest.mark.usefixtures("variables")
+def test_the_variables_of_services_name_project_and_run(tmp_path: Path, services: list[Any]) -> None:
+    with MetricLog(tmp_path, config(tmp_path), from_step=0) as log:
+        log.write(1, {"a": 1.0})
+    expected = [("wandb_project", "wandb_name"), ("mlflow_experiment_name",), (None, "mlflow_run_name")]
+    assert names(services) == expected
+    assert ("metrics", 1, {"a": 1.0}) in services
+
+
+@pytest.mark.usefixtures("variables")
+def test_keys_of_the_file_come_before_the_variables(tmp_path: Path, services: list[Any]) -> None:
+    with MetricLog(tmp_path, config(tmp_path, logging={"wandb_project": "p", "mlflow_experiment": ""}), from_step=0):
+        pass
+    assert names(services) == [("p", "wandb_name")]
+
+
+@pytest.mark.usefixtures("variables")
+def test_variables_without_the_package_start_nothing(
+    tmp_path: Path, services: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "installed", lambda package: False)
+    with MetricLog(tmp_path, config(tmp_path), from_step=0):
+        pass
+    assert services == []
+
+
+def test_without_variables_the_run_has_its_own_name(
+    tmp_path: Path, services: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    with MetricLog(tmp_path, config(tmp_path, logging={"wandb_project": "p", "mlflow_experiment": "e"}), from_step=0):
+        pass
+    assert names(services) == [("p", "tiny"), ("e",), (None, "tiny")]
 
 
 def test_names_that_mlflow_takes() -> None:

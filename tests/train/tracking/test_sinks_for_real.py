@@ -62,8 +62,41 @@ def test_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {line["step"]: line["train/loss"] for line in lines if "train/loss" in line} == {1: 1.0, 2: 9.0}
 
 
+def test_wandb_takes_its_own_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wandb = pytest.importorskip("wandb")
+    wandb.teardown()  # it reads its variables once in a process
+    said = {"PROJECT": "from-the-shell", "ENTITY": "us", "NAME": "named", "RUN_GROUP": "all", "TAGS": "one,two"}
+    for variable, value in {**said, "MODE": "offline", "SILENT": "true"}.items():
+        monkeypatch.setenv(f"WANDB_{variable}", value)
+    with MetricLog(tmp_path, config(tmp_path), from_step=0) as log:
+        log.write(1, {"train/loss": 1.0})
+    (written,) = (tmp_path / "wandb").glob("offline-run-*")
+    run = next(one.run for one in records_of(next(written.glob("*.wandb"))) if one.WhichOneof("record_type") == "run")
+    found = (run.project, run.entity, run.display_name, run.run_group, list(run.tags))
+    assert found == ("from-the-shell", "us", "named", "all", ["one", "two"])
+
+
+def test_mlflow_takes_its_own_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    mlflow.set_tracking_uri(None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/shell.db")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "from-the-shell")
+    monkeypatch.setenv("MLFLOW_RUN_NAME", "named")
+    with MetricLog(tmp_path, config(tmp_path), from_step=0) as log:
+        log.write(1, {"train/loss": 1.0})
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path}/shell.db")
+    (run,) = client.search_runs([client.get_experiment_by_name("from-the-shell").experiment_id])
+    assert (run.info.run_name, run.data.metrics["train/loss"]) == ("named", 1.0)
+
+
 def history_of(file: Path) -> list[dict[str, Any]]:
-    """The logged lines of an offline run: records of a LevelDB log (checksum, length, kind), smaller than one block."""
+    """The logged lines of an offline run."""
+    items = [one.history.item for one in records_of(file) if one.WhichOneof("record_type") == "history"]
+    return [{item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in line} for line in items]
+
+
+def records_of(file: Path) -> list[Any]:
+    """The records of a LevelDB log (checksum, length, kind), smaller than one block."""
     from wandb.proto import wandb_internal_pb2
 
     data, place, found = file.read_bytes(), 7, []
@@ -73,9 +106,7 @@ def history_of(file: Path) -> list[dict[str, Any]]:
         record = wandb_internal_pb2.Record()
         record.ParseFromString(data[place + 7 : place + 7 + length])
         place += 7 + length
-        if record.WhichOneof("record_type") == "history":
-            items = record.history.item
-            found.append({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items})
+        found.append(record)
     return found
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
@@ -15,6 +13,8 @@ from rlinf.data.messages import Completion
 from rlinf.data.pictures import pictures_of
 from rlinf.rollouts.text.tokens.decoding import ResponseText
 from rlinf.rollouts.text.tokens.picture_tokens import picture_tokens, rendered_with_pictures
+from rlinf.rollouts.text.tokens.response_templates import form_for, has_response_template
+from rlinf.rollouts.text.tokens.stop_texts import cut_at_stop
 from rlinf.rollouts.text.tokens.thoughts import opened_thoughts
 from rlinf.rollouts.text.tokens.tool_forms import (
     ANY_TOOL,
@@ -24,7 +24,6 @@ from rlinf.rollouts.text.tokens.tool_forms import (
     called_turns,
     described,
     first_call,
-    form_of,
     said_turns,
     tool_message,
 )
@@ -193,12 +192,12 @@ class PromptRenderer:
         """
         return ResponseText(self.tokenizer, self._form_of_calls(), self.opened_thoughts).said(tokens)
 
-    def answered(self, tokens: Sequence[int], *, with_tools: bool = False) -> str:
+    def answered(self, tokens: Sequence[int], *, tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Return a response as an agent reads it: what a server returns, without any words of the prompt.
 
-        ``with_tools``: the policy had some that are not the environment's.
+        ``tools``: those of the agent, which are not the environment's.
         """
-        return ResponseText(self.tokenizer, self._form_of_calls(with_tools=with_tools)).said(tokens)
+        return ResponseText(self.tokenizer, self._form_of_calls(tools)).said(tokens)
 
     @functools.cached_property
     def opened_thoughts(self) -> str:
@@ -223,27 +222,47 @@ class PromptRenderer:
         answers = "in plain text" if role is None else f"in the role {role}"
         return f"{described_by}; calls in the form {self.tool_form.name}; answers {answers}"
 
-    @functools.cached_property
+    @property
     def tool_form(self) -> ToolForm:
         """How the template's models write calls."""
+        return self._tool_form(self._tools)
+
+    def _tool_form(self, tools: Sequence[Mapping[str, Any]]) -> ToolForm:
         if not self.chat:
             return HERMES
+        return form_for(self._written_call, self.tokenizer, tools=tools, opened=self.opened_thoughts)
+
+    @functools.cached_property
+    def _written_call(self) -> str:
+        """What the template writes for a call; empty if it cannot."""
         for as_text in (False, True):
             with contextlib.suppress(ChatTemplateError):
-                return form_of(self._apply([_QUESTION, call_message(_ANSWER, as_text=as_text)], prompt=False))
-        return HERMES
+                return self._apply([_QUESTION, call_message(_ANSWER, as_text=as_text)], prompt=False)
+        return ""
 
     def response_text(self) -> ResponseText | None:
-        """Return what decodes responses as :meth:`said` does, for workers without transformers; None if nothing can."""
+        """Return what decodes responses as :meth:`said` does, for workers without transformers; None if nothing can.
+
+        Transformers reads responses by the tokenizer's own response template.
+        """
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         cleans_up = getattr(self.tokenizer, "clean_up_tokenization_spaces", False)
         if backend is None or (cleans_up and type(backend.model).__name__ != "BPE"):
             return None
-        return ResponseText(backend, self._form_of_calls(), self.opened_thoughts)
+        form = self._form_of_calls()
+        if form is not None and has_response_template(self.tokenizer):
+            return None
+        return ResponseText(backend, form, self.opened_thoughts)
 
-    def _form_of_calls(self, *, with_tools: bool = False) -> ToolForm | None:
-        """Return the form of the policy's calls, if environments read another one."""
-        return None if not (self._tools or with_tools) or self.tool_form is HERMES else self.tool_form
+    def _form_of_calls(self, tools: Sequence[Mapping[str, Any]] = ()) -> ToolForm | None:
+        """Return the form of the policy's calls, if environments read another one.
+
+        ``tools``: those that it has besides the environment's.
+        """
+        if not (self._tools or tools):
+            return None
+        form = self._tool_form([*self._tools, *tools])
+        return None if form is HERMES else form
 
     def text(self, tokens: Sequence[int]) -> str:
         """Return a response's text, without special tokens."""
@@ -251,28 +270,8 @@ class PromptRenderer:
         return self.tokenizer.decode(list(words), skip_special_tokens=True)
 
     def until_stop(self, completion: Completion, stop: Sequence[str] = ()) -> Completion:
-        """Cut a response behind the token that completes a stop text, also of ``stop``; as it is if none occurs.
-
-        It is what a sampler would have drawn had it stopped there: a token depends on those before it alone.
-        """
-        tokens, stops = completion.token_ids, (*self._stop, *stop)
-        if not self._stops(tokens, stops):
-            return completion
-        # Once a stop text is there it stays there, so the shortest prefix that has one is found by bisection.
-        kept = bisect.bisect_left(range(len(tokens)), True, key=lambda last: self._stops(tokens[: last + 1], stops)) + 1
-        return replace(
-            completion,
-            token_ids=tokens[:kept],
-            logprobs=completion.logprobs[:kept],
-            policy_version=completion.policy_version[:kept],
-            finish_reason="stop",
-        )
-
-    def _stops(self, tokens: Sequence[int], stops: Sequence[str]) -> bool:
-        if not stops:
-            return False
-        text = self.text(tokens)
-        return any(stop in text for stop in stops)
+        """Cut a response behind the token that completes a stop text, also of ``stop``; as it is if none occurs."""
+        return cut_at_stop(completion, (*self._stop, *stop), self.text)
 
     def known_roles(self, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return the messages, each in a role that the template has."""

@@ -142,7 +142,7 @@ def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(na
     context = context_of(episode, asked, names, [SCHEMA], renderer)
     assert tokens.decode(context) == golden["opening"]
     said = renderer.encode(golden["said"])
-    answer = answer_of(renderer.answered(said, with_tools=True), with_tools=True, name="x")
+    answer = answer_of(renderer.answered(said, tools=[SCHEMA]), with_tools=True, name="x")
     assert answer["tool_calls"] == [
         {"id": "call-x-0", "type": "function", "function": {"name": "add", "arguments": json.dumps(ARGUMENTS)}}
     ]
