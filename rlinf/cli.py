@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlinf
-from rlinf.base.arguments import Parser
+from rlinf.base.arguments import RESUMES, Parser
 from rlinf.base.errors import UserError, exit_code_of, is_user_error
 from rlinf.base.logs import LEVEL, asked_level, show
 from rlinf.base.packages import missing_package
@@ -244,10 +244,11 @@ def _add_config_command(
     name: str,
     handler: Callable[[argparse.Namespace], int],
     line: str,
-) -> argparse.ArgumentParser:
+) -> Parser:
     command = commands.add_parser(name, description=line)
     command.add_argument("file", metavar="FILE", help="a YAML file, or the name of a recipe (`rlinf list recipes`)")
     _add_overrides(command)
+    command.resumes = RESUMES
     command.set_defaults(handler=handler)
     return command
 

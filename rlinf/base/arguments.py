@@ -11,14 +11,29 @@ _ALIKE, _ALIKE_OPTION = 0.6, 0.7
 """Least similarity (0 to 1) of a suggested choice, and of a suggested option: `--seed` is a key and no `--set`."""
 
 
+_RESUME = ("resume", "continue", "restart", "restore")
+"""Beginnings of the options that other programs have to go on with a run; `--auto-resume` is one of them too."""
+
+RESUMES = (
+    "the same command resumes a run, from the newest checkpoint in its run.dir. run.dir=DIR names another run, and "
+    "run.init_from=DIR starts a new one with its weights"
+)
+"""How a training command goes on with a run."""
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors suggest what was probably meant."""
+
+    resumes = ""
+    """How the command goes on with a run, where it does: the answer to `--resume`, which no command has."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Check the option names first: otherwise a missing FILE would hide a mistyped option."""
         for word in self._own_words(args or ()):
             name = word.partition("=")[0]
             options = [option.removeprefix("--") for option in self._options()]
+            if self.resumes and not self._accepts(name) and is_about_resuming(name.strip("-")):
+                self.error(f"unrecognized option {name}: {self.resumes}")
             close = [] if self._accepts(name) else nearest(name.removeprefix("--"), options, alike=_ALIKE_OPTION)
             if close:
                 self.error(f"unrecognized option {name}; did you mean --{close[0]}?")
@@ -50,6 +65,15 @@ class Parser(argparse.ArgumentParser):
             # The list of all choices is long, and of no use if the nearest one is right.
             message = f"there is no {value!r}; did you mean {close[0]!r}?" if close else error.message
             raise argparse.ArgumentError(action, message) from None
+
+
+def is_about_resuming(name: str) -> bool:
+    """Whether the name of an option or a key asks for going on with a run.
+
+    >>> is_about_resuming("resume-from"), is_about_resuming("auto_resume"), is_about_resuming("result")
+    (True, True, False)
+    """
+    return name.replace("_", "-").removeprefix("auto-").startswith(_RESUME)
 
 
 def nearest(word: str, known: Iterable[str], *, alike: float = _ALIKE) -> list[str]:

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import TypeVar
 
+from rlinf.base.arguments import RESUMES, is_about_resuming
 from rlinf.config.compat.aliases import FLAT
-from rlinf.config.foreign_keys import hint as meaning_of
-from rlinf.config.foreign_keys import holds_foreign_keys
+from rlinf.config.foreign_keys import Hint, holds_foreign_keys
+from rlinf.config.foreign_keys import hint as foreign_hint
 from rlinf.config.names import hints, leaves, nearest, nearest_keys
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.tree import Located, shortened
@@ -22,6 +23,7 @@ _EXAMPLES = {bool: "true", int: "8", float: "0.5", str: "some text"}
 _SHOWN = 8
 _MAPPING_FIX = "Write `name: value` lines under it, or {name: value}."
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_RESUMING = Hint(f"Take it out, or write run.resume (auto, never or must): {RESUMES}.", ("run.resume", "run.dir"))
 
 
 class Mismatch(Exception):
@@ -82,7 +84,7 @@ class Builder:
         if child.branch and holds_foreign_keys(dotted):
             self._foreign_section(child, dotted)
             return
-        meaning = meaning_of(dotted)
+        meaning = _meaning_of(dotted)
         if meaning is not None:
             # Whatever was meant has not its value yet: nothing that depends on it can be judged.
             self.broken.update(meaning.keys)
@@ -109,7 +111,7 @@ class Builder:
         left: list[str] = []
         for name, child in located.branch.items():
             inner = f"{dotted}.{name}"
-            if meaning_of(inner) is not None or (child.branch and holds_foreign_keys(inner)):
+            if _meaning_of(inner) is not None or (child.branch and holds_foreign_keys(inner)):
                 self._unknown(child, inner, [])
             else:
                 left.append(name)
@@ -197,6 +199,12 @@ class Builder:
                 return {}
             raise Mismatch("a mapping", _MAPPING_FIX)
         return {name: self.value(member, child, f"{dotted}.{name}") for name, child in located.branch.items()}
+
+
+def _meaning_of(dotted: str) -> Hint | None:
+    """Find what a key of another framework is here, or one by its words: `resume_from` of whatever section."""
+    name = dotted.rpartition(".")[2]
+    return foreign_hint(dotted) or (_RESUMING if is_about_resuming(name) else None)
 
 
 def _same_ends(located: Located, dotted: str) -> list[str]:

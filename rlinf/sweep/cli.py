@@ -82,6 +82,9 @@ _MAKE_TRIALS = ("", "base", "set", "space", "search", "budget")
 def main(arguments: Sequence[str]) -> int:
     """Validate every trial, run what is not finished, aggregate, write the report."""
     parser = Parser(prog="rlinf sweep", description="Many runs from one file; the same command resumes.")
+    parser.resumes = (
+        "the same command resumes a sweep, with the trials that are not at their end; dir=DIR names another"
+    )
     parser.add_argument("file", type=Path, metavar="FILE", help="a sweep file, or the name of a packaged one")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the sweep file")
     parser.add_argument("--check", action="store_true", help="validate, list the trials, start nothing")

@@ -240,3 +240,27 @@ def test_columns_of_single_estimators_reach_them():
     assert set(state.rewards.domains) == {"math", "code"}
     stepped = batch_of([1.0, 0.0], [0, 0], anchor_ids=torch.tensor([[5, 6], [5, 7]]))
     close(run(stepped, adv_type="gigpo")[0].advantages[0], torch.tensor([1.4142, 0.7071]), atol=1e-4, rtol=0)
+
+
+def test_a_mixture_is_whitened_as_one_batch():
+    """Documented: ROLL whitens within each domain (docs/algorithms.md, the table of names)."""
+    batch = batch_of([0.0, 1.0, 10.0, 14.0], [0, 0, 1, 1], positions=1, domains=("math", "math", "code", "code"))
+    ready, _, _ = run(batch, adv_type="raw", normalize_advantages=True)
+    values = batch.rewards.double()
+    close(ready.advantages[:, 0].double(), (values - values.mean()) / values.std(), atol=1e-6, rtol=1e-6)
+    within, _, _ = run(
+        batch, adv_type="raw", reward_norm={name: {"mean": "batch", "std": "batch"} for name in ("math", "code")}
+    )
+    half = 0.5**0.5  # what ROLL's whitening gives: the option that is nearest to it
+    close(within.advantages[:, 0], torch.tensor([-half, half, -half, half]), atol=1e-4, rtol=0.0)
+
+
+def test_the_controller_follows_the_mean_over_tokens():
+    """Documented: ROLL and verl take the mean over rows of each row's mean, which is 0.5 here."""
+    mask = torch.tensor([[True, True, True], [True, False, False]])
+    reference = torch.tensor([[0.0, 0.0, 0.0], [-1.0, 0.0, 0.0]])
+    batch = batch_of([1.0, 0.0], [0, 0], positions=3, ref_logprobs=reference).replace(mask=mask)
+    options = {"add_token_level_kl": True, "kl_coef": 0.1, "kl_controller": "adaptive", "token_kl_type": "kl"}
+    _, metrics, state = run(batch, adv_type="grpo", target_kl=0.24, kl_horizon=100, **options)
+    assert metrics["token_kl"] == pytest.approx(0.25)  # one nat over four tokens
+    assert state.kl.kl_coef == pytest.approx(0.1 * (1 + (0.25 / 0.24 - 1) * 2 / 100))

@@ -53,3 +53,23 @@ def test_a_key_with_dashes_is_no_option(capsys: pytest.CaptureFixture[str]) -> N
 def test_rlinf_alone_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert capsys.readouterr().err == build_parser().format_help()
+
+
+@pytest.mark.parametrize(
+    "option", ["--resume", "--continue", "--resume-from", "--resume_from_checkpoint=a", "--auto-resume"]
+)
+@pytest.mark.parametrize("command", ["train", "sft", "check"])
+def test_an_option_to_resume_is_answered_with_the_way_to_do_it(
+    command: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = complaint([command, "quickstart", option], capsys)
+    assert f"unrecognized option {option.partition('=')[0]}: the same command resumes a run" in answer
+    assert "run.dir=DIR names another run" in answer
+
+
+def test_a_sweep_resumes_by_the_same_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--resume: the same command resumes a sweep" in complaint(["sweep", "quickstart", "--resume"], capsys)
+
+
+def test_other_commands_have_nothing_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "resumes" not in complaint(["eval", "runs/a", "--resume"], capsys)

@@ -309,3 +309,19 @@ def test_ranks_of_one_copy_of_a_model_share_rows(tmp_path: Path) -> None:
     ours = values(imported("verl", script))
     assert (ours["learner.num_workers"], ours["learner.megatron.pipeline_parallel"]) == (32, 16)
     assert ours["algorithm.group_size"] == 2
+
+
+def test_the_measure_of_an_adaptive_controller_and_whitening_of_a_mixture_are_called_different(tmp_path: Path) -> None:
+    roll = sheet_of("roll_grpo.yaml")
+    assert [line for line in roll.differs if "whole batch here, and within each domain in ROLL" in line]
+    file = tmp_path / "kl.yaml"
+    text = (FILES / "roll_grpo.yaml").read_text(encoding="utf-8")
+    file.write_text(text.replace("add_token_level_kl: false", "add_token_level_kl: true\ntarget_kl: 0.1"))
+    script = tmp_path / "kl.sh"
+    kl = "algorithm.use_kl_in_reward=True\n    algorithm.kl_ctrl.type=adaptive"
+    text = (FILES / "verl_grpo.sh").read_text(encoding="utf-8")
+    script.write_text(text.replace("algorithm.use_kl_in_reward=False", kl))
+    for peer, path, options in (("roll", file, Options()), ("verl", script, Options(rows=7500))):
+        sheet = imported(peer, path, (), options)
+        assert values(sheet)["algorithm.kl_controller"] == "adaptive", peer
+        assert [line for line in sheet.differs if "the mean over all tokens here" in line], peer

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rlinf.config.foreign_keys import Hint
+from rlinf.config.names import hints, nearest
+from rlinf.schema import Sections
 from rlinf_import.names.meaning import Meaning
 from rlinf_import.names.rlinf import RLINF
 from rlinf_import.names.roll import ROLL
@@ -16,18 +18,22 @@ ARGUMENTS: Mapping[str, Mapping[str, Meaning]] = {"TRL": TRL, "Stable-Baselines3
 """Names of arguments: they mean the same in whichever section somebody wrote them."""
 SECTIONS: Mapping[str, Mapping[str, Meaning]] = {"verl": VERL, "ROLL": ROLL, "RLinf": RLINF}
 """Dotted keys of configuration files."""
+_ALIKE = 0.9
+"""Least similarity (0 to 1) of a mistyped key with one that a framework has: they share their section already."""
 
 
 def hint(dotted: str) -> Hint | None:
     """Return the hint for an unknown key; None if none of the listed frameworks has it."""
     found: dict[Meaning, list[str]] = {}
-    for framework, meaning in _matches(dotted):
+    typed = _matches(dotted)
+    meant = dotted if typed else _nearest(dotted)
+    name = meant.rpartition(".")[2]
+    for framework, meaning in typed or _matches(meant):
         frameworks = found.setdefault(meaning, [])
         if framework not in frameworks:
             frameworks.append(framework)
     if not found:
         return None
-    name = dotted.rpartition(".")[2]
     words = " ".join(_words(name, frameworks, meaning) for meaning, frameworks in found.items())
     return Hint(words, tuple(dict.fromkeys(key for meaning in found for key in meaning.keys)))
 
@@ -53,6 +59,15 @@ def _matches(dotted: str) -> list[tuple[str, Meaning]]:
         for key, meaning in table.items()
         if key.endswith(f".{name}")
     ]
+
+
+def _nearest(dotted: str) -> str:
+    """Return the key of a file that a mistyped one is most like, in a section that only other frameworks have."""
+    section = dotted.rpartition(".")[0]
+    if not section or section.partition(".")[0] in hints(Sections):
+        return ""
+    known = [key for table in SECTIONS.values() for key in table if key.rpartition(".")[0] == section]
+    return next(iter(nearest(dotted, known, alike=_ALIKE)), "")
 
 
 def _either(keys: tuple[str, ...]) -> str:

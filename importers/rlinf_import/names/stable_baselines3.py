@@ -81,7 +81,7 @@ STABLE_BASELINES3: Mapping[str, Meaning] = {
     "callback": nothing("evaluation, checkpoints and reports are sections of the file"),
     "log_interval": means("logging.plain_every"),
     "tb_log_name": means("run.name"),
-    "reset_num_timesteps": means("run.resume"),
+    "reset_num_timesteps": means("run.resume", note="the same run.dir goes on by itself"),
     "progress_bar": means("logging.progress"),
     "n_envs": means("env.num_envs"),
     "env_id": means("env.id"),

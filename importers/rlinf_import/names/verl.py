@@ -183,7 +183,7 @@ _TRAINER: Mapping[str, Meaning] = {
     "trainer.test_freq": means("evaluation.every"),
     "trainer.val_before_train": means("evaluation.size", note="unless it is 0, every run is evaluated at its start"),
     "trainer.val_only": nothing("`rlinf eval RUN` evaluates a run again"),
-    "trainer.resume_mode": means("run.resume"),
+    "trainer.resume_mode": means("run.resume", note="the same run.dir goes on by itself"),
     "trainer.resume_from_path": means("run.dir", note="the same directory goes on from its newest checkpoint"),
     "trainer.default_local_dir": means("run.dir"),
     "trainer.max_actor_ckpt_to_keep": means("checkpoint.keep"),

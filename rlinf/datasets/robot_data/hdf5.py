@@ -32,6 +32,7 @@ HDF5_HZ = 20.0
 _NUMBERED = re.compile(r"(demo|traj)_(\d+)")
 # LIBERO's cameras, under the names that its environment here has. The files have them upside down.
 _LIBERO_CAMERAS = {"agentview_rgb": "observation.image", "eye_in_hand_rgb": "observation.wrist_image"}
+_LIBERO_STATES = ("ee_states", "gripper_states")
 _EpisodeParts = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 """Columns [T, ...], and observations [...] after the last action."""
 
@@ -69,6 +70,8 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
                 kind = "LIBERO" if libero else "ManiSkill"
                 raise DatasetError(f"{path}: {name} is not an episode of {kind}: {error}") from error
         instruction = _libero_instruction(file["data"]) if libero else _maniskill_instruction(path)
+    if libero:
+        _drop_partial(parts)
     _require_alike(parts, [f"{path}: {name}" for name in chosen])
     columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
     kept = [name for name in parts[0][1] if all(name in part[1] for part in parts)]
@@ -84,6 +87,15 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
         finals={name: np.stack([part[1][name] for part in parts]) for name in kept},
         origins=[f"{path}: {name}" for name in chosen],
     )
+
+
+def _drop_partial(parts: Sequence[_EpisodeParts]) -> None:
+    """Take out the further observations that an episode is without: no environment here needs them."""
+    usual = {*_LIBERO_CAMERAS.values(), "observation.state"}
+    for name in {name for columns, _ in parts for name in columns if name.startswith("observation.")} - usual:
+        if any(name not in columns for columns, _ in parts):
+            for columns, _ in parts:
+                columns.pop(name, None)
 
 
 def _require_alike(parts: Sequence[_EpisodeParts], places: Sequence[str]) -> None:
@@ -137,6 +149,7 @@ def _libero_episode(group: Any, place: str) -> _EpisodeParts:
             f"{place} has no 'ee_states' in obs, only {', '.join(observed)}. Of robomimic's layout LIBERO's files are "
             "read: write others as a LeRobotDataset v3 folder"
         )
+    columns |= _further_observations(observed)
     position, turn = np.split(np.asarray(observed["ee_states"]), [3], axis=1)
     grip = np.asarray(_required(observed, "gripper_states", place))
     columns["observation.state"] = np.concatenate([position, _quaternions(turn), grip], axis=1).astype(np.float32)
@@ -147,6 +160,20 @@ def _libero_episode(group: Any, place: str) -> _EpisodeParts:
         # Success gives LIBERO's only reward and ends its episodes; an end without it is that of a time limit.
         columns[SUCCESS] = columns[REWARD] > 0
     return columns, {}
+
+
+def _further_observations(observed: Any) -> dict[str, np.ndarray]:
+    """Read the observations of LIBERO's or one's own that no environment here has, for `sft.rename` to name."""
+    found = {}
+    for name in observed:
+        if name in _LIBERO_CAMERAS or name in _LIBERO_STATES or not hasattr(observed[name], "dtype"):
+            continue
+        values = np.asarray(observed[name])
+        if values.dtype == np.uint8 and values.ndim == 4:
+            found[f"observation.{name}"] = np.ascontiguousarray(values[:, ::-1])
+        elif values.dtype.kind in "fiub":
+            found[f"observation.{name}"] = values.astype(np.float32)
+    return found
 
 
 def _quaternions(turns: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from rlinf.datasets.robot_data.dataset import DatasetError
 from rlinf.datasets.robot_data.decisions import terminal_frames
 from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
-from rlinf.datasets.robot_data.reading import count_episodes, dataset_instructions, read_dataset
+from rlinf.datasets.robot_data.reading import count_episodes, dataset_columns, dataset_instructions, read_dataset
 
 h5py = pytest.importorskip("h5py", reason="pip install 'oneloop-rl[robots]'")
 
@@ -143,3 +143,36 @@ def test_only_success_is_a_terminal_state(tmp_path: Path) -> None:
     rewrite(tmp_path / "states.h5", "traj_1/truncated", np.array([False, True]))
     found = read_dataset(tmp_path / "states.h5")
     assert terminal_frames(found)[0].tolist() == [False, False, True, False, False]
+
+
+def test_observations_under_other_names_are_columns_to_rename(tmp_path: Path) -> None:
+    path = tmp_path / "task.hdf5"
+    kept = libero_file(path)
+    with h5py.File(path, "a") as file:
+        for number in (2, 10):
+            obs = file[f"data/demo_{number}/obs"]
+            obs["front_rgb"] = kept[f"pictures_{number}"]
+            obs["joint_states"] = np.full((len(obs["front_rgb"]), 7), float(number))
+        file["data/demo_10/obs/depth_of_one"] = np.zeros((3, 8, 8))
+    found = read_dataset(path)
+    assert "observation.front_rgb" in dataset_columns(path)
+    assert "observation.depth_of_one" not in found.columns  # not in every episode
+    names = {
+        "camera": spaces.Box(0, 255, (8, 8, 3), np.uint8),
+        "joints": spaces.Box(-np.inf, np.inf, (7,), np.float32),
+    }
+    rename = {"observation.camera": "observation.front_rgb", "observation.joints": "observation.joint_states"}
+    leaves = observation_arrays(found, spaces.Dict(names), rename)
+    assert np.array_equal(leaves["observation.camera"][:4], kept["pictures_2"][:, ::-1])  # upright
+    assert leaves["observation.joints"][:, 0].tolist() == [2.0] * 4 + [10.0] * 3
+    with pytest.raises(DatasetError, match="it observes .*observation.front_rgb"):
+        observation_arrays(found, spaces.Dict(names), {})
+
+
+def test_an_observation_of_another_length_is_named(tmp_path: Path) -> None:
+    libero_file(tmp_path / "task.hdf5")
+    with h5py.File(tmp_path / "task.hdf5", "a") as file:
+        for number in (2, 10):
+            file[f"data/demo_{number}/obs/joint_states"] = np.zeros((9, 7))
+    with pytest.raises(DatasetError, match=r"demo_2: observation\.joint_states has 9 frames for 4 actions"):
+        read_dataset(tmp_path / "task.hdf5")

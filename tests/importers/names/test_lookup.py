@@ -123,3 +123,26 @@ def test_a_section_of_another_framework_is_looked_up_key_by_key(write: Write) ->
 def test_a_name_that_looks_like_nothing_lists_the_keys_of_its_section() -> None:
     with pytest.raises(ConfigErrors, match=r"rollout\.zzz is not a key\. Keys of rollout: sampler, "):
         load_mapping({**MINIMAL, "rollout": {"zzz": 1}})
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("trainer.resume_mode", "What verl calls resume_mode is run.resume here"),
+        ("trainer.resume_mod", "What verl calls resume_mode is run.resume here"),
+        ("trainer.resume_from_pth", "What verl calls resume_from_path is run.dir here"),
+        ("trainer.total_epoch", "What verl calls total_epochs"),
+        ("actor_rollout_ref.actor.ppo_epoch", "What verl calls ppo_epochs"),
+        ("resume_from_checkpoint", "What ROLL calls resume_from_checkpoint is run.resume here"),
+        ("resume_from_chekpoint", "write run.resume (auto, never or must): the same command resumes"),
+        ("trainer.resume_from", "write run.resume (auto, never or must): the same command resumes"),
+        ("checkpoint.continue_from", "write run.resume (auto, never or must): the same command resumes"),
+        ("resume", "write run.resume (auto, never or must): the same command resumes"),
+    ],
+)
+def test_mistyped_keys_of_others_and_words_for_resuming(minimal: Path, key: str, meant: str) -> None:
+    assert meant in mistakes(minimal, f"{key}=auto")
+
+
+def test_a_mistyped_key_of_a_section_of_ours_is_one_of_ours() -> None:
+    assert hint("rollout.max_new_toknes") is None
