@@ -51,6 +51,8 @@ class Rewards:
     """[n], finite; 0 where quarantined."""
     terms: dict[str, NDArray[np.float32]]
     """Each term's own value [n], before its weight."""
+    weights: dict[str, float]
+    """Each term's weight in the sum."""
     quarantined: NDArray[np.bool_]
     """[n], true where some term gave NaN or an infinity."""
     masked: NDArray[np.bool_]
@@ -164,7 +166,9 @@ class RewardSum:
         with np.errstate(over="ignore"):
             rounded = total.astype(np.float32)
         quarantined = ~np.isfinite(rounded)
-        return Rewards(np.where(quarantined, np.float32(0.0), rounded), columns, quarantined, masked, failed)
+        return Rewards(
+            np.where(quarantined, np.float32(0.0), rounded), columns, self.weights, quarantined, masked, failed
+        )
 
 
 class _Term:

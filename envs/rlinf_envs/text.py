@@ -249,9 +249,9 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             Observations, rewards float32, terminated and truncated, [num_envs] each, and infos in columns [num_envs]:
             ``verdict`` (status, "" while the conversation goes on), ``correct`` bool, ``score`` float32, ``extracted``,
             ``answer``, ``task_id``, ``domain``, ``quarantined`` bool, ``masked`` bool (a service could not grade the
-            row), ``reward/<term>`` float32, ``reward_failures/<term>`` bool, ``turn`` (responses so far),
-            ``role`` ("tool" if tools answered, else "user"), and with a step grader ``step_ends`` (lists of
-            character offsets) and ``step_rewards``.
+            row), ``reward/<term>`` and ``reward_weight/<term>`` float32, ``reward_failures/<term>`` bool, ``turn``
+            (responses so far), ``role`` ("tool" if tools answered, else "user"), and with a step grader ``step_ends``
+            (lists of character offsets) and ``step_rewards``.
 
         Raises:
             RuntimeError: every conversation has ended, or none was started.
@@ -357,6 +357,10 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             "quarantined": rewards.quarantined,
             "masked": rewards.masked,
             **{f"reward/{name}": values for name, values in rewards.terms.items()},
+            **{
+                f"reward_weight/{name}": np.full(len(rows), weight, dtype=np.float32)
+                for name, weight in rewards.weights.items()
+            },
             **{f"reward_failures/{name}": values for name, values in rewards.failed.items()},
         }
         if self._step_grader is not None:

@@ -98,6 +98,15 @@ ADVANTAGES: dict[str, Estimator] = {
         ("singleton_group",),
         of_outcomes=True,
     ),
+    "gdpo": Estimator(
+        "rlinf.algorithms.advantages.gdpo:gdpo",
+        "each reward term relative to the group on its own, summed by weight, then normalised over the batch",
+        "A_sum = sum_k w_k (r_k - mean_g r_k) / (std_g r_k + 1e-6);  A = (A_sum - mean) / (std + 1e-6) over rows",
+        "GDPO, arXiv:2601.05242",
+        _GROUP,
+        ("reward_terms", "reward_weights"),
+        of_outcomes=True,
+    ),
     "remax": Estimator(
         "rlinf.algorithms.advantages.remax:remax",
         "the reward minus that of the greedy response to the same prompt",

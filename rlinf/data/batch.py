@@ -5,7 +5,7 @@ Shape legend, used in every docstring of the project:
     B  rows: one response, one episode, or one agent conversation
     T  positions of a row: response tokens, environment decisions, or the finer unit ``logprob_type`` picks
     P  prompt tokens
-    K  actions of a chunk
+    K  actions of a chunk, or terms of a reward
     D  dimensions of one action
 
 A row never becomes a Python object: a thousand simulators are a thousand rows of one tensor.
@@ -44,6 +44,8 @@ _POSITION_FILL: dict[str, float] = {
 }
 # The columns [B].
 _PER_ROW = ("group_ids", "episode_ids", "greedy_rewards", "correct")
+TERM_FILL = {"reward_terms": float("nan"), "reward_weights": 0.0}
+"""The columns [B, K], and what a row with fewer terms is padded with."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ class Batch:
     """[B, T] float32: regression targets of the critic."""
     greedy_rewards: Tensor | None = None
     """[B] float32: the reward of the most likely response to the row's prompt."""
+    reward_terms: Tensor | None = None
+    """[B, K] float32: the terms of a row's reward in the order of its own environment, which is that of its whole
+    group; NaN where a term was not measured, and behind the last one."""
+    reward_weights: Tensor | None = None
+    """[B, K] float32: the weights by which they add up to the reward; 0 behind the last one."""
     anchor_ids: Tensor | None = None
     """[B, T] int64: the state that a turn or decision answers, at its first position (equal where the environment said
     or showed the same); -1 elsewhere."""
@@ -136,6 +143,10 @@ class Batch:
             column = getattr(self, name)
             if column is not None and tuple(column.shape) != (rows,):
                 raise BatchError(f"{name} must be [B={rows}], got {tuple(column.shape)}")
+        for name in TERM_FILL:
+            column = getattr(self, name)
+            if column is not None and (column.ndim != 2 or len(column) != rows):
+                raise BatchError(f"{name} must be [B, K] with B={rows}, got {tuple(column.shape)}")
         if self.group_ids.dtype != torch.int64:
             raise BatchError(f"group_ids must be int64, got {self.group_ids.dtype}")
         if self.domains is not None and len(self.domains) != rows:
@@ -197,7 +208,7 @@ class Batch:
                 column = picked(column.unflatten(1, (-1, self.positions_per_decision)), rows, decisions)
             columns[name] = column
         inputs = self.inputs.decisions_as_rows(rows, decisions)
-        for name in _PER_ROW:
+        for name in (*_PER_ROW, *TERM_FILL):
             column = getattr(self, name)
             columns[name] = None if column is None else column[rows]
         rewards = torch.zeros(len(rows), device=self.mask.device)
@@ -291,6 +302,9 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
             missing = [value is None for value in values]
             if any(missing) and not all(missing):
                 raise BatchError(f"{item.name} is present in some of the batches only")
+            if item.name in TERM_FILL and not all(missing):
+                width = max(value.shape[1] for value in values)
+                values = [fit(value, width, TERM_FILL[item.name]) for value in values]
             columns[item.name] = None if all(missing) else torch.cat(values)
     inputs = type(fitted[0].inputs).join([batch.inputs for batch in fitted])
     if fitted[0].domains is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.data.batch import Batch, concatenate
+from rlinf.data.batch import TERM_FILL, Batch, concatenate
 from rlinf.data.inputs import ROW_BITS, BatchError, TextInputs, fit, numbered_among
 from rlinf.data.ragged import LazyText, RowStore
 
@@ -95,6 +95,10 @@ class RemoteRows:
     """[B] bool: the weights that are trained chose the tokens. None: they chose all."""
     greedy_rewards: Tensor | None = None
     """[B] float32: the reward of the most likely response to the row's prompt."""
+    reward_terms: Tensor | None = None
+    """[B, K] float32: the terms of each row's reward, as :attr:`Batch.reward_terms`."""
+    reward_weights: Tensor | None = None
+    """[B, K] float32: their weights."""
     step_rewards: Tensor | None = None
     """[B, T] float32: process rewards at the position a step ends in, NaN elsewhere."""
     anchor_ids: Tensor | None = None
@@ -179,6 +183,8 @@ class RemoteRows:
             fresh=None if self.on_policy is None else flags["mask"] & self.on_policy[:, None],
             metadata={name: [_settled(value) for value in values] for name, values in self.metadata.items()},
             greedy_rewards=self.greedy_rewards,
+            reward_terms=self.reward_terms,
+            reward_weights=self.reward_weights,
             step_rewards=self.step_rewards,
             anchor_ids=self.anchor_ids,
             correct=self.correct,
@@ -211,6 +217,9 @@ def join_rows(parts: Sequence[Batch | RemoteRows]) -> Batch | RemoteRows:
         tensors = [getattr(part, name) for part in remote]
         if name in wide:
             tensors = [fit(tensor, positions, wide[name]) for tensor in tensors]
+        if name in TERM_FILL:
+            width = max(tensor.shape[1] for tensor in tensors)
+            tensors = [fit(tensor, width, TERM_FILL[name]) for tensor in tensors]
         columns[name] = torch.cat(tensors)
     return first.replace(
         **columns,

@@ -29,6 +29,7 @@ def make_batch(rows: int = 3, positions: int = 4, **columns: object) -> Batch:
         ({"group_ids": torch.zeros(3)}, "group_ids"),
         ({"inputs": ObservationInputs({"x": torch.zeros(2)})}, "inputs"),
         ({"greedy_rewards": torch.zeros(2)}, "greedy_rewards"),
+        ({"reward_terms": torch.zeros(3)}, "reward_terms"),
         ({"domains": ["math"]}, "domains"),
         ({"metadata": {"name": ["a"]}}, "metadata"),
         ({"actions": torch.zeros(3, 2)}, "actions"),
@@ -78,6 +79,13 @@ def test_positions_become_rows_in_order() -> None:
 
 def test_columns_of_rows_follow_their_rows() -> None:
     columns = {"greedy_rewards": torch.tensor([0.0, 1.0, 2.0]), "domains": ["math", "code", "math"]}
+    terms = {"reward_terms": torch.ones(3, 2), "reward_weights": torch.ones(3, 2)}
+    narrow = {name: column[:, :1] for name, column in terms.items()}
+    both = concatenate([make_batch(**narrow).select([0]), make_batch(**terms).select([1, 2])])
+    assert both.reward_terms is not None
+    assert both.reward_terms.isnan().tolist() == [[False, True], [False, False], [False, False]]
+    assert both.reward_weights is not None
+    assert both.reward_weights[0].tolist() == [1.0, 0.0]
     one, two = make_batch(**columns).select([2, 1]), make_batch(anchor_ids=None, **columns).select([0])
     joined = concatenate([one, two])
     assert joined.greedy_rewards is not None

@@ -76,6 +76,7 @@ def test_named_tasks_are_what_was_asked_for() -> None:
     assert infos["correct"].tolist() == [True, False, True]
     assert infos["answer"].tolist() == ["8", "8", "14"]
     assert infos["reward/correctness"].tolist() == [1.0, 0.0, 1.0]
+    assert infos["reward_weight/correctness"].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_same_seed_same_tasks_whoever_the_neighbours_are() -> None:

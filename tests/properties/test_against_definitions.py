@@ -69,6 +69,27 @@ def test_one_number_for_a_row(rule, seed):
 
 @few
 @given(seed=seeds)
+def test_terms_that_are_normalised_apart(seed):
+    names = ("rewards", "mask", "group_ids", "reward_terms", "reward_weights")
+    columns = {name: column for name, column in rollout(seed).items() if name in names}
+    found = compute_advantages("gdpo", **columns).advantages
+    terms, weights, ids = (columns[name].tolist() for name in ("reward_terms", "reward_weights", "group_ids"))
+
+    def total(row):
+        parts = []
+        for k, value in enumerate(terms[row]):
+            members = [terms[i][k] for i in range(6) if ids[i] == ids[row] and not math.isnan(terms[i][k])]
+            parts.append(0.0 if math.isnan(value) else weights[row][k] * normalised(value, members))
+        return sum(parts)
+
+    learned = [total(row) for row in range(6) if columns["mask"][row].any()]
+    for row in range(6):
+        acted = found[row][columns["mask"][row]].tolist()
+        assert acted == pytest.approx([normalised(total(row), learned)] * len(acted), rel=1e-4, abs=1e-5)
+
+
+@few
+@given(seed=seeds)
 def test_process_supervision(seed):
     columns = rollout(seed)
     mask, steps, ids = columns["mask"], columns["step_rewards"], columns["group_ids"].tolist()

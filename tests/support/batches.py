@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from rlinf.data.batch import TERM_FILL
+
 
 def rollout(seed, rows=6, positions=5):
     """Columns of a random batch: gaps in the mask, uneven groups of two or more, empty rows."""
@@ -11,6 +13,7 @@ def rollout(seed, rows=6, positions=5):
     mask = torch.rand(rows, positions, generator=g) > 0.3
     flags = torch.rand(2, rows, positions, generator=g) > 0.8
     steps = torch.randn(rows, positions, generator=g)
+    terms = torch.rand(2, rows, 3, generator=torch.Generator().manual_seed(seed + 1))
     return {
         "rewards": torch.randint(0, 3, (rows,), generator=g).float(),
         "mask": mask,
@@ -25,6 +28,8 @@ def rollout(seed, rows=6, positions=5):
         "anchor_ids": torch.randint(-1, 2, (rows, positions), generator=g),
         "greedy_rewards": torch.rand(rows, generator=g),
         "teacher_logprobs": -torch.rand(rows, positions, generator=g),
+        "reward_terms": torch.where(terms[0] > 0.2, terms[0], torch.nan),
+        "reward_weights": terms[1],
     }
 
 
@@ -33,7 +38,7 @@ def padded(columns, before, after):
     rubbish = {torch.bool: True, torch.int64: 1, torch.float32: float("nan")}
     result = {}
     for name, column in columns.items():
-        if column.ndim == 1:
+        if column.ndim == 1 or name in TERM_FILL:
             result[name] = column
             continue
         fill = False if name == "mask" else rubbish[column.dtype]
@@ -47,7 +52,7 @@ def spoiled(columns, value):
     mask = columns["mask"]
     result = dict(columns)
     for name, column in columns.items():
-        if column.ndim == 2 and name != "mask":
+        if column.ndim == 2 and name not in ("mask", *TERM_FILL):
             if column.dtype == torch.bool:
                 rubbish = ~column
             else:

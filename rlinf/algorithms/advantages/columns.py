@@ -39,6 +39,9 @@ class AdvantageColumns:
     teacher_logprobs: Tensor | None = None
     greedy_rewards: Tensor | None = None
     """[B]."""
+    reward_terms: Tensor | None = None
+    """[B, K] with ``reward_weights``, as a batch has them."""
+    reward_weights: Tensor | None = None
     anchor_ids: Tensor | None = None
     acted: Tensor | None = None
     """The mask before filters took rows out of it."""
@@ -77,6 +80,8 @@ class AdvantageColumns:
             ref_logprobs=batch.ref_logprobs,
             teacher_logprobs=batch.teacher_logprobs,
             greedy_rewards=batch.greedy_rewards,
+            reward_terms=batch.reward_terms,
+            reward_weights=batch.reward_weights,
             anchor_ids=batch.anchor_ids,
             acted=None if before is None or before is batch else before.mask,
         )
@@ -96,6 +101,8 @@ class AdvantageColumns:
             values=shape if rows.has("old_values") else None,
             step_rewards=rows.step_rewards,
             greedy_rewards=rows.greedy_rewards,
+            reward_terms=rows.reward_terms,
+            reward_weights=rows.reward_weights,
             anchor_ids=rows.anchor_ids,
             acted=None if rows is before else shape if per_row else before.flags()["mask"],
             lengths=rows.lengths if per_row else None,
@@ -158,6 +165,8 @@ def _by_row(x: AdvantageColumns) -> Segments:
         mask=(tokens > 0)[:, None],
         group_ids=x.group_ids,
         greedy_rewards=x.greedy_rewards,
+        reward_terms=x.reward_terms,
+        reward_weights=x.reward_weights,
         lengths=x.row_lengths(),
     )
     return Segments(columns, tokens[:, None], None)

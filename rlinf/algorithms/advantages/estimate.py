@@ -73,6 +73,10 @@ class AdvantageInputs:
     """The teacher's log-probability of each token minus the policy's."""
     greedy_rewards: Tensor | None = None
     """[B] the reward of the greedy response to the row's prompt."""
+    reward_terms: Tensor | None = None
+    """[B, K] the terms that a row's reward is the weighted sum of; NaN: not measured."""
+    reward_weights: Tensor | None = None
+    """[B, K] their weights."""
     anchor_ids: Tensor | None = None
     """int64: which state a step starts from; -1 in the positions that continue a step."""
 
@@ -125,6 +129,8 @@ def compute_advantages(
     ref_logprobs: Tensor | None = None,
     teacher_logprobs: Tensor | None = None,
     greedy_rewards: Tensor | None = None,
+    reward_terms: Tensor | None = None,
+    reward_weights: Tensor | None = None,
     anchor_ids: Tensor | None = None,
     acted: Tensor | None = None,
     **options: Any,
@@ -132,7 +138,8 @@ def compute_advantages(
     """Compute advantages and returns [B, T] float32 by ``adv_type``; a false mask is never read, and gives 0.
 
     ``rewards`` [B] (the outcome, which stands at the row's last valid position) or [B, T] (the outcome is the
-    row's sum); ``mask`` [B, T] bool; ``group_ids`` [B] int64; ``greedy_rewards`` [B]; all others [B, T].
+    row's sum); ``mask`` [B, T] bool; ``group_ids`` [B] int64; ``greedy_rewards`` [B]; ``reward_terms`` and
+    ``reward_weights`` [B, K], which belong together; all others [B, T].
 
     A row without a valid token gets 0, but its reward counts in its group's statistics: it was answered. If a
     filter took rows out of ``mask``, ``acted`` is the mask before (read for the row's outcome if ``rewards`` are
@@ -165,6 +172,8 @@ def compute_advantages(
         ref_logprobs=ref_logprobs,
         teacher_logprobs=teacher_logprobs,
         greedy_rewards=greedy_rewards,
+        reward_terms=reward_terms,
+        reward_weights=reward_weights,
         anchor_ids=anchor_ids,
         acted=acted,
     )
@@ -281,6 +290,8 @@ def _estimated(
         step_rewards=_clean(x.step_rewards, mask),
         teacher_gains=_teacher_gains(algorithm, x),
         greedy_rewards=None if x.greedy_rewards is None else x.greedy_rewards.double(),
+        reward_terms=None if x.reward_terms is None else x.reward_terms.double(),
+        reward_weights=None if x.reward_weights is None else x.reward_weights.double(),
         anchor_ids=x.anchor_ids,
     )
     if precomputed:

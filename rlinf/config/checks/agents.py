@@ -10,7 +10,7 @@ from rlinf.schema.derived import AGENT, VERIFIERS, is_agent
 
 _FORM = "Write agent:module:function."
 _VERIFIERS = ("taskset", "environment", "first", "count")
-_EPISODE_COLUMNS = ("values", "step_rewards", "anchor_ids", "greedy_rewards")
+_EPISODE_COLUMNS = ("values", "step_rewards", "anchor_ids", "greedy_rewards", "reward_terms")
 
 
 def check_agents(context: Context) -> None:

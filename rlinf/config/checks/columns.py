@@ -30,6 +30,29 @@ def check_columns(context: Context) -> None:
             message = f"{chosen} needs a greedy response to each prompt, which only language models' rollouts deliver."
             context.error("algorithm.adv_type", message, "Choose adv_type: grpo, for example.")
         context.run(_check_greedy)
+    if "reward_terms" in entry.needs:
+        context.run(_check_terms)
+
+
+def _check_terms(context: Context) -> None:
+    """Check that rewards have terms, and that the run changes no reward: their sum would change, and not they."""
+    config, algorithm = context.config, context.config.algorithm
+    chosen = f"adv_type: {algorithm.adv_type}"
+    if not is_text(config):
+        message = f"{chosen} normalises the terms of a reward, which simulators do not report."
+        context.error("algorithm.adv_type", message, "Choose adv_type: grpo, for example.")
+        return
+    added = {
+        "algorithm.reward_norm": algorithm.reward_norm is not None,
+        "algorithm.reward_clip": bool(algorithm.reward_clip),
+        "algorithm.whiten_rewards": algorithm.whiten_rewards,
+        "algorithm.overlong_penalty": algorithm.overlong_penalty.coef != 0,
+        "algorithm.add_token_level_kl": algorithm.add_token_level_kl and algorithm.kl_coef != 0,
+        "reward_model.supervision": config.reward_model.supervision != "none",
+    }
+    for name in (name for name, on in added.items() if on):
+        message = f"{chosen} reads the terms of the environment's reward, and {name} changes their sum alone."
+        context.error(name, message, "Take it out: a length term of env.kwargs.reward is one that it can read.")
 
 
 def _check_greedy(context: Context) -> None:

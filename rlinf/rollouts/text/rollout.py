@@ -29,6 +29,7 @@ from rlinf.rollouts.text.conversation import Answers, Row, discard_lost
 from rlinf.rollouts.text.engine import Engine, Key, StreamSession, TurnLimits
 from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
+from rlinf.rollouts.text.reward_terms import reward_terms
 from rlinf.rollouts.text.tasks.curriculum import curriculum_of
 from rlinf.rollouts.text.tasks.draws import TaskDraws
 from rlinf.rollouts.text.tasks.pool import TaskPool
@@ -137,7 +138,7 @@ class TextRollout:
         self.pad_token_id = self.renderer.tokenizer.pad_token_id
         self.extra_columns = columns_of(config.algorithm.adv_type)
         """What the estimator needs beside the usual columns: ``greedy_rewards`` costs a further response for each
-        prompt, ``anchor_ids`` nothing."""
+        prompt, the others nothing."""
 
     @property
     def renderer(self) -> PromptRenderer:
@@ -164,6 +165,9 @@ class TextRollout:
         metrics = {**done.metrics, "rollout/prompts_dropped": float(dropped)}
         if "anchor_ids" in self.extra_columns:
             batch = batch.replace(anchor_ids=anchor_ids(done.rows, batch.num_positions))
+        if "reward_terms" in self.extra_columns:
+            values, weights = reward_terms(done.rows)
+            batch = batch.replace(reward_terms=values, reward_weights=weights)
         if "greedy_rewards" in self.extra_columns:
             task_ids = [row.task_id for row in done.rows if row.sample == 0]
             baselines, tokens = self._greedy_rewards(task_ids, self._key(step, round))

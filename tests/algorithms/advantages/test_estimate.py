@@ -12,6 +12,7 @@ import torch
 
 from rlinf.algorithms import compute_advantages
 from rlinf.algorithms.catalog import ADVANTAGES
+from rlinf.data.batch import TERM_FILL
 
 close = torch.testing.assert_close
 NAN = float("nan")
@@ -156,6 +157,45 @@ def test_maxrl_follows_the_gradient_of_the_truncated_log_likelihood():
     assert expected == pytest.approx(p * (1 - p) * sum((1 - p) ** k for k in range(3)), rel=1e-6)
 
 
+TERMS = {
+    # Group 0: correctness 1, 0, 0 has mean 1/3 and deviation .5774: 1.1547, -.5774, -.5774.
+    #          length -3, -1, -2 has mean -2 and deviation 1: -1, 1, 0.
+    # Group 1, of another environment: one term 10, 30, whose deviation is 14.1421: -.7071, .7071.
+    "reward_terms": [[1.0, -3.0], [0.0, -1.0], [10.0, NAN], [0.0, -2.0], [30.0, NAN]],
+    "reward_weights": [[1.0, 0.5], [1.0, 0.5], [2.0, 0.0], [1.0, 0.5], [2.0, 0.0]],
+}
+
+
+def test_gdpo_normalises_each_term_in_its_group_then_the_sum_over_the_batch():
+    found = per_row("gdpo", [0.0] * 5, [0, 0, 1, 0, 1], **TERMS)
+    # sums: 1.1547 - .5, -.5774 + .5, -1.4142, -.5774, 1.4142: mean 0, squares 4.7679 / 4, deviation 1.0918
+    expect(found, [0.5997, -0.0708, -1.2953, -0.5288, 1.2953])
+
+
+def test_gdpo_does_not_depend_on_the_scale_of_a_term_but_on_its_weight():
+    plain = per_row("gdpo", [0.0] * 5, [0, 0, 1, 0, 1], **TERMS)
+    terms = torch.tensor(TERMS["reward_terms"]) * torch.tensor([1.0, 1000.0])
+    close(per_row("gdpo", [0.0] * 5, [0, 0, 1, 0, 1], **{**TERMS, "reward_terms": terms}), plain)
+    weights = torch.tensor(TERMS["reward_weights"]) * torch.tensor([1.0, 4.0])
+    other = per_row("gdpo", [0.0] * 5, [0, 0, 1, 0, 1], **{**TERMS, "reward_weights": weights})
+    assert (other - plain).abs().max() > 0.3
+
+
+def test_gdpo_leaves_out_what_was_not_measured_and_rows_that_are_not_learned_from():
+    """A row without a token stands in its group's numbers, and in none of the batch's."""
+    columns = {"reward_terms": [[1.0], [3.0], [NAN], [2.0]], "reward_weights": [[1.0]] * 4}
+    found = estimate("gdpo", [0.0] * 4, mask=[[1], [1], [1], [0]], **columns).advantages[:, 0]
+    # 1, 3 and 2 have mean 2 and deviation 1: -1, 1, 0 (not measured); their own deviation is 1
+    expect(found, [-1.0, 1.0, 0.0, 0.0])
+
+
+def test_gdpo_of_one_term_is_grpo_normalised_over_rows():
+    rewards, groups = [1.0, 0.0, 0.0, 2.0, 4.0], [0, 0, 0, 1, 1]
+    grpo = per_row("grpo", rewards, groups)
+    columns = {"reward_terms": [[r] for r in rewards], "reward_weights": [[1.0]] * 5}
+    close(per_row("gdpo", rewards, groups, **columns), (grpo - grpo.mean()) / grpo.std(), atol=1e-5, rtol=0)
+
+
 def test_rloo():
     expect(per_row("rloo", [3.0, 0.0, 0.0, 1.0, 2.0], [0, 0, 0, 1, 1]), [3.0, -1.5, -1.5, -1.0, 1.0])
 
@@ -215,11 +255,15 @@ def test_raw():
     expect(estimate("raw", [2.0, -1.0], mask=[[1, 1], [1, 0]]).advantages, [[2.0, 2.0], [-1.0, 0.0]])
 
 
-GROUPED = ["grpo", "grpo_process", "reinforce_pp_baseline", "rloo", "maxrl", "opo", "grpo_passk", "gigpo", "grpo_turn"]
+GROUPED = [
+    *("grpo", "grpo_process", "reinforce_pp_baseline", "rloo", "maxrl", "gdpo", "opo", "grpo_passk"),
+    *("gigpo", "grpo_turn"),
+]
 EXTRA = {
     "gae": {"values": torch.zeros(6, 4)},
     "grpo_process": {"step_rewards": torch.full((6, 4), NAN)},
     "remax": {"greedy_rewards": torch.zeros(6)},
+    "gdpo": {"reward_terms": torch.tensor([[1.0, NAN]] * 6), "reward_weights": torch.ones(6, 2)},
     "gigpo": {"anchor_ids": torch.zeros(6, 4, dtype=torch.int64)},
     "grpo_turn": {"anchor_ids": torch.zeros(6, 4, dtype=torch.int64)},
     "opd": {"teacher_logprobs": torch.zeros(6, 4), "logprobs": torch.zeros(6, 4)},
@@ -260,6 +304,9 @@ def test_a_group_of_one_is_an_error_unless_reported_otherwise(name):
         compute_advantages(name, **columns)
     assert compute_advantages(name, **columns, singleton_group="zero").advantages.eq(0).all()
     kept = compute_advantages(name, **columns, singleton_group="raw").advantages
+    if name == "gdpo":  # 3, 0, 0 before it is normalised over the batch: mean 1, deviation 1.7321
+        expect(kept[:, 0], [1.1547, -0.5774, -0.5774])
+        return
     if name == "reinforce_pp_baseline":
         kept = compute_advantages(name, **columns, singleton_group="raw").returns
     assert kept[0].eq(3).all()
@@ -288,7 +335,8 @@ def test_empty_rows_and_empty_batches(name):
 def test_a_batch_without_rows_or_positions(name, shape):
     rows, positions = shape
     rest = {
-        key: column[:rows, :positions] if column.ndim == 2 else column[:rows] for key, column in extra(name, 6).items()
+        key: column[:rows, :positions] if column.ndim == 2 and key not in TERM_FILL else column[:rows]
+        for key, column in extra(name, 6).items()
     }
     found = compute_advantages(
         name,
@@ -300,7 +348,7 @@ def test_a_batch_without_rows_or_positions(name, shape):
     assert found.advantages.shape == found.returns.shape == shape
 
 
-@pytest.mark.parametrize("name", ["gae", "grpo_process", "remax", "gigpo", "grpo_turn", "opd"])
+@pytest.mark.parametrize("name", ["gae", "grpo_process", "remax", "gdpo", "gigpo", "grpo_turn", "opd"])
 def test_a_missing_column_is_named(name):
     with pytest.raises(ValueError, match=rf"adv_type {name} needs {next(iter(EXTRA[name]))}"):
         estimate(name, [1.0, 0.0])

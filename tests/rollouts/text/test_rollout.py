@@ -16,14 +16,15 @@ from answering import AtOnce
 from letters import EOS, PAD, Letters
 
 from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
-from rlinf.base.errors import UserError
+from rlinf.base.errors import RunFailed, UserError
 from rlinf.config import Config
 from rlinf.data.batch import Batch, concatenate
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.causal_lm import CausalLMPolicy
-from rlinf.rollouts.text.conversation import Feedback, Response
+from rlinf.rollouts.text.conversation import Feedback, Response, Row, Turn
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.reward_terms import reward_terms
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
@@ -195,6 +196,57 @@ def test_a_greedy_response_is_the_baseline_of_its_group() -> None:
     assert prepared.advantages is not None
     assert prepared.advantages[prepared.mask].tolist() == [1.0] * 12
     assert rollout(Script(["ab"]), Echo(1), turns=1).collect(0)[0].greedy_rewards is None
+
+
+class Graded(Echo):
+    """A reward of two terms: whether the length is even, and the length itself, which counts by a hundredth."""
+
+    weights = {"even": 1.0, "letters": -0.01, "unused": 0.0}  # noqa: RUF012 (a test's)
+
+    def answer(self, response: Response) -> Feedback:
+        found = super().answer(response)
+        values = {"letters": float(len(response.said)), "even": found.reward, "unused": 5.0}
+        facts = {f"reward/{name}": value for name, value in values.items()}
+        facts |= {f"reward_weight/{name}": weight for name, weight in self.weights.items()}
+        return replace(found, reward=found.reward - 0.01 * values["letters"], facts=facts)
+
+
+def test_terms_of_a_reward_come_with_their_weights_where_an_estimator_reads_them() -> None:
+    talk = rollout(Uneven([]), Graded(1), turns=1, batch_size=1, adv_type="gdpo")
+    batch, _ = talk.collect(0)
+    assert batch.reward_terms is not None
+    assert batch.reward_terms.tolist() == [[1.0, 2.0], [0.0, 5.0]]
+    assert batch.reward_weights is not None
+    torch.testing.assert_close(batch.reward_weights, torch.tensor([[1.0, -0.01]] * 2))
+    prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="gdpo"), AlgorithmState.of(AlgorithmConfig()))
+    assert prepared.advantages is not None
+    torch.testing.assert_close(prepared.advantages[:, 0], torch.tensor([0.7071, -0.7071]), atol=1e-4, rtol=0)
+    assert rollout(Uneven([]), Graded(1), turns=1, batch_size=1).collect(0)[0].reward_terms is None
+
+
+def test_a_reward_that_is_no_sum_of_terms_stops_the_run() -> None:
+    with pytest.raises(RunFailed, match=r"adv_type: gdpo .* add up to 0, its reward being 1\. .*reward_weight/NAME"):
+        rollout(Script(["ab"]), Echo(1), turns=1, adv_type="gdpo").collect(0)
+
+
+def test_lost_rows_and_rows_that_were_never_graded_have_terms_too() -> None:
+    def row(group: int, facts: dict[str, Any], reward: float, terms: dict[str, float], **more: Any) -> Row:
+        made = Row.imitated(group, 0, ("", ""), prompt_ids=(1,), tokens=[5], mask=[True])
+        made.facts, made.rewards = facts, {0: reward}
+        made.turns.append(Turn("policy", None, "", 1, reward=reward, reward_terms=terms))
+        return replace(made, **more)
+
+    weights = {"reward_weight/b": 2.0, "reward_weight/a": 1.0}
+    rows = [
+        row(0, weights, 7.0, {"a": 1.0, "b": 3.0}),
+        row(0, {}, 0.0, {}),  # cut by the limit of the conversation before it was graded
+        row(1, {"reward_weight/c": 1.0}, 0.0, {"c": float("inf")}),  # quarantined
+        row(2, {}, 0.0, {}, lost=True),
+    ]
+    values, counts = reward_terms(rows)
+    assert values[:2].tolist() == [[1.0, 3.0], [0.0, 0.0]]
+    assert bool(values[2:].isnan().all())
+    assert counts.tolist() == [[1.0, 2.0], [1.0, 2.0], [1.0, 0.0], [0.0, 0.0]]
 
 
 class Uneven(Script):

@@ -324,6 +324,8 @@ def last_of_turns(begins: Tensor, mask: Tensor) -> Tensor:
         {"adv_type": "grpo", "normalize_advantages": True, "keep_zero_groups": True, "use_valid_token_scale": True},
         {"adv_type": "grpo", "opd_coef": 0.1, "reward_clip": 0.4},
         {"adv_type": "opo"},
+        {"adv_type": "gdpo", "difficulty_mask": True},
+        {"adv_type": "gdpo", "normalize_advantages": True, "use_valid_token_scale": True},
         {"adv_type": "grpo", "reward_clip": 0.4, "advantage_clip": 0.9, "difficulty_mask": True},
         {"adv_type": "gigpo", "gamma": 0.9, "step_weight": 0.5, "difficulty_mask": True},
         {"adv_type": "gigpo", "normalize_advantages": True, "keep_zero_groups": True},
@@ -345,6 +347,9 @@ def test_ranks_make_the_advantages_of_their_rows_bit_for_bit(size: int, options:
     steps = torch.where(torch.rand(batch.mask.shape, generator=random) < 0.4, made["old_logprobs"], torch.nan)
     rewards = torch.arange(20) % 3 / 2.0
     batch = batch.replace(rewards=rewards, step_rewards=steps, **made, **ended)
+    if options["adv_type"] == "gdpo":
+        terms = torch.stack([rewards, torch.rand(20, generator=random)], dim=1)
+        batch = batch.replace(reward_terms=terms, reward_weights=torch.tensor([[1.0, 0.3]]).expand(20, 2))
     if of_turns:
         begins = begins_of_turns(batch.mask, random)
         batch = batch.replace(

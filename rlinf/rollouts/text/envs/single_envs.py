@@ -26,6 +26,8 @@ EVALUATION_SEEDS = 1 << 30
 _PROMPTS = 4096
 _MOST_RESPONSES = 1000
 """Of a demonstration: an expert that never ends is a mistake."""
+_OF_TERMS = ("reward/", "reward_weight/")
+"""The infos of reward terms begin with these."""
 
 
 class TextEnvFaultError(UserError):
@@ -114,9 +116,9 @@ class SingleTextEnvs:
             if action is not None and not self._terminated[row] and not self._truncated[row]:
                 observations[row], rewards[row], quarantined[row], infos[row] = self._stepped(row, action)
         reported = [self._facts(row, info) for row, info in enumerate(infos)]
-        terms = sorted({name for facts in reported for name in facts if name.startswith("reward/")})
+        terms = sorted({name for facts in reported for name in facts if name.startswith(_OF_TERMS)})
         columns: dict[str, Any] = {
-            name: [facts[name] for facts in reported] for name in reported[0] if not name.startswith("reward/")
+            name: [facts[name] for facts in reported] for name in reported[0] if not name.startswith(_OF_TERMS)
         }
         columns.update({name: [facts.get(name, 0.0) for facts in reported] for name in terms})
         columns["quarantined"] = quarantined
@@ -224,5 +226,5 @@ class SingleTextEnvs:
             "extracted": info.get("extracted"),
             "task_id": int(self._task_ids[row]),
             "turn": int(self._turns[row]),
-            **{name: float(value) for name, value in info.items() if name.startswith("reward/")},
+            **{name: float(value) for name, value in info.items() if name.startswith(_OF_TERMS)},
         }
