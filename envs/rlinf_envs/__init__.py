@@ -31,6 +31,8 @@ _SINGLE = {
     "rlinf/FunctionServices-v0": "rlinf_envs.function_calls.services_env:FunctionServicesEnv",
     "rlinf/GuessNumber-v0": "rlinf_envs.games.guess_number:GuessNumber",
     "rlinf/PriceList-v0": "rlinf_envs.games.price_list:PriceList",
+    "rlinf/Figures-v0": "rlinf_envs.vision.figures:Figures",
+    "rlinf/ShapeQuestions-v0": "rlinf_envs.vision.questions:ShapeQuestions",
     "rlinf/Shapes-v0": "rlinf_envs.vision.shapes:Shapes",
     "rlinf/TextArena-v0": "rlinf_envs.games.text_arena:TextArenaGame",
     "rlinf/FaultyCartPole-v0": "rlinf_envs.faulty:faulty_cartpole",

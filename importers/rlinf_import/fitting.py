@@ -16,6 +16,7 @@ _PARALLEL = ("tensor_parallel", "pipeline_parallel", "context_parallel")
 def fit(sheet: Sheet) -> None:
     """Adjust settings that do not go together, each with a line of the reason."""
     _adapters(sheet)
+    _pictures(sheet)
     if "sft.data" in sheet.settings:
         _paths(sheet)
         _supervised(sheet)
@@ -29,12 +30,29 @@ def fit(sheet: Sheet) -> None:
 def _adapters(sheet: Sheet) -> None:
     """Keep adapters, with the learner that trains them: its ranks have whole rows, so the gradient stays the same."""
     backend = sheet.value("learner.backend")
-    if not sheet.value("policy.lora.rank") or backend not in ("fsdp", "megatron"):
+    if sheet.value("policy.lora.rank") and backend in ("fsdp", "megatron"):
+        why = f"{backend} trains no adapters here: each rank of torch holds the whole base model"
+        _whole_model(sheet, why, "trains adapters")
+
+
+def _pictures(sheet: Sheet) -> None:
+    """Take the sampler and the learner that are given the pictures of prompts."""
+    if not sheet.value("env.kwargs.image_field"):
         return
-    why = f"{backend} trains no adapters here: each rank of torch holds the whole base model"
+    if sheet.value("rollout.sampler") != "hf":
+        sheet.adjust("rollout.sampler", "hf", "no other sampler is given the pictures of prompts (docs/vision.md)")
+    for ours in [ours for ours in sheet.settings if ours.startswith("rollout.vllm.")]:
+        sheet.drop(ours, "rollout.sampler is hf, which is given the pictures of prompts")
+    backend = sheet.value("learner.backend")
+    if backend in ("fsdp", "megatron"):
+        _whole_model(sheet, f"{backend} trains no vision tower here", "trains vision towers")
+
+
+def _whole_model(sheet: Sheet, why: str, what: str) -> None:
+    """Set ``learner.backend: torch`` because of ``why``; ``what`` it does that others do not."""
     sheet.adjust("learner.backend", "torch", why)
     for ours in [ours for ours in sheet.settings if ours.startswith("learner.megatron.")]:
-        sheet.drop(ours, "learner.backend is torch, which trains adapters: a model is not split over ranks")
+        sheet.drop(ours, f"learner.backend is torch, which {what}: a model is not split over ranks")
 
 
 def number_of(sheet: Sheet, ours: str) -> int:

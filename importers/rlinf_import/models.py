@@ -42,10 +42,16 @@ _SCHEDULES = {
     "cosine_with_min_lr": "cosine",
     "cosine_annealing": "cosine",
 }
+PICTURES = "prompts with images, sound or video"
+"""The feature that a refusal names."""
 SEEING = re.compile(
     r"(?i)(\b|[-_\d])vl([-_/\d]|$)|omni|vision|minicpm[-_]?[ov]|internvl|llava|vlm|multimodal|geo3k|geometry3k"
 )
 """Names of models that read images, sound or video."""
+_TRAINED = re.compile(r"(?i)qwen-?(2|2[._]5|3)-?vl|smolvlm|idefics3|llava-(hf/llava-)?1\.5")
+"""Names of models whose pictures are read here (docs/vision.md)."""
+_DATA = re.compile(r"(?i)geo3k|geometry3k")
+"""Names of data sets with pictures."""
 
 
 def attention(sheet: Sheet, key: str) -> None:
@@ -130,5 +136,24 @@ def reads_pictures(sheet: Sheet, *keys: str) -> None:
     for key in keys:
         if SEEING.search(sheet.text(key)):
             nearest = "text alone, or policy.name: vla in a simulator"
-            sheet.refuse("prompts with images, sound or video", nearest, key)
+            sheet.refuse(PICTURES, nearest, key)
             return
+
+
+def pictures(sheet: Sheet, model: str, data: str, field: str, *keys: str) -> None:
+    """Set the field of the rows' pictures, or refuse a model that reads what is not read here.
+
+    ``model``, ``data``: their keys of the model and of the data set; ``field``: the usual name of the column;
+    ``keys``: their keys that name the column, of which the first that is written counts.
+    """
+    name = sheet.text(model)
+    if SEEING.search(name) and not _TRAINED.search(name):
+        sheet.refuse(PICTURES, "a model of docs/vision.md, such as Qwen2.5-VL", model)
+        return
+    named = next((key for key in keys if sheet.text(key)), None)
+    if named is None and not _TRAINED.search(name) and not _DATA.search(sheet.text(data)):
+        return
+    cause = named or (model if _TRAINED.search(name) else data)
+    sheet.put("env.kwargs.image_field", sheet.text(named) if named else field, cause)
+    if not named:
+        sheet.differ(cause, f"pictures of a row are read from its column `{field}`")

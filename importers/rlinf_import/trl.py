@@ -238,6 +238,7 @@ NAMES: Mapping[str, Meaning] = {
             "liger",
             "vllm_enable_sleep_mode",
             "processor",
+            "image_column",
         ],
         _TRAINER,
     ),

@@ -7,7 +7,7 @@ it.
 
 from __future__ import annotations
 
-from rlinf_import.models import adapters, attention, precision, reads_pictures
+from rlinf_import.models import adapters, attention, pictures, precision
 from rlinf_import.sheet import Sheet
 from rlinf_import.trl_script import functions
 from rlinf_import.written import Code
@@ -28,9 +28,10 @@ _AGENTS = "env.kwargs.tools, or an environment of yours (docs/environments.md)"
 def model(sheet: Sheet) -> None:
     """Set the model, how it computes, and its adapters."""
     key = "model_name_or_path" if sheet.written("model_name_or_path") is not None else "model"
-    reads_pictures(sheet, key, "dataset_name")
-    if sheet.text("processor"):
-        sheet.refuse("prompts with images, sound or video", "text alone", "processor")
+    pictures(sheet, key, "dataset_name", "image", "image_column")
+    if sheet.text("processor") and "env.kwargs.image_field" not in sheet.settings and not sheet.missing:
+        sheet.put("env.kwargs.image_field", "image", "processor")
+        sheet.differ("processor", "pictures of a row are read from its column `image`")
     given = sheet.take(key)
     if isinstance(given, str):
         sheet.put("policy.path", given, key)

@@ -74,7 +74,7 @@ def read(path: Path) -> Source:
         take({"processor": script.imports(*_SEEING)[0]}, 1)
     pictures = _column_of_pictures(script)
     if pictures is not None:
-        take({"processor": pictures}, 1)
+        take({"image_column": pictures}, 1)
     _system(script, take)
     return Source(path, tree, [])
 
@@ -142,11 +142,11 @@ def _assigned(script: Script, take: object) -> None:
 
 
 def _column_of_pictures(script: Script) -> str | None:
-    """Find the column of pictures that the script reads of its rows, as ``row["image"]``."""
+    """Return the name of the column of pictures that the script reads of its rows, as in ``row["image"]``."""
     for node in script.nodes(ast.Subscript):
         assert isinstance(node, ast.Subscript)
         if isinstance(node.slice, ast.Constant) and node.slice.value in ("image", "images"):
-            return ast.unparse(node)
+            return str(node.slice.value)
     return None
 
 

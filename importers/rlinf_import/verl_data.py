@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rlinf_import.fitting import MODEL
-from rlinf_import.models import reads_pictures
+from rlinf_import.models import PICTURES, pictures
 from rlinf_import.sheet import Sheet
 from rlinf_import.written import Code
 
@@ -19,10 +19,10 @@ _FUNCTIONS = ("custom_reward_function.path", "reward.custom_reward_function.path
 
 def data(sheet: Sheet) -> None:
     """Set the environment, its files and lengths; refuse tools and prompts that are not text."""
-    reads_pictures(sheet, f"{_MODEL}path", "data.train_files")
-    for key in ("data.image_key", "data.video_key", "data.audio_key"):
+    pictures(sheet, f"{_MODEL}path", "data.train_files", "images", "data.image_key")
+    for key in ("data.video_key", "data.audio_key"):
         if sheet.text(key):
-            sheet.refuse("prompts with images, sound or video", "text alone", key)
+            sheet.refuse(PICTURES, "text and pictures (docs/vision.md)", key)
     _loops(sheet)
     sheet.put("env.id", "rlinf_envs:rlinf/Math-v0")
     _paths(sheet)
