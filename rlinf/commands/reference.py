@@ -41,22 +41,22 @@ def pages() -> Mapping[str, str]:
 
 def with_tables(text: str) -> str:
     """``text`` (docs/algorithms.md) with the catalog's tables between its marks, ``<!-- table: advantages -->``."""
-    for name in ("advantages", "losses"):
+    for name, kind in (("advantages", "advantage"), ("losses", "loss")):
         begin, end = f"<!-- table: {name} -->", f"<!-- end: {name} -->"
         before, found, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
         if not (found and closed):
             raise ValueError(f"docs/algorithms.md needs the marks {begin} and {end}")
-        text = f"{before}{begin}\n\n{_table(TABLES[name])}\n\n{end}{after}"
+        text = f"{before}{begin}\n\n{_table(kind, TABLES[name])}\n\n{end}{after}"
     return text
 
 
-def _table(entries: Mapping[str, Entry]) -> str:
-    rows = ["| name | what it is | formula | source | options of its own |", "|---|---|---|---|---|"]
+def _table(kind: str, entries: Mapping[str, Entry]) -> str:
+    """Return formulas side by side; all else about an algorithm is on its own page."""
+    rows = ["| name | formula |", "|---|---|"]
     for name, entry in entries.items():
-        options = ", ".join(f"`{option}`" for option in entry.reads) or "none"
-        cells = (f"`{name}`", entry.line, f"`{entry.formula}`", entry.source or "none", options)
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        formula = entry.formula.replace("|", "\\|")
+        rows.append(f"| [`{name}`](algorithms/{kind}_{name}.md) | `{formula}` |")
     return "\n".join(rows)
 
 

@@ -93,7 +93,7 @@ def test_three_files_add_an_estimator(tmp_path: Path) -> None:
     made = "import pathlib; from rlinf.commands.reference import with_tables; p = pathlib.Path('docs/algorithms.md')"
     (tmp_path / "tables.py").write_text(f"{made}; p.write_text(with_tables(p.read_text()))\n")
     run(tmp_path, "tables")  # what `make docs` does
-    assert "| `median` | the reward minus the median" in (tmp_path / "docs" / "algorithms.md").read_text()
+    assert "| [`median`](algorithms/advantage_median.md) | " in (tmp_path / "docs" / "algorithms.md").read_text()
     chosen = "median or names_everything or every_option or filled"
     tests = (test, "tests/properties/test_invariance.py", "tests/algorithms/test_catalog.py")
     words = ("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen)
