@@ -10,10 +10,9 @@ import functools
 import gzip
 import itertools
 import json
-import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -23,7 +22,6 @@ from rlinf.base.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parqu
 _LINES, _TABLES, _GZIP = (".jsonl", ".ndjson"), {".csv": ",", ".tsv": "\t"}, ".gz"
 _TEXTS = (*_LINES, ".json", *_TABLES)
 SUFFIXES = (*_LINES, ".json", ".parquet", *_TABLES, *(f"{suffix}{_GZIP}" for suffix in _TEXTS))
-_AT_ROW = re.compile(r"(:\d+|\[\d+\]| row \d+)$")
 MAX_JSON_BYTES = 1 << 30
 """Of a .json file, which is read as a whole."""
 _IN_JSON = " (a list of all rows is read from a .json file; .jsonl has a row on each line)"
@@ -42,16 +40,8 @@ class Record:
     place: str
     row: Mapping[str, Any] | None
     problem: str = ""
-
-
-def folder_of(place: str) -> Path | None:
-    """Return the folder of the file of a :class:`Record`'s place; None where the row is of no file.
-
-    >>> folder_of("data/train.jsonl:17"), folder_of("data/a.parquet row 3"), folder_of("some/name train row 3")
-    (PosixPath('data'), PosixPath('data'), None)
-    """
-    file = Path(_AT_ROW.sub("", place))
-    return file.parent if is_row_file(file) else None
+    folder: Path | None = None
+    """The folder of its file, from which the row's names of files start; None for a row of no file."""
 
 
 def is_row_file(file: Path) -> bool:
@@ -82,7 +72,7 @@ def read_rows(file: Path) -> Iterator[Record]:
         for number, record in enumerate(rows):
             if number == MAX_ROWS:
                 raise RowFileError(f"{file}: the file has more than {MAX_ROWS:,} rows: take a part of them")
-            yield record
+            yield replace(record, folder=file.parent)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise RowFileError(f"{file}: no whole gzip file: {error}") from error
 

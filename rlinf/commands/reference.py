@@ -1,7 +1,7 @@
 """The generated pages: ``python -m rlinf.commands.reference`` writes them, and a test keeps them current.
 
 docs/config.md from the schema, docs/metrics.md from the table of metrics, docs/cli.md from the parsers, docs/api.md
-from docstrings; and the tables of estimators and losses in docs/algorithms.md from the catalog.
+from docstrings. docs/assets/algorithm_pages.py writes those of estimators and losses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rlinf import cli
-from rlinf.algorithms.catalog import TABLES, Entry
 from rlinf.commands.api_reference import api_page
 from rlinf.config.reference import reference
 from rlinf.metrics.table import page as metrics_page
@@ -37,27 +36,6 @@ def pages() -> Mapping[str, str]:
         "cli.md": commands_page(),
         "api.md": api_page(),
     }
-
-
-def with_tables(text: str) -> str:
-    """``text`` (docs/algorithms.md) with the catalog's tables between its marks, ``<!-- table: advantages -->``."""
-    for name, kind in (("advantages", "advantage"), ("losses", "loss")):
-        begin, end = f"<!-- table: {name} -->", f"<!-- end: {name} -->"
-        before, found, rest = text.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not (found and closed):
-            raise ValueError(f"docs/algorithms.md needs the marks {begin} and {end}")
-        text = f"{before}{begin}\n\n{_table(kind, TABLES[name])}\n\n{end}{after}"
-    return text
-
-
-def _table(kind: str, entries: Mapping[str, Entry]) -> str:
-    """Return formulas side by side; all else about an algorithm is on its own page."""
-    rows = ["| name | formula |", "|---|---|"]
-    for name, entry in entries.items():
-        formula = entry.formula.replace("|", "\\|")
-        rows.append(f"| [`{name}`](algorithms/{kind}_{name}.md) | `{formula}` |")
-    return "\n".join(rows)
 
 
 def commands() -> list[str]:
@@ -91,5 +69,3 @@ def help_of(words: list[str]) -> str:
 if __name__ == "__main__":
     for name, text in pages().items():
         Path("docs", name).write_text(text, encoding="utf-8")
-    algorithms = Path("docs", "algorithms.md")
-    algorithms.write_text(with_tables(algorithms.read_text(encoding="utf-8")), encoding="utf-8")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from rlinf.commands.finding import Finding
 from rlinf.config import Config
 from rlinf.config.derived import is_text
-from rlinf.models.architecture_numbers import decoder_of, read_architecture
+from rlinf.models.architecture_numbers import decoder_shape, read_architecture
 
 
 def rehearse(config: Config) -> bool:
@@ -23,7 +23,7 @@ def rehearse(config: Config) -> bool:
     from rlinf.train.rehearsal.rank import rehearse_rank
     from rlinf.train.rehearsal.report import rehearsal_text
 
-    decoder = decoder_of(config.policy)
+    decoder = decoder_shape(config.policy)
     assert decoder is not None
     shaped = replace(
         config, policy=replace(config.policy, path=None, architecture=dict(read_architecture(config.policy)))
@@ -42,7 +42,7 @@ def _refusal(config: Config) -> str | None:
     """Why this configuration can't be rehearsed."""
     if not is_text(config):
         return "only language models are rehearsed; a simulator's policy is small enough to be trained here"
-    if decoder_of(config.policy) is None:
+    if decoder_shape(config.policy) is None:
         return "the architecture is not known here: write what its config.json says into policy.architecture"
     if config.learner.backend == "megatron" and config.learner.megatron.pipeline_parallel > 1:
         return (

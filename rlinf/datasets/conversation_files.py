@@ -37,7 +37,7 @@ def read_conversations(path: str) -> list[Conversation]:
         ConversationError: a row is none of these, or has no answer of the assistant to imitate.
         UserError: there is no such file, or nothing in it.
     """
-    found = [conversation_of(record.place, record.row) for record in _records(Path(path).expanduser())]
+    found = [conversation_of(record.place, record.row, record.folder) for record in _records(Path(path).expanduser())]
     if not found:
         raise UserError(f"{path} holds no conversations")
     return found
@@ -58,7 +58,7 @@ def read_pairs(path: str) -> list[tuple[Conversation, Conversation]]:
         ConversationError: a row has no two answers, or answers to different prompts.
         UserError: there is no such file, or nothing in it.
     """
-    found = [pair_of(record.place, record.row) for record in _records(Path(path).expanduser())]
+    found = [pair_of(record.place, record.row, record.folder) for record in _records(Path(path).expanduser())]
     if not found:
         raise UserError(f"{path} holds no pairs")
     return found

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rlinf.base.errors import UserError
 from rlinf.base.json_text import parse_json
-from rlinf.base.row_files import folder_of
 from rlinf.base.user_code import did_you_mean, kind_of
 from rlinf.data.picture_fields import content_text
 from rlinf.data.pictures import PictureError
@@ -63,11 +63,14 @@ def text_message(place: str, role: str, content: object, *, imitated: bool = Tru
     return Message(role, content, imitated and role == _ASSISTANT)
 
 
-def messages_of(place: str, listed: object, *, imitated: bool = True) -> list[Message]:
-    """Read the messages of a list. Raises ConversationError if one has no role, or content that cannot be read."""
+def messages_of(place: str, listed: object, *, imitated: bool = True, folder: Path | None = None) -> list[Message]:
+    """Read the messages of a list, whose names of picture files start in ``folder``.
+
+    Raises ConversationError if one has no role, or content that cannot be read.
+    """
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         raise ConversationError(f"{place}: messages must be a list that is not empty")
-    return [_message(place, number, message, imitated) for number, message in enumerate(listed, start=1)]
+    return [_message(place, number, message, imitated, folder) for number, message in enumerate(listed, start=1)]
 
 
 def own_fields(listed: object) -> list[str]:
@@ -79,7 +82,7 @@ def own_fields(listed: object) -> list[str]:
     return [str(name) for name in dict.fromkeys(names) if name not in _READ]
 
 
-def _message(place: str, number: int, message: object, imitated: bool) -> Message:
+def _message(place: str, number: int, message: object, imitated: bool, folder: Path | None) -> Message:
     if not isinstance(message, Mapping):
         raise ConversationError(f"{place}: a message must be an object with role and content")
     role = next((message[name] for name in _ROLE if message.get(name) is not None), None)
@@ -99,17 +102,17 @@ def _message(place: str, number: int, message: object, imitated: bool) -> Messag
     if thoughts is not None:
         fields[_THOUGHTS[0]] = text_message(place, "assistant's thoughts", thoughts).content
     if isinstance(content, list):
-        content = _joined_parts(place, number, content)
+        content = _joined_parts(place, number, content, folder)
     role = _ROLES.get(role, role)
     if called is not None and (content is None or content == ""):
         return Message(role, "", counts and role == _ASSISTANT, fields)
     return Message(role, text_message(place, role, content).content, counts and role == _ASSISTANT, fields)
 
 
-def _joined_parts(place: str, number: int, parts: Sequence[Any]) -> str:
+def _joined_parts(place: str, number: int, parts: Sequence[Any], folder: Path | None) -> str:
     """Return the words of content that is a list of parts, with its pictures. Raises ConversationError for sound."""
     try:
-        return content_text(parts, folder_of(place))
+        return content_text(parts, folder)
     except PictureError as error:
         raise ConversationError(f"{place}: message {number} has {error}") from error
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from rlinf.base.row_files import folder_of
 from rlinf.data.picture_fields import PLACE, field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, pictures_of
 from rlinf.datasets.conversation_messages import ConversationError, Message
@@ -14,14 +14,16 @@ from rlinf.datasets.conversation_messages import ConversationError, Message
 COLUMNS = ("images", "image")
 
 
-def with_column(place: str, messages: Sequence[Message], value: Any) -> list[Message]:
+def with_column(place: str, messages: Sequence[Message], value: Any, folder: Path | None) -> list[Message]:
     """Put the pictures of a column where messages have ``<image>``, or in front of the first message of the user.
+
+    Names of picture files start in ``folder``.
 
     Raises:
         ConversationError: a picture cannot be read, or messages have ``<image>`` more or fewer times.
     """
     try:
-        uris = field_pictures(value, folder_of(place))
+        uris = field_pictures(value, folder)
         counts = [message.content.count(PLACE) for message in messages]
         if not uris:
             return list(messages)

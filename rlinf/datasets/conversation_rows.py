@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rlinf.base.json_text import parse_json
@@ -51,6 +52,7 @@ class _Columns:
 
     place: str
     row: Mapping[Any, Any]
+    folder: Path | None = None
     read: set[str] = field(default_factory=set)
 
     def take(self, names: Sequence[str]) -> Any:
@@ -74,28 +76,33 @@ class _Columns:
         for name in names:
             value = self.row.get(name)
             if _are_messages(value):
-                said = [message.content for message in messages_of(self.place, value, imitated=False)]
+                said = [
+                    message.content for message in messages_of(self.place, value, imitated=False, folder=self.folder)
+                ]
             else:
                 said = [value] if isinstance(value, str) else []
             if said and all(_words(text) in whole for text in said):
                 self.read.add(name)
 
 
-def conversation_of(place: str, row: object) -> Conversation:
-    """Build the conversation of a row. Raises ConversationError if there is none, or a part of it would be left out."""
-    columns = _columns(place, row)
+def conversation_of(place: str, row: object, folder: Path | None = None) -> Conversation:
+    """Build the conversation of a row, whose names of picture files start in ``folder``.
+
+    Raises ConversationError if there is none, or a part of it would be left out.
+    """
+    columns = _columns(place, row, folder)
     listed = columns.take(MESSAGES)
     if listed is None and columns.has("0"):
         listed = _numbered(columns)
     if listed is not None:
-        messages = messages_of(place, listed)
+        messages = messages_of(place, listed, folder=folder)
         _nothing_else_asked(columns, messages, _BESIDE_MESSAGES)
     else:
         messages = _exchange(columns)
     return _whole(columns, messages, listed if listed is not None else [])
 
 
-def pair_of(place: str, row: object) -> tuple[Conversation, Conversation]:
+def pair_of(place: str, row: object, folder: Path | None = None) -> tuple[Conversation, Conversation]:
     """Build the conversations that end in the chosen and in the rejected answer, which alone count.
 
     Raises ConversationError if a row has no two answers to one prompt.
@@ -103,16 +110,16 @@ def pair_of(place: str, row: object) -> tuple[Conversation, Conversation]:
     if not isinstance(row, Mapping) or row.get(CHOSEN) is None or row.get(REJECTED) is None:
         known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
         raise ConversationError(f"{place}: a pair has {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}")
-    chosen, rejected = (_preferred(_Columns(place, row), name) for name in (CHOSEN, REJECTED))
+    chosen, rejected = (_preferred(_Columns(place, row, folder), name) for name in (CHOSEN, REJECTED))
     if chosen.messages[:-1] != rejected.messages[:-1]:
         raise ConversationError(f"{place}: {CHOSEN} and {REJECTED} answer different prompts")
     return chosen, rejected
 
 
-def _columns(place: str, row: object) -> _Columns:
+def _columns(place: str, row: object, folder: Path | None) -> _Columns:
     if not isinstance(row, Mapping):
         raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
-    return _Columns(place, row)
+    return _Columns(place, row, folder)
 
 
 def _numbered(columns: _Columns) -> list[Any]:
@@ -138,7 +145,7 @@ def _asked(columns: _Columns) -> list[Message]:
     if prompt is None:
         raise _missing(columns, PROMPTS)
     if isinstance(prompt, list):
-        asked = messages_of(place, prompt, imitated=False)
+        asked = messages_of(place, prompt, imitated=False, folder=columns.folder)
     else:
         parts = [text_message(place, "user", prompt).content]
         for name in MATERIAL:
@@ -157,7 +164,7 @@ def _history(columns: _Columns) -> list[Message]:
     turns = columns.take((HISTORY,)) or []
     pairs = isinstance(turns, list) and all(isinstance(turn, list) and len(turn) == 2 for turn in turns)
     if isinstance(turns, list) and _are_messages(turns):
-        return messages_of(columns.place, turns, imitated=False)
+        return messages_of(columns.place, turns, imitated=False, folder=columns.folder)
     if not pairs:
         raise ConversationError(f"{columns.place}: {HISTORY} must be a list of [question, answer] or of messages")
     return [
@@ -184,7 +191,9 @@ def _preferred(columns: _Columns, name: str) -> Conversation:
     columns.read |= {CHOSEN, REJECTED}
     if not _is_whole(answer) and any(columns.has(listed) for listed in MESSAGES):
         listed = columns.take(MESSAGES)
-        asked = messages_of(place, listed, imitated=False)  # LLaMA-Factory's pairs: all but the answer
+        asked = messages_of(
+            place, listed, imitated=False, folder=columns.folder
+        )  # LLaMA-Factory's pairs: all but the answer
         asked = asked[:-1] if asked[-1].role == _ASSISTANT else asked
     else:
         asked = _asked(columns) if any(columns.has(prompt) for prompt in PROMPTS) else []
@@ -208,7 +217,7 @@ def _joined(columns: _Columns, asked: list[Message], answer: Any, name: str, *, 
         answer = [answer]
     if not isinstance(answer, list):
         return [*asked, text_message(place, _ASSISTANT, answer, imitated=imitated)]
-    answered = messages_of(place, answer, imitated=imitated)
+    answered = messages_of(place, answer, imitated=imitated, folder=columns.folder)
     if answered[0].role == _ASSISTANT:
         return [*asked, *answered]
     known = [(message.role, message.content.strip()) for message in answered]
@@ -253,7 +262,7 @@ def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversat
         )
     if messages[0].role == _ASSISTANT:
         raise ConversationError(f"{place}: the assistant speaks first: there is no prompt to answer")
-    messages = with_column(place, messages, columns.take(IMAGES))
+    messages = with_column(place, messages, columns.take(IMAGES), columns.folder)
     require_unimitated(place, messages)
     tools = _tools(place, columns.take(TOOLS))
     columns.repeated([*RESPONSES, *MESSAGES], messages)

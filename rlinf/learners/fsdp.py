@@ -42,7 +42,7 @@ from rlinf.learners.step_plan import share_of_evaluation
 from rlinf.learners.stored_policy import is_sharded, require_same_weights, shapes, stored_shapes
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.models.vision.families import decoder_of
+from rlinf.models.vision.families import text_decoder
 from rlinf.schema.learner import OffloadConfig
 
 Unit = tuple[nn.Module, torch.dtype | None]
@@ -81,7 +81,7 @@ class FSDPLearner(TorchLearner):
     @staticmethod
     def units(policy: Any) -> list[Unit]:
         """Each decoder layer is a unit of its own, the rest (embeddings, last norm, heads) one more."""
-        return [(part, policy.autocast) for part in [*decoder_of(policy.model).layers, policy]]
+        return [(part, policy.autocast) for part in [*text_decoder(policy.model).layers, policy]]
 
     def start(self, stage: str) -> None:
         """Begin a stage: a new optimiser, and a reference policy if the stage requires one."""

@@ -95,7 +95,7 @@ class Decoder:
         return 2 * self.layers * self.kv_heads * self.head_size * tokens * bytes_per_value
 
 
-def decoder_of(policy: PolicyConfig) -> Decoder | None:
+def decoder_shape(policy: PolicyConfig) -> Decoder | None:
     """Return the shape of a policy, if its architecture is known and complete enough."""
     written = read_architecture(policy)
     family = written.get("model_type")
@@ -123,19 +123,19 @@ def decoder_of(policy: PolicyConfig) -> Decoder | None:
     )
 
 
-def picture_decoder_of(policy: PolicyConfig) -> Decoder | None:
+def picture_decoder_shape(policy: PolicyConfig) -> Decoder | None:
     """Return the shape of a policy, that of a vision-language model's text part with the weights of its tower
     included."""
     written = read_architecture(policy)
     text = written.get("text_config")
     if written.get("model_type") not in _DECODERS:
-        return decoder_of(policy)
+        return decoder_shape(policy)
     # Files of Qwen2-VL from before text_config have its values beside those of the tower.
     inner = text if isinstance(text, dict) else written
     family = _DECODERS[str(written["model_type"])] or inner.get("model_type", "llama")
     tied = inner.get("tie_word_embeddings", written.get("tie_word_embeddings", False))
     shape = {**inner, "model_type": family, "tie_word_embeddings": tied}
-    found = decoder_of(replace(policy, path=None, architecture=shape))
+    found = decoder_shape(replace(policy, path=None, architecture=shape))
     vision = written.get("vision_config")
     if found is None:
         return None

@@ -13,7 +13,7 @@ from rlinf.data.batch import Costs
 from rlinf.data.inputs import Inputs, TextInputs
 from rlinf.models import packed_attention
 from rlinf.models.packing import pack, text_costs
-from rlinf.models.vision.families import decoder_of
+from rlinf.models.vision.families import text_decoder
 from rlinf.models.vision.features import decoder_inputs
 from rlinf.models.vision.reading import PictureReader
 
@@ -35,7 +35,7 @@ class ResponseModel(nn.Module):
         self.reader = reader
         if pack_rows:
             packed_attention.register()
-            (model if reader is None else decoder_of(model)).set_attn_implementation(packed_attention.NAME)
+            (model if reader is None else text_decoder(model)).set_attn_implementation(packed_attention.NAME)
 
     @property
     def is_lora(self) -> bool:
@@ -86,7 +86,7 @@ class ResponseModel(nn.Module):
 
     def _transformer(self) -> Any:
         """Return the module that reads tokens: the model without its head, and without what reads pictures."""
-        return decoder_of(self.model)
+        return text_decoder(self.model)
 
     def _inputs(
         self, tokens: Tensor, pictures: Sequence[Sequence[str]], rows: Tensor, columns: Tensor

@@ -26,7 +26,7 @@ from rlinf.config.derived import (
 )
 from rlinf.config.experiment import Config
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes, multiplies_bfloat16
-from rlinf.models.architecture_numbers import decoder_of, picture_decoder_of
+from rlinf.models.architecture_numbers import decoder_shape, picture_decoder_shape
 from rlinf.planning.memory import Memory, estimate
 from rlinf.planning.parallel import Split
 from rlinf.planning.precision import policy_dtype
@@ -129,7 +129,7 @@ def _correction_advice(config: Config) -> list[str]:
         return []
     if "rollout_logprobs" in catalog.loss(loss).needs:
         return []
-    decoder = decoder_of(config.policy)
+    decoder = decoder_shape(config.policy)
     if decoder is not None and decoder.experts and config.rollout.sampler in ("vllm", "server"):
         return [
             "an inference engine may route a token to other experts than the learner does: "
@@ -290,7 +290,7 @@ def _for_its_kind(config: Config, key: str) -> str:
 
 
 def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
-    decoder = picture_decoder_of(config.policy)
+    decoder = picture_decoder_shape(config.policy)
     if decoder is None:
         return [("estimate", "not possible: the architecture is not known here")], []
     if gpus == 0:
@@ -326,7 +326,7 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
 
 def rank_memory(config: Config, tokens: int) -> str:
     """Estimate the memory of a learner rank with micro-batches of at most ``tokens``; empty if it is not known."""
-    gpus, decoder = gpu_count(), picture_decoder_of(config.policy)
+    gpus, decoder = gpu_count(), picture_decoder_shape(config.policy)
     if decoder is None:
         return ""
     if gpus == 0:
@@ -383,7 +383,7 @@ def _gpu_row(config: Config, memory: Memory, gpu: float, rows: Rows) -> tuple[Ro
 
 
 def _traffic(config: Config, gpus: int) -> Rows:
-    decoder = decoder_of(config.policy)
+    decoder = decoder_shape(config.policy)
     if decoder is None or Split.of(config).ranks == 1:
         return []
     return [(name, size_text(sent)) for name, sent in traffic(config, decoder, gpus).items()]

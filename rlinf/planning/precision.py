@@ -6,7 +6,7 @@ from typing import Literal
 
 from rlinf.config.experiment import Config
 from rlinf.config.machine import multiplies_bfloat16
-from rlinf.models.architecture_numbers import decoder_of
+from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.schema.derived import activation_dtype
 
 BFLOAT16_PARAMETERS = 20_000_000
@@ -22,6 +22,6 @@ def policy_dtype(config: Config, *, on_gpu: bool) -> Literal["float32", "bfloat1
     dtype = config.policy.dtype
     if dtype != "auto" or on_gpu:
         return activation_dtype(dtype, on_gpu=on_gpu)
-    decoder = decoder_of(config.policy)
+    decoder = decoder_shape(config.policy)
     large = decoder is not None and decoder.parameters >= BFLOAT16_PARAMETERS
     return "bfloat16" if large and config.learner.backend != "megatron" and multiplies_bfloat16() else "float32"

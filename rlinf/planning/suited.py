@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rlinf.config.experiment import Config
 from rlinf.config.machine import memory_bytes
-from rlinf.models.architecture_numbers import Decoder, decoder_of
+from rlinf.models.architecture_numbers import Decoder, decoder_shape
 from rlinf.planning.memory import estimate, layer_values, recomputes
 from rlinf.planning.precision import policy_dtype
 
@@ -42,7 +42,7 @@ def fitting_micro_batch(config: Config, memory_bytes: int) -> int:
     before, bit for bit. Of an architecture that is not known here nothing is lowered.
     """
     asked = config.learner.micro_batch_tokens
-    decoder = decoder_of(config.policy)
+    decoder = decoder_shape(config.policy)
     if decoder is None:
         return asked
     ranks, memory = config.learner.num_workers, estimate(config, decoder, 0)

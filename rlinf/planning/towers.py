@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rlinf.config.derived import acts_in, keeps_reference, uses_pi0
 from rlinf.config.experiment import Config
-from rlinf.models.architecture_numbers import decoder_of, read_architecture
+from rlinf.models.architecture_numbers import decoder_shape, read_architecture
 from rlinf.schema import PolicyConfig, TowerConfig
 
 _WEIGHT, _TRAINED = 4, 12
@@ -61,7 +61,7 @@ def towers_memory(config: Config) -> TowersMemory | None:
 def _decoder_parameters(tower: TowerConfig) -> int | None:
     """Count the weights of a decoder without an output layer, which a tower does not have; None for an unknown one."""
     written = _written(tower, "text_config")
-    decoder = decoder_of(PolicyConfig(architecture=dict(written)))
+    decoder = decoder_shape(PolicyConfig(architecture=dict(written)))
     return None if decoder is None or "vocab_size" not in written else replace(decoder, tied=True).parameters
 
 

@@ -16,7 +16,7 @@ from rlinf.base.errors import RunFailed
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.data.token_array import TokenArray
 from rlinf.models.distribution import draw
-from rlinf.models.vision.families import decoder_of
+from rlinf.models.vision.families import text_decoder
 from rlinf.samplers.kv_cache import RowCache
 from rlinf.samplers.requests import limit_of
 from rlinf.samplers.sight import Sight
@@ -205,7 +205,7 @@ class DecodeBatch:
         rows, width = mask.shape
         self._columns = width
         self._mask: Tensor | None = None
-        reads = self.model if self._sight is None else decoder_of(self.model)
+        reads = self.model if self._sight is None else text_decoder(self.model)
         attention = reads.config._attn_implementation
         self._additive = self._cache.plain and attention.endswith("sdpa")
         if not padded:

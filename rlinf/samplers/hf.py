@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.checkpoint_names import by_expert
-from rlinf.models.vision.families import decoder_of
+from rlinf.models.vision.families import text_decoder
 from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
@@ -53,7 +53,7 @@ class HFSampler:
         if generation_batch_size < 1:
             raise ValueError(f"generation_batch_size must be at least 1, got {generation_batch_size}")
         self._model = model.eval()
-        use_grouped_attention(model if sight is None else decoder_of(model))
+        use_grouped_attention(model if sight is None else text_decoder(model))
         use_weight_first_products(model)
         self._eos_token_ids = frozenset(eos_token_ids)
         self._pad_token_id = pad_token_id

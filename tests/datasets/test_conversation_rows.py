@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
-from rlinf.datasets.conversation_files import unread_columns
+from rlinf.datasets.conversation_files import read_conversations, unread_columns
 from rlinf.datasets.conversation_rows import ConversationError, conversation_of, pair_of
 
 ASKED = [{"role": "user", "content": "3 + 4?"}]
@@ -161,3 +163,20 @@ def test_a_pair_has_the_systems_words_and_the_input() -> None:
 def test_a_pair_whose_prompt_is_another_one_is_refused(row: dict[str, Any], words: str) -> None:
     with pytest.raises(ConversationError, match=words):
         pair_of("rows:1", row)
+
+
+def test_names_of_pictures_start_in_the_folder_of_their_file(tmp_path: Path) -> None:
+    (tmp_path / "a row 3").mkdir()
+    Image.new("RGB", (2, 2)).save(tmp_path / "a row 3" / "dot.png")
+    part = {"type": "image", "image": "dot.png"}
+    answer = {"role": "assistant", "content": "black"}
+    rows = [
+        {"messages": [{"role": "user", "content": [part, {"type": "text", "text": "Which?"}]}, answer]},
+        {"messages": [{"role": "user", "content": "<image>Which?"}, answer], "images": ["dot.png"]},
+    ]
+    file = tmp_path / "a row 3" / "rows.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for one in read_conversations(str(file)):
+        assert "a%20row%203/dot.png" in one.messages[0].content
+    with pytest.raises(ConversationError, match=r"dot\.png"):
+        conversation_of("rows:1", rows[1])

@@ -90,10 +90,6 @@ def test_three_files_add_an_estimator(tmp_path: Path) -> None:
     (tmp_path / catalog).write_text(entries.replace('    "rloo": Estimator(', f'{ENTRY}    "rloo": Estimator(', 1))
     (tmp_path / test).write_text(TEST)
     assert "median" in run(tmp_path, "rlinf.cli", "list", "advantages")
-    made = "import pathlib; from rlinf.commands.reference import with_tables; p = pathlib.Path('docs/algorithms.md')"
-    (tmp_path / "tables.py").write_text(f"{made}; p.write_text(with_tables(p.read_text()))\n")
-    run(tmp_path, "tables")  # what `make docs` does
-    assert "| [`median`](algorithms/advantage_median.md) | " in (tmp_path / "docs" / "algorithms.md").read_text()
     chosen = "median or names_everything or every_option or filled"
     tests = (test, "tests/properties/test_invariance.py", "tests/algorithms/test_catalog.py")
     words = ("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen)

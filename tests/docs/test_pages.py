@@ -14,7 +14,7 @@ import yaml
 from doc_blocks import DOCS, FENCE, PAGES, ROOT, blocks
 
 import rlinf
-from rlinf.commands.reference import commands, help_of, pages, with_tables
+from rlinf.commands.reference import commands, help_of, pages
 from rlinf.config.compat.aliases import FLAT
 from rlinf.config.experiment import Config
 from rlinf.config.names import hints, leaves
@@ -45,11 +45,6 @@ def _name(path: Path) -> str:
 @pytest.mark.parametrize("page", ["config.md", "metrics.md", "cli.md", "api.md"])
 def test_generated_pages_are_current(page: str) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == pages()[page], "run: make docs"
-
-
-def test_the_tables_of_algorithms_are_current() -> None:
-    text = (DOCS / "algorithms.md").read_text(encoding="utf-8")
-    assert with_tables(text) == text, "run: make docs"
 
 
 @pytest.mark.parametrize("page", ["config.md", "metrics.md"])

@@ -10,7 +10,7 @@ from config_cases import QUICKSTART, Write
 
 from rlinf.config import load
 from rlinf.config.derived import needs_reference
-from rlinf.models.architecture_numbers import decoder_of
+from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.planning.describe import plan
 from rlinf.planning.memory import estimate
 from rlinf.schema import PolicyConfig
@@ -41,21 +41,21 @@ QWEN3_SMALL: dict[str, object] = {
 
 @pytest.mark.parametrize(("architecture", "total"), [(QWEN2_HALF_BILLION, 494_032_768), (QWEN3_SMALL, 596_049_920)])
 def test_parameters_of_published_models(architecture: dict[str, object], total: int) -> None:
-    decoder = decoder_of(PolicyConfig(architecture=architecture))
+    decoder = decoder_shape(PolicyConfig(architecture=architecture))
     assert decoder is not None
     assert decoder.parameters == total
 
 
 def test_the_architecture_is_read_from_a_folder(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(QWEN2_HALF_BILLION))
-    decoder = decoder_of(PolicyConfig(path=str(tmp_path)))
+    decoder = decoder_shape(PolicyConfig(path=str(tmp_path)))
     assert decoder is not None
     assert decoder.layers == 24
 
 
 def test_an_unknown_architecture_is_not_guessed() -> None:
-    assert decoder_of(PolicyConfig(path="somebody/something")) is None
-    assert decoder_of(PolicyConfig(architecture={"model_type": "mamba"})) is None
+    assert decoder_shape(PolicyConfig(path="somebody/something")) is None
+    assert decoder_shape(PolicyConfig(architecture={"model_type": "mamba"})) is None
 
 
 def test_the_plan_does_the_arithmetic() -> None:
@@ -67,7 +67,7 @@ def test_the_plan_does_the_arithmetic() -> None:
 
 
 def test_memory_counts_the_reference_and_the_shards() -> None:
-    decoder = decoder_of(PolicyConfig(architecture=QWEN2_HALF_BILLION))
+    decoder = decoder_shape(PolicyConfig(architecture=QWEN2_HALF_BILLION))
     assert decoder is not None
     plain = estimate(load(QUICKSTART), decoder, gpus=0)
     assert plain.learner == 16 * decoder.parameters  # float32: weights 4, gradients 4, moments 8
@@ -78,7 +78,7 @@ def test_memory_counts_the_reference_and_the_shards() -> None:
 
 
 def test_keys_and_values_that_are_set_aside_count() -> None:
-    decoder = decoder_of(PolicyConfig(architecture=QWEN2_HALF_BILLION))
+    decoder = decoder_shape(PolicyConfig(architecture=QWEN2_HALF_BILLION))
     assert decoder is not None
     stale = ["rollout.staleness=2"]
     whole = estimate(load(QUICKSTART, stale), decoder, gpus=0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rlinf.config import Config, load
-from rlinf.models.architecture_numbers import Decoder, decoder_of
+from rlinf.models.architecture_numbers import Decoder, decoder_shape
 from rlinf.planning.describe import plan, size_text
 from rlinf.planning.memory import estimate, layer_values
 from rlinf.planning.parallel import Split
@@ -45,7 +45,7 @@ def shape(**changes: Any) -> Decoder:
 
 def config_of(name: str, *overrides: str) -> tuple[Config, Decoder]:
     config = load(SCALE / f"{name}.yaml", overrides)
-    decoder = decoder_of(config.policy)
+    decoder = decoder_shape(config.policy)
     assert decoder is not None
     return config, decoder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlinf.config.context import Context, neighbours
 from rlinf.config.derived import is_text
 from rlinf.config.names import leaves
-from rlinf.models.architecture_numbers import Decoder, decoder_of
+from rlinf.models.architecture_numbers import Decoder, decoder_shape
 from rlinf.schema import MegatronConfig
 
 _SECTION = "learner.megatron"
@@ -25,7 +25,7 @@ def check_megatron(context: Context) -> None:
         context.error("learner.backend", message, "Set learner.backend: torch.")
         return
     context.run(_check_ranks, learner.megatron)
-    decoder = decoder_of(context.config.policy)
+    decoder = decoder_shape(context.config.policy)
     if decoder is not None:
         context.run(_check_model, learner.megatron, decoder)
 

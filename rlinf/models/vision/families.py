@@ -58,7 +58,7 @@ def base_of(model: Any) -> Any:
     return whole.base_model
 
 
-def decoder_of(model: Any) -> Any:
+def text_decoder(model: Any) -> Any:
     """Return the module whose ``layers`` read token by token: the model itself if it has no other part."""
     family = family_of(model.config)
     return base_of(model) if family is None else getattr(base_of(model), family.decoder)

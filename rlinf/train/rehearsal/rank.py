@@ -19,7 +19,7 @@ from rlinf.config import Config
 from rlinf.config.derived import conversation_tokens, keeps_reference, optimizer_steps_per_iteration
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import TextInputs
-from rlinf.models.architecture_numbers import decoder_of
+from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.planning.memory import micro_batch_tokens
 from rlinf.planning.parallel import Split
 from rlinf.train.assemble.text_learner import LEARNERS
@@ -148,7 +148,7 @@ def _parameters(learner: Any) -> Iterator[Tensor]:
 
 
 def _vocabulary(config: Config) -> int:
-    decoder = decoder_of(config.policy)
+    decoder = decoder_shape(config.policy)
     return config.policy.tokenizer.vocab_size if decoder is None else decoder.vocabulary
 
 

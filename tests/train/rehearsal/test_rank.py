@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rlinf.config import Config, resolve
 from rlinf.data.messages import PolicyOutput
-from rlinf.models.architecture_numbers import decoder_of
+from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import make_tokenizer
 from rlinf.planning.memory import estimate
@@ -168,7 +168,7 @@ def test_the_plan_is_within_a_tenth_of_a_rehearsal(file: Path, tokenizer: str, b
     config = configured(
         file, f"learner.backend={backend}", f"learner.num_workers={ranks}", f"policy.gradient_checkpointing={again}"
     )
-    decoder = decoder_of(config.policy)
+    decoder = decoder_shape(config.policy)
     assert decoder is not None
     update = rehearse_rank(config, tokenizer, rank=0).phase("update")
     assert update is not None
@@ -177,7 +177,7 @@ def test_the_plan_is_within_a_tenth_of_a_rehearsal(file: Path, tokenizer: str, b
 
 def test_the_tables_say_what_differs(file: Path, tokenizer: str) -> None:
     config = configured(file, "algorithm.kl_beta=0")
-    decoder = decoder_of(config.policy)
+    decoder = decoder_shape(config.policy)
     assert decoder is not None
     text = rehearsal_text(rehearse_rank(config, tokenizer, rank=0), estimate(config, decoder, gpus=1), 1)
     assert "Rehearsal of rank 0 of 1, on fake cuda:0" in text
