@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rlinf.base.row_files import folder_of
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError
 from rlinf_envs import datasets
@@ -141,7 +140,7 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
     if record.row is None:
         return f"{record.place}: {record.problem}"
     found: dict[str, str] = {}
-    folder = folder_of(record.place)
+    folder = record.folder
     for part, name in fields.items():
         if name is None:
             continue

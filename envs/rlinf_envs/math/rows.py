@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from rlinf.base.json_text import parse_json
-from rlinf.base.row_files import folder_of
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, replaced
 from rlinf_envs.chat_rows import asked_in, part_of
@@ -198,7 +197,7 @@ class _Read:
         """Raise _BrokenRow if there is no row."""
         if record.row is None:
             raise _BrokenRow(record.problem)
-        self._row, self._fields, self._folder = record.row, fields, folder_of(record.place)
+        self._row, self._fields, self._folder = record.row, fields, record.folder
         self._columns: set[str] = set()
         self.system: str | None = None
         self.written = ""
