@@ -69,11 +69,14 @@ def token_weights(
     sum_norm_divide_by_batch: bool = True,
     shared: int = 1,
     counts: LossCounts | None = None,
+    environment: Tensor | None = None,
 ) -> Tensor:
     """Compute the weight of every position [B, T] float32: the loss is ``(per_token * weights).sum()``.
 
     The weight is 0 under a false mask. ``mask`` [B, T] is that of the whole optimiser step, or of some of its
     rows with the ``counts`` of all: the weights are the same, bit for bit. An empty batch has weights 0.
+
+    With ``environment`` [B, T] the weights are of its true positions instead: each has what a valid one of its row has.
 
     With ``shared`` every ``shared`` consecutive positions are the parts of one. It has its own weight among its
     likes and gives each of its valid parts the same share of it. The mean of a column that the parts share is
@@ -84,6 +87,9 @@ def token_weights(
             [0.5000, 0.0000]])
     >>> token_weights("token-mean", torch.tensor([[True, True, True, False]]), shared=2)
     tensor([[0.2500, 0.2500, 0.5000, 0.0000]])
+    >>> acted = torch.tensor([[True, False, True]])
+    >>> token_weights("token-mean", acted, environment=~acted)
+    tensor([[0.0000, 0.5000, 0.0000]])
     """
     if shared > 1:
         parts = mask.unflatten(1, (-1, shared))
@@ -104,7 +110,7 @@ def token_weights(
         max_response_length=max_response_length,
         divide_by_rows=sum_norm_divide_by_batch,
     )
-    return (imported(entry.function)(shape) * mask).float()
+    return (imported(entry.function)(shape) * (mask if environment is None else environment)).float()
 
 
 def aggregate(

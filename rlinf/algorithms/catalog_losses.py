@@ -19,6 +19,7 @@ LOSS_OPTIONS = (
     "kl_beta",
     "kl_penalty_type",
     "entropy_bonus",
+    "environment_coef",
     "calculate_entropy",
     "rollout_correction",
 )

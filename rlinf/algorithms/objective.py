@@ -109,7 +109,8 @@ class Objective:
     """The loss that a configuration names, with the options that it reads bound to it once.
 
     ``kl_beta`` > 0 adds ``kl_beta agg(kl(logp, ref))``, ``entropy_bonus`` adds ``-entropy_bonus agg(H)``;
-    ``calculate_entropy`` reports H even if the bonus is 0. ``rollout_correction`` has the keys of
+    ``calculate_entropy`` reports H even if the bonus is 0. ``environment_coef`` > 0 adds it times ``-agg(logp)`` of the
+    tokens that the environment wrote, each weighed as a valid one of its row. ``rollout_correction`` has the keys of
     `RolloutCorrectionConfig`.
     """
 
@@ -152,6 +153,7 @@ class Objective:
             "entropy": self.algorithm.entropy_bonus != 0 or self.calculate_entropy,
             "rollout_logprobs": self.rollout_correction is not None,
             "selected": self._selector is not None,
+            "environment": self.algorithm.environment_coef != 0,
         }
         return frozenset(self.entry.needs) | {name for name, wanted in extra.items() if wanted}
 
@@ -166,12 +168,21 @@ class Objective:
     def idle_without_advantage(self) -> bool:
         """Whether a row whose advantages are all 0 has loss and gradient 0, whatever its log-probabilities are."""
         algorithm = self.algorithm
-        return algorithm.kl_beta == 0 and algorithm.entropy_bonus == 0 and self.entry.zero_without_advantage
+        others = (algorithm.kl_beta, algorithm.entropy_bonus, algorithm.environment_coef)
+        return not any(others) and self.entry.zero_without_advantage
 
-    def weights(self, mask: Tensor, *, shared: int = 1, counts: LossCounts | None = None) -> Tensor:
+    def weights(
+        self,
+        mask: Tensor,
+        *,
+        shared: int = 1,
+        counts: LossCounts | None = None,
+        environment: Tensor | None = None,
+    ) -> Tensor:
         """Compute the position weights [B, T] of a minibatch with this ``mask``, or of rows of one that has ``counts``.
 
         ``shared``: how many positions have their value in common, for the weights of the critic's error.
+        ``environment`` [B, T] bool: the weights of these positions instead.
         """
         return token_weights(
             self.algorithm.loss_agg_func,
@@ -180,6 +191,7 @@ class Objective:
             sum_norm_divide_by_batch=self.algorithm.sum_norm_divide_by_batch,
             shared=shared,
             counts=counts,
+            environment=environment,
         )
 
     def select(self, *, old_logprobs: Tensor, advantages: Tensor, mask: Tensor) -> Tensor | None:
@@ -205,15 +217,17 @@ class Objective:
         entropy: Tensor | None = None,
         rollout_logprobs: Tensor | None = None,
         selected: Tensor | None = None,
+        environment: Tensor | None = None,
     ) -> LossOutput:
         """Compute the weighted sum over these rows; every column [B, T].
 
-        Rows are whole: some losses read a row's mean ratio. ``value_weights`` are those of the critic's error, if
-        several positions share a value (else ``weights``). A column that :attr:`needs` names and that is missing is a
-        ValueError. What a false mask covers is never read.
+        Rows are whole: some losses read a row's mean ratio. ``environment``: the weights (:meth:`weights`) of the
+        tokens that the environment wrote, at which ``logprobs`` are read too. ``value_weights`` are those of the
+        critic's error, if several positions share a value (else ``weights``). A column that :attr:`needs` names and
+        that is missing is a ValueError. What a false mask covers is never read.
         """
         given = {"values": values, "returns": returns, "ref_logprobs": ref_logprobs, "entropy": entropy}
-        given |= {"rollout_logprobs": rollout_logprobs, "selected": selected}
+        given |= {"rollout_logprobs": rollout_logprobs, "selected": selected, "environment": environment}
         missing = sorted(name for name in self.needs if given[name] is None)
         if missing:
             raise ValueError(
@@ -234,6 +248,9 @@ class Objective:
         terms = self._terms(x, positions, ref_logprobs, entropy)
         own = {} if value_weights is None else {"value_loss": value_weights}
         sums = {name: (x.only_true(term) * own.get(name, weights)).sum() for name, term in terms.items()}
+        if self.algorithm.environment_coef and environment is not None:
+            written = torch.where(environment > 0, -logprobs.float(), 0.0) * environment
+            sums["environment_loss"] = self.algorithm.environment_coef * written.sum()
         # Two terms in a plain sum: half of the operations, and the same bits.
         loss = (
             functools.reduce(operator.add, sums.values()) if len(sums) < 3 else torch.stack(list(sums.values())).sum()
@@ -312,11 +329,13 @@ def policy_loss(
     ref_logprobs: Tensor | None = None,
     entropy: Tensor | None = None,
     rollout_logprobs: Tensor | None = None,
+    environment: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, Metrics]:
     """Compute the loss of a whole minibatch and its metrics.
 
-    Every column is [B, T]; ``rollout_logprobs`` are the behaviour policy's.
+    Every column is [B, T]; ``rollout_logprobs`` are the behaviour policy's; ``environment`` bool, where the
+    environment wrote.
 
     ``options`` are those of ``loss_type`` and of the terms around it (:class:`Objective`); one that is unknown is
     a TypeError that lists the known ones.
@@ -326,6 +345,13 @@ def policy_loss(
     >>> zero, A = torch.zeros(1, 2), torch.tensor([[1., -2.]])
     >>> policy_loss("actor", logprobs=zero, old_logprobs=zero, advantages=A, mask=torch.ones(1, 2).bool())[0]
     tensor(0.5000)
+
+    The environment wrote a token of probability exp(-3) between two of the policy's: 0.5 + 0.1 * 3 / 2:
+
+    >>> wrote = torch.tensor([[False, True, False]])
+    >>> policy_loss("actor", logprobs=torch.tensor([[0., -3., 0.]]), old_logprobs=torch.zeros(1, 3), mask=~wrote,
+    ...             advantages=torch.tensor([[1., 0., -2.]]), environment=wrote, environment_coef=0.1)[0]
+    tensor(0.6500)
     """
     objective = Objective.of(loss_type, loss_agg_func=loss_agg_func, **options)
     output = objective(
@@ -341,5 +367,6 @@ def policy_loss(
         entropy=entropy,
         rollout_logprobs=rollout_logprobs,
         selected=objective.select(old_logprobs=old_logprobs, advantages=advantages, mask=mask),
+        environment=None if environment is None else objective.weights(mask, environment=environment),
     )
     return output.loss, finalise_metrics(output.metrics)

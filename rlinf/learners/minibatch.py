@@ -17,6 +17,7 @@ from rlinf.algorithms.metrics import (
     mean_over,
 )
 from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
 from rlinf.data.messages import Metrics, PolicyOutput
 from rlinf.data.shards import RankBatch, StepShard, StepTotals
 from rlinf.learners.stage import Stage
@@ -57,6 +58,20 @@ class Minibatch:
         selected[self.step.rows] = found
         return selected
 
+    def scored(self, part: Batch) -> Tensor:
+        """[B, T] bool: the positions of ``part`` whose log-probabilities its loss reads."""
+        environment = self._environment(part)
+        return part.mask if environment is None else part.mask | environment
+
+    def _environment(self, part: Batch) -> Tensor | None:
+        """[B, T] bool: the tokens that the environment wrote in rows that are learned from; None if they are not."""
+        if "environment" not in self.stage.objective.needs:
+            return None
+        lengths = TextInputs.of(part.inputs).response_lengths
+        inside = torch.arange(part.num_positions, device=part.mask.device) < lengths[:, None]
+        # Features of pictures are numbered below 0: they are no tokens of the vocabulary.
+        return inside & ~part.mask & part.mask.any(dim=1, keepdim=True) & (part.actions >= 0)
+
     def loss(self, part: Batch, rows: Tensor, output: PolicyOutput) -> tuple[Tensor, PartialMetrics]:
         """Compute the weighted sum over ``part``, which are ``rows`` of the batch, and its metrics (on the CPU)."""
         device, stage = output.logprobs.device, self.stage
@@ -64,7 +79,7 @@ class Minibatch:
         on_policy = old is None and stage.old_is_current
         if old is None:
             old = output.logprobs.detach() if on_policy else part.rollout_logprobs
-        shared = part.positions_per_reward
+        shared, environment = part.positions_per_reward, self._environment(part)
         loss, metrics = stage.objective(
             logprobs=output.logprobs,
             old_logprobs=old,
@@ -81,6 +96,9 @@ class Minibatch:
             entropy=output.entropy,
             rollout_logprobs=part.rollout_logprobs if stage.sampled else None,
             selected=None if self._selected is None else self._selected[rows].to(device),
+            environment=None
+            if environment is None
+            else stage.objective.weights(part.mask, counts=self.step.counts, environment=environment),
         )
         if stage.sampled and (on_policy or (self._first and part.fresh is not None)):
             fresh = part.mask if part.fresh is None else part.mask & part.fresh

@@ -202,7 +202,8 @@ class TorchLearner(Offloadable):
             return {}
         rows = mini.part.micro_batches[0]
         part = batch.select(rows).to(self.device)
-        return compare_with_float32(self.policy, part, lambda output: mini.loss(part, rows, output)[0], self._trained)
+        scored = part.replace(mask=mini.scored(part))
+        return compare_with_float32(self.policy, scored, lambda output: mini.loss(part, rows, output)[0], self._trained)
 
     @contextmanager
     def _dropout(self, step: int) -> Iterator[None]:
@@ -233,7 +234,7 @@ class TorchLearner(Offloadable):
         part = part.to(self.device)
         with_entropy = "entropy" in self.stage.objective.needs
         with timeline.span("forward", details={"rows": part.num_rows}):
-            output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=with_entropy)
+            output = self.policy.evaluate(part.inputs, part.actions, mini.scored(part), with_entropy=with_entropy)
             loss, metrics = mini.loss(part, rows, output)
         if loss.requires_grad:
             with timeline.span("backward", details={"rows": part.num_rows}):

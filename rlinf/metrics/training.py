@@ -73,6 +73,13 @@ TRAIN: Mapping[str, Metric] = {
     "train/entropy_loss": Metric(
         "the entropy's share of the loss", "-entropy_bonus * entropy", _UNIT, "small beside policy_loss"
     ),
+    "train/environment_loss": Metric(
+        "the share of what the environment wrote in the loss",
+        "-environment_coef * sum of log p of its tokens, each weighed as one of the policy's in its row",
+        _UNIT,
+        "falls, then stays",
+        "a smaller environment_coef, if accuracy falls",
+    ),
     "train/kl_ref": Metric(
         "KL divergence to the reference policy",
         "mean over valid positions of the estimate kl_penalty_type",

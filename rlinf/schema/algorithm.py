@@ -146,6 +146,10 @@ class AlgorithmConfig:
     """Errors of values beyond it count linearly; null: squared error."""
     entropy_bonus: float = key(0.0, example=0.01)
     """Weight of the entropy in the loss: above 0 it rewards exploration."""
+    environment_coef: float = key(0.0, at_least=0, example=0.05, read_by=TEXT)
+    """Weight of the cross-entropy of what the environment wrote in a conversation (ECHO, arXiv:2605.24517), so that
+    the policy predicts the answers to its actions. A token of the environment weighs as one of the policy does in the
+    same row, times this. Of the learners `torch` and `fsdp`."""
     calculate_entropy: bool = False
     """Log the entropy even where the bonus is 0."""
     early_stop_imp_ratio: float | None = key(

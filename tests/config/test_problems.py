@@ -86,6 +86,7 @@ WRONG = [
         "They have no options of their own.",
     ),
     ("algorithm: {adv_type: remax, reward_norm: batch}", "algorithm.reward_norm changes the rewards", "Take it out"),
+    ("algorithm: {environment_coef: 0.1}", "and they have one turn", "set env.max_turns: 2 or more"),
     ("algorithm: {adv_type: gdpo, reward_norm: batch}", "algorithm.reward_norm changes their sum alone", "length term"),
     ("algorithm: {adv_type: gdpo, reward_clip: 1.0}", "algorithm.reward_clip changes their sum alone", "Take it out"),
     (SIMULATOR.replace("gae, loss_type: actor_critic", "gdpo"), "which simulators do not report", "adv_type: grpo"),

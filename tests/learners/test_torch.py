@@ -12,7 +12,7 @@ from ranks import start_ranks
 from rlinf.algorithms.catalog import LOSSES
 from rlinf.algorithms.objective import Objective
 from rlinf.data.batch import Batch
-from rlinf.data.inputs import named_inputs
+from rlinf.data.inputs import TextInputs, named_inputs
 from rlinf.data.messages import SamplingParams
 from rlinf.learners.minibatch import NonFiniteUpdate
 from rlinf.learners.stage import Stage
@@ -105,6 +105,41 @@ def test_micro_batches_do_not_change_the_gradient(agg: str) -> None:
     numbers, again = whole.update(batch(), step=0), cut.update(batch(), step=0)
     assert_same(gradients(whole), gradients(cut))
     assert numbers == pytest.approx(again, rel=1e-4, abs=1e-6)
+
+
+def conversations() -> Batch:
+    """The same rows, in which the environment wrote two tokens; a filter took the last row out."""
+    talk = batch()
+    wrote = torch.zeros_like(talk.mask)
+    wrote[:, 1:3] = True
+    kept = torch.arange(talk.num_rows) < talk.num_rows - 1
+    return talk.replace(mask=talk.mask & ~wrote & kept[:, None], advantages=torch.where(wrote, 0.0, talk.advantages))
+
+
+@pytest.mark.parametrize("agg", ["token-mean", "seq-mean-token-mean"])
+def test_what_the_environment_wrote_is_learned_by_cross_entropy(agg: str) -> None:
+    objective = Objective.of("actor", environment_coef=0.5, loss_agg_func=agg)
+    unclipped = OptimizerConfig(lr=1e-2, grad_clip=0.0)
+    own = stage(objective=objective, optimizer=unclipped)
+    plain = stage(objective=Objective.of("actor", loss_agg_func=agg), optimizer=unclipped)
+    whole, cut, without = learner(own), learner(own, budget=16), learner(plain)
+    talk = conversations()
+    numbers = whole.update(talk, step=0)
+    assert cut.update(talk, step=0) == pytest.approx(numbers, rel=1e-4, abs=1e-6)
+    assert_same(gradients(whole), gradients(cut))
+    without.update(talk, step=0)
+
+    model, inside = policy(), torch.arange(8) < TextInputs.of(talk.inputs).response_lengths[:, None]
+    wrote = inside & ~talk.mask & talk.mask.any(dim=1, keepdim=True)
+    counts = talk.mask.sum(dim=1, keepdim=True).clamp(min=1)
+    weights = wrote / talk.mask.sum() if agg == "token-mean" else wrote / (counts * talk.mask.any(dim=1).sum())
+    entropy = -(0.5 * weights * model.evaluate(talk.inputs, talk.actions, wrote).logprobs).sum()
+    assert numbers["environment_loss"] == pytest.approx(entropy.item(), rel=1e-4)
+    entropy.backward()
+    expected = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    policy_part = gradients(without)
+    difference = {name: grad - policy_part[name] for name, grad in gradients(whole).items()}
+    assert_same(difference, expected, atol=2e-6)
 
 
 def test_padding_does_not_change_the_gradient() -> None:

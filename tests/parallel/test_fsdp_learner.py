@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import learner_jobs as jobs
@@ -11,6 +12,7 @@ from learner_cases import make_batch, make_stage, tiny_model, without_responses
 from learner_gang import Gang
 from test_megatron_learner import assert_same_metrics, assert_same_weights, expected, torch_learner
 
+from rlinf.algorithms.objective import Objective
 from rlinf.learners.partition import minibatches
 
 
@@ -38,6 +40,17 @@ def test_three_updates_give_the_same_metrics(gang: Gang, family: str) -> None:
     for answer in answers:
         assert_same_metrics(answer[1], metrics, 1e-4)
     assert_same_weights(answers[0][2], weights, 1e-4)
+
+
+def test_what_the_environment_wrote_is_learned_the_same(gang: Gang) -> None:
+    objective = Objective.of("actor", environment_coef=0.2, loss_agg_func="seq-mean-token-mean")
+    stage = replace(make_stage(), objective=objective)
+    _, metrics, weights = expected(stage, 2, "qwen2")
+    assert metrics[0]["environment_loss"] > 0
+    answers = gang.run(jobs.evaluate_and_train_fsdp, stage, 2, "qwen2", ranks=2)
+    for answer in answers:
+        assert_same_metrics(answer[1], metrics, 1e-4)
+    assert_same_weights(answers[0][2], weights, 1e-5)
 
 
 def test_a_critic_learns_the_same(gang: Gang) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlinf.config.checks.agents import check_agents
-from rlinf.config.checks.algorithm import check_algorithm
+from rlinf.config.checks.algorithm import check_algorithm, check_environment_tokens
 from rlinf.config.checks.batch import check_batch
 from rlinf.config.checks.cluster import check_cluster
 from rlinf.config.checks.columns import check_columns, check_critic
@@ -44,6 +44,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_batch,
     check_tokens,
     check_algorithm,
+    check_environment_tokens,
     check_critic,
     check_columns,
     check_reward_model,

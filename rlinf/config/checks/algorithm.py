@@ -10,11 +10,12 @@ from rlinf.algorithms import catalog
 from rlinf.algorithms.entries import OWN_ARGUMENTS, own_misfit
 from rlinf.base.user_code import MODULE_PLACE
 from rlinf.config.context import Context
-from rlinf.config.derived import collects_episodes, compares_groups, is_off_policy, is_text
+from rlinf.config.derived import collects_episodes, compares_groups, is_off_policy, is_text, max_turns, text_envs
 from rlinf.config.experiment import Config
 from rlinf.config.names import facts_of, hints, nearest
 from rlinf.config.plugins import plugins
 from rlinf.schema import AlgorithmConfig
+from rlinf.schema.derived import is_agent
 
 # Read by the loop, whatever the functions are.
 _LOOP = {
@@ -234,6 +235,28 @@ def _check_filters(context: Context) -> None:
         )
         context.error("algorithm.rewards_lower_bound", message, "Exchange the two.")
     context.run(_check_difficulty)
+
+
+def check_environment_tokens(context: Context) -> None:
+    """Check that what `environment_coef` learns from is there, and that the policy's distribution has it whole."""
+    config = context.config
+    if not config.algorithm.environment_coef or not is_text(config):
+        return
+    name = "algorithm.environment_coef"
+    if any(is_agent(env.id) for env in text_envs(config)):
+        message = f"{name} learns from what an environment writes, and an agent's rows hold its own program's words."
+        context.error(name, message, "Take it out.")
+    elif max_turns(config) == 1:
+        message = f"{name} learns from what the environment writes in conversations, and they have one turn."
+        context.error(name, message, "Take it out, or set env.max_turns: 2 or more.")
+    if config.learner.backend == "megatron":
+        message = f"{name} is not supported by learner.backend: megatron, which scores the policy's tokens alone."
+        context.error(name, message, "Set learner.backend: fsdp or torch.")
+    reshaped = {"top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
+    for key, value in reshaped.items():
+        if getattr(config.rollout, key) != value:
+            message = f"rollout.{key} takes tokens out of the distribution that {name} finds the environment's in."
+            context.error(f"rollout.{key}", message, f"Set it to {value}.")
 
 
 def _check_difficulty(context: Context) -> None:
