@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tiny_runs
+import yaml
 from rlinf_envs.dialogue import Dialogue, End, Say
 from vision_models import ARCHITECTURES
 
@@ -54,3 +60,48 @@ def test_pictures_of_first_and_later_turns_train(tmp_path: Path, lora: int) -> N
     assert max(gaps) < 4e-5
     evaluated = next(line for line in reversed(lines) if "eval/accuracy" in line)
     assert {"eval/blank_pictures", "eval/swapped_pictures"} <= set(evaluated)
+
+
+def _sections(folder: Path, steps: int, **sections: dict[str, Any]) -> dict[str, Any]:
+    """A run on pictures of two turns over ``steps`` steps."""
+    more = {"run": {"max_steps": steps}, "data": {"max_prompt_length": 64}, "policy": POLICY, **sections}
+    mapping = tiny_runs.mapping(folder, **more)
+    mapping["env"] = {"id": "test_vision_runs:Twice", "max_turns": 2, **sections.get("env", {})}
+    mapping["evaluation"] = {"size": 4}
+    return mapping
+
+
+def _sha256(folder: Path) -> str:
+    return str(json.loads((folder / "summary.json").read_text())["params_sha256"])
+
+
+@pytest.mark.slow
+def test_workers_and_ray_give_the_same_bits(tmp_path: Path) -> None:
+    layouts: dict[str, dict[str, Any]] = {
+        "one": {},
+        "two": {"env": {"num_workers": 2}, "rollout": {"num_workers": 2}},
+        "ray": {"env": {"num_workers": 2}, "rollout": {"num_workers": 2}, "cluster": {"backend": "ray"}},
+    }
+    for name, sections in layouts.items():
+        tiny_runs.run(load_mapping(_sections(tmp_path / name, 2, **sections), source="test"))
+    assert len({_sha256(tmp_path / name) for name in layouts}) == 1
+
+
+@pytest.mark.slow
+def test_a_run_on_pictures_that_is_killed_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(_sections(tmp_path / "killed", 6)))
+    command = [sys.executable, "-m", "rlinf.cli", "train", str(file)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not any(line["step"] > 1 for line in _logged(tmp_path / "killed")):
+            time.sleep(0.05)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    for name in ("killed", "straight"):
+        tiny_runs.run(load_mapping(_sections(tmp_path / name, 6), source="test"))
+    assert _sha256(tmp_path / "killed") == _sha256(tmp_path / "straight")
+
+
+def _logged(folder: Path) -> list[dict[str, Any]]:
+    return tiny_runs.logged(folder) if (folder / "metrics.jsonl").exists() else []

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 Picture = NDArray[np.uint8]
 
 COLOURS = {"red": (220, 40, 40), "green": (40, 180, 60), "blue": (50, 80, 220), "yellow": (230, 210, 40)}
-GROUND = 245
-"""Brightness of the ground."""
+GREY, WHITE = 128, 245
+"""Brightness of the ground. Image processors map grey to 0, so only what is drawn excites a vision tower."""
 _SIDES = ("left", "right", "top", "bottom")
 KINDS = {
     "colour": ("What colour is the shape?", tuple(COLOURS)),
@@ -21,9 +21,9 @@ KINDS = {
 _CORNERS = 4
 
 
-def drawn(random: np.random.Generator, kind: str, answer: str, size: int) -> Picture:
+def drawn(random: np.random.Generator, kind: str, answer: str, size: int, ground: int = GREY) -> Picture:
     """Return a picture uint8 [size, size, 3] in which ``answer`` to the question of ``kind`` is right."""
-    picture = np.full((size, size, 3), GROUND, np.uint8)
+    picture = np.full((size, size, 3), ground, np.uint8)
     small, large = size // 5, size // 2 - 2
     colours = random.permutation(list(COLOURS)).tolist()
     if kind == "colour":

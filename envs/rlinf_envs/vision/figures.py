@@ -11,7 +11,7 @@ from rlinf_envs.dialogue import Dialogue, End
 from rlinf_envs.errors import SettingError
 from rlinf_envs.spaces import FreeText
 from rlinf_envs.typed import typed
-from rlinf_envs.vision.drawing import GROUND, Picture
+from rlinf_envs.vision.drawing import GREY, Picture
 
 _GLYPHS = (
     ("###", "# #", "# #", "# #", "###"),
@@ -84,7 +84,7 @@ class Figures(Dialogue):
     def _drawn(self, wide: int, high: int) -> Picture:
         """Draw a picture [pixels, pixels, 3]: one digit above the rectangle, one left of it."""
         size, scale = self._pixels, self._scale
-        picture = np.full((size, size, 3), GROUND, np.uint8)
+        picture = np.full((size, size, 3), GREY, np.uint8)
         top, left = 6 * scale, 4 * scale
         room = size - 2 - max(top, left)
         width, height = (int(self.np_random.integers(room // 2, room + 1)) for _ in range(2))

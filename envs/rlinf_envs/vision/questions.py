@@ -9,7 +9,7 @@ import numpy as np
 
 from rlinf_envs.errors import SettingError
 from rlinf_envs.typed import typed
-from rlinf_envs.vision.drawing import KINDS, Picture, drawn
+from rlinf_envs.vision.drawing import KINDS, WHITE, Picture, drawn
 
 _LONGEST = 64
 
@@ -65,9 +65,9 @@ class ShapeQuestions(gymnasium.Env[dict[str, Any], np.int64]):
         return self._observation, float(right), True, False, {"success": right}
 
     def _picture(self, kind: str) -> Picture:
-        picture = drawn(self.np_random, kind, self._answer, self._pixels)
+        picture = drawn(self.np_random, kind, self._answer, self._pixels, WHITE)
         if self._shown == "blank":
             return np.full_like(picture, 128)
         if self._shown == "swapped":
-            return drawn(self.np_random, kind, str(self.np_random.choice(KINDS[kind][1])), self._pixels)
+            return drawn(self.np_random, kind, str(self.np_random.choice(KINDS[kind][1])), self._pixels, WHITE)
         return picture

@@ -1,0 +1,101 @@
+"""Recipes of ``config/vision/`` over seeds: held-out accuracy before and after, and with blank and swapped pictures.
+
+    python benchmarks/vision.py [--recipes shapes,questions] [--seeds 0,1,2] [--folder FOLDER] [--write]
+
+Every run is a process of its own, `rlinf train FILE run.seed=SEED cluster.backend=local`, with one thread. Runs that
+the folder holds are not made again; ``--report`` makes none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from records import ROOT, Figure, add_output, save
+from train_once import train_once
+
+from rlinf.train.evaluation.intervals import wilson
+
+RECIPES = ("shapes", "figures", "questions")
+_KEPT = "measured.json"
+_RATES = ("accuracy", "success_once")
+"""What a recipe is graded by, as its metric of evaluation is called."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: rates are of held-out tasks, with their 95% Wilson intervals."""
+
+    recipe: str
+    seed: int
+    tasks: int
+    cpu_seconds: float
+    """Of the whole tree of processes, start and evaluations included."""
+    rates: Mapping[str, tuple[float, float, float]]
+    """Column -> (rate, low, high)."""
+
+
+def interval(rate: float, n: int) -> tuple[float, float, float]:
+    """Return a rate of ``n`` tasks with its 95% Wilson interval."""
+    low, high = wilson(rate * n, n)
+    return round(rate, 4), round(low, 4), round(high, 4)
+
+
+def measure(recipe: str, seed: int, folder: Path) -> Measured:
+    """Train once, unless ``folder`` holds that run."""
+    path = folder / f"{recipe}_{seed}"
+    if (path / _KEPT).exists():
+        return read(path / _KEPT)
+    done = train_once(ROOT / "config" / "vision" / f"{recipe}.yaml", path, seed)
+    before, after = done.summary["initial_metrics"], done.summary["metrics"]
+    name = next(f"eval/{rate}" for rate in _RATES if f"eval/{rate}/n" in after)
+    tasks = int(after[f"{name}/n"])
+    rates = {"before": before[name], "after": after[name]}
+    rates |= {
+        which: after[f"eval/{which}_pictures"] for which in ("blank", "swapped") if f"eval/{which}_pictures" in after
+    }
+    found = Measured(recipe, seed, tasks, done.cpu_seconds, {key: interval(rate, tasks) for key, rate in rates.items()})
+    (path / _KEPT).write_text(json.dumps(asdict(found)))
+    return found
+
+
+def read(path: Path) -> Measured:
+    """Read a run that was kept."""
+    return Measured(**json.loads(path.read_text()))
+
+
+def figures(runs: Sequence[Measured]) -> list[Figure]:
+    """Return a figure for each rate and the CPU-seconds of each run."""
+    found = []
+    for run in runs:
+        case = f"`{run.recipe}`, seed {run.seed}"
+        for column, (rate, low, high) in run.rates.items():
+            found.append(Figure(case, column, rate, "", (low, high), run.tasks, (run.seed,)))
+        found.append(Figure(case, "CPU-seconds", round(run.cpu_seconds), "", None, None, (run.seed,)))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipes", default=",".join(RECIPES))
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "vision")
+    parser.add_argument("--report", action="store_true", help="only show what the folder holds")
+    add_output(parser, "vision")
+    options = parser.parse_args()
+    if not options.report:
+        for recipe in options.recipes.split(","):
+            for seed in options.seeds.split(","):
+                print(measure(recipe, int(seed), options.folder), flush=True)
+    runs = sorted(map(read, options.folder.glob(f"*/{_KEPT}")), key=lambda run: (RECIPES.index(run.recipe), run.seed))
+    for run in runs:
+        print(run)
+    if options.write:
+        save(options.write, figures(runs), intervals="95% Wilson")
+
+
+if __name__ == "__main__":
+    main()
