@@ -27,11 +27,12 @@ def fit(sheet: Sheet) -> None:
 
 
 def _adapters(sheet: Sheet) -> None:
-    """Keep adapters, with the learner that trains them: its ranks have whole rows, so the gradient stays the same."""
+    """Keep adapters, with the learner torch: its ranks have whole rows, so the gradient stays the same."""
     backend = sheet.value("learner.backend")
     if not sheet.value("policy.lora.rank") or backend not in ("fsdp", "megatron"):
         return
-    why = f"{backend} trains no adapters here: each rank of torch holds the whole base model"
+    why = "adapters are imported for torch, each rank of which holds the whole base model"
+    why += "; fsdp splits it too" if backend == "fsdp" else f": {backend} trains none here"
     sheet.adjust("learner.backend", "torch", why)
     for ours in [ours for ours in sheet.settings if ours.startswith("learner.megatron.")]:
         sheet.drop(ours, "learner.backend is torch, which trains adapters: a model is not split over ranks")
