@@ -28,10 +28,11 @@ def fit(sheet: Sheet) -> None:
 
 
 def _adapters(sheet: Sheet) -> None:
-    """Keep adapters, with the learner that trains them: its ranks have whole rows, so the gradient stays the same."""
+    """Keep adapters, with the learner torch: its ranks have whole rows, so the gradient stays the same."""
     backend = sheet.value("learner.backend")
     if sheet.value("policy.lora.rank") and backend in ("fsdp", "megatron"):
-        why = f"{backend} trains no adapters here: each rank of torch holds the whole base model"
+        why = "adapters are imported for torch, each rank of which holds the whole base model"
+        why += "; fsdp splits it too" if backend == "fsdp" else f": {backend} trains none here"
         _whole_model(sheet, why, "trains adapters")
 
 

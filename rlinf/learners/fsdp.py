@@ -6,11 +6,12 @@ micro-batches: a rank that has fewer adds some in which nothing counts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -41,6 +42,7 @@ from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import share_of_evaluation
 from rlinf.learners.stored_policy import is_sharded, require_same_weights, shapes, stored_shapes
 from rlinf.learners.torch import TorchLearner
+from rlinf.models.adapters import ADAPTER, BASE, separable
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.vision.families import text_decoder
 from rlinf.schema.learner import OffloadConfig
@@ -50,7 +52,12 @@ Unit = tuple[nn.Module, torch.dtype | None]
 
 
 class FSDPLearner(TorchLearner):
-    """Trains a causal language model; the process group must be up (:func:`rlinf.learners.process_group.join`)."""
+    """Trains a causal language model; the process group must be up (:func:`rlinf.learners.process_group.join`).
+
+    Of a model with low-rank adapters the base is split as the rest is. The reference is a copy of the adapters alone.
+    """
+
+    trains_adapters: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -62,9 +69,9 @@ class FSDPLearner(TorchLearner):
         device: torch.device | str = "cpu",
         offload: OffloadConfig = STAY,
     ) -> None:
-        """Raise ValueError for a policy with adapters, which cannot be merged while they are split."""
-        if policy.is_lora:
-            raise ValueError("learner.backend: fsdp does not cover policy.lora: use torch")
+        """Raise ValueError for a policy whose adapters are not those of linear layers as they are."""
+        if policy.is_lora and not (self.trains_adapters and separable(policy)):
+            raise ValueError("learner.backend: fsdp does not cover policy.lora of this policy: use torch")
         self._host_reference: dict[str, Tensor] | None = None
         super().__init__(
             _split(policy, self.units(policy), torch.device(device)),
@@ -93,8 +100,10 @@ class FSDPLearner(TorchLearner):
         self._host_reference = moved_towards(self._parts(), self._host_reference, keep=keep)
 
     def _parts(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield this rank's part of each parameter."""
+        """Yield this rank's part of each parameter in which policy and reference differ."""
         for name, parameter in self.policy.named_parameters():
+            if self._has_adapters and ADAPTER not in name:
+                continue
             yield name, (parameter.to_local() if isinstance(parameter, DTensor) else parameter).detach()
 
     def _as_reference(self) -> AbstractContextManager[None]:
@@ -149,8 +158,12 @@ class FSDPLearner(TorchLearner):
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Everything that is sent to the acting process, split as it is."""
-        named: Iterator[tuple[str, Tensor]] = self.policy.model.named_parameters()
-        return named
+        if not self._has_adapters:
+            yield from self.policy.model.named_parameters()
+            return
+        for name, parameter in self.policy.model.get_base_model().named_parameters():
+            if ADAPTER not in name:
+                yield name.replace(f"{BASE}.", "."), parameter
 
     def _published(self, name: str, whole: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Yield a whole tensor by the names that others use for it."""
@@ -158,14 +171,32 @@ class FSDPLearner(TorchLearner):
 
     def _whole_weights(self, names: Container[str] | None = None) -> Iterator[tuple[str, Tensor]]:
         """(name, whole tensor on the CPU), one at a time, on rank 0; all ranks must run through it. All if no names."""
+        adapted = self._adapted_layers()
         for name, tensor in self._tensors():
             if names is not None and name not in names:
                 continue
-            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+            whole = _whole(tensor)
+            if name in adapted:
+                layer = adapted[name]
+                down, up = (_whole(part["default"].weight.detach()) for part in (layer.lora_A, layer.lora_B))
+                whole = whole + up @ down * layer.scaling["default"]
             if self.rank == 0:
                 yield from self._published(name, whole.detach().cpu())
 
+    def _adapted_layers(self) -> dict[str, Any]:
+        """Return the layers that have an adapter, by the name of their weight."""
+        if not self._has_adapters:
+            return {}
+        layers = self.policy.model.get_base_model().named_modules()
+        return {f"{name}.weight": layer for name, layer in layers if hasattr(layer, "lora_A")}
+
+    def has_adapters(self) -> bool:
+        """Not of a mixture of experts: a tensor of all experts, split over ranks, is not cut on one of them."""
+        return super().has_adapters() and all(part.ndim < 3 for part in self.policy.model.parameters())
+
     def _weight_runs(self, bucket_bytes: int | None, form: WeightForm = "merged") -> list[list[str]]:
+        if form != "merged":
+            return super()._weight_runs(bucket_bytes, form)
         sizes = ((name, tensor.numel() * tensor.element_size()) for name, tensor in self._tensors())
         return split_by_size(sizes, bucket_bytes)
 
@@ -173,8 +204,16 @@ class FSDPLearner(TorchLearner):
         self, *, version: int, part: int = 0, bucket_bytes: int | None = None, form: WeightForm = "merged"
     ) -> WeightUpdate:
         """Return the policy's weights on the CPU, or one part of them, on rank 0; nothing on the others."""
-        runs = self._weight_runs(bucket_bytes)
-        return WeightUpdate(version, dict(self._whole_weights(runs[part])), part, len(runs))
+        runs = self._weight_runs(bucket_bytes, form)
+        if form == "merged":
+            return WeightUpdate(version, dict(self._whole_weights(runs[part])), part, len(runs))
+        wanted, tensors = set(runs[part]), {}
+        for name, tensor in itertools.chain.from_iterable(self._named_weights(form)):
+            if name in wanted:
+                whole = _whole(tensor)  # all ranks take part in it
+                if self.rank == 0:
+                    tensors[name] = whole.cpu()
+        return WeightUpdate(version, tensors, part, len(runs), partial=form == "changing")
 
     def _state(self) -> dict[str, Any]:
         model, optimizer = get_state_dict(self.policy, self.optimizer)
@@ -229,9 +268,22 @@ class FSDPLearner(TorchLearner):
                 set_optimizer_state_dict(self.policy, self.optimizer, state["optimizer"])
 
     def export(self, folder: Path) -> None:
-        """Export to a folder that ``AutoModelForCausalLM`` loads; written as the tensors come."""
+        """Export to a folder that ``AutoModelForCausalLM`` loads; written as the tensors come.
+
+        Adapters are merged, and also in ``adapter`` for peft.
+        """
         export_weights(self.policy.model.config, self._whole_weights(), folder, rank=self.rank)
+        if self._has_adapters:
+            named = self.policy.model.named_parameters()
+            adapters = {name: _whole(part.detach()).cpu() for name, part in named if ADAPTER in name}
+            if self.rank == 0:
+                self.policy.model.save_pretrained(str(folder / "adapter"), state_dict=adapters)
         dist.barrier()
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor that may be split over ranks; all of them must take part."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def _split(policy: Any, units: Sequence[Unit], device: torch.device) -> Any:

@@ -21,6 +21,7 @@ class TowersFSDPLearner(FSDPLearner):
     """Trains a :class:`VisionLanguageAction`; the process group must be up."""
 
     policy: VisionLanguageAction
+    trains_adapters = False
 
     @staticmethod
     def units(policy: VisionLanguageAction) -> list[Unit]:

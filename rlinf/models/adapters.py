@@ -18,8 +18,10 @@ from rlinf.base.packages import install_command
 from rlinf.models.loading import PolicyError, require_targets
 from rlinf.models.weight_update import BASE_MARK, DOWN_MARK, SCALE_MARK, UP_MARK
 
-_ADAPTER = ".lora_"
-_BASE = ".base_layer"
+ADAPTER = ".lora_"
+"""In the name of a parameter of an adapter."""
+BASE = ".base_layer"
+"""In the name of a weight that has an adapter, which peft puts there."""
 
 
 def adapt(
@@ -45,16 +47,16 @@ def adapt(
 
 def is_adapted(module: nn.Module) -> bool:
     """Whether any layer has adapters."""
-    return any(_ADAPTER in name for name, _ in module.named_parameters())
+    return any(ADAPTER in name for name, _ in module.named_parameters())
 
 
 def merged_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Weights and statistics under the names of the module without adapters, which are added to their layers."""
     layers: dict[str, Any] = dict(module.named_modules())
     for name, tensor in module.state_dict().items():
-        if _ADAPTER in name:
+        if ADAPTER in name:
             continue
-        owner, adapted, rest = name.rpartition(_BASE)
+        owner, adapted, rest = name.rpartition(BASE)
         whole = tensor.detach()
         if adapted and rest == ".weight":
             whole = whole + layers[owner].get_delta_weight("default").detach()
@@ -76,9 +78,9 @@ def separate_weights(module: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
     trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
     frozen = {name for name, _ in module.named_parameters()} - trained
     for name, tensor in module.state_dict().items():
-        if _ADAPTER in name:
+        if ADAPTER in name:
             continue
-        owner, adapted, rest = name.rpartition(_BASE)
+        owner, adapted, rest = name.rpartition(BASE)
         mark = BASE_MARK if adapted and rest == ".weight" else ""
         yield f"{owner}{rest}{mark}", tensor.detach(), name not in frozen
     for owner, layer in module.named_modules():

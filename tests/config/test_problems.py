@@ -137,8 +137,8 @@ WRONG = [
     ("cluster: {backend: local}\nlearner: {num_workers: 2}", "local runs one learner", "Use cluster.backend: ray"),
     ("policy: {hidden_sizes: [8]}", "is read only by simulator policies", "choose policy.name: actor_critic"),
     (
-        "policy: {lora: {rank: 4}}\nlearner: {backend: fsdp, num_workers: 2}",
-        "policy.lora is not supported by learner.backend: fsdp",
+        "policy: {lora: {rank: 4}}\nlearner: {backend: megatron, num_workers: 2}",
+        "policy.lora is not supported by learner.backend: megatron: its layers hold several weights",
         "learner.backend: torch",
     ),
     ("policy: {attention: flash_attention_2}", "needs the package flash-attn and a GPU", "Set policy.attention: sdpa"),

@@ -68,7 +68,7 @@ def test_adapters_stay_and_torch_trains_them_with_the_same_ranks(case: str, tmp_
 def test_the_written_file_has_the_reason_for_another_backend(case: str, tmp_path: Path) -> None:
     line = next(line for line in page(sheet_of(case, tmp_path)).splitlines() if line.startswith("  backend:"))
     assert line.startswith("  backend: torch")
-    assert "trains no adapters here: each rank of torch holds the whole base model" in line
+    assert "adapters are imported for torch, each rank of which holds the whole base model" in line
 
 
 def test_without_adapters_the_backend_stays(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 import learner_jobs as jobs
 import pytest
 import torch
-from learner_cases import make_batch, make_stage, tiny_model, without_responses
+from learner_cases import MICRO_BATCH_TOKENS, make_batch, make_stage, tiny_model, without_responses
 from learner_gang import Gang
 from test_megatron_learner import assert_same_metrics, assert_same_weights, expected, torch_learner
 
 from rlinf.algorithms.objective import Objective
 from rlinf.learners.partition import minibatches
+from rlinf.learners.torch import TorchLearner
 
 
 @pytest.mark.parametrize("ranks", [2, *(pytest.param(ranks, marks=pytest.mark.slow) for ranks in (1, 3))])
@@ -69,6 +70,27 @@ def test_a_checkpoint_continues_over_another_number_of_ranks(gang: Gang, tmp_pat
     found, ends = gang.run(jobs.load_and_continue_fsdp, stage, tmp_path, ranks=loading)[0]
     assert_same_metrics(found, metrics, 0.0 if loading == 2 else 1e-4)
     assert_same_weights(ends, weights, 0.0 if loading == 2 else 1e-4)
+
+
+@pytest.mark.slow
+def test_adapters_on_two_ranks_are_those_of_one_torch_rank(gang: Gang, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    stage = make_stage(reference=True)
+    alone = TorchLearner(jobs.adapted_policy(), stages=(stage,), seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
+    wanted = [jobs.take_step(alone, step) for step in range(5)]
+    answers = gang.run(jobs.train_adapters_fsdp, stage, tmp_path, ranks=2)
+    for metrics, _ in answers:
+        assert_same_metrics(metrics, wanted, 1e-4)
+    found = answers[0][1]
+    sizes = {form: sum(tensor.nbytes for tensor in weights.values()) for form, weights in found.items()}
+    assert sizes["changing"] < sizes["merged"] / 4
+    for form in ("merged", "apart", "changing"):
+        assert_same_weights(found[form], jobs.weights_as(alone, form), 1e-6)
+    assert set(found["changing"]) == {name for name in found["apart"] if name.partition("@")[2] not in ("", "base")}
+    exported = AutoModelForCausalLM.from_pretrained(tmp_path / "export").state_dict()
+    assert all(torch.equal(exported[name], tensor) for name, tensor in found["merged"].items())
+    assert (tmp_path / "export" / "adapter" / "adapter_model.safetensors").exists()
 
 
 def test_an_export_is_what_transformers_loads(gang: Gang, tmp_path: Path) -> None:

@@ -409,6 +409,46 @@ def export_fsdp(folder: Path) -> None:
     make_fsdp_learner().export(folder)
 
 
+def adapted_policy(seed: int = 3) -> Any:
+    """A policy with adapters, none of whose weights is 0."""
+    from rlinf.models.loading import add_lora
+
+    model = add_lora(tiny_model("qwen2"), rank=2, alpha=4, dropout=0.0, target_modules=["q_proj", "up_proj"], seed=seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".lora_B" in name:
+                parameter.normal_(std=0.05, generator=torch.Generator().manual_seed(seed))
+    return policy_of(model)
+
+
+def train_adapters_fsdp(stage: Stage, folder: Path) -> tuple[list[Metrics], dict[str, dict[str, Tensor]]]:
+    """Five steps, then the weights in each form, a checkpoint and an export; the last two steps again from it."""
+    from rlinf.learners.fsdp import FSDPLearner
+
+    learner = FSDPLearner(adapted_policy(), stages=(stage,), seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
+    metrics = [take_step(learner, step) for step in range(3)]
+    learner.save(folder / "checkpoint")
+    metrics += [take_step(learner, step) for step in (3, 4)]
+    forms: dict[str, dict[str, Tensor]] = {form: weights_as(learner, form) for form in ("merged", "apart", "changing")}
+    learner.export(folder / "export")
+    again = FSDPLearner(adapted_policy(seed=4), stages=(stage,), seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
+    again.load(folder / "checkpoint")
+    assert [take_step(again, step) for step in (3, 4)] == metrics[3:]
+    resumed = weights_as(again, "merged")
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in forms["merged"].items())
+    return metrics, forms
+
+
+def weights_as(learner: Any, form: Any) -> dict[str, Tensor]:
+    """The weights of a learner in a form, on rank 0."""
+    parts = len(learner.weight_sources(4096, form=form))
+    found: dict[str, Tensor] = {}
+    for part in range(parts):
+        update = learner.weights(version=1, part=part, bucket_bytes=4096, form=form)
+        found |= {name: tensor.clone() for name, tensor in update.tensors.items()}
+    return found
+
+
 def evaluate_fsdp(batch: Batch) -> Evaluated:
     evaluated: Evaluated = make_fsdp_learner().evaluate(batch)
     return evaluated

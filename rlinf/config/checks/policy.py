@@ -13,10 +13,12 @@ def check_policy(context: Context) -> None:
     context.run(_check_origin)
     context.run(_check_attention)
     backend = context.config.learner.backend
-    if policy.lora.rank > 0 and backend != "torch":
-        fix = "Set policy.lora.rank: 0, or learner.backend: torch."
-        message = f"policy.lora is not supported by learner.backend: {backend}."
-        context.error("policy.lora.rank", message, fix)
+    if policy.lora.rank > 0 and (backend == "megatron" or (backend == "fsdp" and not is_text(context.config))):
+        fix = "Set policy.lora.rank: 0, or learner.backend: torch (language models: or fsdp)."
+        message = f"policy.lora is not supported by learner.backend: {backend}"
+        if backend == "megatron":
+            message += ": its layers hold several weights of a checkpoint each, and peft adapts single ones"
+        context.error("policy.lora.rank", f"{message}.", fix)
     if policy.lora.rank == 0:
         for name in ("alpha", "dropout", "target_modules"):
             why = "is not read while policy.lora.rank is 0."
