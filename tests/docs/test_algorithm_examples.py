@@ -18,6 +18,8 @@ import rlinf.algorithms
 from rlinf.algorithms import catalog
 
 PAGE = Path(__file__).parents[2] / "docs" / "algorithms.md"
+PAGES_TEXT = "\n".join(page.read_text(encoding="utf-8") for page in [PAGE, *PAGE.with_suffix("").glob("*.md")])
+"""Of the page that explains, and of those that are generated from the catalog."""
 MODULES = [module.name for module in pkgutil.walk_packages(rlinf.algorithms.__path__, "rlinf.algorithms.")]
 MODULES.append("rlinf.base.user_code")
 LOOP = {
@@ -45,9 +47,8 @@ def test_page():
 
 
 @pytest.mark.parametrize("table", catalog.TABLES)
-def test_the_page_names_everything(table):
-    text = PAGE.read_text(encoding="utf-8")
-    assert [name for name in catalog.TABLES[table] if f"`{name}`" not in text] == []
+def test_the_pages_name_everything(table):
+    assert [name for name in catalog.TABLES[table] if f"`{name}`" not in PAGES_TEXT] == []
 
 
 def test_the_yaml_of_the_page_has_only_options_that_something_reads():
@@ -56,8 +57,7 @@ def test_the_yaml_of_the_page_has_only_options_that_something_reads():
     assert [key for key in keys - LOOP if not catalog.readers(key)] == []
 
 
-def test_every_option_of_the_catalog_is_on_the_page():
-    text = PAGE.read_text(encoding="utf-8")
+def test_every_option_of_the_catalog_is_on_a_page():
     entries = [entry for table in catalog.TABLES.values() for entry in table.values()]
     options = {option for entry in entries for option in entry.reads}
     options |= {*catalog.ADVANTAGE_OPTIONS, *catalog.REWARD_OPTIONS, *catalog.STEP_OPTIONS, *catalog.LOSS_OPTIONS}

@@ -28,6 +28,7 @@ INTERNAL = {
     "return_squared",
     "rollout_logprobs",
     "selected",
+    "environment",
     "ref_logprobs",
     "values",
     "returns",

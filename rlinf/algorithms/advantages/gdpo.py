@@ -16,12 +16,12 @@ def gdpo(x: AdvantageInputs, *, std_ddof: int = 1, singleton_group: SingletonGro
     A term that is NaN was not measured: it is left out of its group's numbers, and adds 0. A row alone in its
     group is settled before the second step; both deviations are of ``std_ddof``.
 
-    Two groups of two, with correctness (weight 1) and a length term of a hundredth of its scale (weight 1).
+    Two groups of two, with correctness (weight 1) and a length term of a tenth of its scale (weight 1).
     In the first group both terms rise together, each by +-0.7071, so A_sum is -1.4142 and 1.4142; in the second only
     correctness differs: -0.7071 and 0.7071. Their deviation over the batch is sqrt(5 / 3) = 1.2910:
 
     >>> from rlinf.algorithms import compute_advantages
-    >>> terms = torch.tensor([[0., -.01], [1., 0.], [0., 0.], [1., 0.]])
+    >>> terms = torch.tensor([[0., -.1], [1., 0.], [0., 0.], [1., 0.]])
     >>> of_terms = {"reward_terms": terms, "reward_weights": torch.ones(4, 2)}
     >>> found = {name: compute_advantages(name, rewards=terms.sum(dim=1), mask=torch.ones(4, 1).bool(),
     ...                                   group_ids=torch.tensor([0, 0, 1, 1]), **of_terms).advantages.flatten()

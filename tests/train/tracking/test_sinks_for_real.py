@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ def two_sessions(folder: Path, **logging: Any) -> None:
         log.write(0, {"eval/pass@2": 0.25})
         log.write(1, {"train/loss": 1.0})
         log.write(2, {"train/loss": 9.0})
+    if logging.get("tensorboard"):
+        time.sleep(1.1)  # files of events are read in the order of their names, which begin with the second
     with MetricLog(folder, wanted, from_step=1, say=said.append) as log:
         log.write(2, {"train/loss": 0.5})
         log.write(3, {"train/loss": 0.25})
