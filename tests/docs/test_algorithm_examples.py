@@ -61,7 +61,7 @@ def test_every_option_of_the_catalog_is_on_a_page():
     entries = [entry for table in catalog.TABLES.values() for entry in table.values()]
     options = {option for entry in entries for option in entry.reads}
     options |= {*catalog.ADVANTAGE_OPTIONS, *catalog.REWARD_OPTIONS, *catalog.STEP_OPTIONS, *catalog.LOSS_OPTIONS}
-    assert sorted(option for option in options if option not in text) == []
+    assert sorted(option for option in options if option not in PAGES_TEXT) == []
 
 
 def test_committed_pages_of_algorithms_are_current() -> None:
