@@ -68,7 +68,7 @@ def test_a_full_disk_is_called_that_and_the_run_goes_on_when_there_is_room(
 
 def test_a_page_that_does_not_fit_leaves_no_part_of_itself(stopped: Stopped, small_disk: Path) -> None:
     folder = copied(stopped.folder, small_disk / "run")
-    filler = fill(small_disk, 300_000)
+    filler = fill(small_disk, 30_000)
     before = {path.name for path in folder.iterdir()}
     main(["report", str(folder)])
     assert {path.name for path in folder.iterdir()} == before

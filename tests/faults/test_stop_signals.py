@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,14 @@ def _outcome(folder: Path) -> tuple[str, list[dict[str, Any]]]:
     clocks = re.compile(r"time/|speed/|.*_s$")
     kept = [{key: value for key, value in line.items() if not clocks.match(key)} for line in lines]
     return json.loads((folder / "summary.json").read_text())["params_sha256"], kept
+
+
+@pytest.fixture(scope="module", autouse=True)
+def heeded() -> Iterator[None]:
+    """Take Ctrl-C as a terminal's process does: a shell's background jobs, and their children, ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")
