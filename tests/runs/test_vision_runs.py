@@ -79,8 +79,8 @@ def _sha256(folder: Path) -> str:
 def test_workers_and_ray_give_the_same_bits(tmp_path: Path) -> None:
     layouts: dict[str, dict[str, Any]] = {
         "one": {},
-        "two": {"env": {"num_workers": 2}, "rollout": {"num_workers": 2}},
-        "ray": {"env": {"num_workers": 2}, "rollout": {"num_workers": 2}, "cluster": {"backend": "ray"}},
+        "two": {"env": {"num_workers": 2}, "rollout": {"num_samplers": 2}},
+        "ray": {"env": {"num_workers": 2}, "rollout": {"num_samplers": 2}, "cluster": {"backend": "ray"}},
     }
     for name, sections in layouts.items():
         tiny_runs.run(load_mapping(_sections(tmp_path / name, 2, **sections), source="test"))
