@@ -45,7 +45,7 @@ class RecurrentSacObjective(SacObjective):
         actions, logprobs = policy.drawn(policy.parameters_at(features), noise)
         with torch.no_grad():
             remembered, _ = _now(policy.critic_encoder, policy.critic_cell, sampled, critics)
-        return logprobs, policy.critic(remembered, torch.tanh(actions)).amin(0)
+        return logprobs, self.combined(policy.critic(remembered, torch.tanh(actions)))
 
     def mean(self, values: Tensor, sampled: Transitions) -> Tensor:
         assert sampled.weights is not None

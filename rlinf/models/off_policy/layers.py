@@ -44,8 +44,9 @@ def body(inputs: int, hidden: Sequence[int], activation: Activation, *, layer_no
 class CriticEnsemble(nn.Module):
     """``count`` independent estimates of the return.
 
-    With one output they are of (features [N, F], action [N, A]): [count, N]; with ``outputs`` of them they are of the
-    features alone, one for each discrete action: [count, N, outputs].
+    Of (features [N, F], action [N, A]) they are [count, N], or with several ``outputs`` the quantiles of a
+    distribution, [count, N, outputs], in no order. Of the features alone they are one for each
+    discrete action: [count, N, outputs].
 
     As batched products of all they would be no faster: these are slow with the thin first and last layers.
     """
@@ -61,6 +62,7 @@ class CriticEnsemble(nn.Module):
         layer_norm: bool = False,
     ) -> None:
         super().__init__()
+        self.outputs = outputs
         critics = [
             [*body(inputs, hidden, activation, layer_norm=layer_norm), nn.Linear(hidden[-1], outputs)]
             for _ in range(count)
@@ -68,21 +70,10 @@ class CriticEnsemble(nn.Module):
         self.critics = nn.ModuleList(nn.Sequential(*layers) for layers in critics)
 
     def forward(self, features: Tensor, actions: Tensor | None = None) -> Tensor:
-        if actions is None:
-            return torch.stack([critic(features) for critic in self.critics])
-        joint = torch.cat([features, actions], dim=-1)
-        return torch.cat([critic(joint) for critic in self.critics], dim=1).T
-
-
-class QuantileCritics(CriticEnsemble):
-    """``count`` independent distributions of the return of (features [N, F], action [N, A]), as quantiles.
-
-    [count, N, quantiles]: the values at the fractions of :func:`quantile_fractions`, in no order.
-    """
-
-    def forward(self, features: Tensor, actions: Tensor | None = None) -> Tensor:
-        assert actions is not None
-        return super().forward(torch.cat([features, actions], dim=-1))
+        joint = features if actions is None else torch.cat([features, actions], dim=-1)
+        estimates = [critic(joint) for critic in self.critics]
+        single = actions is not None and self.outputs == 1
+        return torch.cat(estimates, dim=1).T if single else torch.stack(estimates)
 
 
 def quantile_fractions(count: int) -> Tensor:

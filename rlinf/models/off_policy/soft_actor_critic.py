@@ -69,9 +69,14 @@ class SoftActorCritic(ActorAndCritics):
             inputs,
             options.hidden_sizes,
             options.activation,
+            self.critic_outputs(),
             count=options.num_critics,
             layer_norm=options.critic_layer_norm,
         )
+
+    def critic_outputs(self) -> int:
+        """Return how many numbers a critic gives for an action."""
+        return 1
 
     def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights."""

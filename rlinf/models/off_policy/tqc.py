@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from torch import nn
-
-from rlinf.models.off_policy.layers import QuantileCritics
 from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
 
 
@@ -13,13 +10,5 @@ class QuantileActorCritic(SoftActorCritic):
 
     loss_type = "tqc"
 
-    def make_critic(self, inputs: int) -> nn.Module:
-        options = self.options
-        return QuantileCritics(
-            inputs,
-            options.hidden_sizes,
-            options.activation,
-            options.num_quantiles,
-            count=options.num_critics,
-            layer_norm=options.critic_layer_norm,
-        )
+    def critic_outputs(self) -> int:
+        return self.options.num_quantiles
