@@ -19,7 +19,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.data.spaces import SpaceError, share_of_bounds
+from rlinf.data.spaces import ACTION_MASK, SpaceError, share_of_bounds
 from rlinf.models.actor_critic.encoders import category_sizes
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
@@ -129,6 +129,14 @@ def mask_illegal(logits: Tensor, legal: Tensor) -> Tensor:
     tensor([[0.5000, 0.0000, 0.5000]])
     """
     return torch.where(legal.reshape(logits.shape) != 0, logits, ILLEGAL)
+
+
+def only_legal(parameters: Tensor, observations: Mapping[str, Tensor], action_mask: str | None) -> Tensor:
+    """Return parameters [N, n] without illegal actions at observations [N, ...]; as they are if nothing is masked.
+
+    ``action_mask``: that of the policy's options.
+    """
+    return parameters if action_mask is None else mask_illegal(parameters, observations[ACTION_MASK])
 
 
 class BoxHead(ActionHead):

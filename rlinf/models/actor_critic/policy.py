@@ -23,9 +23,9 @@ from rlinf.data.batch import Costs
 from rlinf.data.granularity import Granularity, Levels
 from rlinf.data.inputs import BatchError, Inputs, ObservationInputs, picked
 from rlinf.data.messages import PolicyOutput
-from rlinf.data.spaces import ACTION_MASK, SpaceError
+from rlinf.data.spaces import SpaceError
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
-from rlinf.models.actor_critic.distributions import ActionHead, CategoricalHead, action_head, mask_illegal
+from rlinf.models.actor_critic.distributions import ActionHead, CategoricalHead, action_head, only_legal
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
@@ -195,8 +195,7 @@ class ActorCritic(PolicyOfHead):
     def _distribution(self, hidden: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
         """Compute the parameters of the head for hidden layers [n, F], without illegal actions at observations [n,
         ...]."""
-        parameters: Tensor = self.head(hidden)
-        return parameters if self.options.action_mask is None else mask_illegal(parameters, observations[ACTION_MASK])
+        return only_legal(self.head(hidden), observations, self.options.action_mask)
 
     def _features(
         self, flat: Mapping[str, Tensor], inputs: ObservationInputs, shape: torch.Size

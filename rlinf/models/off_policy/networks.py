@@ -14,9 +14,9 @@ from rlinf.data.batch import Costs
 from rlinf.data.granularity import Granularity
 from rlinf.data.inputs import Inputs, ObservationInputs
 from rlinf.data.messages import PolicyOutput
-from rlinf.data.spaces import ACTION_MASK, SpaceError, observation_leaves
+from rlinf.data.spaces import SpaceError, observation_leaves
 from rlinf.models.actor_critic.chunks import chunked_space, split_chunk
-from rlinf.models.actor_critic.distributions import ActionHead, mask_illegal
+from rlinf.models.actor_critic.distributions import ActionHead, only_legal
 from rlinf.models.actor_critic.encoders import ObservationEncoder, image_axes, is_image
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.options import ActorCriticOptions
@@ -89,7 +89,7 @@ class OffPolicyNetworks(PolicyOfHead):
 
     def legal(self, parameters: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
         """Return parameters [N, n] of discrete actions without those that are illegal at observations [N, ...]."""
-        return parameters if self.options.action_mask is None else mask_illegal(parameters, inputs[ACTION_MASK])
+        return only_legal(parameters, inputs, self.options.action_mask)
 
     def parameters_of_rows(self, given: ObservationInputs, shape: torch.Size) -> Tensor:
         """Parameters [B * C, ...] of the actor at the decisions ``shape`` = [B, C] of rows."""
