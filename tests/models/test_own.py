@@ -36,7 +36,10 @@ PENDULUM = ["env.id=Pendulum-v1", "policy.activation=tanh"]
     "own",
     [
         [*PARTS, "policy.encoder_options={features: 8}", "policy.distribution_options={scale: 0.3}"],
-        ["policy.name=mine:LinearPolicy", "policy.options={std: 0.3}", "policy.hidden_sizes=[64, 64]"],
+        pytest.param(
+            ["policy.name=mine:LinearPolicy", "policy.options={std: 0.3}", "policy.hidden_sizes=[64, 64]"],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["parts", "whole"],
 )

@@ -162,7 +162,10 @@ def test_simulator_policies_are_carried_over(tmp_path: Path, kind: str) -> None:
         assert begun["actor_optimizer"]["state"].keys() == before["actor_optimizer"]["state"].keys()
 
 
-@pytest.mark.parametrize(("first", "second"), [("fsdp", "fsdp"), ("fsdp", "torch"), ("torch", "fsdp")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("fsdp", "fsdp"), *(pytest.param(*two, marks=pytest.mark.slow) for two in (("fsdp", "torch"), ("torch", "fsdp")))],
+)
 def test_sharded_learners_read_and_write_them_too(tmp_path: Path, first: str, second: str) -> None:
     short = {"max_steps": 1}
     train(config(tmp_path / "a", run=short, learner={"backend": first}, sft={"steps": 0}))

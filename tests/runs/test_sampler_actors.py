@@ -92,8 +92,18 @@ def assert_same(one: Batch, other: Batch) -> None:
     assert all(torch.equal(value, other.inputs.named()[name]) for name, value in one.inputs.named().items())
 
 
-@pytest.mark.parametrize("kind", ["ppo", "ppo_normalised", "grpo", "sac"])
-@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "stages"),
+    [
+        ("ppo_normalised", 1),
+        ("grpo", 2),
+        ("sac", 1),
+        *(
+            pytest.param(kind, stages, marks=pytest.mark.slow)
+            for kind, stages in (("ppo", 1), ("ppo", 2), ("ppo_normalised", 2), ("grpo", 1), ("sac", 2))
+        ),
+    ],
+)
 def test_samplers_give_the_batches_of_acting_in_the_worker(tmp_path: Path, kind: str, stages: int) -> None:
     more = [] if kind == "sac" else ["env.num_workers=2"]
     config = settings(tmp_path / "run", kind, *more, "rollout.act_in=sampler", f"rollout.pipeline_stages={stages}")

@@ -116,7 +116,7 @@ def test_without_a_checkpoint_before_it_a_run_is_verified_from_its_start(tmp_pat
     ("change", "phase", "name"),
     [
         ("rollout.temperature=0.9", "rollout", "column"),
-        ("algorithm.normalize_by_std=false", "preparation", "algorithm/advantage"),
+        pytest.param("algorithm.normalize_by_std=false", "preparation", "algorithm/advantage", marks=pytest.mark.slow),
         ("learner.optimizer.lr=0.002", "update", "train/lr"),
     ],
 )

@@ -85,6 +85,7 @@ def test_a_run_that_breaks_off_goes_on_bit_for_bit(
     assert (tmp_path / "run" / "arrivals.jsonl").read_text() == (finished / "arrivals.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_keys_and_values_of_older_weights_may_be_kept(finished: Path, tmp_path: Path) -> None:
     for name in ("run", "twin"):
         tiny_runs.run(settings(tmp_path / name, rollout={"keep_cache": True}))
@@ -109,6 +110,7 @@ def test_on_ray_the_log_repeats_what_happened(tmp_path: Path) -> None:
     assert params(tmp_path / "local") == params(tmp_path / "ray")
 
 
+@pytest.mark.slow
 def test_dynamic_sampling_goes_on_within_the_bound_and_is_repeated(tmp_path: Path) -> None:
     # Nearly every response of this length has a letter in it, which is all that is rewarded: groups are constant.
     varied = {"loss_type": "decoupled", "dynamic_sampling": True, "max_resample": 2}

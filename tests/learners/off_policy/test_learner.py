@@ -36,7 +36,13 @@ def make(kind, seed=0, place=None, **options):
     return OffPolicyLearner(networks(algorithm.loss_type, seed), algorithm, OPTIMIZER, seed=7, place=place)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# The others take longer, and keep the same parts in other numbers.
+BY_DAY = ("dqn", "sac", "tqc")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind not in BY_DAY)) for kind in KINDS]
+)
 def test_learning_goes_on_exactly_after_a_restart(tmp_path, kind):
     loss_type = KINDS[kind]["loss_type"]
     batches = [played(loss_type, first=float(step)) for step in range(8)]

@@ -25,7 +25,12 @@ BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 1.0], np.floa
     ("observed", "acted", "options"),
     [
         pytest.param(STATE, BOX, {"normalize_observations": True, "num_action_chunks": 2}, marks=pytest.mark.slow),
-        (PICTURE, BOX, {"distribution": "squashed_gaussian", "recurrent": "gru", "embedding_size": 8}),
+        pytest.param(
+            PICTURE,
+            BOX,
+            {"distribution": "squashed_gaussian", "recurrent": "gru", "embedding_size": 8},
+            marks=pytest.mark.slow,
+        ),
         (STATE, spaces.Discrete(3, start=4), {}),
     ],
     ids=["normalised chunks", "pictures and memory", "categories"],

@@ -125,8 +125,15 @@ def trajectory(options: EnvConfig, actions: np.ndarray, num_envs: int = 3) -> li
     return given
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
-@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+@pytest.mark.parametrize(
+    ("env_id", "vectorization"),
+    [
+        ("CartPole-v1", "async"),
+        ("Pendulum-v1", "sync"),
+        pytest.param("CartPole-v1", "sync", marks=pytest.mark.slow),
+        pytest.param("Pendulum-v1", "async", marks=pytest.mark.slow),
+    ],
+)
 def test_the_trajectory_is_that_of_this_process(env_id: str, vectorization: str) -> None:
     here = EnvConfig(env_id, vectorization="sync", max_episode_steps=30)
     there = EnvConfig(env_id, vectorization=vectorization, max_episode_steps=30, isolation="process")

@@ -60,7 +60,7 @@ def rollout(
     return VectorRollout(InThisProcess(made[-workers:]), patient.collection)
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
+@pytest.mark.parametrize("vectorization", ["sync", pytest.param("async", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_episode_that_begins_with_a_number_that_is_none_is_dropped(layout: Layout, vectorization: str) -> None:
     batch, metrics = rollout("NanAtReset", layout, vectorization=vectorization).collect(0)
