@@ -27,6 +27,7 @@ def trained(folder: Path, peer: str, name: str, words: list[str], *options: str)
     return [line for line in logged(folder / "run") if "train/grad_norm" in line]
 
 
+@pytest.mark.slow
 def test_a_script_of_verl_on_mathematics(tmp_path: Path) -> None:
     """GRPO with a reference policy, 6 responses for each of 4 prompts, in 4 minibatches as the script has it."""
     data = tmp_path / "sums.jsonl"
