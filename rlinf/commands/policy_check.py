@@ -97,17 +97,22 @@ def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:
 
 def require_architecture(config: Config, tokenizer: Any) -> None:
     """Raise PolicyError if no model of text can be made of ``policy.architecture``, or ``policy.path`` has none."""
-    from rlinf.models.architecture import architecture_config, require_runs, require_text_model
-    from rlinf.models.loading import checkpoint_config
+    from rlinf.models.architecture import architecture_config, require_packs, require_runs, require_text_model
+    from rlinf.models.loading import checkpoint_config, empty_causal_lm
+    from rlinf.models.vision.families import text_decoder
 
-    path = config.policy.path
+    path, architecture = config.policy.path, config.policy.architecture
     if path is not None:
-        if local_files(path) is not None:
-            require_text_model(checkpoint_config(path), "policy.path")
-        return
-    made = architecture_config(config.policy.architecture, tokenizer)
-    require_text_model(made, "policy.architecture")
-    require_runs(made, config.policy.attention)
+        if local_files(path) is None:
+            return
+        require_text_model(checkpoint_config(path), "policy.path")
+    else:
+        made = architecture_config(architecture, tokenizer)
+        require_text_model(made, "policy.architecture")
+        require_runs(made, config.policy.attention)
+        architecture = made.to_dict()
+    if config.learner.pack and config.learner.backend != "megatron":
+        require_packs(text_decoder(empty_causal_lm(path, architecture)))
 
 
 def require_teacher_fits(config: Config, tokenizer: Any) -> None:

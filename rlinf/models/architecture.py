@@ -98,11 +98,29 @@ def _require_heads(config: Any) -> None:
 
 def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attention: str | None = None) -> Any:
     """Build a model with random weights; PolicyError if transformers can't make one of these values."""
+    attention = supported_attention(config, attention)
     chosen = {} if attention is None else {"attn_implementation": attention}
     try:
         return model_class(config).from_config(config, dtype=dtype, trust_remote_code=False, **chosen)
     except Exception as error:  # widths that do not divide, an attention that the class lacks
         raise PolicyError(f"{_KEY}: no {config.model_type} can be made: {in_one_line(error)}") from error
+
+
+def supported_attention(config: Any, attention: str | None) -> str | None:
+    """Return ``eager`` instead of ``sdpa`` for models whose scores have a soft cap, as those of Gemma 2.
+
+    transformers' ``sdpa``, which is also the default for None, leaves the cap out without a word.
+    """
+    capped = getattr(config.get_text_config(), "attn_logit_softcapping", None) is not None
+    return "eager" if capped and attention in (None, "sdpa") else attention
+
+
+def require_packs(model: Any) -> None:
+    """Raise PolicyError if layers of a transformers model would mix packed rows: their attention, or what they have
+    instead of it, is their own."""
+    if not getattr(model, "_supports_attention_backend", False):
+        kind = model.config.get_text_config().model_type
+        raise PolicyError(f"learner.pack: layers of {kind} read across packed rows. Set learner.pack: false.")
 
 
 def model_class(config: Any) -> Any:

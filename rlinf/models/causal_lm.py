@@ -19,6 +19,7 @@ from rlinf.data.messages import PolicyOutput, SamplingParams
 from rlinf.models.adapters import AdaptedPolicy, merged_weights, separate_weights
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits, without
+from rlinf.models.output_layer import OutputLayer
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
 from rlinf.models.token_scores import chunk_elements, covers, token_scores
@@ -120,23 +121,20 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
     def _vocabulary(self) -> int:
         return int(self.model.config.get_text_config().vocab_size)
 
-    def _head(self) -> Any:
-        return self.model.get_output_embeddings()
-
     def _score(self, hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool) -> _TokenScores:
         """Log-probability and entropy [S] of hidden states [S, H], a bounded share of the logits at a time.
 
         Few logits go through plain autograd: nothing has to be made twice, and small models keep their exact numbers.
         """
-        head = self._head()
+        output = OutputLayer.of(self.model)
         size = max(1, chunk_elements(hidden.device.type) // self._vocabulary)
         if hidden.shape[0] <= size:
-            return _TokenScores(*self._score_part(head, hidden, tokens, seen, with_entropy))
-        if covers(head, self.sampling) and not self.excluded:
-            return _TokenScores(*token_scores(hidden, head, tokens, self.sampling, with_entropy=with_entropy))
+            return _TokenScores(*self._score_part(output, hidden, tokens, seen, with_entropy))
+        if output.linear and covers(output.head, self.sampling) and not self.excluded:
+            return _TokenScores(*token_scores(hidden, output.head, tokens, self.sampling, with_entropy=with_entropy))
         parts = [
             checkpoint(
-                self._score_part, head, hidden[i : i + size], tokens[i : i + size],
+                self._score_part, output, hidden[i : i + size], tokens[i : i + size],
                 None if seen is None else seen[i : i + size], with_entropy, use_reentrant=False,
             )
             for i in range(0, hidden.shape[0], size)
@@ -144,9 +142,14 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         return _TokenScores(torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts]))
 
     def _score_part(
-        self, head: Callable[[Tensor], Tensor], hidden: Tensor, tokens: Tensor, seen: Tensor | None, with_entropy: bool
+        self,
+        output: Callable[[Tensor], Tensor],
+        hidden: Tensor,
+        tokens: Tensor,
+        seen: Tensor | None,
+        with_entropy: bool,
     ) -> tuple[Tensor, Tensor]:
-        logits = processed_logits(without(head(hidden), self.excluded), self.sampling, seen=seen, chosen=tokens)
+        logits = processed_logits(without(output(hidden), self.excluded), self.sampling, seen=seen, chosen=tokens)
         logprobs = logits.log_softmax(-1)
         chosen = logprobs.gather(-1, tokens[:, None])[:, 0]
         if not with_entropy:

@@ -21,6 +21,7 @@ from rlinf.models.architecture import (
     named_config,
     random_causal_lm,
     require_runs,
+    supported_attention,
 )
 from rlinf.models.checkpoint_files import without_weights
 from rlinf.models.gguf import model_folder
@@ -118,8 +119,10 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
     path = model_folder(path)
     try:
         with without_progress_bars():
-            model = model_class(checkpoint_config(path)).from_pretrained(
-                path, dtype=dtype, attn_implementation=attention, trust_remote_code=False
+            config = checkpoint_config(path)
+            chosen = supported_attention(config, attention)
+            model = model_class(config).from_pretrained(
+                path, dtype=dtype, attn_implementation=chosen, trust_remote_code=False
             )
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
@@ -154,7 +157,7 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
             model, report = kind.from_pretrained(
                 path,
                 dtype=dtype,
-                attn_implementation=attention,
+                attn_implementation=supported_attention(checkpoint_config(path), attention),
                 output_loading_info=True,
                 trust_remote_code=False,
             )

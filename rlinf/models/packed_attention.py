@@ -10,8 +10,10 @@ from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import dropout as dropout_
 from torch.nn.functional import scaled_dot_product_attention
 
+from rlinf.models.architecture import PolicyError
 from rlinf.models.packing import Packing
 
 NAME = "rlinf_packed"
@@ -36,20 +38,32 @@ def packed_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    packing: Packing,
+    packing: Packing | None = None,
     scaling: float | None = None,
     dropout: float = 0.0,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
     position_ids: Tensor | None = None,
     **_transformers: object,
 ) -> tuple[Tensor, None]:
     """query [1, H, N, D], key and value [1, H_kv, N, D] -> [1, N, H, D].
 
     The signature is transformers' own; what else it passes does not concern a forward pass without cache.
+    ``sliding_window``: number of tokens that each one attends to, itself included. ``softcap``: bound of the scores
+    (Gemma 2, arXiv:2408.00118, section 2).
+
+    Raises:
+        PolicyError: the model hands no packing down, or adds attention sinks or a bias to the scores.
     """
-    if sliding_window is not None and sliding_window < int(packing.positions.max()) + 1:
-        raise ValueError(f"packing does not cover a sliding window of {sliding_window} tokens: set learner.pack=false")
+    if packing is None or s_aux is not None or position_bias is not None:
+        raise PolicyError(
+            f"learner.pack: {type(module).__name__} does more than packed rows allow. Set learner.pack: false."
+        )
+    packing.attended.append(type(module).__name__)
     grouped = query.shape[1] != key.shape[1]
+    windowed = sliding_window is not None and sliding_window < int(packing.positions.max()) + 1
     given, device = query.dtype, query.device.type
     if device == "cpu" and given != torch.float64:
         # PyTorch's fused attention of a CPU takes three times as long for its backward pass in 16 bits.
@@ -61,6 +75,12 @@ def packed_attention(
             # A GPU has no fused kernel for a mask, or for float32, with grouped heads: PyTorch would keep all scores.
             share = query.shape[1] // key.shape[1]
             other, contents = other.repeat_interleave(share, dim=1), contents.repeat_interleave(share, dim=1)
+        if windowed:
+            reach = packing.positions[queries][:, None, :, None] - packing.positions[keys][:, None, None, :]
+            causal = torch.ones_like(reach, dtype=torch.bool).tril() if mask is None else mask
+            mask = causal & (reach < sliding_window)
+        if softcap is not None:
+            return _capped(own, other, contents, mask, scaling, softcap, dropout)
         return scaled_dot_product_attention(
             own,
             other,
@@ -80,6 +100,22 @@ def packed_attention(
             parts.append(responses.transpose(1, 2)[block.mask])
     out = torch.cat(parts).to(given)
     return out[None], None
+
+
+def _capped(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float | None, cap: float, dropout: float
+) -> Tensor:
+    """Compute attention with scores in (-cap, cap): no fused kernel of PyTorch has that.
+
+    Shapes as of ``scaled_dot_product_attention``; without ``mask`` it is causal.
+    """
+    share = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(share, dim=1), value.repeat_interleave(share, dim=1)
+    scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    scores = cap * torch.tanh(scores / cap)
+    attends = torch.ones_like(scores, dtype=torch.bool).tril() if mask is None else mask
+    weights = scores.masked_fill(~attends, -torch.inf).softmax(dim=-1)
+    return dropout_(weights, dropout, training=dropout > 0) @ value
 
 
 def _rows(packed: Tensor, index: Tensor) -> Tensor:

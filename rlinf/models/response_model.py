@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rlinf.data.batch import Costs
 from rlinf.data.inputs import Inputs, TextInputs
 from rlinf.models import packed_attention
+from rlinf.models.architecture import PolicyError, require_packs
 from rlinf.models.packing import pack, text_costs
 from rlinf.models.vision.families import text_decoder
 from rlinf.models.vision.features import decoder_inputs
@@ -34,6 +35,7 @@ class ResponseModel(nn.Module):
         self.autocast = autocast
         self.reader = reader
         if pack_rows:
+            require_packs(text_decoder(model))
             packed_attention.register()
             (model if reader is None else text_decoder(model)).set_attn_implementation(packed_attention.NAME)
 
@@ -69,7 +71,14 @@ class ResponseModel(nn.Module):
         else:
             tokens, _ = _sequences(prompts, lengths, actions, responses)
             inputs = self._inputs(tokens, pictures, packing.rows[None], packing.positions[None])
-        hidden = self._transformer()(**inputs, use_cache=False, packing=packing).last_hidden_state[0]
+        transformer = self._transformer()
+        hidden = transformer(**inputs, use_cache=False, packing=packing).last_hidden_state[0]
+        config = transformer.config.get_text_config()
+        if len(packing.attended) != config.num_hidden_layers:
+            of_all = f"{len(packing.attended)} of the {config.num_hidden_layers} layers of {config.model_type}"
+            raise PolicyError(
+                f"learner.pack: {of_all} attend over packed rows, the others mix them. Set learner.pack: false."
+            )
         return hidden[packing.target_index], packing.target_rows, packing.target_columns
 
     @contextmanager

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rlinf.models.distribution import without
+from rlinf.models.output_layer import OutputLayer
 from rlinf.models.vision.families import text_decoder
 from rlinf.models.vision.features import decoder_inputs
 from rlinf.models.vision.reading import PictureReader
@@ -36,4 +37,4 @@ class Sight:
     def logits(self, model: Any, cache: Any, mask: Tensor | None, inputs: Mapping[str, Any]) -> Tensor:
         """Logits [B, V] of the next token; ``cache`` takes the keys and values of ``inputs``."""
         output = text_decoder(model)(attention_mask=mask, past_key_values=cache, use_cache=True, **inputs)
-        return without(model.get_output_embeddings()(output.last_hidden_state[:, -1]), self.excluded)
+        return without(OutputLayer.of(model)(output.last_hidden_state[:, -1]), self.excluded)

@@ -11,6 +11,7 @@ from language_models import VOCABULARY, conversation, tiny
 
 from rlinf.data.messages import SamplingParams
 from rlinf.models import packed_attention, token_scores
+from rlinf.models.architecture import random_causal_lm
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import PolicyError, add_lora, load_causal_lm
 from rlinf.models.packing import pack
@@ -35,6 +36,86 @@ def test_packed_rows_say_what_padded_rows_say(model_type: str) -> None:
     (other.logprobs**2).sum().backward()
     for left, right in zip(packed.parameters(), padded.parameters(), strict=True):
         torch.testing.assert_close(left.grad, right.grad, atol=2e-5, rtol=1e-4)
+
+
+def wide(model_type: str, **options: Any) -> Any:
+    """A small model whose attention is far from uniform, with attention that leaves nothing out."""
+    model = tiny(model_type, **options)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.set_attn_implementation("eager")
+    return model
+
+
+def require_the_models_own(model: Any, logprobs: torch.Tensor) -> None:
+    """Compare with what the model's own forward pass gives for each row of :data:`UNEVEN` alone."""
+    inputs, actions, mask = conversation(UNEVEN)
+    for row, (prompt, response) in enumerate(zip(inputs.prompt_lengths, inputs.response_lengths, strict=True)):
+        tokens = torch.cat([inputs.prompt_ids[row, :prompt], actions[row, :response]])
+        with torch.no_grad():
+            logits = model(tokens[None]).logits[0, prompt - 1 : -1].float() / SAMPLING.temperature
+        wanted = logits.log_softmax(-1).gather(1, actions[row, :response, None])[:, 0]
+        torch.testing.assert_close(
+            logprobs[row, :response].detach(), wanted * mask[row, :response], atol=1e-5, rtol=1e-5
+        )
+
+
+UNEVEN = (12, 1, 40, 0, 21, 37)
+FAMILIES: dict[str, dict[str, Any]] = {
+    "mistral": {"sliding_window": 5},
+    "gemma3_text": {"sliding_window": 6, "layer_types": ["sliding_attention", "full_attention"]},
+    "gemma2": {"sliding_window": 6, "attn_logit_softcapping": 0.05, "final_logit_softcapping": 2.0},
+    "cohere2": {"logit_scale": 0.25},
+    "granite": {"logits_scaling": 3.0},
+}
+"""Windows shorter than rows, caps that scores and logits of these weights reach, logits with a scale."""
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_windows_caps_and_scales_hold_in_packed_rows(model_type: str) -> None:
+    """Packed, padded and the model's own forward pass agree, and give the same gradient."""
+    inputs, actions, mask = conversation(UNEVEN)
+    model = wide(model_type, **FAMILIES[model_type])
+    packed, padded = both(model)
+    one, other = packed.evaluate(inputs, actions, mask), padded.evaluate(inputs, actions, mask)
+    require_the_models_own(model, one.logprobs)
+    require_the_models_own(model, other.logprobs)
+    (one.logprobs**2).sum().backward()
+    (other.logprobs**2).sum().backward()
+    for left, right in zip(packed.parameters(), padded.parameters(), strict=True):
+        torch.testing.assert_close(left.grad, right.grad, atol=2e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("model_type", ["bloom", "mpt", "stablelm", "falcon_h1"])
+def test_attention_of_their_own_is_refused_when_packed_and_right_when_padded(model_type: str) -> None:
+    """Biases by distance, state-space layers: rows of one sequence would read each other."""
+    model = wide(model_type)
+    with pytest.raises(PolicyError, match=f"layers of {model_type} read across packed rows. Set learner.pack: false"):
+        CausalLMPolicy(copy.deepcopy(model), sampling=SAMPLING)
+    padded = CausalLMPolicy(copy.deepcopy(model), sampling=SAMPLING, pack_rows=False)
+    require_the_models_own(model, padded.evaluate(*conversation(UNEVEN)).logprobs)
+
+
+@pytest.mark.parametrize("model_type", ["nemotron", "gpt_oss"])
+def test_attention_that_packing_does_not_reach_is_refused_in_the_first_pass(model_type: str) -> None:
+    policy = CausalLMPolicy(tiny(model_type), sampling=SAMPLING)
+    with pytest.raises(PolicyError, match="does more than packed rows allow"):
+        policy.evaluate(*conversation())
+
+
+def test_a_soft_cap_of_scores_is_never_left_out(tmp_path: Path) -> None:
+    """transformers' sdpa ignores it: a model that has one is made and loaded with the attention that applies it."""
+    model = wide("gemma2", attn_logit_softcapping=0.05)
+    model.set_attn_implementation("sdpa")
+    model.save_pretrained(tmp_path)
+    tokens = torch.arange(2, 22)[None]
+    loaded = load_causal_lm(str(tmp_path))
+    without = model(tokens).logits
+    model.set_attn_implementation("eager")
+    torch.testing.assert_close(loaded(tokens).logits, model(tokens).logits)
+    assert (loaded(tokens).logits - without).abs().max() > 0.01
+    assert random_causal_lm(model.config).config._attn_implementation == "eager"
+    assert random_causal_lm(tiny("mistral").config).config._attn_implementation == "sdpa"
 
 
 def test_responses_of_all_lengths_say_what_padded_rows_say() -> None:

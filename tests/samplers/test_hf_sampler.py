@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from tiny_models import EOS, VOCABULARY, forward_logprobs, make_requests, tiny_qwen2
-from transformers import Gemma2Config, Gemma2ForCausalLM, GPT2Config, GPT2LMHeadModel, PreTrainedModel
+from transformers import Gemma2Config, Gemma3TextConfig, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from rlinf.base.errors import RunFailed
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.interfaces import Sampler
+from rlinf.models.architecture import random_causal_lm
 from rlinf.models.weight_update import WeightUpdateError
 from rlinf.samplers.hf import HFSampler
 
@@ -225,25 +227,26 @@ def test_refuses_requests_it_cannot_serve(make_sampler: Callable[..., HFSampler]
 
 
 def test_architectures_of_other_kinds(make_sampler: Callable[..., HFSampler]) -> None:
-    """Learned positions without grouped heads; sliding windows in every second layer."""
+    """Learned positions without grouped heads; sliding windows in every second layer, soft caps, norms of keys."""
     torch.manual_seed(0)
     gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=128))
-    gemma = Gemma2ForCausalLM(
-        Gemma2Config(
-            vocab_size=VOCABULARY,
-            hidden_size=32,
-            intermediate_size=64,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            head_dim=8,
-            sliding_window=6,
-            max_position_embeddings=128,
-        )
-    )
+    sizes: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "sliding_window": 6,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "max_position_embeddings": 128,
+    }
+    gemma2 = random_causal_lm(Gemma2Config(**sizes, attn_logit_softcapping=0.5))
+    gemma3 = random_causal_lm(Gemma3TextConfig(**sizes))
     requests = make_requests(SamplingParams(max_new_tokens=14), prompts=4, n=2)
     prompts = {request.request_id: request.prompt_ids for request in requests}
-    for model in (gpt2.eval(), gemma.eval()):
+    for model in (gpt2.eval(), gemma2.eval(), gemma3.eval()):
         for done in make_sampler(model).sample(requests):
             expected = forward_logprobs(model, prompts[done.request_id], done.token_ids)
             torch.testing.assert_close(torch.tensor(done.logprobs), expected, atol=5e-5, rtol=0)
