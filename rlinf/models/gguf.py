@@ -40,6 +40,8 @@ class _Facts:
     splitting: str | None
     """llama.cpp's name of the tokenizer's splitting rules."""
     vocabulary: int
+    begins_with_bos: bool
+    """Whether every text begins with the token ``<bos>``."""
 
 
 @dataclass(frozen=True)
@@ -129,13 +131,17 @@ def _facts(file: Path) -> _Facts:
 
     try:
         reader = GGUFReader(str(file))
-        splitting, tokens = (reader.get_field(f"tokenizer.ggml.{name}") for name in ("pre", "tokens"))
+        splitting, tokens, bos, kind = (
+            reader.get_field(f"tokenizer.ggml.{name}") for name in ("pre", "tokens", "add_bos_token", "model")
+        )
         types = Counter(tensor.tensor_type.name for tensor in reader.tensors)
     except Exception as error:  # the package raises what it likes at a file that is cut short
         raise GGUFError(f"{file} cannot be read: {error}. Is it whole?") from error
     if tokens is None:
         raise GGUFError(f"{file} has no vocabulary (tokenizer.ggml.tokens)")
-    return _Facts(dict(types), splitting.contents() if splitting is not None else None, len(tokens.data))
+    # llama.cpp's own default: SentencePiece vocabularies, which it calls llama, begin with <bos>.
+    begins = bos.contents() if bos is not None else kind is not None and kind.contents() == "llama"
+    return _Facts(dict(types), splitting.contents() if splitting is not None else None, len(tokens.data), bool(begins))
 
 
 def _read_tokenizer(file: Path, facts: _Facts) -> Any:
@@ -150,7 +156,24 @@ def _read_tokenizer(file: Path, facts: _Facts) -> Any:
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
         )
-    return tokenizer if len(tokenizer) <= facts.vocabulary else _without_additions(tokenizer, facts.vocabulary)
+    if len(tokenizer) > facts.vocabulary:
+        tokenizer = _without_additions(tokenizer, facts.vocabulary)
+    if facts.begins_with_bos and tokenizer.bos_token_id is not None:
+        _begin_with_bos(tokenizer)
+    return tokenizer
+
+
+def _begin_with_bos(tokenizer: Any) -> None:
+    """Put ``<bos>`` in front of every text, which transformers does not read from the file."""
+    from tokenizers import processors
+
+    mark = tokenizer.bos_token
+    template = processors.TemplateProcessing(
+        single=f"{mark} $A", pair=f"{mark} $A {mark}:1 $B:1", special_tokens=[(mark, tokenizer.bos_token_id)]
+    )
+    before = tokenizer.backend_tokenizer.post_processor
+    empty = before is None or isinstance(before, processors.TemplateProcessing)
+    tokenizer.backend_tokenizer.post_processor = template if empty else processors.Sequence([before, template])
 
 
 def _without_additions(tokenizer: Any, vocabulary: int) -> Any:

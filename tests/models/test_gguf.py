@@ -15,6 +15,7 @@ from rlinf.cli import WRONG_CONFIG, main
 from rlinf.models import gguf
 from rlinf.models.gguf import GGUFError, cached_folder, convert_gguf, model_folder
 from rlinf.models.loading import load_causal_lm, load_tokenizer
+from rlinf.rollouts.text.tokens.prompts import text_start
 
 pytest.importorskip("gguf")
 
@@ -22,8 +23,11 @@ HIDDEN, INNER, LAYERS, HEADS, KV_HEADS = 64, 96, 2, 4, 2
 TEMPLATE = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}"
 
 
-def write_gguf(file: Path) -> Any:
-    """Writes a small llama, quantised to 8 bits; returns the transformers model of the weights that this leaves."""
+def write_gguf(file: Path, *, begins: bool = False) -> Any:
+    """Writes a small llama, quantised to 8 bits; returns the transformers model of the weights that this leaves.
+
+    ``begins``: every text begins with <|end|>.
+    """
     from gguf import GGMLQuantizationType, GGUFWriter, TokenType, quants
     from transformers import LlamaConfig, LlamaForCausalLM
     from transformers.convert_slow_tokenizer import bytes_to_unicode
@@ -59,6 +63,9 @@ def write_gguf(file: Path) -> Any:
     writer.add_token_types([TokenType.CONTROL, *[TokenType.NORMAL] * (len(tokens) - 1)])
     writer.add_token_merges(["Ġ Ġ", "a b"])
     writer.add_eos_token_id(0)
+    if begins:
+        writer.add_bos_token_id(0)
+        writer.add_add_bos_token(True)
     writer.add_chat_template(TEMPLATE)
     for parameter in model.parameters():
         if parameter.ndim == 2:
@@ -133,6 +140,16 @@ def test_digits_are_split_as_the_file_says(file: Path) -> None:
     tokenizer = load_tokenizer(str(file))
     pieces = tokenizer.convert_ids_to_tokens(tokenizer.encode("ab  12", add_special_tokens=False))
     assert pieces == ["ab", "ĠĠ", "1", "2"], "GPT-2's own rules leave a single blank before the number"
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_texts_begin_as_the_file_says(tmp_path: Path, begins: bool) -> None:
+    write_gguf(tmp_path / "small.gguf", begins=begins)
+    convert_gguf(tmp_path / "small.gguf", tmp_path / "folder")
+    tokenizer = load_tokenizer(str(tmp_path / "folder"))
+    plain = tokenizer.encode("ab", add_special_tokens=False)
+    assert tokenizer.encode("ab") == [0] * begins + plain
+    assert text_start(tokenizer) == (0,) * begins
 
 
 def test_a_gguf_file_is_converted_once(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

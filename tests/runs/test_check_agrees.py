@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support import agreement
 
+from rlinf.config import ConfigErrors, load
 from rlinf.config.recipes import recipes
 
 EDITS = int(os.environ.get("RLINF_EDITS", "60"))
@@ -31,6 +32,14 @@ BY_HAND = [
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what recipes name."""
     return agreement.furnish(tmp_path_factory.mktemp("recipes"))
+
+
+def _skip_without_simulator(recipe: str) -> None:
+    try:
+        load(recipe)
+    except ConfigErrors as error:
+        if "there is no module" in str(error) or "is no program that can be started" in str(error):
+            pytest.skip("the simulator, or the interpreter of its own, is not installed here")
 
 
 def _require_agreement(place: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, edits: list[tuple[str, ...]]) -> None:
@@ -72,4 +81,5 @@ def test_edits_that_check_once_took(
 @pytest.mark.parametrize("recipe", sorted(recipes()))
 def test_all_edits(recipe: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
+    _skip_without_simulator(recipe)
     _require_agreement(place, monkeypatch, recipe, [(), *agreement.draw_edits(recipe, EDITS, SEED)])
