@@ -63,7 +63,8 @@ def packed_attention(
         )
     packing.attended.append(type(module).__name__)
     grouped = query.shape[1] != key.shape[1]
-    windowed = sliding_window is not None and sliding_window < int(packing.positions.max()) + 1
+    if sliding_window is not None and sliding_window > int(packing.positions.max()):
+        sliding_window = None  # no row is longer: PyTorch's causal kernel needs no mask
     given, device = query.dtype, query.device.type
     if device == "cpu" and given != torch.float64:
         # PyTorch's fused attention of a CPU takes three times as long for its backward pass in 16 bits.
@@ -75,7 +76,7 @@ def packed_attention(
             # A GPU has no fused kernel for a mask, or for float32, with grouped heads: PyTorch would keep all scores.
             share = query.shape[1] // key.shape[1]
             other, contents = other.repeat_interleave(share, dim=1), contents.repeat_interleave(share, dim=1)
-        if windowed:
+        if sliding_window is not None:
             reach = packing.positions[queries][:, None, :, None] - packing.positions[keys][:, None, None, :]
             causal = torch.ones_like(reach, dtype=torch.bool).tril() if mask is None else mask
             mask = causal & (reach < sliding_window)
