@@ -167,14 +167,20 @@ def needs_reference(config: Sections) -> bool:
 
 def keeps_reference(config: Sections) -> bool:
     """Whether the learner keeps a copy of its weights for reinforcement learning: for a KL term, or as a teacher."""
-    return needs_reference(config) or config.teacher.past_policy != "none"
+    return needs_reference(config) or config.teacher.past_policy in ("start", "average")
 
 
 def teacher_name(config: Sections) -> str | None:
     """Name the teacher in words; None if there is none."""
     teacher = config.teacher
-    past = {"none": None, "start": "the policy of the first step", "average": "the average of the policy's weights"}
-    return teacher.path or teacher.base_url or past[teacher.past_policy]
+    past = {
+        "none": None,
+        "start": "the policy of the first step",
+        "average": "the average of the policy's weights",
+        "current": "the policy itself",
+    }
+    name = teacher.path or teacher.base_url or past[teacher.past_policy]
+    return name if name is None or teacher.hint is None else f"{name}, with a hint in its prompt"
 
 
 def recomputes_logprobs(config: Sections) -> bool:

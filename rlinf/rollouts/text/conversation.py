@@ -162,6 +162,8 @@ class Row:
     prompt_ids: tuple[int, ...]
     pictures: list[str] = field(default_factory=list)
     """Addresses of the pictures in the prompt and in what the environment said later, in their order."""
+    hinted_ids: tuple[int, ...] = ()
+    """The prompt with `teacher.hint`; empty if the row has none."""
     tokens: TokenArray[int] = field(default_factory=TokenArray.ints)
     logprobs: TokenArray[float] = field(default_factory=TokenArray.floats)
     mask: TokenArray[bool] = field(default_factory=TokenArray.flags)

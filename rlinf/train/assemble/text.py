@@ -120,7 +120,14 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     rollout.require_fitting_prompt()
     tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     evaluator = TextEvaluator(rollout, config.evaluation, tasks)
-    demonstrations = TextDemonstrations(envs, members, config.sft, seed=config.run.seed, curriculum=rollout.curriculum)
+    demonstrations = TextDemonstrations(
+        envs,
+        members,
+        config.sft,
+        seed=config.run.seed,
+        curriculum=rollout.curriculum,
+        hint=config.teacher.hint,
+    )
     evaluate = evaluator.evaluate if evaluator.task_ids else None
     make_batch, notes = demonstrations.batch, demonstrations.notes()
     prepare: Callable[[Batch], tuple[Batch, Metrics]] = imitated
