@@ -19,6 +19,7 @@ from rlinf.config.derived import (
     row_tokens,
     rows_per_iteration,
     run_directory,
+    samples_quantised,
     shares_gpus,
     teacher_name,
     text_envs,
@@ -134,6 +135,11 @@ def _correction_advice(config: Config) -> list[str]:
         return [
             "an inference engine may route a token to other experts than the learner does: "
             "algorithm.rollout_correction.preset=icepop leaves such tokens out"
+        ]
+    if samples_quantised(config):
+        return [
+            "a quantised sampler (rollout.vllm.extra) draws from another distribution than the learner's: "
+            "algorithm.rollout_correction.preset=tis weighs each token by how much they differ"
         ]
     if config.rollout.staleness:
         return [

@@ -31,6 +31,10 @@ class VllmConfig:
     """Type of the sampler's weights and activations; `auto` takes that of the learner (`policy.dtype`)."""
     max_model_len: int | None = key(None, example=8192)
     """Longest sequence in tokens; null: prompt limit plus response limit."""
+    extra: dict[str, object] = key({}, example={"kv_cache_dtype": "fp8", "max_num_batched_tokens": 4096})
+    """Further arguments of vLLM's engine (`EngineArgs`), such as `quantization`, `kv_cache_dtype` or
+    `speculative_config`. `rlinf check` compares them with those of the installed vLLM. Arguments that a run sets
+    itself, or that would change what is sampled, are refused."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from rlinf.config.checks.algorithm import check_algorithm, check_environment_tok
 from rlinf.config.checks.batch import check_batch
 from rlinf.config.checks.cluster import check_cluster
 from rlinf.config.checks.columns import check_columns, check_critic
+from rlinf.config.checks.engine_flags import check_engine_flags
 from rlinf.config.checks.files import check_files
 from rlinf.config.checks.kind import check_kind
 from rlinf.config.checks.megatron import check_megatron
@@ -50,6 +51,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_reward_model,
     check_teacher,
     check_sampler,
+    check_engine_flags,
     check_schedule,
     check_simulator,
     check_acting,
