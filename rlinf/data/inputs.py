@@ -104,6 +104,9 @@ class TextInputs(Inputs):
     """[B, H] int64, right-padded: the prompts that the teacher reads (`teacher.hint`)."""
     hinted_lengths: Tensor | None = None
     """[B] int64; 0: the row has no hint."""
+    routes: Tensor | None = None
+    """[B, L, E] int16: the experts that the sampler sent each token to, by its place in prompt and response together,
+    layer after layer (:mod:`rlinf.models.routing`); -1 where they are not known."""
 
     def hinted(self) -> tuple[TextInputs, Tensor]:
         """Return the same responses behind the prompts with hints, and which rows have one [B] bool.
@@ -113,7 +116,8 @@ class TextInputs(Inputs):
         has, width = lengths > 0, max(self.prompt_ids.shape[1], ids.shape[1])
         prompts = torch.where(has[:, None], fit(ids, width, 0), fit(self.prompt_ids, width, 0))
         prompt_lengths = torch.where(has, lengths, self.prompt_lengths)
-        return replace(self.without_hints(), prompt_ids=prompts, prompt_lengths=prompt_lengths), has
+        # Routes are those of the policy's own prompt.
+        return replace(self.without_hints(), prompt_ids=prompts, prompt_lengths=prompt_lengths, routes=None), has
 
     def _hints(self) -> tuple[Tensor, Tensor]:
         """Return the teacher's prompts and their lengths; of length 0 without the columns."""
@@ -166,6 +170,8 @@ class TextInputs(Inputs):
             reach = max(column.shape[1] for column in columns)
             rows = [column.expand(len(part.prompt_ids), -1) for column, part in zip(columns, every, strict=True)]
             wide = [replace(part, pictures=fit(own, reach, 0)) for part, own in zip(wide, rows, strict=True)]
+        longest = max([0, *(part.routes.shape[1] for part in every if part.routes is not None)])
+        wide = [part if part.routes is None else replace(part, routes=fit(part.routes, longest, -1)) for part in wide]
         return cls(**dict[str, Any](_joined([part.named() for part in wide])))
 
 

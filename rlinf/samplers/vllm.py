@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -392,12 +391,12 @@ def _further(extra: Mapping[str, object]) -> dict[str, Any]:
     Raises:
         UserError: it has not; the configuration was checked where no vLLM is installed.
     """
-    from vllm import EngineArgs
+    from vllm import EngineArgs, __version__
 
     known = {item.name for item in fields(EngineArgs)}
     for name in extra:
         if name not in known:
-            raise UserError(f"rollout.vllm.extra.{name} is no argument of vLLM {metadata.version('vllm')}: take it out")
+            raise UserError(f"rollout.vllm.extra.{name} is no argument of vLLM {__version__}: take it out")
     return dict(extra)
 
 

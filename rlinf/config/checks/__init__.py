@@ -17,6 +17,7 @@ from rlinf.config.checks.own import check_own_functions, check_own_policy
 from rlinf.config.checks.policy import check_policy
 from rlinf.config.checks.ranges import check_ranges
 from rlinf.config.checks.reward_model import check_reward_model
+from rlinf.config.checks.router_replay import check_router_replay
 from rlinf.config.checks.run import check_evaluation, check_run
 from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
@@ -52,6 +53,7 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_teacher,
     check_sampler,
     check_engine_flags,
+    check_router_replay,
     check_schedule,
     check_simulator,
     check_acting,

@@ -430,7 +430,21 @@ def _inputs(rows: Sequence[Row], pad_token_id: int) -> TextInputs:
         pictures=picture_column([row.pictures for row in rows]) if any(row.pictures for row in rows) else None,
         hinted_ids=hinted if is_hinted else None,
         hinted_lengths=hinted_lengths if is_hinted else None,
+        routes=_routes(rows),
     )
+
+
+def _routes(rows: Sequence[Row]) -> torch.Tensor | None:
+    """Return the experts of each row's tokens [B, L, E] int16, -1 behind the last; None if none are recorded."""
+    recorded = [row.routes for row in rows if row.routes is not None]
+    if not recorded:
+        return None
+    experts = recorded[0].shape[1]
+    found = torch.full((len(rows), max(map(len, recorded)), experts), -1, dtype=torch.int16)
+    for place, row in enumerate(rows):
+        if row.routes is not None:
+            found[place, : len(row.routes)] = torch.from_numpy(row.routes)
+    return found
 
 
 def _padded(prompts: Sequence[Sequence[int]], pad_token_id: int) -> tuple[torch.Tensor, torch.Tensor]:
