@@ -153,9 +153,11 @@ ADVANTAGES: dict[str, Estimator] = {
     ),
     "opd": Estimator(
         "rlinf.algorithms.advantages.opd:opd",
-        "on-policy distillation: how much likelier the teacher finds each token than the policy does",
-        "A_t = log p_teacher(y_t) - log p(y_t)",
-        "Agarwal et al., arXiv:2306.13649; MiniLLM, arXiv:2306.08543; Thinking Machines Lab 2025",
+        "on-policy distillation, or self-distillation: how much likelier the teacher finds each token than the policy",
+        "A_t = log p_teacher(y_t) - log p(y_t);  "
+        "with teacher.hint: A_t = log p_teacher(y_t | hint, y_<t) - log p(y_t | prompt, y_<t)",
+        "Agarwal et al., arXiv:2306.13649; MiniLLM, arXiv:2306.08543; Thinking Machines Lab 2025; self-distillation: "
+        "OPSD, arXiv:2601.18734, and SDPO, arXiv:2601.20802",
         needs=("teacher_logprobs",),
         by_row=True,
     ),

@@ -38,6 +38,7 @@ from rlinf.algorithms.statistics import gaps, group_statistics, masked_mean, row
 from rlinf.base.errors import OtherPolicy
 from rlinf.data.advantage_spec import PreparedRows, Rows
 from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
 from rlinf.data.messages import Metrics, PolicyOutput
 from rlinf.data.remote_rows import RemoteRows
 from rlinf.schema import AlgorithmConfig
@@ -145,7 +146,8 @@ class OnPolicy(Preparation):
             rows = rows.replace(ref_logprobs=self._learner.evaluate(rows, reference=True).logprobs)
         if self._teacher is not None:
             batch = rows.fetch()
-            rows = batch.replace(teacher_logprobs=self._teacher(batch))
+            read = TextInputs.of(batch.inputs).without_hints()
+            rows = batch.replace(inputs=read, teacher_logprobs=self._teacher(batch))
         prepared: Rows
         if self._ranks is None:
             fragments = self._facts.holds_fragments

@@ -45,6 +45,7 @@ EXTRA_OF: Mapping[str, str] = {
     "onnxruntime": "onnx",
     "onnxscript": "onnx",
     "openai": "agents",
+    "opentelemetry": "otel",
     "optuna": "sweep",
     "peft": "lora",
     "pyarrow": "data",

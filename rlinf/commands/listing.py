@@ -35,6 +35,7 @@ SINKS: Mapping[str, str] = {
     "wandb": "Weights & Biases (logging.wandb_project, extra: wandb)",
     "mlflow": "MLflow (logging.mlflow_experiment, extra: mlflow)",
     "trackio": "Trackio (logging.trackio_project, extra: trackio)",
+    "otel": "OpenTelemetry traces (logging.otlp_endpoint, extra: otel)",
     "module:name": "a tracker of your own (logging.sinks)",
 }
 REWARDS: Mapping[str, str] = {

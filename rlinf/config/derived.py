@@ -167,14 +167,20 @@ def needs_reference(config: Sections) -> bool:
 
 def keeps_reference(config: Sections) -> bool:
     """Whether the learner keeps a copy of its weights for reinforcement learning: for a KL term, or as a teacher."""
-    return needs_reference(config) or config.teacher.past_policy != "none"
+    return needs_reference(config) or config.teacher.past_policy in ("start", "average")
 
 
 def teacher_name(config: Sections) -> str | None:
     """Name the teacher in words; None if there is none."""
     teacher = config.teacher
-    past = {"none": None, "start": "the policy of the first step", "average": "the average of the policy's weights"}
-    return teacher.path or teacher.base_url or past[teacher.past_policy]
+    past = {
+        "none": None,
+        "start": "the policy of the first step",
+        "average": "the average of the policy's weights",
+        "current": "the policy itself",
+    }
+    name = teacher.path or teacher.base_url or past[teacher.past_policy]
+    return name if name is None or teacher.hint is None else f"{name}, with a hint in its prompt"
 
 
 def recomputes_logprobs(config: Sections) -> bool:
@@ -272,17 +278,24 @@ def shares_gpus(config: Sections) -> bool:
 def gap_limit(config: Sections, *, on_gpu: bool) -> float | None:
     """Return `rollout.gap_limit`, or for null a limit above rounding alone; None if more than rounding is expected.
 
-    Caches of older weights and dropout in the learner change log-probabilities by any amount.
+    Caches of older weights, dropout in the learner and quantisation change log-probabilities by any amount.
     """
     rollout, policy = config.rollout, config.policy
     if rollout.gap_limit is not None:
         return rollout.gap_limit
-    if rollout.keep_cache or (policy.lora.rank and policy.lora.dropout):
+    if rollout.keep_cache or (policy.lora.rank and policy.lora.dropout) or samples_quantised(config):
         return None
     sampled = rollout.vllm.dtype if rollout.sampler == "vllm" and rollout.vllm.dtype != "auto" else policy.dtype
     kinds = {activation_dtype(dtype, on_gpu=on_gpu) for dtype in (policy.dtype, sampled)}
     # A server computes in a precision of its own.
     return _EXACT_GAP if kinds == {"float32"} and rollout.sampler != "server" else _ROUNDED_GAP
+
+
+def samples_quantised(config: Sections) -> bool:
+    """Whether the engine keeps weights, or keys and values, in fewer bits than the learner (`rollout.vllm.extra`)."""
+    extra, dtypes = config.rollout.vllm.extra, ("auto", "bfloat16", "float16", None)
+    fewer = extra.get("quantization") is not None or extra.get("kv_cache_dtype", "auto") not in dtypes
+    return fewer and config.rollout.sampler in ("vllm", "auto")
 
 
 def has_warm_start(config: Sections) -> bool:

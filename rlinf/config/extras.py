@@ -24,6 +24,7 @@ MODULES: Mapping[str, str] = {
     "wandb": "wandb",
     "mlflow": "mlflow",
     "trackio": "trackio",
+    "otel": "opentelemetry",
     "video": "av",
     "games": "textarena",
     "mcp": "mcp",
@@ -144,6 +145,8 @@ def needed_extras(config: Sections, *, text: bool) -> list[Extra]:
         needed.append(Extra("mlflow", "logging.mlflow_experiment"))
     if config.logging.trackio_project is not None:
         needed.append(Extra("trackio", "logging.trackio_project"))
+    if config.logging.otlp_endpoint is not None:
+        needed.append(Extra("otel", "logging.otlp_endpoint"))
     if config.evaluation.video_every > 0:
         needed.append(Extra("video", f"evaluation.video_every: {config.evaluation.video_every}"))
     for key, data in (("sft.dataset", config.sft.dataset), ("algorithm.prior_data", config.algorithm.prior_data)):

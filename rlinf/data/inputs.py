@@ -100,6 +100,34 @@ class TextInputs(Inputs):
     """[B, T] float32, for a reward model: what its scores are to say."""
     pictures: Tensor | None = None
     """[B, W] uint8, where a row has pictures: their addresses (:mod:`rlinf.data.pictures`), a line each, then 0."""
+    hinted_ids: Tensor | None = None
+    """[B, H] int64, right-padded: the prompts that the teacher reads (`teacher.hint`)."""
+    hinted_lengths: Tensor | None = None
+    """[B] int64; 0: the row has no hint."""
+    routes: Tensor | None = None
+    """[B, L, E] int16: the experts that the sampler sent each token to, by its place in prompt and response together,
+    layer after layer (:mod:`rlinf.models.routing`); -1 where they are not known."""
+
+    def hinted(self) -> tuple[TextInputs, Tensor]:
+        """Return the same responses behind the prompts with hints, and which rows have one [B] bool.
+
+        A row without a hint keeps its own prompt."""
+        ids, lengths = self._hints()
+        has, width = lengths > 0, max(self.prompt_ids.shape[1], ids.shape[1])
+        prompts = torch.where(has[:, None], fit(ids, width, 0), fit(self.prompt_ids, width, 0))
+        prompt_lengths = torch.where(has, lengths, self.prompt_lengths)
+        # Routes are those of the policy's own prompt.
+        return replace(self.without_hints(), prompt_ids=prompts, prompt_lengths=prompt_lengths, routes=None), has
+
+    def _hints(self) -> tuple[Tensor, Tensor]:
+        """Return the teacher's prompts and their lengths; of length 0 without the columns."""
+        if self.hinted_ids is None or self.hinted_lengths is None:
+            return torch.zeros_like(self.prompt_ids[:, :1]), torch.zeros_like(self.prompt_lengths)
+        return self.hinted_ids, self.hinted_lengths
+
+    def without_hints(self) -> TextInputs:
+        """Return the inputs as the policy reads them."""
+        return replace(self, hinted_ids=None, hinted_lengths=None)
 
     def picture_lists(self) -> list[list[str]]:
         """[B] addresses of the pictures of each row, in their order; empty where no row has any."""
@@ -130,11 +158,20 @@ class TextInputs(Inputs):
         every = [cls.of(part) for part in parts]
         width = max(part.prompt_ids.shape[1] for part in every)
         wide = [replace(part, prompt_ids=fit(part.prompt_ids, width, 0)) for part in every]
+        if any(part.hinted_ids is not None for part in every):
+            hints = [part._hints() for part in every]
+            reach = max(ids.shape[1] for ids, _ in hints)
+            wide = [
+                replace(part, hinted_ids=fit(ids, reach, 0), hinted_lengths=lengths)
+                for part, (ids, lengths) in zip(wide, hints, strict=True)
+            ]
         if any(part.pictures is not None for part in every):
             columns = [picture_column([()]) if part.pictures is None else part.pictures for part in every]
             reach = max(column.shape[1] for column in columns)
             rows = [column.expand(len(part.prompt_ids), -1) for column, part in zip(columns, every, strict=True)]
             wide = [replace(part, pictures=fit(own, reach, 0)) for part, own in zip(wide, rows, strict=True)]
+        longest = max([0, *(part.routes.shape[1] for part in every if part.routes is not None)])
+        wide = [part if part.routes is None else replace(part, routes=fit(part.routes, longest, -1)) for part in wide]
         return cls(**dict[str, Any](_joined([part.named() for part in wide])))
 
 

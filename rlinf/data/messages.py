@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from torch import Tensor
 
 from rlinf.data.token_array import TokenArray
@@ -86,6 +87,9 @@ class Completion:
     """One version per token: a response that was continued under newer weights has several."""
     cached_tokens: int = field(default=0, compare=False)
     """Of its context, which a prefix cache still had: they were not computed again."""
+    routes: np.ndarray | None = field(default=None, compare=False)
+    """[tokens of prompt and response, but the last one, E] int16, if the sampler records the experts of each token
+    (`rollout.router_replay`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "token_ids", TokenArray.ints(self.token_ids))

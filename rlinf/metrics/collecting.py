@@ -141,6 +141,13 @@ ROLLOUT: Mapping[str, Metric] = {
         "0",
         "a larger data.max_prompt_length",
     ),
+    "rollout/hinted": Metric(
+        "teacher.hint: rows whose teacher reads a hint; the others learn nothing from it",
+        "rows with a hint / rows",
+        SHARE,
+        "1 with {answer}; rises with {solution}",
+        "adv_type: grpo with opd_coef, until a group has a correct response",
+    ),
     "rollout/groups_kept": Metric(
         "dynamic_sampling: groups with differing rewards",
         "number",

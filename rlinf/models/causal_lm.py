@@ -73,7 +73,7 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
             empty = torch.zeros(mask.shape, device=mask.device)
             return PolicyOutput(empty, empty if with_entropy else None, empty if self.value_head is not None else None)
         with self._autocast(prompts.device):
-            hidden, rows, columns = self.states(prompts, lengths, actions, responses, text.picture_lists())
+            hidden, rows, columns = self.states(prompts, lengths, actions, responses, text.picture_lists(), text.routes)
             acted = mask[rows, columns]
             rows, columns, hidden = rows[acted], columns[acted], hidden[acted]
             scores = self._score(hidden, actions[rows, columns], self._seen(text, actions, rows, columns), with_entropy)

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from rlinf.data.batch import Costs
-from rlinf.data.inputs import Inputs, TextInputs
+from rlinf.data.inputs import Inputs, TextInputs, fit
 from rlinf.models import packed_attention
 from rlinf.models.architecture import PolicyError, require_packs
 from rlinf.models.packing import pack, text_costs
+from rlinf.models.routing import replayed
 from rlinf.models.vision.families import text_decoder
 from rlinf.models.vision.features import decoder_inputs
 from rlinf.models.vision.reading import PictureReader
@@ -57,28 +58,30 @@ class ResponseModel(nn.Module):
         actions: Tensor,
         responses: Tensor,
         pictures: Sequence[Sequence[str]] = (),
+        routes: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Hidden states [S, H] that predict the S response tokens, with the row and the column of each.
 
         ``prompts`` [B, P] of ``lengths`` [B], ``actions`` [B, T] of which the first ``responses`` [B] are tokens;
-        ``pictures`` [B] addresses of each row's pictures, where any row has some.
+        ``pictures`` [B] addresses of each row's pictures, where any row has some. ``routes`` [B, L, E] as of
+        `TextInputs`: the experts of tokens are replayed.
         """
         if not self.pack_rows:
-            return self._padded(prompts, lengths, actions, responses, pictures)
+            return self._padded(prompts, lengths, actions, responses, pictures, routes)
         packing = pack(prompts, lengths, actions, responses)
         if self.reader is None:
             inputs = {"input_ids": packing.tokens[None], "position_ids": packing.positions[None]}
         else:
             tokens, _ = _sequences(prompts, lengths, actions, responses)
             inputs = self._inputs(tokens, pictures, packing.rows[None], packing.positions[None])
+        own = None if routes is None else routes[packing.rows, packing.positions.clamp(max=routes.shape[1] - 1)]
         transformer = self._transformer()
-        hidden = transformer(**inputs, use_cache=False, packing=packing).last_hidden_state[0]
+        with replayed(self.model, own):
+            hidden = transformer(**inputs, use_cache=False, packing=packing).last_hidden_state[0]
         config = transformer.config.get_text_config()
         if len(packing.attended) != config.num_hidden_layers:
             of_all = f"{len(packing.attended)} of the {config.num_hidden_layers} layers of {config.model_type}"
-            raise PolicyError(
-                f"learner.pack: {of_all} attend over packed rows, the others mix them. Set learner.pack: false."
-            )
+            raise PolicyError(f"learner.pack: only {of_all} attend over packed rows. Set learner.pack: false.")
         return hidden[packing.target_index], packing.target_rows, packing.target_columns
 
     @contextmanager
@@ -110,6 +113,7 @@ class ResponseModel(nn.Module):
         actions: Tensor,
         responses: Tensor,
         pictures: Sequence[Sequence[str]],
+        routes: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Compute the same states without packing: one padded row each. For architectures with attention of their
         own."""
@@ -120,7 +124,9 @@ class ResponseModel(nn.Module):
         else:
             rows = torch.arange(len(tokens), device=tokens.device)[:, None].expand_as(tokens)
             inputs = self._inputs(tokens, pictures, rows, columns)
-        out = self._transformer()(**inputs, attention_mask=valid.long(), use_cache=False)
+        own = None if routes is None else fit(routes, tokens.shape[1], -1).flatten(0, 1)
+        with replayed(self.model, own):
+            out = self._transformer()(**inputs, attention_mask=valid.long(), use_cache=False)
         positions = torch.arange(actions.shape[1], device=prompts.device) < responses[:, None]
         rows, target_columns = positions.nonzero(as_tuple=True)
         return out.last_hidden_state[rows, lengths[rows] - 1 + target_columns], rows, target_columns

@@ -19,6 +19,7 @@ from rlinf.config.derived import (
     row_tokens,
     rows_per_iteration,
     run_directory,
+    samples_quantised,
     shares_gpus,
     teacher_name,
     text_envs,
@@ -135,6 +136,11 @@ def _correction_advice(config: Config) -> list[str]:
             "an inference engine may route a token to other experts than the learner does: "
             "algorithm.rollout_correction.preset=icepop leaves such tokens out"
         ]
+    if samples_quantised(config):
+        return [
+            "a quantised sampler (rollout.vllm.extra) draws from another distribution than the learner's: "
+            "algorithm.rollout_correction.preset=tis weighs each token by how much they differ"
+        ]
     if config.rollout.staleness:
         return [
             f"loss_type: {loss} clips ratios to policies that are up to {config.rollout.staleness} updates old "
@@ -225,8 +231,19 @@ def _text_batch(config: Config) -> Rows:
         ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches = {updates}"),
         ("rows of an optimiser step", f"{rows // cuts}, {-(-rows // cuts // config.learner.num_workers)} per rank"),
         ("micro-batch", f"at most {config.learner.micro_batch_tokens:,} tokens"),
+        *_routes(config, rows * tokens),
         *_ahead(config),
     ]
+
+
+def _routes(config: Config, tokens: int) -> Rows:
+    """Return the memory of the experts of a step's ``tokens`` (`rollout.router_replay`): 2 bytes each."""
+    decoder = decoder_shape(config.policy)
+    if not config.rollout.router_replay or decoder is None:
+        return []
+    layers, each = decoder.layers, decoder.experts_per_token
+    words = f"at most {size_text(2 * tokens * layers * each)}: {layers} layers x {each} of each token, 2 bytes each"
+    return [("experts of a step", words)]
 
 
 def _ahead(config: Config) -> Rows:

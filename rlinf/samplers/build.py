@@ -82,6 +82,7 @@ def hf_sampler(model: Any, config: RolloutConfig, spec: SamplerSpec) -> HFSample
         max_model_len=spec.max_model_len,
         keep_cache=config.keep_cache,
         sight=_sight(model, spec),
+        record_routes=config.router_replay,
     )
 
 

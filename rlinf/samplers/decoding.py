@@ -16,6 +16,7 @@ from rlinf.base.errors import RunFailed
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.data.token_array import TokenArray
 from rlinf.models.distribution import draw
+from rlinf.models.routing import RouteRecorder
 from rlinf.models.vision.families import text_decoder
 from rlinf.samplers.kv_cache import RowCache
 from rlinf.samplers.requests import limit_of
@@ -59,6 +60,7 @@ class Row:
         versions: Sequence[int],
         finish_reason: str,
         cached_tokens: int = 0,
+        routes: np.ndarray | None = None,
     ) -> Completion:
         return Completion(
             request_id=self.request.request_id,
@@ -68,6 +70,7 @@ class Row:
             finish_reason=finish_reason,
             policy_version=TokenArray.ints(versions),
             cached_tokens=cached_tokens,
+            routes=routes,
         )
 
 
@@ -103,9 +106,14 @@ class DecodeBatch:
         pad_token_id: int,
         seed: int,
         sight: Sight | None = None,
+        routes: RouteRecorder | None = None,
     ) -> None:
-        """``rows`` share ``params`` but for ``max_new_tokens`` (their ``limit`` holds); ``stop_ids`` end a response."""
+        """``rows`` share ``params`` but for ``max_new_tokens`` (their ``limit`` holds); ``stop_ids`` end a response.
+        ``routes``: of the model, whose experts then come with the completions."""
         self.rows = list(rows)
+        self._recorder = routes
+        self._context_routes: list[Tensor] = []
+        """[tokens before the first new one, E] of each row."""
         self.model = model
         self._sight = sight
         self._params = params
@@ -138,6 +146,8 @@ class DecodeBatch:
             logits = self._prefill(step)
         else:
             logits = self._forward(self._tokens[: len(self.rows), step - 1 : step])
+            if self._recorder is not None:
+                self._routes[: len(self.rows), step - 1] = self._recorder.taken()
         require_finite_logits(logits, version)
         tokens, logprobs = draw(logits, self._params, self._uniforms(step), seen=self._seen)
         live = len(self.rows)
@@ -181,6 +191,8 @@ class DecodeBatch:
             own = inputs["position_ids"]
             positions = own if own.ndim == 2 else own.amax(dim=0)
         places = torch.tensor([distinct[context] for context in contexts], device=self._device)
+        if self._recorder is not None:
+            self._take_context_routes(self._recorder.taken().unflatten(0, ids.shape), places.tolist(), step)
         cache.select(places)
         self._positions = positions[places, -1:]
         self._prepare_mask(mask[places], padded=len(set(map(len, distinct))) > 1)
@@ -188,6 +200,17 @@ class DecodeBatch:
             seen = torch.zeros(logits.shape, dtype=torch.int64, device=self._device)
             self._seen = (seen.scatter_add_(1, ids.clamp(min=0), mask * (ids >= 0)) > 0)[places]
         return logits[places]
+
+    def _take_context_routes(self, routes: Tensor, places: Sequence[int], step: int) -> None:
+        """Keep the experts [U, width, E] of a prefill: of each row's context, and of its ``step`` tokens so far."""
+        if not self._context_routes:
+            self._routes = routes.new_full((len(self.rows), self._tokens.shape[1], routes.shape[2]), -1)
+        width = routes.shape[1]
+        lengths = [len(row.context) for row in self.rows]
+        self._context_routes = [
+            routes[place, width - step - length : width - step] for place, length in zip(places, lengths, strict=True)
+        ]
+        self._routes[: len(self.rows), :step] = routes[places, width - step :]
 
     def _run(self, ids: Tensor, mask: Tensor | None, positions: Tensor) -> Tensor:
         """Logits [B, V] after the last of the tokens ``ids`` [B, n]."""
@@ -255,7 +278,9 @@ class DecodeBatch:
         length = len(self._versions)
         tokens, logprobs = (tensor[places, :length].tolist() for tensor in (self._tokens, self._logprobs))
         completions = [
-            self.rows[place].completion(tokens[i], logprobs[i], self._versions, reasons[i])
+            self.rows[place].completion(
+                tokens[i], logprobs[i], self._versions, reasons[i], routes=self._routes_of(place, length)
+            )
             for i, place in enumerate(places)
         ]
         kept = len(self.rows) - len(places)
@@ -264,10 +289,18 @@ class DecodeBatch:
         movers = [place for place in range(kept, len(self.rows)) if place not in leaving]
         for hole, mover in zip(holes, movers, strict=True):
             self.rows[hole] = self.rows[mover]
-        del self.rows[kept:]
+            if self._context_routes:
+                self._context_routes[hole] = self._context_routes[mover]
+        del self.rows[kept:], self._context_routes[kept:]
         if kept:
             self._move(holes, movers, kept)
         return completions
+
+    def _routes_of(self, place: int, length: int) -> np.ndarray | None:
+        """Return the experts of a row's prompt and of all of its ``length`` tokens but the last."""
+        if not self._context_routes:
+            return None
+        return torch.cat([self._context_routes[place], self._routes[place, : length - 1]]).cpu().numpy()
 
     def _move(self, holes: list[int], movers: list[int], kept: int) -> None:
         """Move the state of rows ``movers`` to ``holes`` and keep the first ``kept`` rows."""
@@ -275,7 +308,7 @@ class DecodeBatch:
         self._keys, self._offsets = self._keys[:kept], self._offsets[:kept]
         sources = torch.tensor(movers, dtype=torch.int64, device=self._device)
         targets = torch.tensor(holes, dtype=torch.int64, device=self._device)
-        for name in ("_tokens", "_logprobs", "_limits", "_random", "_positions", "_mask", "_seen"):
+        for name in ("_tokens", "_logprobs", "_limits", "_random", "_positions", "_mask", "_seen", "_routes"):
             tensor = getattr(self, name, None)
             if tensor is not None:
                 if holes:

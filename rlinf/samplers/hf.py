@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams, WeightUpdate
 from rlinf.models.checkpoint_names import by_expert
+from rlinf.models.routing import RouteRecorder
 from rlinf.models.vision.families import text_decoder
 from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
@@ -45,11 +46,12 @@ class HFSampler:
         max_model_len: int,
         keep_cache: bool = False,
         sight: Sight | None = None,
+        record_routes: bool = False,
     ) -> None:
         """``model`` becomes the sampler's: it is put in evaluation mode, and its attention may be exchanged for a
         faster one of the same result. ``max_model_len`` counts prompt and response tokens. ``keep_cache``: a response
         that is continued after new weights keeps the keys and values that it has. ``sight``: of a vision-language
-        model."""
+        model. ``record_routes``: completions of :meth:`stream` have the experts of each token."""
         if generation_batch_size < 1:
             raise ValueError(f"generation_batch_size must be at least 1, got {generation_batch_size}")
         self._model = model.eval()
@@ -70,6 +72,7 @@ class HFSampler:
         self._carried = KeptStates() if keep_cache else None
         self._home = model.device
         self._sight = sight
+        self._routes = RouteRecorder(model) if record_routes else None
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
         """All completions of all requests, ordered by (position of the request, sample index)."""
@@ -215,4 +218,5 @@ class HFSampler:
             pad_token_id=self._pad_token_id,
             seed=self._seed,
             sight=self._sight,
+            routes=self._routes,
         )

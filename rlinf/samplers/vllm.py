@@ -13,13 +13,14 @@ import os
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from rlinf.base.errors import UserError
 from rlinf.base.packages import install_command
 from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.data.token_array import TokenArray
@@ -277,6 +278,7 @@ class VllmSampler:
             logprobs_mode="processed_logprobs",
             worker_extension_cls="rlinf.samplers.vllm_weights.WeightReceiver",
             disable_log_stats=True,
+            **_further(config.extra),
         )
         if cpu:
             use_onednn_products()
@@ -381,6 +383,21 @@ class VllmSampler:
             policy_version=TokenArray.ints(versions),
             cached_tokens=cached_tokens,
         )
+
+
+def _further(extra: Mapping[str, object]) -> dict[str, Any]:
+    """Return `rollout.vllm.extra`, if this vLLM has all of its arguments.
+
+    Raises:
+        UserError: it has not; the configuration was checked where no vLLM is installed.
+    """
+    from vllm import EngineArgs, __version__
+
+    known = {item.name for item in fields(EngineArgs)}
+    for name in extra:
+        if name not in known:
+            raise UserError(f"rollout.vllm.extra.{name} is no argument of vLLM {__version__}: take it out")
+    return dict(extra)
 
 
 def _host_copy(kept: WeightUpdate | None, update: WeightUpdate) -> WeightUpdate:

@@ -15,6 +15,7 @@ from rlinf.schema.env import DataConfig, EnvConfig, TaskConfig
 from rlinf.schema.learner import SftConfig
 from rlinf.schema.rollout import RolloutConfig, WeightTransportName
 from rlinf.schema.run import EvaluationConfig, RunConfig, Words
+from rlinf.schema.teacher import TeacherConfig
 
 OTHER_WORDS: Mapping[Words, str] = {
     "other_goal": "rlinf.rollouts.wrappers:OtherGoal",
@@ -147,4 +148,5 @@ class RolloutSections:
     algorithm: AlgorithmConfig
     sft: SftConfig
     evaluation: EvaluationConfig
+    teacher: TeacherConfig
     facts: DerivedConfig

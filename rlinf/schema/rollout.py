@@ -31,6 +31,10 @@ class VllmConfig:
     """Type of the sampler's weights and activations; `auto` takes that of the learner (`policy.dtype`)."""
     max_model_len: int | None = key(None, example=8192)
     """Longest sequence in tokens; null: prompt limit plus response limit."""
+    extra: dict[str, object] = key({}, example={"kv_cache_dtype": "fp8", "max_num_batched_tokens": 4096})
+    """Further arguments of vLLM's engine (`EngineArgs`), such as `quantization`, `kv_cache_dtype` or
+    `speculative_config`. `rlinf check` compares them with those of the installed vLLM. Arguments that a run sets
+    itself, or that would change what is sampled, are refused."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,9 @@ class RolloutConfig:
     gap_steps: int | None = key(3, at_least=1, read_by=TEXT)
     """Text: after this many steps in a row above `gap_limit` the run ends with an error, and its last checkpoint is
     the one from before them. null: it only warns."""
+    router_replay: bool = key(False, read_by=TEXT)
+    """Mixtures of experts: the learner sends each token to the experts that the sampler sent it to, and computes their
+    weights again (R3, arXiv:2510.11370). Of the sampler `hf`, the learner `torch` and responses of one turn."""
     sleep: Literal["auto", "always", "never"] = key("auto", read_by=TEXT)
     """Text samplers free their GPU memory while the learner works; `auto`: where they share its GPU."""
     batch_size: int = key(32, at_least=1)

@@ -75,6 +75,8 @@ class LoggingConfig:
 
     `timeline/step_000010.json` has what ran when: conversations and their turns, tools, rewards, calls of each worker,
     passes of the learner, weight updates. The report shows the newest ones."""
+    otlp_endpoint: str | None = key(None, example="http://localhost:4318/v1/traces")
+    """Send these timelines to an OpenTelemetry collector too, by OTLP over HTTP (extra: otel): a trace an iteration."""
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,16 @@ class TeacherConfig:
     base_url: str | None = key(None, example="http://host:8000/v1")
     """In the place of `path`: an OpenAI-compatible server that echoes log-probabilities of prompts (`vllm serve`), such
     as http://host:8000/v1."""
-    past_policy: Literal["none", "start", "average"] = "none"
-    """In the place of `path`: the policy's own past, beside another estimator (`algorithm.opd_coef`). `start` is the
-    policy at the first step of reinforcement learning; with `policy.lora`, the base with its adapters off, which takes
-    no memory. `average` is the exponential moving average of its weights. Either takes the reference policy's
-    place."""
+    past_policy: Literal["none", "start", "average", "current"] = "none"
+    """In the place of `path`: the policy itself, with `hint` or beside another estimator (`algorithm.opd_coef`).
+    `start` is the policy at the first step of reinforcement learning; with `policy.lora`, the base with its adapters
+    off, which takes no memory. `average` is the exponential moving average of its weights. Either takes the reference
+    policy's place. `current` is the policy of the step, which takes no memory and needs `hint`."""
+    hint: str | None = key(None, example="{prompt}\nThe right answer is {answer}.")
+    """What the teacher reads in the place of the environment's first prompt: a text with `{prompt}` once, and
+    `{answer}` (the environment's own) or `{solution}` (another correct response of the group). With `past_policy` the
+    policy then teaches itself (OPSD, arXiv:2601.18734; SDPO, arXiv:2601.20802). Rows without what it names learn
+    nothing from the teacher. null: it reads what the policy reads."""
     average_decay: float = key(0.99, at_least=0, at_most=1, example=0.95)
     """With `past_policy: average`: after each step the average becomes this times itself, and the rest the policy."""
     model: str | None = key(None, example="Qwen/Qwen2.5-7B-Instruct")

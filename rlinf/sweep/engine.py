@@ -13,7 +13,9 @@ from rlinf.sweep.live import LiveView
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.records import TrialRecord, read_sweep
 from rlinf.sweep.schema import SpaceEntry
+from rlinf.sweep.sequential import FIRST
 from rlinf.sweep.settings import TrialPlan, complete, plan_of
+from rlinf.sweep.summary import judge_sweep
 
 # Optuna suggests settings, each after the results of those before.
 # Not after the machine's cores: what is suggested depends on it.
@@ -89,6 +91,8 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
     with LiveView(sweep, total=total, done_before=done, begun_before=known.keys() - done) as view:
         if plans and not waiting:
             view.say("every trial is at its end already")
+        elif sweep.config.stop == "sequential":
+            total = _fit_in_rounds(sweep, plans, view)
         else:
             _fit(sweep, waiting, view)
         trials = list(read_sweep(sweep.folder).trials)
@@ -102,6 +106,25 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
             why = "Out of time" if view.out_of_time else "Interrupted"
             view.say(f"{why}: {left} of {total} trials have not finished. The same command continues.")
     return Outcome(trials, interrupted=left > 0 and not view.out_of_time)
+
+
+def _fit_in_rounds(sweep: Sweep, plans: Sequence[TrialPlan], view: LiveView) -> int:
+    """Run the trials seed by seed, until they are decided or hopeless; return how many trials that takes."""
+    seeds = sweep.config.seeds
+    for count in range(FIRST, len(seeds) + 1):
+        due = [plan for plan in plans if plan.seed in seeds[:count]]
+        done = {trial.folder.name for trial in read_sweep(sweep.folder).trials if trial.status in _DONE}
+        waiting = [plan for plan in due if plan.folder_name not in done]
+        if waiting:
+            _fit(sweep, waiting, view)
+        record = read_sweep(sweep.folder)
+        if any(trial.status == "running" for trial in record.trials):
+            break  # it was interrupted, or is out of time
+        judgement = judge_sweep(record)
+        view.say(judgement.sentence(len(seeds)))
+        if judgement.state in ("decided", "hopeless"):
+            return len(due)
+    return len(plans)
 
 
 def _fit(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:

@@ -16,6 +16,7 @@ from rlinf.config.recipes import packaged, sweep_recipes
 from rlinf.config.tree import Branch, Located, merge
 from rlinf.config.values import Builder
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
+from rlinf.sweep.sequential import FIRST
 
 KINDS = ("grid", "choice", "uniform", "loguniform", "integer", "like")
 # Reports a mistake: key, what is wrong, what to write instead.
@@ -198,11 +199,27 @@ def _check_budget(config: SweepConfig, say: Say) -> None:
             say("scheduler", "pbt has one seed and random starts.", "Write seeds: [0] and search: random.")
         if not drawn:
             say("scheduler", "pbt has nothing to perturb.", "Write choice, uniform, loguniform or integer for a key.")
+    if config.stop == "sequential":
+        _check_sequential(config, say)
     for name in ("trials", "steps", "wall_time_s"):
         value = getattr(config.budget, name)
         if value is not None and value <= 0:
             say(f"budget.{name}", f"budget.{name} must be above 0.", "Leave it out for no limit.")
     _check_ranges(config, say)
+
+
+def _check_sequential(config: SweepConfig, say: Say) -> None:
+    if len(config.seeds) < FIRST + 1:
+        say("stop", "stop: sequential runs two seeds and then more, one by one.", "Write at least 3 seeds.")
+    if config.schedule.name != "none":
+        message = f"stop: sequential compares whole runs, and scheduler: {config.schedule.name} cuts some."
+        say("stop", message, "Write scheduler: none.")
+    if config.search != "random":
+        say(
+            "stop",
+            f"stop: sequential compares fixed settings, and {config.search} goes on to new ones.",
+            "Take it out.",
+        )
 
 
 def _check_ranges(config: SweepConfig, say: Say) -> None:

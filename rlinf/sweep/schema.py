@@ -84,6 +84,9 @@ class SweepConfig:
     mode: Literal["max", "min"] = "max"
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
+    stop: Literal["never", "sequential"] = "never"
+    """`sequential`: seeds are run in rounds, two at first; the sweep ends when the best setting is decided, or cannot
+    be within `seeds`."""
     retries: int = 1
     """How often a trial that failed is tried again, from its newest checkpoint."""
     address: str | None = None

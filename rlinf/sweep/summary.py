@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from rlinf.report.axes import axes
 from rlinf.report.runs import ReportError, read_series
 from rlinf.sweep.load import short_names
+from rlinf.sweep.power import MOST, POWER, seeds_needed
 from rlinf.sweep.records import SweepRecord, TrialRecord
+from rlinf.sweep.sequential import Judgement, judge
 from rlinf.sweep.statistics import Estimate, Improvement, estimate, holm, improvement, welch
 
 # Which parameters matter: the share of the result's variance that a parameter explains alone.
@@ -189,8 +191,18 @@ def summarise(sweep: SweepRecord) -> SweepSummary:
         settings,
         importances(sweep.keys, [t.record.setting for t in counted], [t.final for t in counted if t.final is not None]),
         _verdict(sweep, settings),
-        _is_sure(settings),
+        _is_sure(sweep, settings),
     )
+
+
+def judge_sweep(sweep: SweepRecord) -> Judgement:
+    """Judge the settings of a sweep with `stop: sequential` by the seeds that all of them have finished."""
+    return _judged(sweep, summarise(sweep).settings)
+
+
+def _judged(sweep: SweepRecord, settings: Sequence[SettingResult]) -> Judgement:
+    sign = 1 if sweep.mode == "max" else -1
+    return judge([one.by_seed for one in settings], sweep.definition["seeds"], sign=sign)
 
 
 def _result(sweep: SweepRecord, record: TrialRecord) -> TrialResult:
@@ -235,7 +247,9 @@ def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
     low, high = best.final.mean_interval
     seeds = f"95% interval {low:.4g} to {high:.4g}, {best.final.count} seeds" if best.final.count > 1 else "1 seed"
     lines = [f"Best: {best.label}, {sweep.metric} {best.final.mean:.4g} ({seeds})."]
-    if len(ranked) > 1:
+    if len(ranked) > 1 and sweep.definition.get("stop") == "sequential":
+        lines += [_judged(sweep, settings).sentence(len(sweep.definition["seeds"])), _next(ranked[1])]
+    elif len(ranked) > 1:
         lines += [f"Sure? {_sureness(ranked)}", _next(ranked[1])]
     left = [trial for one in settings for trial in one.trials if trial not in one.counted]
     if left:
@@ -244,10 +258,12 @@ def _verdict(sweep: SweepRecord, settings: Sequence[SettingResult]) -> str:
     return "\n".join(lines)
 
 
-def _is_sure(settings: Sequence[SettingResult]) -> bool | None:
+def _is_sure(sweep: SweepRecord, settings: Sequence[SettingResult]) -> bool | None:
     others = [one for one in settings[1:] if one.final is not None]
     if not others:
         return None
+    if sweep.definition.get("stop") == "sequential":
+        return _judged(sweep, settings).state == "decided"
     return all(one.p_value is not None and one.p_value <= ALPHA for one in others)
 
 
@@ -279,4 +295,20 @@ def _sureness(ranked: Sequence[SettingResult]) -> str:
         known = "not distinguishable" if second in close else "distinguishable"
         text = f"No: the difference to the next is {known} from noise (p = {second.p_value:.2g}), and"
     others = "other setting" if len(compared) == 1 else "other settings"
-    return f"{text} {len(close)} of {len(compared)} {others} cannot be ruled out: {listed}. More seeds would tell."
+    text += f" {len(close)} of {len(compared)} {others} cannot be ruled out: {listed}."
+    return f"{text} {_projection(ranked[0], close, ALPHA / len(compared))}"
+
+
+def _projection(best: SettingResult, close: Sequence[SettingResult], alpha: float) -> str:
+    """Project how many seeds a new comparison needs, at the differences and deviations found."""
+    counts = []
+    for one in close:
+        deviations = float(np.std(best.finals, ddof=1)), float(np.std(one.finals, ddof=1))
+        counts.append(seeds_needed(float(np.mean(best.finals) - np.mean(one.finals)), deviations, alpha))
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts):
+        return f"As it is, more than {MOST:,} seeds a setting would be needed: count them as equal."
+    return (
+        f"A comparison of {max(known)} fresh seeds a setting would find these differences in {POWER:.0%} of cases "
+        "(add `stop: sequential` to look before the last one)."
+    )

@@ -27,6 +27,7 @@ from rlinf.train.run_dir import RunDirectory
 from rlinf.train.run_state import RunState
 from rlinf.train.saved_batches import BatchRecorder
 from rlinf.train.tracking.metric_log import MetricLog
+from rlinf.train.tracking.open_telemetry import TraceExport
 from rlinf.train.tracking.progress import ProgressDisplay
 from rlinf.train.tracking.samples import write_samples
 from rlinf.train.tracking.step_timeline import RecordSpans, StepTimeline
@@ -55,7 +56,10 @@ class Trainer:
         """``source``: what a run without checkpoints begins with, instead of an untrained policy. ``batches``: saved
         ones, instead of those that the graph collects. ``recorder`` keeps the first batches. ``spans`` begins and ends
         the recording of what runs in all processes (`logging.trace_every`)."""
-        self.timeline = StepTimeline(folder.path, spans, every=config.logging.trace_every)
+        endpoint, every = config.logging.otlp_endpoint, config.logging.trace_every
+        self.export = TraceExport.to(endpoint, run=config.run.name, say=display.warn) if endpoint and every else None
+        send = None if self.export is None else self.export.send
+        self.timeline = StepTimeline(folder.path, spans, every=every, send=send)
         self.recorder = recorder
         self.config, self.graph, self.display, self.after_step = config, graph, display, after_step
         self.callbacks = callbacks
@@ -92,6 +96,9 @@ class Trainer:
         except Stopped as stop:
             self.run.save_stopped(stop)
             raise
+        finally:
+            if self.export is not None:
+                self.export.close()
         return self.run.progress
 
     def iterate(self, log: MetricLog) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rlinf.config import Config
 from rlinf.data.batch import Batch
+from rlinf.data.inputs import TextInputs
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.same_tokenizer import PROBE, require_same_ids, require_same_tokenizer
 from rlinf.samplers.echo_server import EchoServer
@@ -27,14 +29,22 @@ def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tup
         VocabularyError: the teacher has another tokenizer than the policy's ``tokenizer``.
         ServerError: nothing answers at `teacher.base_url`.
     """
-    teacher = config.teacher
+    teach, notes = _source(config, learner, tokenizer)
+    if teach is None:
+        return None, notes
+    return _finite(teach if config.teacher.hint is None else hinted_teacher(teach)), notes
+
+
+def _source(config: Config, learner: LearnerPool, tokenizer: Any) -> tuple[Teach | None, dict[str, str]]:
+    """Return the same, as it scores the prompts that it is given, whatever its log-probabilities are."""
+    teacher, named = config.teacher, {"teacher": str(config.facts.teacher)}
+    if teacher.past_policy == "current":
+        return lambda batch: learner.evaluate(batch).logprobs, named
     if teacher.past_policy != "none":
-        return _finite(lambda batch: learner.evaluate(batch, reference=True).logprobs), {
-            "teacher": str(config.facts.teacher)
-        }
+        return lambda batch: learner.evaluate(batch, reference=True).logprobs, named
     if teacher.path is not None:
         require_same_tokenizer(tokenizer, load_tokenizer(teacher.path), key="teacher.path", name=teacher.path)
-        return _finite(learner.teach), {"teacher": teacher.path}
+        return learner.teach, named
     if teacher.base_url is None:
         return None, {}
     server = EchoServer(
@@ -50,9 +60,21 @@ def connect_teacher(config: Config, learner: LearnerPool, tokenizer: Any) -> tup
 
     found, name = server.tokenize(PROBE), f"{server.model} at {teacher.base_url}"
     if found is None:
-        return _finite(score), {"teacher": f"{name}; its tokenizer could not be compared (there is no /tokenize)"}
+        return score, {"teacher": f"{name}; its tokenizer could not be compared (there is no /tokenize)"}
     require_same_ids(tokenizer, found, key="teacher.base_url", name=name)
-    return _finite(score), {"teacher": name}
+    return score, {"teacher": name}
+
+
+def hinted_teacher(teach: Teach) -> Teach:
+    """Return the same for a teacher that reads `teacher.hint` in the place of the policy's prompt.
+
+    Rows without a hint get the policy's own log-probabilities: they learn nothing from the teacher."""
+
+    def score(batch: Batch) -> Tensor:
+        inputs, has = TextInputs.of(batch.inputs).hinted()
+        return torch.where(has[:, None], teach(batch.replace(inputs=inputs)), batch.proximal_logprobs)
+
+    return score
 
 
 def _finite(teach: Teach) -> Teach:

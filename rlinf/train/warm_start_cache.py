@@ -38,7 +38,15 @@ _NO_PART = (
     "sft.cache",
     "sft.eval_data",
     "sft.evaluate_every",
-    "teacher.",
+    "teacher.api_key_env",
+    "teacher.average_decay",
+    "teacher.base_url",
+    "teacher.concurrency",
+    "teacher.dtype",
+    "teacher.model",
+    "teacher.past_policy",
+    "teacher.path",
+    "teacher.timeout_s",
 )
 
 

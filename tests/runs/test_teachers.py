@@ -97,6 +97,61 @@ def test_the_average_of_its_own_weights_teaches_beside_a_reward(tmp_path: Path) 
     assert gaps(tmp_path / "resumed") == gaps(tmp_path / "straight")
 
 
+HINT = "{prompt} It is {answer}."
+
+
+def self_taught(folder: Path, **sections: Any) -> Any:
+    """A run whose policy, shown the answer, is the teacher."""
+    made: dict[str, Any] = {
+        "run": {"max_steps": 1},
+        "sft": {"steps": 3, "batch_size": 8, "hinted": 0.5},
+        "algorithm": {"adv_type": "opd", "group_size": 4},
+        "teacher": {"past_policy": "current", "hint": HINT},
+        "evaluation": {"size": 0, "env_kwargs": None},
+    }
+    for section, keys in sections.items():
+        made[section] = {**made.get(section, {}), **keys}
+    return config(folder, **made)
+
+
+def test_the_policy_that_reads_the_answer_is_the_teacher(tmp_path: Path) -> None:
+    """Its log-probabilities are those of a plain forward pass behind the prompt with the answer."""
+    from rlinf.models.loading import load_causal_lm, load_tokenizer
+
+    run(self_taught(tmp_path / "run", learner={"optimizer": {"lr": 0.0}}), report=False)
+    assert logged(tmp_path / "run")[1]["rollout/hinted"] == 1.0
+    model, tokenizer = (load(str(tmp_path / "run" / "policy")) for load in (load_causal_lm, load_tokenizer))
+    rows = [json.loads(line) for line in (tmp_path / "run" / "samples" / "step_000001.jsonl").read_text().splitlines()]
+    for row in rows[:4]:
+        hinted = tokenizer.encode(HINT.format(prompt=row["prompt"], answer=row["answer"]), add_special_tokens=False)
+        with torch.no_grad():
+            scores = model(torch.tensor([hinted + row["tokens"]])).logits[0, len(hinted) - 1 : -1].log_softmax(-1)
+        expected = scores.gather(1, torch.tensor(row["tokens"])[:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(row["teacher_logprobs"]), expected, rtol=1e-4, atol=2e-5)
+        gains = expected - torch.tensor(row["logprobs"])
+        torch.testing.assert_close(torch.tensor(row["advantages"]), gains, rtol=1e-3, atol=5e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("past_policy", ["start", "average", "current"])
+def test_self_distillation_is_the_same_on_ray(past_policy: str, tmp_path: Path) -> None:
+    sections = {"run": {"max_steps": 2}, "teacher": {"past_policy": past_policy, "hint": HINT}}
+    run(self_taught(tmp_path / "here", **sections), report=False)
+    wide = {"cluster": {"backend": "ray"}, "learner": {"num_workers": 2}}
+    run(self_taught(tmp_path / "ray", **sections, **wide), report=False)
+    here, there = (logged(tmp_path / name)[2]["algorithm/teacher_kl"] for name in ("here", "ray"))
+    assert here == pytest.approx(there, rel=1e-4)
+
+
+def test_a_saved_batch_keeps_what_the_teacher_reads(tmp_path: Path) -> None:
+    run(self_taught(tmp_path / "run"), report=False, save_batches=1)
+    again = self_taught(tmp_path / "again")
+    run(again, report=False, from_batches=tmp_path / "run" / "batches")
+    first, second = (logged(tmp_path / name)[-1]["algorithm/teacher_kl"] for name in ("run", "again"))
+    assert first == second != 0
+
+
 class Echo(BaseHTTPRequestHandler):
     """Serves a model as `vllm serve` echoes prompts."""
 
@@ -191,6 +246,17 @@ def test_another_tokenizer_is_refused(
         ({"rollout": {"top_p": 0.9}}, r"rollout\.top_p 0\.9 reshapes the policy's distribution"),
         ({"algorithm": {**OPD, "opd_coef": 0.1}}, "has it already"),
         ({"teacher": {"past_policy": "start"}}, "is the policy itself at first"),
+        ({"teacher": {"past_policy": "current"}}, "is the policy itself, so that adv_type: opd moves nothing"),
+        ({"teacher": {"past_policy": "current", "hint": "It is {answer}."}}, r"must have \{prompt\} once.*0 times"),
+        ({"teacher": {"past_policy": "current", "hint": "{prompt} Think."}}, "no more than the policy"),
+        (
+            {
+                "teacher": {"past_policy": "start", "hint": "{prompt} {solution}"},
+                "algorithm": {"adv_type": "opd", "group_size": 1},
+            },
+            "another response of the group, and algorithm.group_size is 1",
+        ),
+        ({"sft": {"steps": 2, "hinted": 0.5}}, r"sft\.hinted writes prompts with teacher\.hint"),
         ({"teacher": {"past_policy": "average", "base_url": "http://x/v1"}}, "name several teachers"),
         (
             {

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from tiny_models import EOS, PAD, tiny_qwen2
 
+from rlinf.base.errors import UserError
 from rlinf.config import load
+from rlinf.config.checks.engine_flags import RESERVED, engine_arguments
 from rlinf.samplers import SamplerSpec, build_sampler
 
 pytestmark = [
@@ -82,6 +84,27 @@ def test_on_a_gpu_all_are_passed_on(
     assert found.max_model_len == 99
     assert found.enable_sleep_mode is True
     assert found.logprobs_mode == "processed_logprobs"
+
+
+def test_the_arguments_that_are_read_from_the_source_are_those_of_the_class() -> None:
+    from dataclasses import fields
+
+    from vllm import EngineArgs
+
+    engine_arguments.cache_clear()
+    assert set(engine_arguments() or ()) == {item.name for item in fields(EngineArgs) if item.name[0] != "_"}
+    assert set(RESERVED) <= set(engine_arguments() or ())
+
+
+def test_further_arguments_reach_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = f"{YAML}    extra: {{kv_cache_dtype: fp8, speculative_config: {{method: ngram}}}}\n"
+    monkeypatch.setattr(f"{__name__}.YAML", more)
+    found = arguments_of(tmp_path, monkeypatch, cpu=False)
+    assert (found.kv_cache_dtype, found.speculative_config) == ("fp8", {"method": "ngram"})
+    monkeypatch.setattr("rlinf.config.checks.engine_flags.engine_arguments", lambda: None)
+    monkeypatch.setattr(f"{__name__}.YAML", more.replace("kv_cache_dtype", "kv_dtype"))
+    with pytest.raises(UserError, match=r"extra\.kv_dtype is no argument of vLLM"):
+        arguments_of(tmp_path / "again", monkeypatch, cpu=False)
 
 
 def test_on_a_cpu_what_it_can_not_do_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

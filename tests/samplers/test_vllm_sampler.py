@@ -108,6 +108,16 @@ def test_logprobs_are_those_of_a_forward_pass(sampler: VllmSampler, model: PreTr
     assert gap(model, requests, completions, temperature or 1.0) < 5e-5
 
 
+def test_further_arguments_reach_a_real_engine(tmp_path: Path) -> None:
+    further = start(saved(tmp_path, tied=True), extra={"max_num_batched_tokens": 144, "scheduling_policy": "priority"})
+    scheduler = further._engine.vllm_config.scheduler_config
+    assert (scheduler.max_num_batched_tokens, scheduler.policy) == (144, "priority")
+    model = tiny_qwen2(tied=True, head_dim=32)
+    further.load(WeightUpdate(3, weights(model)))
+    requests = make_requests(PARAMS)
+    assert gap(model, requests, further.sample(requests)) < 5e-5
+
+
 def test_filtered_logprobs_follow_the_sampling_distribution(sampler: VllmSampler, model: PreTrainedModel) -> None:
     from rlinf.models.distribution import processed_logits
 

@@ -214,3 +214,13 @@ def test_the_seeds_of_a_suggested_setting_are_side_by_side(tmp_path: Path) -> No
     assert [trial.seed for trial in trials] == [0, 1] * 2
     assert [trial.setting for trial in trials[::2]] == [trial.setting for trial in trials[1::2]]
     assert len({trial.setting[LR] for trial in trials}) == 2
+
+
+def test_a_sequential_sweep_ends_when_the_best_is_decided(tmp_path: Path) -> None:
+    """Untrained responses are cut at their limit: the longer limit wins with every seed, and two of four are enough."""
+    space = "space: {rollout.max_new_tokens: {grid: [2, 4]}}\nseeds: [0, 1, 2, 3]\n"
+    command = Command(tmp_path, f"{space}stop: sequential\nbudget: {{steps: 1}}\n")
+    assert "Decided after 2 of 4 seeds a setting" in command.run()
+    assert len(list((tmp_path / "out" / "trials").iterdir())) == 4
+    assert "Decided after 2 of 4 seeds a setting" in command.run()
+    assert len(list((tmp_path / "out" / "trials").iterdir())) == 4

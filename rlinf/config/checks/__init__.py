@@ -9,6 +9,7 @@ from rlinf.config.checks.algorithm import check_algorithm, check_environment_tok
 from rlinf.config.checks.batch import check_batch
 from rlinf.config.checks.cluster import check_cluster
 from rlinf.config.checks.columns import check_columns, check_critic
+from rlinf.config.checks.engine_flags import check_engine_flags
 from rlinf.config.checks.files import check_files
 from rlinf.config.checks.kind import check_kind
 from rlinf.config.checks.megatron import check_megatron
@@ -16,6 +17,7 @@ from rlinf.config.checks.own import check_own_functions, check_own_policy
 from rlinf.config.checks.policy import check_policy
 from rlinf.config.checks.ranges import check_ranges
 from rlinf.config.checks.reward_model import check_reward_model
+from rlinf.config.checks.router_replay import check_router_replay
 from rlinf.config.checks.run import check_evaluation, check_run
 from rlinf.config.checks.sampler import check_sampler
 from rlinf.config.checks.schedule import check_schedule
@@ -50,6 +52,8 @@ CHECKS: tuple[Callable[[Context], None], ...] = (
     check_reward_model,
     check_teacher,
     check_sampler,
+    check_engine_flags,
+    check_router_replay,
     check_schedule,
     check_simulator,
     check_acting,

@@ -23,6 +23,9 @@ def check_run(context: Context) -> None:
         fix = "Take separators and control characters out; run.dir says where the run directory is."
         context.error("run.name", message, fix)
         return
+    if not context.config.logging.trace_every:
+        why = "is not read without logging.trace_every: no timeline is recorded."
+        context.unread("logging.otlp_endpoint", why, "Set logging.trace_every: 10.")
     try:
         too_long = _too_long(run_directory(context.config))
         if too_long:

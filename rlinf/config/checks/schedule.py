@@ -38,9 +38,12 @@ def _check_warm_start(context: Context) -> None:
     if not warm and not steps:
         message = "run.max_steps 0 (`rlinf sft` sets it) is for a warm start alone, and there is none."
         context.error("run.max_steps", message, "Write 1 or more, or set sft.steps.")
-    for name in ("eval_data", "eval_fraction", "max_tokens") if sft.data is None else ("max_tasks",):
+    for name in ("eval_data", "eval_fraction", "max_tokens") if sft.data is None else ("max_tasks", "hinted"):
         why = "is not read without sft.data." if sft.data is None else "is not read with sft.data."
         context.unread(f"sft.{name}", why, "Take it out.")
+    if sft.hinted and "{answer}" not in (context.config.teacher.hint or ""):
+        message = "sft.hinted writes prompts with teacher.hint, which must name {answer}: demonstrations have no other."
+        context.error("sft.hinted", message, 'For example teacher.hint: "{prompt}\\nThe right answer is {answer}."')
     if sft.loss == "dpo":
         context.run(_check_preferences)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rlinf.algorithms.catalog import columns_of
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
+from rlinf.schema.derived import is_agent
 
 _SOURCES = ("path", "base_url", "past_policy")
 _SERVER = ("model", "api_key_env", "timeout_s", "concurrency")
@@ -25,7 +26,7 @@ def check_teacher(context: Context) -> None:
         message = f"{by} learns from a teacher, and there is none."
         context.error("teacher.path", message, "Set teacher.path to a model, or teacher.base_url.")
         return
-    for name in given if not wanted else ():
+    for name in (*given, "hint") if not wanted else ():
         fix = "Choose adv_type: opd, or set algorithm.opd_coef: 0.1."
         context.unread(f"teacher.{name}", "is not read by this algorithm.", fix)
     if not wanted:
@@ -40,6 +41,7 @@ def check_teacher(context: Context) -> None:
         message = f"algorithm.opd_coef adds the teacher to another estimator: {algorithm.adv_type} has it already."
         context.error("algorithm.opd_coef", message, "Take it out, or choose adv_type: grpo.")
     context.run(_check_distribution)
+    context.run(_check_hint)
     if teacher.past_policy == "none":
         context.run(_check_tokenizer)
     else:
@@ -47,16 +49,15 @@ def check_teacher(context: Context) -> None:
 
 
 def _check_past_policy(context: Context, pure: bool) -> None:
-    """Check a teacher that is the past policy: alone it teaches nothing; its weights are the reference policy's."""
+    """Check a teacher that is the policy: without a hint it teaches nothing; its weights are the reference policy's."""
     config = context.config
-    chosen = f"teacher.past_policy: {config.teacher.past_policy}"
-    if pure:
-        message = (
-            f"{chosen} is the policy itself at first, so that adv_type: {config.algorithm.adv_type} moves nothing."
-        )
-        fix = "Learn from a reward beside it: adv_type: grpo, opd_coef: 0.1."
+    current, chosen = config.teacher.past_policy == "current", f"teacher.past_policy: {config.teacher.past_policy}"
+    if config.teacher.hint is None and (pure or current):
+        by = f"adv_type: {config.algorithm.adv_type}" if pure else "algorithm.opd_coef"
+        message = f"{chosen} is the policy itself{'' if current else ' at first'}, so that {by} moves nothing."
+        fix = "Set teacher.hint, or learn from a reward and a past policy: adv_type: grpo, opd_coef: 0.1."
         context.error("teacher.past_policy", message, fix)
-    if config.algorithm.ref_update_every:
+    if config.algorithm.ref_update_every and not current:
         message = f"{chosen} takes the place of the reference policy, which algorithm.ref_update_every would replace."
         fix = "Take ref_update_every out."
         context.error("algorithm.ref_update_every", message, fix)
@@ -65,6 +66,27 @@ def _check_past_policy(context: Context, pure: bool) -> None:
         message = "teacher.past_policy: average would be rounded to the bfloat16 that learner.backend: megatron keeps."
         fix = "Set policy.dtype: float32, or learner.backend: fsdp."
         context.error("teacher.past_policy", message, fix)
+
+
+def _check_hint(context: Context) -> None:
+    """Check that a hint holds the question, and more than that."""
+    config = context.config
+    hint, key, fix = config.teacher.hint, "teacher.hint", 'For example "{prompt}\\nThe right answer is {answer}."'
+    if hint is None:
+        return
+    if hint.count("{prompt}") != 1:
+        times = hint.count("{prompt}")
+        message = f"{key} must have {{prompt}} once, where the question stands; it has it {times} times."
+        context.error(key, message, fix)
+    if not any(name in hint for name in ("{answer}", "{solution}")):
+        message = f"{key} has neither {{answer}} nor {{solution}}: the teacher would read no more than the policy."
+        context.error(key, message, fix)
+    if "{solution}" in hint and config.algorithm.group_size < 2:
+        message = f"{key} names {{solution}}, another response of the group, and algorithm.group_size is 1."
+        context.error(key, message, "Set algorithm.group_size: 8, or name {answer}.")
+    if is_agent(config.env.id):
+        message = f"{key}: an agent writes the prompts of its calls itself, and no hint can be put into them."
+        context.error(key, message, "Take it out.")
 
 
 def _check_distribution(context: Context) -> None:

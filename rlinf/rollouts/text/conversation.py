@@ -162,6 +162,10 @@ class Row:
     prompt_ids: tuple[int, ...]
     pictures: list[str] = field(default_factory=list)
     """Addresses of the pictures in the prompt and in what the environment said later, in their order."""
+    hinted_ids: tuple[int, ...] = ()
+    """The prompt with `teacher.hint`; empty if the row has none."""
+    routes: np.ndarray | None = None
+    """[tokens of prompt and response, but the last one, E] int16: the experts of each (`rollout.router_replay`)."""
     tokens: TokenArray[int] = field(default_factory=TokenArray.ints)
     logprobs: TokenArray[float] = field(default_factory=TokenArray.floats)
     mask: TokenArray[bool] = field(default_factory=TokenArray.flags)
@@ -274,6 +278,7 @@ class Row:
         self.mask += RunLengthArray([(True, len(said))], np.bool_)
         self.versions += completion.policy_version
         self.finish_reason = completion.finish_reason
+        self.routes = completion.routes
         versions = tuple(sorted({version for version, _ in completion.policy_version.runs()}))
         self.answers.append(renderer.said(said) if renderer.decodes_responses else "")
         self.turns.append(

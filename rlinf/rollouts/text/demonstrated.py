@@ -23,6 +23,8 @@ class Demonstration:
     prompt: str
     responses: tuple[str, ...]
     observations: tuple[Observation, ...] = ()
+    answer: str = ""
+    """The reference answer, if the environment gives one."""
 
     @classmethod
     def of(cls, given: Any) -> Demonstration:

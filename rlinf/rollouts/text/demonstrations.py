@@ -8,11 +8,13 @@ from typing import Protocol
 
 import numpy as np
 
+from rlinf.base.errors import UserError
 from rlinf.base.random_streams import numpy_generator
 from rlinf.data.batch import Batch
 from rlinf.data.pictures import described, pictures_of
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
+from rlinf.rollouts.text.hints import hinted_prompt
 from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
@@ -47,10 +49,12 @@ class TextDemonstrations:
         *,
         seed: int,
         curriculum: Curriculum | None = None,
+        hint: str | None = None,
     ) -> None:
-        """``curriculum``: easy tasks are demonstrated first, if it makes the warm start follow it."""
+        """``curriculum``: easy tasks are demonstrated first, if it makes the warm start follow it. ``hint``: what
+        `sft.hinted` of the prompts are written with."""
         self._envs, self._members, self._sft, self._seed = envs, members, sft, seed
-        self._curriculum = curriculum
+        self._curriculum, self._hint = curriculum, hint
         self._pools = [min(member.num_tasks, sft.max_tasks or member.num_tasks) for member in members]
         self._shares = MixtureSchedule([member.weight for member in members])
 
@@ -66,24 +70,32 @@ class TextDemonstrations:
     def batch(self, step: int) -> Batch:
         """Build the supervised batch of warm-start step ``step``: correct responses with advantage 1."""
         picked = self._picked(step)
+        is_hinted = numpy_generator(self._seed, "sft hints", step).random(len(picked)) < self._sft.hinted
         rows = []
         for place, one in enumerate(self._envs.demonstrations("train", picked)):
             renderer = self._members[picked[place] % len(self._members)].renderer
             tokens, mask = _encoded(one, renderer)
-            texts, prompt_ids = (one.prompt, one.responses[-1]), renderer.prompt(one.prompt)
+            prompt = self._hinted(one) if is_hinted[place] else one.prompt
             said = [one.prompt, *(observation.text for observation in one.observations)]
             rows.append(
                 Row.imitated(
                     place,
                     picked[place],
-                    texts,
-                    prompt_ids=prompt_ids,
+                    (prompt, one.responses[-1]),
+                    prompt_ids=renderer.prompt(prompt),
                     tokens=tokens,
                     mask=mask,
                     pictures=[uri for text in said for uri in pictures_of(text)],
                 )
             )
         return imitation_batch(rows, pad_token_id=self._members[0].renderer.tokenizer.pad_token_id)
+
+    def _hinted(self, one: Demonstration) -> str:
+        """Return the prompt of a demonstration with the teacher's hint."""
+        prompt = hinted_prompt(self._hint or "", prompt=one.prompt, answer=one.answer)
+        if prompt is None:
+            raise UserError(f"sft.hinted: the environment gives no answer to {described(one.prompt)!r}. Set it to 0.")
+        return prompt
 
     def _picked(self, step: int) -> list[int]:
         """Draw the task ids of a warm-start step."""

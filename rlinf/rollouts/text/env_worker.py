@@ -272,11 +272,15 @@ class TextEnvWorker:
             TextEnvError: a task has no response to demonstrate.
         """
         try:
-            return [Demonstration.of(one) for one in self._env(split).demonstrations(list(task_ids))]
+            env = self._env(split)
+            found = [Demonstration.of(one) for one in env.demonstrations(list(task_ids))]
         except ValueError as error:
             raise TextEnvError(
                 f"{self.env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, or sft.data."
             ) from error
+        if not hasattr(env, "answer"):
+            return found
+        return [replace(one, answer=str(env.answer(task))) for one, task in zip(found, task_ids, strict=True)]
 
     def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]:
         """Texts of each task, to train a tokenizer on: its prompt, and then its demonstration if there are any."""

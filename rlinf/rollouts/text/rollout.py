@@ -27,6 +27,7 @@ from rlinf.data.remote_rows import RemoteColumns, RemoteRows
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Answers, Row, discard_lost
 from rlinf.rollouts.text.engine import Engine, Key, StreamSession, TurnLimits
+from rlinf.rollouts.text.hints import add_hints
 from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.reward_terms import reward_terms
@@ -136,6 +137,7 @@ class TextRollout:
         self.max_turns, self.max_prompt_length = config.facts.max_turns, config.data.max_prompt_length
         self.max_conversation_tokens = config.facts.conversation_tokens
         self.pad_token_id = self.renderer.tokenizer.pad_token_id
+        self.hint = config.teacher.hint
         self.extra_columns = columns_of(config.algorithm.adv_type)
         """What the estimator needs beside the usual columns: ``greedy_rewards`` costs a further response for each
         prompt, the others nothing."""
@@ -161,8 +163,11 @@ class TextRollout:
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch | RemoteRows, Metrics]:
         """``prompts`` tasks, ``group_size`` responses each."""
         done, dropped = self.train_round(step, round)
-        batch = rows_of_batch(done.settled_rows(), pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
         metrics = {**done.metrics, "rollout/prompts_dropped": float(dropped)}
+        rows = done.settled_rows()
+        if self.hint is not None:
+            metrics["rollout/hinted"] = add_hints(rows, self.hint, self.renderer_of)
+        batch = rows_of_batch(rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
         if "anchor_ids" in self.extra_columns:
             batch = batch.replace(anchor_ids=anchor_ids(done.rows, batch.num_positions))
         if "reward_terms" in self.extra_columns:
@@ -414,17 +419,41 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
 
 
 def _inputs(rows: Sequence[Row], pad_token_id: int) -> TextInputs:
-    """Build the prompts of rows, padded on the right, and the lengths of all."""
-    prompts = torch.full((len(rows), max(1, *(len(row.prompt_ids) for row in rows))), pad_token_id)
-    of_prompts = prompts.numpy()
-    for place, row in enumerate(rows):
-        of_prompts[place, : len(row.prompt_ids)] = row.prompt_ids
+    """Build the prompts of rows and the lengths of all, with the teacher's prompts if a row has one."""
+    prompts, prompt_lengths = _padded([row.prompt_ids for row in rows], pad_token_id)
+    hinted, hinted_lengths = _padded([row.hinted_ids for row in rows], pad_token_id)
+    is_hinted = bool(hinted_lengths.any())
     return TextInputs(
         prompts,
-        prompt_lengths=torch.tensor([len(row.prompt_ids) for row in rows]),
+        prompt_lengths=prompt_lengths,
         response_lengths=torch.tensor([len(row.tokens) for row in rows]),
         pictures=picture_column([row.pictures for row in rows]) if any(row.pictures for row in rows) else None,
+        hinted_ids=hinted if is_hinted else None,
+        hinted_lengths=hinted_lengths if is_hinted else None,
+        routes=_routes(rows),
     )
+
+
+def _routes(rows: Sequence[Row]) -> torch.Tensor | None:
+    """Return the experts of each row's tokens [B, L, E] int16, -1 behind the last; None if none are recorded."""
+    recorded = [row.routes for row in rows if row.routes is not None]
+    if not recorded:
+        return None
+    experts = recorded[0].shape[1]
+    found = torch.full((len(rows), max(map(len, recorded)), experts), -1, dtype=torch.int16)
+    for place, row in enumerate(rows):
+        if row.routes is not None:
+            found[place, : len(row.routes)] = torch.from_numpy(row.routes)
+    return found
+
+
+def _padded(prompts: Sequence[Sequence[int]], pad_token_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return prompts [B, P], padded on the right, and their lengths [B]."""
+    ids = torch.full((len(prompts), max(1, *map(len, prompts))), pad_token_id)
+    columns = ids.numpy()
+    for place, prompt in enumerate(prompts):
+        columns[place, : len(prompt)] = prompt
+    return ids, torch.tensor(list(map(len, prompts)))
 
 
 def _step_rewards(rows: Sequence[Row], positions: int) -> torch.Tensor | None:

@@ -120,7 +120,14 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     rollout.require_fitting_prompt()
     tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     evaluator = TextEvaluator(rollout, config.evaluation, tasks)
-    demonstrations = TextDemonstrations(envs, members, config.sft, seed=config.run.seed, curriculum=rollout.curriculum)
+    demonstrations = TextDemonstrations(
+        envs,
+        members,
+        config.sft,
+        seed=config.run.seed,
+        curriculum=rollout.curriculum,
+        hint=config.teacher.hint,
+    )
     evaluate = evaluator.evaluate if evaluator.task_ids else None
     make_batch, notes = demonstrations.batch, demonstrations.notes()
     prepare: Callable[[Batch], tuple[Batch, Metrics]] = imitated
@@ -225,11 +232,12 @@ def _rows_can_stay(config: Config, members: Sequence[MixtureEnv]) -> bool:
     """Return whether tokens of a response are not needed on the way from samplers to environments and learner.
 
     The next turn follows on the previous ones; texts that end a response are searched in it; a learned reward
-    judges it.
+    judges it; the experts of its tokens (`rollout.router_replay`) come with it.
     """
     decoded_here = any(member.renderer.decodes_responses for member in members)
     judged = config.reward_model.supervision != "none"
-    return config.facts.max_turns == 1 and not (config.rollout.stop or judged or decoded_here)
+    read_here = config.rollout.stop or judged or decoded_here or config.rollout.router_replay
+    return config.facts.max_turns == 1 and not read_here
 
 
 def _begin_samplers(setup: ResolvedRun, cluster: Cluster, spec: SamplerSpec) -> Starting:

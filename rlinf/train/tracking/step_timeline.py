@@ -24,9 +24,17 @@ _log = logging.getLogger(__name__)
 class StepTimeline:
     """Records the iterations that are due, and writes each to ``timeline/step_000010.json``."""
 
-    def __init__(self, folder: Path, record: RecordSpans | None, *, every: int) -> None:
-        """``every``: iterations from one timeline to the next, counted from the first; 0 records none."""
-        self._folder, self._record, self._every = folder / FOLDER, record, every
+    def __init__(
+        self,
+        folder: Path,
+        record: RecordSpans | None,
+        *,
+        every: int,
+        send: Callable[[Sequence[Span], int], None] | None = None,
+    ) -> None:
+        """``every``: iterations from one timeline to the next, counted from the first; 0 records none. ``send`` is
+        also given the spans of each, and its step."""
+        self._folder, self._record, self._every, self._send = folder / FOLDER, record, every, send
         self._open = False
 
     def begin(self, step: int) -> None:
@@ -44,18 +52,18 @@ class StepTimeline:
         path = self._folder / f"step_{step:06d}.json"
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, json.dumps(trace(spans, step)))
+        if self._send is not None:
+            self._send(spans, step)
         _log.debug("step %d: %d spans", step, len(spans))
 
 
 def trace(spans: Sequence[Span], step: int) -> dict[str, Any]:
     """Return spans as a Chrome trace: times in microseconds from the first span on, the driver's process first."""
     start = min((span.begin_s for span in spans), default=0.0)
-    processes = sorted({span.process for span in spans}, key=lambda process: (process != DRIVER, process))
     events: list[dict[str, Any]] = []
-    for number, process in enumerate(processes):
+    for number, (process, own) in enumerate(by_process(spans).items()):
         events.append(_name("process_name", process, number, 0))
-        own = [span for span in spans if span.process == process]
-        for track, (name, members) in enumerate(_tracks(own)):
+        for track, (name, members) in enumerate(tracks_of(own)):
             events.append(_name("thread_name", name, number, track))
             events += [
                 {
@@ -76,7 +84,13 @@ def _name(kind: str, name: str, process: int, thread: int) -> dict[str, Any]:
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _tracks(spans: Sequence[Span]) -> Iterator[tuple[str, list[Span]]]:
+def by_process(spans: Sequence[Span]) -> dict[str, list[Span]]:
+    """Return the spans of each process, the driver's first."""
+    processes = sorted({span.process for span in spans}, key=lambda process: (process != DRIVER, process))
+    return {process: [span for span in spans if span.process == process] for process in processes}
+
+
+def tracks_of(spans: Sequence[Span]) -> Iterator[tuple[str, list[Span]]]:
     """Yield (name, spans) of each track: spans of one track are disjoint or nested, as viewers require it."""
     unnamed: list[_Track] = []
     named: dict[str, list[_Track]] = {}

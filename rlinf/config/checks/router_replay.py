@@ -1,0 +1,41 @@
+"""`rollout.router_replay`: that there are experts, that the sampler records them, and that the learner replays them."""
+
+from __future__ import annotations
+
+from rlinf.config.context import Context
+from rlinf.config.derived import is_text, max_turns, text_envs
+from rlinf.models.architecture_numbers import decoder_shape
+from rlinf.schema.derived import is_agent
+
+KEY = "rollout.router_replay"
+
+
+def check_router_replay(context: Context) -> None:
+    """Check every part that the experts of a token pass through."""
+    config = context.config
+    if not config.rollout.router_replay or not is_text(config):
+        return
+    decoder = decoder_shape(config.policy)
+    if decoder is not None and not decoder.experts:
+        context.error(KEY, f"{KEY}: the policy has no experts.", "Take it out.")
+    if config.rollout.sampler != "hf":
+        message = f"{KEY}: rollout.sampler: {config.rollout.sampler} does not say which experts a token was sent to."
+        context.error("rollout.sampler", message, "Set rollout.sampler: hf.")
+    reasons = {
+        "fsdp": "which gathers a layer's weights around the whole layer, and was not tried with replayed routers",
+        "megatron": "whose routers divide tokens among ranks before their experts are chosen",
+    }
+    backend = config.learner.backend
+    if backend in reasons:
+        message = f"{KEY} is not supported by learner.backend: {backend}, {reasons[backend]}."
+        context.error("learner.backend", message, "Set learner.backend: torch.")
+    if config.policy.gradient_checkpointing:
+        message = f"{KEY}: policy.gradient_checkpointing computes a layer again after its experts are forgotten."
+        context.error("policy.gradient_checkpointing", message, "Set it to false.")
+    if max_turns(config) > 1 or any(is_agent(env.id) for env in text_envs(config)):
+        message = f"{KEY}: the experts of a conversation's later turns are not recorded."
+        context.error("env.max_turns", message, "Set env.max_turns: 1.", at=("env.id",))
+    for name in ("staleness", "over_sampling"):
+        if getattr(config.rollout, name):
+            message = f"{KEY}: rollout.{name} continues responses under newer weights, whose experts are others."
+            context.error(f"rollout.{name}", message, "Set it to 0.")
