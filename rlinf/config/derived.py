@@ -52,10 +52,7 @@ def text_only_parts(config: Sections) -> list[tuple[str, str, str]]:
         found.append(("rollout.sampler", message, "Set rollout.sampler: hf."))
     if backend == "megatron":
         message = "learner.backend: megatron has no vision tower: it trains models of text."
-        found.append(("learner.backend", message, "Set learner.backend: torch."))
-    if backend == "fsdp":
-        message = "learner.backend: fsdp shards no vision tower: ranks whose rows have no pictures would wait for it."
-        found.append(("learner.backend", message, "Set learner.backend: torch."))
+        found.append(("learner.backend", message, "Set learner.backend: torch or fsdp."))
     if config.teacher.path is not None:
         message = "teacher.path: a teacher reads text alone, and the policy reads pictures."
         found.append(("teacher.path", message, "Take it out."))

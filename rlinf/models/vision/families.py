@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,8 +65,14 @@ def text_decoder(model: Any) -> Any:
     return base_of(model) if family is None else getattr(base_of(model), family.decoder)
 
 
-def freeze_encoder(model: Any) -> None:
-    """Take what only pictures go through out of training."""
+def encoder_parameters(model: Any) -> Iterator[Any]:
+    """Yield the weights that only pictures meet; none of a model of text."""
     family = family_of(model.config)
     for name in () if family is None else family.encoder:
-        getattr(base_of(model), name).requires_grad_(False)
+        yield from getattr(base_of(model), name).parameters()
+
+
+def freeze_encoder(model: Any) -> None:
+    """Take what only pictures go through out of training."""
+    for parameter in encoder_parameters(model):
+        parameter.requires_grad_(False)
