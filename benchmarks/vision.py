@@ -3,7 +3,8 @@
     python benchmarks/vision.py [--recipes shapes,questions] [--seeds 0,1,2] [--folder FOLDER] [--write]
 
 Every run is a process of its own, `rlinf train FILE run.seed=SEED cluster.backend=local`, with one thread. Runs that
-the folder holds are not made again; ``--report`` makes none.
+the folder holds are not made again; ``--report`` makes none. ``--write`` writes a record a recipe,
+``benchmarks/results/vision_RECIPE.json``.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from records import ROOT, Figure, add_output, save
+from records import RESULTS, ROOT, Figure, save
 from train_once import train_once
 
+from rlinf.train import evaluate_run
 from rlinf.train.evaluation.intervals import wilson
 
 RECIPES = ("shapes", "figures", "questions")
 _KEPT = "measured.json"
-_RATES = ("accuracy", "success_once")
-"""What a recipe is graded by, as its metric of evaluation is called."""
+_RATES = {"accuracy": "accuracy", "success_once": "success"}
+"""Metric of evaluation -> what it is called in the record."""
+_OTHERS = ("blank", "swapped")
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,20 @@ def measure(recipe: str, seed: int, folder: Path) -> Measured:
         return read(path / _KEPT)
     done = train_once(ROOT / "config" / "vision" / f"{recipe}.yaml", path, seed)
     before, after = done.summary["initial_metrics"], done.summary["metrics"]
-    name = next(f"eval/{rate}" for rate in _RATES if f"eval/{rate}/n" in after)
-    tasks = int(after[f"{name}/n"])
-    rates = {"before": before[name], "after": after[name]}
-    rates |= {
-        which: after[f"eval/{which}_pictures"] for which in ("blank", "swapped") if f"eval/{which}_pictures" in after
-    }
+    name = next(name for name in _RATES if f"eval/{name}/n" in after)
+    tasks = int(after[f"eval/{name}/n"])
+    rates = {f"{_RATES[name]} before": before[f"eval/{name}"], f"{_RATES[name]} after": after[f"eval/{name}"]}
+    for which in _OTHERS:
+        column = f"eval/{which}_pictures"
+        rates[f"with {which} pictures"] = after[column] if column in after else _with_others(path, which)
     found = Measured(recipe, seed, tasks, done.cpu_seconds, {key: interval(rate, tasks) for key, rate in rates.items()})
     (path / _KEPT).write_text(json.dumps(asdict(found)))
     return found
+
+
+def _with_others(folder: Path, which: str) -> float:
+    """Evaluate a run in a simulator again, whose environment shows other pictures."""
+    return float(evaluate_run(str(folder), [f"evaluation.env_kwargs={{shown: {which}}}"]).metrics["eval/success_once"])
 
 
 def read(path: Path) -> Measured:
@@ -84,7 +92,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "vision")
     parser.add_argument("--report", action="store_true", help="only show what the folder holds")
-    add_output(parser, "vision")
+    parser.add_argument("--write", action="store_true", help="write the figures of each recipe as JSON")
     options = parser.parse_args()
     if not options.report:
         for recipe in options.recipes.split(","):
@@ -94,7 +102,9 @@ def main() -> None:
     for run in runs:
         print(run)
     if options.write:
-        save(options.write, figures(runs), intervals="95% Wilson")
+        for recipe in {run.recipe for run in runs}:
+            own = figures([run for run in runs if run.recipe == recipe])
+            save(RESULTS / f"vision_{recipe}.json", own, intervals="95% Wilson")
 
 
 if __name__ == "__main__":

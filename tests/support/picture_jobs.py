@@ -49,9 +49,7 @@ def picture_batch(policy: CausalLMPolicy, model_type: str, *, seed: int) -> Batc
     return given.replace(inputs=inputs)
 
 
-def train_on_pictures(
-    learner: Any, model_type: str, batches: int
-) -> tuple[list[Metrics], dict[str, Tensor]]:
+def train_on_pictures(learner: Any, model_type: str, batches: int) -> tuple[list[Metrics], dict[str, Tensor]]:
     """Metrics of some updates, and the weights after them."""
     metrics = []
     for step in range(batches):
