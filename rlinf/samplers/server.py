@@ -5,7 +5,8 @@ The server is started with::
     VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --logprobs-mode processed_logprobs --generation-config vllm \\
         --worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver
 
-(on a CPU also ``--no-enable-chunked-prefill``, without which vLLM can't serve seeded requests there). The
+(on a CPU also ``--no-enable-chunked-prefill``, without which vLLM can't serve seeded requests there; of a
+vision-language model also ``--enable-scale-out``, behind which prompts may have tokens and pictures). The
 log-probabilities option is required (a probe checks it); developer mode and the worker extension are what
 :meth:`ServerSampler.load` pushes weights through. They let anyone who reaches the port exchange the weights:
 keep it inside a trusted network.

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = (
     "--host 127.0.0.1 --dtype float32 --enforce-eager --block-size 32 --no-enable-chunked-prefill "
     "--logprobs-mode processed_logprobs --generation-config vllm --kv-cache-memory-bytes 16777216 "
-    "--worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver"
+    "--worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver --enable-scale-out"
 )
 ENVIRONMENT = {
     "VLLM_SERVER_DEV_MODE": "1",
