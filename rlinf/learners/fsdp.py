@@ -46,6 +46,7 @@ from rlinf.models.adapters import ADAPTER, BASE, separable
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.response_model import ResponseModel
 from rlinf.models.vision.families import text_decoder
+from rlinf.models.vision.reading import save_processor
 from rlinf.schema.learner import OffloadConfig
 
 Unit = tuple[nn.Module, torch.dtype | None]
@@ -277,6 +278,8 @@ class FSDPLearner(TorchLearner):
         Adapters are merged, and also in ``adapter`` for peft.
         """
         export_weights(self.policy.model.config, self._whole_weights(), folder, rank=self.rank)
+        if self.rank == 0 and self.policy.reader is not None:
+            save_processor(self.policy.reader, folder)
         if self._has_adapters:
             named = self.policy.model.named_parameters()
             adapters = {name: _whole(part.detach()).cpu() for name, part in named if ADAPTER in name}

@@ -3,6 +3,7 @@
 import copy
 import importlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +16,16 @@ from rlinf.data.messages import SampleRequest, SamplingParams
 from rlinf.data.pictures import marked, opened
 from rlinf.datasets.conversation_rows import ConversationError, conversation_of
 from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.models.loading import checkpoint_config
 from rlinf.models.packing import distinct_prompts
 from rlinf.models.vision.families import FAMILIES
 from rlinf.models.vision.features import PlaceError
-from rlinf.models.vision.reading import PictureReader, excluded_ids, stacked
+from rlinf.models.vision.reading import PictureReader, excluded_ids, picture_reader, stacked
 from rlinf.rollouts.text.imitation import ConversationEncoder, ImitationData
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.samplers.sight import Sight
+from rlinf.schema.policy import VisionConfig
 
 SAMPLING = SamplingParams(max_new_tokens=5)
 WORDS = " Which colour is the shape?"
@@ -276,6 +279,19 @@ def processor_ids(model_type: str, tokenizer: Any, reader: PictureReader, chat: 
     options = {"patch_size": 7, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
     whole = LlavaProcessor(processor, tokenizer, **options)
     return whole(images=images, text=chat, add_special_tokens=False)["input_ids"][0]
+
+
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
+def test_an_exported_policy_reads_pictures_as_it_was_trained(model_type: str, tmp_path: Path) -> None:
+    tokenizer = tokenizer_of(model_type)
+    model, reader = tiny_vision(model_type, tokenizer, max_pixels=28 * 56)
+    CausalLMPolicy(model, sampling=SAMPLING, reader=reader).save_pretrained(str(tmp_path))
+    again = picture_reader(checkpoint_config(str(tmp_path)), str(tmp_path), VisionConfig())
+    assert again is not None
+    uri = picture(0, 56, 84)
+    assert again.tokens(uri, tokenizer) == reader.tokens(uri, tokenizer)
+    for name, tensor in reader.pixels(uri).tensors.items():
+        assert torch.equal(again.pixels(uri).tensors[name], tensor), name
 
 
 def test_everything_keyed_by_a_prompt_is_keyed_by_its_pictures() -> None:

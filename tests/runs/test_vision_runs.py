@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -91,13 +90,14 @@ def test_pictures_of_first_and_later_turns_train(tmp_path: Path, lora: int) -> N
 
 
 def test_pictures_that_a_tool_shows_train(tmp_path: Path) -> None:
-    mapping = _sections(tmp_path, 1, env={"id": "test_vision_runs:Closer"})
+    more = {"sft": {"steps": 30, "batch_size": 8}, "rollout": {"max_new_tokens": 12}}
+    mapping = _sections(tmp_path, 1, env={"id": "test_vision_runs:Closer"}, **more)
     tiny_runs.run(load_mapping(mapping, source="test"))
     gaps = [line.get("train/sampler_logprob_gap_max", 0.0) for line in tiny_runs.logged(tmp_path)]
     assert 0.0 < max(gaps) < 4e-5
     (file,) = (tmp_path / "samples").glob("step_000001*")
-    shown = [pictures_of(text) for text in re.findall(r'"(?:[^"\\]|\\.)*"', file.read_text()) if pictures_of(text)]
-    assert {opened(uri).size for uris in shown for uri in uris} == {(56, 28), (28, 28)}
+    written_out = "".join(json.dumps(json.loads(line), ensure_ascii=False) for line in file.read_text().splitlines())
+    assert {opened(uri).size for uri in pictures_of(written_out)} == {(56, 28), (28, 28)}
 
 
 def _sections(folder: Path, steps: int, **sections: dict[str, Any]) -> dict[str, Any]:
