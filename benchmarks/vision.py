@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from records import RESULTS, ROOT, Figure, save
+from records import RESULTS, ROOT, Figure, load, save
 from train_once import train_once
 
 from rlinf.train import evaluate_run
@@ -26,6 +26,9 @@ _KEPT = "measured.json"
 _RATES = {"accuracy": "accuracy", "success_once": "success"}
 """Metric of evaluation -> what it is called in the record."""
 _OTHERS = ("blank", "swapped")
+_PAGE = ROOT / "docs" / "vision.md"
+_MARK = "<!-- results: python benchmarks/vision.py --report --write -->"
+"""Above the table of the page."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,30 @@ def figures(runs: Sequence[Measured]) -> list[Figure]:
     return found
 
 
+def page(text: str) -> str:
+    """Return the text of docs/vision.md with a table of the committed records in the place of the one it has."""
+    rows = ["| recipe | seeds | before | after | blank pictures | swapped pictures | CPU-seconds |", "|---" * 7 + "|"]
+    for recipe in RECIPES:
+        path = RESULTS / f"vision_{recipe}.json"
+        if not path.exists():
+            continue
+        columns: dict[str, list[float]] = {}
+        seeds = []
+        for one in load(path).figures:
+            # Rates are called after what is graded: accuracy before, success before.
+            name = one.metric if "pictures" in one.metric else one.metric.rpartition(" ")[2]
+            columns.setdefault(name, []).append(one.value or 0.0)
+            seeds += [str(seed) for seed in one.seeds or () if str(seed) not in seeds]
+        rates = [
+            columns.get(name, []) for name in ("before", "after", *(f"with {which} pictures" for which in _OTHERS))
+        ]
+        cells = [", ".join(f"{rate:.3f}" for rate in column) for column in rates]
+        spent = ", ".join(f"{seconds:.0f}" for seconds in columns.get("CPU-seconds", []))
+        rows.append(f"| `{recipe}` | {', '.join(seeds)} | {' | '.join(cells)} | {spent} |")
+    before, _, rest = text.partition(_MARK)
+    return f"{before}{_MARK}\n" + "\n".join(rows) + "\n" + rest[rest.index("\n\n") + 1 :]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", default=",".join(RECIPES))
@@ -105,6 +132,7 @@ def main() -> None:
         for recipe in {run.recipe for run in runs}:
             own = figures([run for run in runs if run.recipe == recipe])
             save(RESULTS / f"vision_{recipe}.json", own, intervals="95% Wilson")
+        _PAGE.write_text(page(_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
