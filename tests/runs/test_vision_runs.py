@@ -16,12 +16,10 @@ import pytest
 import tiny_runs
 import yaml
 from rlinf_envs.dialogue import Dialogue, End, Say
-from rlinf_envs.tools.calls import written
-from rlinf_envs.tools.toolbox import Toolbox
 from vision_models import ARCHITECTURES
 
 from rlinf.config import load_mapping
-from rlinf.data.pictures import observed, opened, pictures_of
+from rlinf.data.pictures import opened, pictures_of
 
 POLICY: dict[str, Any] = {
     "tokenizer": {"vocab_size": 300},
@@ -50,30 +48,6 @@ class Twice(Dialogue):
         return self.np_random.integers(0, 255, (28, 28, 3), dtype=np.uint8)
 
 
-class Closer(Dialogue):
-    """The first response asks the tool `zoom` for a half of the picture: the left one if it has an even length."""
-
-    max_turns = 2
-
-    def begin(self) -> str:
-        picture = self.np_random.integers(0, 255, (28, 56, 3), dtype=np.uint8)
-        self._tools, self._asked = Toolbox([{"zoom": {"pixels": 28}}]), False
-        words = observed([picture, "Which? "])
-        self._tools.begin(0, words)
-        return words
-
-    def reply(self, response: str) -> Say | End:
-        if self._asked:
-            return End(float(sum(letter.isalpha() for letter in response)))
-        self._asked = True
-        left = 0.5 * (len(response) % 2)
-        call = written("zoom", {"left": left, "top": 0, "right": left + 0.5, "bottom": 1})
-        return Say(str(self._tools.answer(0, call)))
-
-    def demonstrate(self, observation: str) -> str:
-        return "red"
-
-
 @pytest.mark.parametrize("lora", [0, pytest.param(4, marks=pytest.mark.slow)])
 def test_pictures_of_first_and_later_turns_train(tmp_path: Path, lora: int) -> None:
     policy = {**POLICY, "lora": {"rank": lora}} if lora else POLICY
@@ -91,7 +65,7 @@ def test_pictures_of_first_and_later_turns_train(tmp_path: Path, lora: int) -> N
 
 def test_pictures_that_a_tool_shows_train(tmp_path: Path) -> None:
     more = {"sft": {"steps": 30, "batch_size": 8}, "rollout": {"max_new_tokens": 12}}
-    mapping = _sections(tmp_path, 1, env={"id": "test_vision_runs:Closer"}, **more)
+    mapping = _sections(tmp_path, 1, env={"id": "picture_envs:Closer"}, **more)
     tiny_runs.run(load_mapping(mapping, source="test"))
     gaps = [line.get("train/sampler_logprob_gap_max", 0.0) for line in tiny_runs.logged(tmp_path)]
     assert 0.0 < max(gaps) < 4e-5
