@@ -261,7 +261,9 @@ class VllmSampler:
             # Every response side by side, each in whole blocks.
             rows = config.max_num_seqs * (self._max_model_len + block)
             cache_mb = cpu_cache_mb(self._model, tokens=rows, bytes_per_value=2 if dtype == "bfloat16" else 4)
-        pictures = {"skip_tokenizer_init": True} if self._sight is None else {**OPTIONS, "skip_mm_profiling": cpu}
+        pictures: dict[str, Any] = (
+            {"skip_tokenizer_init": True} if self._sight is None else {**OPTIONS, "skip_mm_profiling": cpu}
+        )
         arguments = EngineArgs(
             model=self._model,
             load_format=self._load_format,

@@ -66,7 +66,7 @@ def trial(config: Config, options: TrialOptions) -> Iterator[dict[str, Any]]:
             done = rollout.converse(
                 options.split, [task], samples=max(1, options.samples), params=params, key=(config.run.seed, 0)
             )
-            costs = []
+            costs: list[str] = []
             if done.rows and done.rows[0].pictures:
                 costs = picture_costs(config, rollout.renderer_of(task).tokenizer, done.rows[0].pictures[0])
             for number, row in enumerate(done.rows):
