@@ -3,7 +3,8 @@
     python benchmarks/vision.py [--recipes shapes,questions] [--seeds 0,1,2] [--folder FOLDER] [--write]
 
 Every run is a process of its own, `rlinf train FILE run.seed=SEED cluster.backend=local`, with one thread. Runs that
-the folder holds are not made again; ``--report`` makes none.
+the folder holds are not made again; ``--report`` makes none. ``--write`` writes a record a recipe,
+``benchmarks/results/vision_RECIPE.json``.
 """
 
 from __future__ import annotations
@@ -14,15 +15,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from records import ROOT, Figure, add_output, save
+from records import RESULTS, ROOT, Figure, load, save
 from train_once import train_once
 
+from rlinf.train import evaluate_run
 from rlinf.train.evaluation.intervals import wilson
 
 RECIPES = ("shapes", "figures", "questions")
 _KEPT = "measured.json"
-_RATES = ("accuracy", "success_once")
-"""What a recipe is graded by, as its metric of evaluation is called."""
+_RATES = {"accuracy": "accuracy", "success_once": "success"}
+"""Metric of evaluation -> what it is called in the record."""
+_OTHERS = ("blank", "swapped")
+_PAGE = ROOT / "docs" / "vision.md"
+_MARK = "<!-- results: python benchmarks/vision.py --report --write -->"
+"""Above the table of the page."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +57,20 @@ def measure(recipe: str, seed: int, folder: Path) -> Measured:
         return read(path / _KEPT)
     done = train_once(ROOT / "config" / "vision" / f"{recipe}.yaml", path, seed)
     before, after = done.summary["initial_metrics"], done.summary["metrics"]
-    name = next(f"eval/{rate}" for rate in _RATES if f"eval/{rate}/n" in after)
-    tasks = int(after[f"{name}/n"])
-    rates = {"before": before[name], "after": after[name]}
-    rates |= {
-        which: after[f"eval/{which}_pictures"] for which in ("blank", "swapped") if f"eval/{which}_pictures" in after
-    }
+    name = next(name for name in _RATES if f"eval/{name}/n" in after)
+    tasks = int(after[f"eval/{name}/n"])
+    rates = {f"{_RATES[name]} before": before[f"eval/{name}"], f"{_RATES[name]} after": after[f"eval/{name}"]}
+    for which in _OTHERS:
+        column = f"eval/{which}_pictures"
+        rates[f"with {which} pictures"] = after[column] if column in after else _with_others(path, which)
     found = Measured(recipe, seed, tasks, done.cpu_seconds, {key: interval(rate, tasks) for key, rate in rates.items()})
     (path / _KEPT).write_text(json.dumps(asdict(found)))
     return found
+
+
+def _with_others(folder: Path, which: str) -> float:
+    """Evaluate a run in a simulator again, whose environment shows other pictures."""
+    return float(evaluate_run(str(folder), [f"evaluation.env_kwargs={{shown: {which}}}"]).metrics["eval/success_once"])
 
 
 def read(path: Path) -> Measured:
@@ -78,13 +89,37 @@ def figures(runs: Sequence[Measured]) -> list[Figure]:
     return found
 
 
+def page(text: str) -> str:
+    """Return the text of docs/vision.md with a table of the committed records in the place of the one it has."""
+    rows = ["| recipe | seeds | before | after | blank pictures | swapped pictures | CPU-seconds |", "|---" * 7 + "|"]
+    for recipe in RECIPES:
+        path = RESULTS / f"vision_{recipe}.json"
+        if not path.exists():
+            continue
+        columns: dict[str, list[float]] = {}
+        seeds = []
+        for one in load(path).figures:
+            # Rates are called after what is graded: accuracy before, success before.
+            name = one.metric if "pictures" in one.metric else one.metric.rpartition(" ")[2]
+            columns.setdefault(name, []).append(one.value or 0.0)
+            seeds += [str(seed) for seed in one.seeds or () if str(seed) not in seeds]
+        rates = [
+            columns.get(name, []) for name in ("before", "after", *(f"with {which} pictures" for which in _OTHERS))
+        ]
+        cells = [", ".join(f"{rate:.3f}" for rate in column) for column in rates]
+        spent = ", ".join(f"{seconds:.0f}" for seconds in columns.get("CPU-seconds", []))
+        rows.append(f"| `{recipe}` | {', '.join(seeds)} | {' | '.join(cells)} | {spent} |")
+    before, _, rest = text.partition(_MARK)
+    return f"{before}{_MARK}\n" + "\n".join(rows) + "\n" + rest[rest.index("\n\n") + 1 :]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "vision")
     parser.add_argument("--report", action="store_true", help="only show what the folder holds")
-    add_output(parser, "vision")
+    parser.add_argument("--write", action="store_true", help="write the figures of each recipe as JSON")
     options = parser.parse_args()
     if not options.report:
         for recipe in options.recipes.split(","):
@@ -94,7 +129,10 @@ def main() -> None:
     for run in runs:
         print(run)
     if options.write:
-        save(options.write, figures(runs), intervals="95% Wilson")
+        for recipe in {run.recipe for run in runs}:
+            own = figures([run for run in runs if run.recipe == recipe])
+            save(RESULTS / f"vision_{recipe}.json", own, intervals="95% Wilson")
+        _PAGE.write_text(page(_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import math
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
@@ -21,11 +21,10 @@ from rlinf.commands.policy_check import (
     require_tokenizer_fits,
 )
 from rlinf.config import Config
-from rlinf.config.derived import rows_per_iteration, trains_on_files_alone
+from rlinf.config.derived import trains_on_files_alone
 from rlinf.data.pictures import described, marked, opened, pictures_of
-from rlinf.planning.describe import rank_memory
-from rlinf.train.assemble.conversations import policy_reader
 from rlinf.train.init_from import carried_tokenizer
+from rlinf.train.picture_costs import picture_costs, token_count
 
 if TYPE_CHECKING:
     from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker
@@ -279,25 +278,12 @@ def _pictures(config: Config, tokenizer: Any, renderer: PromptRenderer, prompts:
         sizes.setdefault(described(marked(uri))[1:-1], sum(token < 0 for token in renderer.encode(marked(uri))))
     largest = sorted(sizes.items(), key=lambda one: -one[1])[:_SHOWN]
     lines = [f"Pictures ({len(uris) / len(prompts):.3g} in a prompt)"]
-    lines += [f"  {size}: {count} tokens" for size, count in largest]
-    lines += _smaller(config, tokenizer, max(uris, key=lambda uri: math.prod(opened(uri).size)))
+    lines += [f"  {size}: {token_count(count)}" for size, count in largest]
+    largest_uri = max(uris, key=lambda uri: math.prod(opened(uri).size))
+    lines += [f"  {line}" for line in picture_costs(config, tokenizer, largest_uri)]
     limit = config.policy.vision.max_pixels
     bound = "the image processor's own limit" if limit is None else f"policy.vision.max_pixels {limit:,}"
     return [*lines, f"  bounded by {bound}; they count in data.max_prompt_length and in micro-batches"]
-
-
-def _smaller(config: Config, tokenizer: Any, uri: str) -> list[str]:
-    """Describe what lower values of `policy.vision.max_pixels` make of a picture, in tokens and in memory."""
-    pixels = math.prod(opened(uri).size)
-    lines = []
-    for bound in (pixels, pixels // 2, pixels // 4):
-        vision = replace(config.policy.vision, max_pixels=bound, min_pixels=None)
-        reader = policy_reader(replace(config, policy=replace(config.policy, vision=vision)), tokenizer)
-        count = 0 if reader is None else reader.pixels(uri).count
-        needed = rank_memory(config, count * rows_per_iteration(config))
-        memory = f", a learner rank with one in each row needs at most {needed}" if needed else ""
-        lines.append(f"  max_pixels {bound:,}: {count} tokens{memory}")
-    return lines
 
 
 def _listed(tasks: Sequence[int], texts: Sequence[str], remarks: Sequence[str] = ("",) * _SHOWN) -> list[str]:

@@ -19,6 +19,7 @@ from rlinf.base.redaction import redacted
 from rlinf.base.terminal import printable
 from rlinf.config import resolve
 from rlinf.data.pictures import described
+from rlinf.train.picture_costs import token_count
 from rlinf.train.tracking.transcript import transcript
 from rlinf.train.try_policy import TrialOptions, trial
 
@@ -76,11 +77,12 @@ def _panel(graded: Mapping[str, Any]) -> Panel:
         ("verdict", Text(printable(graded["verdict"]), style="green" if correct else "red")),
         ("reward", Text(_reward(graded))),
     ]
+    rows += [("pictures", Text("\n".join(graded["picture_costs"])))] if graded["picture_costs"] else []
     for label, text in rows:
         grid.add_row(Text(label, style="dim"), text)
     ended = "" if graded["finish"] == "stop" else f", ended by: {graded['finish']}"
-    seen = f", {graded['picture_tokens']} tokens of pictures" if graded["picture_tokens"] else ""
-    title = f"task {graded['task']}, {graded['tokens']} tokens{seen}{ended}"
+    seen = f", {token_count(graded['picture_tokens'])} of pictures" if graded["picture_tokens"] else ""
+    title = f"task {graded['task']}, {token_count(graded['tokens'])}{seen}{ended}"
     return Panel(Group(grid), title=title, title_align="left", border_style="green" if correct else "red")
 
 

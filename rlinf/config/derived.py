@@ -46,16 +46,9 @@ def is_text(config: Sections) -> bool:
 def text_only_parts(config: Sections) -> list[tuple[str, str, str]]:
     """(key, message, fix) for each part of a run that does not read the pictures of a vision-language model."""
     found = []
-    sampler, backend = config.rollout.sampler, config.learner.backend
-    if sampler in ("vllm", "server") or (sampler == "auto" and gpu_count() > 0):
-        message = f"rollout.sampler: {sampler} is not given the pictures of prompts here."
-        found.append(("rollout.sampler", message, "Set rollout.sampler: hf."))
-    if backend == "megatron":
+    if config.learner.backend == "megatron":
         message = "learner.backend: megatron has no vision tower: it trains models of text."
-        found.append(("learner.backend", message, "Set learner.backend: torch."))
-    if backend == "fsdp":
-        message = "learner.backend: fsdp shards no vision tower: ranks whose rows have no pictures would wait for it."
-        found.append(("learner.backend", message, "Set learner.backend: torch."))
+        found.append(("learner.backend", message, "Set learner.backend: torch or fsdp."))
     if config.teacher.path is not None:
         message = "teacher.path: a teacher reads text alone, and the policy reads pictures."
         found.append(("teacher.path", message, "Take it out."))

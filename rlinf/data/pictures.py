@@ -156,6 +156,15 @@ def digest(uri: str) -> str:
     return fragment or _digest(_content(uri))
 
 
+def as_data(uri: str) -> str:
+    """Return the address of a picture as a ``data:`` URI, which can be read anywhere.
+
+    Raises:
+        PictureError: there is none, or it is not what it was when the address was made.
+    """
+    return uri if uri.startswith(_DATA) else address(_content(uri))
+
+
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 

@@ -44,7 +44,9 @@ from rlinf.learners.stored_policy import is_sharded, require_same_weights, shape
 from rlinf.learners.torch import TorchLearner
 from rlinf.models.adapters import ADAPTER, BASE, separable
 from rlinf.models.checkpoint_names import by_expert
+from rlinf.models.response_model import ResponseModel
 from rlinf.models.vision.families import text_decoder
+from rlinf.models.vision.reading import save_processor
 from rlinf.schema.learner import OffloadConfig
 
 Unit = tuple[nn.Module, torch.dtype | None]
@@ -73,6 +75,9 @@ class FSDPLearner(TorchLearner):
         if policy.is_lora and not (self.trains_adapters and separable(policy)):
             raise ValueError("learner.backend: fsdp does not cover policy.lora of this policy: use torch")
         self._host_reference: dict[str, Tensor] | None = None
+        # Ranks exchange the gradients that they have: without a picture in its rows one would have fewer than others.
+        if isinstance(policy, ResponseModel):
+            policy.encoder_in_every_pass = True
         super().__init__(
             _split(policy, self.units(policy), torch.device(device)),
             stages=stages,
@@ -87,7 +92,7 @@ class FSDPLearner(TorchLearner):
 
     @staticmethod
     def units(policy: Any) -> list[Unit]:
-        """Each decoder layer is a unit of its own, the rest (embeddings, last norm, heads) one more."""
+        """Each decoder layer is a unit of its own, the rest (embeddings, last norm, heads, vision tower) one more."""
         return [(part, policy.autocast) for part in [*text_decoder(policy.model).layers, policy]]
 
     def start(self, stage: str) -> None:
@@ -273,6 +278,8 @@ class FSDPLearner(TorchLearner):
         Adapters are merged, and also in ``adapter`` for peft.
         """
         export_weights(self.policy.model.config, self._whole_weights(), folder, rank=self.rank)
+        if self.rank == 0 and self.policy.reader is not None:
+            save_processor(self.policy.reader, folder)
         if self._has_adapters:
             named = self.policy.model.named_parameters()
             adapters = {name: _whole(part.detach()).cpu() for name, part in named if ADAPTER in name}

@@ -23,7 +23,7 @@ from rlinf.models.output_layer import OutputLayer
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
 from rlinf.models.token_scores import chunk_elements, covers, token_scores
-from rlinf.models.vision.reading import PictureReader
+from rlinf.models.vision.reading import PictureReader, save_processor
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,10 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
                 yield from ((own, part, changes) for own, part in by_expert([(name, tensor)]))
 
     def save_pretrained(self, folder: str) -> None:
-        """Write a folder that ``AutoModelForCausalLM`` loads: adapters are merged, and also in ``adapter`` for peft."""
+        """Write a folder that transformers loads: adapters are merged, and also in ``adapter`` for peft.
+
+        Of a vision-language model with its image processor.
+        """
         with without_progress_bars():
             if self.is_lora:
                 self.model.save_pretrained(os.path.join(folder, "adapter"))
@@ -116,6 +119,8 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
                 base.save_pretrained(folder, state_dict=dict(_merged(base)))
             else:
                 self.model.save_pretrained(folder)
+        if self.reader is not None:
+            save_processor(self.reader, folder)
 
     @property
     def _vocabulary(self) -> int:

@@ -15,7 +15,7 @@ from rlinf.models import packed_attention
 from rlinf.models.architecture import PolicyError, require_packs
 from rlinf.models.packing import pack, text_costs
 from rlinf.models.routing import replayed
-from rlinf.models.vision.families import text_decoder
+from rlinf.models.vision.families import encoder_parameters, text_decoder
 from rlinf.models.vision.features import decoder_inputs
 from rlinf.models.vision.reading import PictureReader
 
@@ -25,6 +25,8 @@ class ResponseModel(nn.Module):
 
     positions_independent = False
     """What is said of a token depends on the tokens before it: rows stay whole."""
+    encoder_in_every_pass = False
+    """Whether weights that only pictures meet get a gradient, of 0 if need be, from a pass without pictures too."""
 
     def __init__(
         self, model: Any, *, pack_rows: bool, autocast: torch.dtype | None, reader: PictureReader | None = None
@@ -104,7 +106,12 @@ class ResponseModel(nn.Module):
         self, tokens: Tensor, pictures: Sequence[Sequence[str]], rows: Tensor, columns: Tensor
     ) -> dict[str, Any]:
         assert self.reader is not None
-        return decoder_inputs(self.model, self.reader, tokens, pictures or [()] * len(tokens), rows, columns)
+        given = decoder_inputs(self.model, self.reader, tokens, pictures or [()] * len(tokens), rows, columns)
+        if self.encoder_in_every_pass and torch.is_grad_enabled():
+            for parameter in encoder_parameters(self.model):
+                if parameter.requires_grad:
+                    given["inputs_embeds"] = given["inputs_embeds"] + 0.0 * parameter.flatten()[0]
+        return given
 
     def _padded(
         self,

@@ -81,21 +81,22 @@ def hf_sampler(model: Any, config: RolloutConfig, spec: SamplerSpec) -> HFSample
         generation_batch_size=config.generation_batch_size,
         max_model_len=spec.max_model_len,
         keep_cache=config.keep_cache,
-        sight=_sight(model, spec),
+        sight=_sight(model.config, spec),
         record_routes=config.router_replay,
     )
 
 
-def _sight(model: Any, spec: SamplerSpec) -> Sight | None:
-    """How the model reads pictures; None for a model of text."""
+def _sight(architecture: Any, spec: SamplerSpec) -> Sight | None:
+    """How a model of this configuration reads pictures; None for a model of text."""
     from rlinf.models.vision.reading import picture_reader
     from rlinf.samplers.sight import Sight
 
-    reader = picture_reader(model.config, None if spec.random_weights else spec.model, spec.vision)
-    return None if reader is None else Sight(reader, spec.excluded)
+    reader = picture_reader(architecture, None if spec.random_weights else spec.model, spec.vision)
+    return None if reader is None else Sight(reader, spec.excluded, spec.placeholder)
 
 
 def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
+    from rlinf.models.loading import checkpoint_config
     from rlinf.samplers.vllm import VllmSampler
 
     return VllmSampler(
@@ -106,10 +107,12 @@ def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         max_model_len=spec.max_model_len,
         load_format="dummy" if spec.random_weights else "auto",
         dtype=spec.dtype,
+        sight=_sight(checkpoint_config(spec.model), spec),
     )
 
 
 def _server(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
+    from rlinf.models.loading import checkpoint_config
     from rlinf.models.weight_update import WeightLayout
     from rlinf.samplers.server import ServerSampler
 
@@ -121,6 +124,7 @@ def _server(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         max_model_len=spec.max_model_len,
         layout=layout,
         abortable=config.over_sampling > 0,
+        sight=_sight(checkpoint_config(spec.model), spec),
     )
 
 

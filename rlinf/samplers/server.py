@@ -5,7 +5,8 @@ The server is started with::
     VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --logprobs-mode processed_logprobs --generation-config vllm \\
         --worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver
 
-(on a CPU also ``--no-enable-chunked-prefill``, without which vLLM can't serve seeded requests there). The
+(on a CPU also ``--no-enable-chunked-prefill``, without which vLLM can't serve seeded requests there; of a
+vision-language model also ``--enable-scale-out``, behind which prompts may have tokens and pictures). The
 log-probabilities option is required (a probe checks it); developer mode and the worker extension are what
 :meth:`ServerSampler.load` pushes weights through. They let anyone who reaches the port exchange the weights:
 keep it inside a trusted network.
@@ -21,15 +22,17 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
+from rlinf.data.pictures import as_data, digest
 from rlinf.data.split import split_by_size
 from rlinf.models.weight_digest import Asked, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers import server_digests
 from rlinf.samplers.requests import answered, in_request_order, limit_of
-from rlinf.samplers.server_answers import OpenAnswers
+from rlinf.samplers.server_answers import OpenAnswers, Question
 from rlinf.samplers.server_engine import ServerEngine
 from rlinf.samplers.server_http import Server, ServerError
 from rlinf.samplers.session import EngineSession
+from rlinf.samplers.sight import Sight, with_placeholders
 from rlinf.samplers.streams import stream_key
 from rlinf.schema.rollout import ServerConfig
 
@@ -51,14 +54,17 @@ class ServerSampler:
         max_model_len: int,
         layout: WeightLayout | None = None,
         abortable: bool = True,
+        sight: Sight | None = None,
     ) -> None:
         """``layout`` of the served model, if given, lets :meth:`load` name weights that do not fit.
 
         ``abortable`` has every token sent at once; without it a response comes in one piece, which costs the server
-        less, and :meth:`abort` is refused.
+        less, and :meth:`abort` is refused. ``sight``: of a vision-language model; pictures are sent as ``data:`` URLs,
+        and the server's own image processor reads them.
 
         Raises:
-            ServerError: nothing answers at ``config.base_url``, or it reports log-probabilities before processing.
+            ServerError: nothing answers at ``config.base_url``, it reports log-probabilities before processing, or
+                it cannot leave tokens of pictures out of the distribution.
         """
         if not config.base_url:
             raise ValueError("rollout.sampler: server needs rollout.server.base_url, such as http://host:8000/v1")
@@ -67,6 +73,7 @@ class ServerSampler:
         self._seed = seed
         self._layout = layout
         self._abortable = abortable
+        self._sight = sight
         self._version = 0
         self._pushed = False
         self._arrived: set[str] = set()
@@ -76,6 +83,8 @@ class ServerSampler:
         # The server cuts prompts and responses at its own limit, which may be the smaller one.
         self._max_model_len = min(max_model_len, served.get("max_model_len") or max_model_len)
         self._check_logprobs()
+        if sight is not None and sight.excluded:
+            self._exclude(sight.excluded)
 
     # -- sampling ----------------------------------------------------------------------------------------------------
 
@@ -114,7 +123,7 @@ class ServerSampler:
         self._session = EngineSession(
             ServerEngine(
                 OpenAnswers(self._server),
-                body=self._body,
+                question=self._question,
                 version=self._version,
                 max_model_len=self._max_model_len,
                 on_close=on_close,
@@ -160,6 +169,8 @@ class ServerSampler:
                 call(f"{root}/collective_rpc", {"method": "finish_encoded"})
                 call(f"{root}/update_weight_version", {"new_version": str(update.version)})
                 call(f"{root}/reset_prefix_cache?reset_running_requests=true", {})
+                if self._sight is not None:
+                    call(f"{root}/reset_encoder_cache", {})
         except ServerError as error:
             raise ServerError(
                 f"weights {update.version} could not be pushed; the server needs VLLM_SERVER_DEV_MODE=1 and "
@@ -187,7 +198,7 @@ class ServerSampler:
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    def _body(self, request: SampleRequest) -> dict[str, Any]:
+    def _question(self, request: SampleRequest) -> Question:
         """Build the HTTP request for all responses of a prompt."""
         params = request.params
         greedy = params.temperature == 0.0
@@ -195,9 +206,7 @@ class ServerSampler:
         stops = set(params.stop_token_ids) | (set() if params.ignore_eos else self._eos_token_ids)
         # The server gives response j of a request the seed plus j: a stream per sample, wherever the group begins.
         key = stream_key(self._seed, (*request.key, len(request.prefix)), 0) >> 2
-        return {
-            "model": self._model,
-            "prompt": [*request.prompt_ids, *request.prefix],
+        sampling = {
             "n": request.n,
             "seed": key + request.first_sample,
             "max_tokens": limit,
@@ -208,12 +217,26 @@ class ServerSampler:
             "stop_token_ids": sorted(stops),
             "ignore_eos": True,
             "logprobs": 0,
-            "return_token_ids": True,
-            "stream": True,
             # The end of a response is sent at once whatever the interval is. Were the tokens before it held back,
             # aborting would throw away more of the responses that go on than of those that end.
             "stream_interval": 1 if self._abortable else limit,
         }
+        tokens = [*request.prompt_ids, *request.prefix]
+        body = {"model": self._model, "stream": True, "return_token_ids": True}
+        if not request.pictures:
+            url = f"{self._server.base}/completions"
+            return Question(url, {**body, "prompt": tokens, **sampling}, request.n)
+        url = f"{self._server.root}/inference/v1/generate"
+        shown = self._shown(tokens, request.pictures)
+        return Question(url, {**body, **shown, "sampling_params": sampling}, request.n, len(tokens))
+
+    def _shown(self, tokens: Sequence[int], pictures: Sequence[str]) -> dict[str, Any]:
+        """Write a prompt whose pictures the server reads: tokens go both ways, a placeholder for each picture."""
+        if self._sight is None or self._sight.placeholder is None:
+            raise ServerError("the tokenizer has no token for pictures, by which a server would find them")
+        parts = [{"type": "image_url", "url": as_data(uri), "uuid": digest(uri)} for uri in pictures]
+        plain = with_placeholders(tokens, pictures, self._sight.reader, self._sight.placeholder)
+        return {"token_ids": plain, "content_parts": parts}
 
     # -- what the server is ------------------------------------------------------------------------------------------
 
@@ -236,6 +259,17 @@ class ServerSampler:
                 f"{self._server.base} reports log-probabilities from before temperature, top-k and top-p: "
                 "start it with --logprobs-mode processed_logprobs"
             )
+
+    def _exclude(self, ids: Sequence[int]) -> None:
+        """Take tokens out of the server's distribution, until it ends."""
+        try:
+            self._server.call(f"{self._server.root}/collective_rpc", {"method": "exclude", "args": [list(ids)]})
+        except ServerError as error:
+            raise ServerError(
+                f"{self._server.base} cannot leave the tokens of pictures out of its distribution; it needs "
+                "VLLM_SERVER_DEV_MODE=1 and --worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver of this "
+                f"version of rlinf: {error}"
+            ) from error
 
     def _check_weights(self) -> None:
         """Check that the server was not restarted: it would answer with the weights it was started with, without a

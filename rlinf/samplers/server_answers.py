@@ -16,6 +16,18 @@ _CONCURRENT = 128
 """Requests under way at a time; a request is one prompt with all its responses, so this fills most engines."""
 
 
+@dataclass(frozen=True)
+class Question:
+    """An HTTP request for the responses to a prompt."""
+
+    url: str
+    body: Mapping[str, Any]
+    n: int
+    """Responses."""
+    prompt_tokens: int | None = None
+    """How many the server must report, of a prompt whose pictures it reads itself."""
+
+
 @dataclass
 class Answer:
     """One response as far as it has come."""
@@ -33,7 +45,7 @@ class OpenAnswers:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._url = f"{server.base}/completions"
+        self._questions: dict[int, Question] = {}
         self._streams: dict[int, EventStream] = {}
         self._open: dict[tuple[int, int], Answer] = {}
         self._ended: deque[Answer] = deque()
@@ -46,13 +58,14 @@ class OpenAnswers:
         """Responses that are not handed out yet."""
         return len(self._open) + len(self._ended)
 
-    def begin(self, bodies: Mapping[int, Mapping[str, Any]]) -> None:
-        """Send requests: ``bodies`` by their ids; each requests a stream of ``n`` responses."""
+    def begin(self, questions: Mapping[int, Question]) -> None:
+        """Send ``questions`` by their ids; each requests a stream of ``n`` responses."""
         if not self._open:
             self._last_event = time.monotonic()
-        for name, body in bodies.items():
-            self._streams[name] = self._server.events(self._url, body)
-            self._open.update({(name, index): Answer(name, index) for index in range(body["n"])})
+        for name, one in questions.items():
+            self._questions[name] = one
+            self._streams[name] = self._server.events(one.url, one.body)
+            self._open.update({(name, index): Answer(name, index) for index in range(one.n)})
             self._pool.submit(self._listen, name)
 
     def poll(self, max_s: float) -> list[Answer]:
@@ -66,7 +79,7 @@ class OpenAnswers:
             silent_s = time.monotonic() - self._last_event
             if silent_s >= self._server.timeout_s:
                 raise ServerError(
-                    f"{self._url} sent nothing for {self._server.timeout_s:g} s (rollout.server.timeout_s) "
+                    f"{self._server.base} sent nothing for {self._server.timeout_s:g} s (rollout.server.timeout_s) "
                     f"with {len(self._open)} responses open: the server or its engine hangs"
                 )
             try:
@@ -123,19 +136,28 @@ class OpenAnswers:
             del self._streams[name]
             missing = sum(key[0] == name for key in self._open)
             if missing:
-                raise ServerError(f"{self._url} ended an answer with {missing} responses unfinished")
+                raise ServerError(f"{self._server.base} ended an answer with {missing} responses unfinished")
             return
+        asked, read = self._questions[name].prompt_tokens, event.get("prompt_token_ids")
+        if asked is not None and read is not None and len(read) != asked:
+            raise ServerError(
+                f"{self._server.base} makes {len(read)} tokens of a prompt with pictures, and this run {asked}: start "
+                "it with the run's image processor (vllm serve --mm-processor-kwargs, or its preprocessor_config.json)"
+            )
         for choice in event["choices"]:
             self._grow(self._open[name, choice["index"]], choice)
 
     def _grow(self, answer: Answer, choice: Mapping[str, Any]) -> None:
         if choice.get("token_ids") is None:
-            raise ServerError(f"{self._url} returns no token ids: it must support return_token_ids (vLLM does)")
+            raise ServerError(f"{self._server.base} returns no token ids: it must support return_token_ids (vLLM does)")
         answer.tokens += choice["token_ids"]
         if choice["token_ids"]:
-            answer.logprobs += choice["logprobs"]["token_logprobs"]
+            given = choice["logprobs"]
+            answer.logprobs += given.get("token_logprobs") or [one["logprob"] for one in given["content"]]
         answer.finish_reason = choice.get("finish_reason")
         if answer.finish_reason not in (None, "stop", "length"):
-            raise ServerError(f"{self._url} ended a response for another reason than ours: {answer.finish_reason}")
+            raise ServerError(
+                f"{self._server.base} ended a response for another reason than ours: {answer.finish_reason}"
+            )
         if answer.finish_reason is not None:
             self._ended.append(self._open.pop((answer.request_id, answer.index)))

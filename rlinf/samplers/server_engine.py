@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from rlinf.data.messages import Completion, SampleRequest
 from rlinf.data.token_array import TokenArray
 from rlinf.samplers.requests import limit_of
-from rlinf.samplers.server_answers import Answer, OpenAnswers
+from rlinf.samplers.server_answers import Answer, OpenAnswers, Question
 
 
 class ServerEngine:
@@ -18,13 +18,13 @@ class ServerEngine:
         self,
         answers: OpenAnswers,
         *,
-        body: Callable[[SampleRequest], Mapping[str, Any]],
+        question: Callable[[SampleRequest], Question],
         version: int,
         max_model_len: int,
         on_close: Callable[[], Any],
     ) -> None:
-        """``body`` writes the HTTP request; ``version`` is that of the server's weights."""
-        self._answers, self._body, self._version, self._max_model_len = answers, body, version, max_model_len
+        """``question`` writes the HTTP request; ``version`` is that of the server's weights."""
+        self._answers, self._question, self._version, self._max_model_len = answers, question, version, max_model_len
         self._on_close = on_close
         self._requests: dict[int, SampleRequest] = {}
 
@@ -33,17 +33,17 @@ class ServerEngine:
         return self._answers.open
 
     def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        bodies: dict[int, Mapping[str, Any]] = {}
+        questions: dict[int, Question] = {}
         done: list[Completion] = []
         for request in requests:
             self._requests[request.request_id] = request
             _, reason = limit_of(request, self._max_model_len)
             if reason is None:
-                bodies[request.request_id] = self._body(request)
+                questions[request.request_id] = self._question(request)
                 continue
             samples = range(request.first_sample, request.first_sample + request.n)
             done += [Completion.without_tokens(request.request_id, sample, reason) for sample in samples]
-        self._answers.begin(bodies)
+        self._answers.begin(questions)
         return done
 
     def step(self, max_s: float) -> list[Completion]:

@@ -1,7 +1,8 @@
-"""Pictures in prompts: what the transformers sampler does otherwise with a vision-language model."""
+"""Pictures in prompts: what samplers do otherwise with a vision-language model."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 from rlinf.models.distribution import without
 from rlinf.models.output_layer import OutputLayer
 from rlinf.models.vision.families import text_decoder
-from rlinf.models.vision.features import decoder_inputs
+from rlinf.models.vision.features import PlaceError, decoder_inputs
 from rlinf.models.vision.reading import PictureReader
 
 
@@ -22,6 +23,8 @@ class Sight:
 
     reader: PictureReader
     excluded: tuple[int, ...]
+    placeholder: int | None = None
+    """The vocabulary's own token for a picture's features, which model servers look for."""
 
     def inputs(self, model: Any, ids: Tensor, mask: Tensor, pictures: Sequence[Sequence[str]]) -> dict[str, Any]:
         """Return the decoder's inputs for left-padded prompts ``ids`` [B, n], of which ``mask`` [B, n] are tokens."""
@@ -38,3 +41,34 @@ class Sight:
         """Logits [B, V] of the next token; ``cache`` takes the keys and values of ``inputs``."""
         output = text_decoder(model)(attention_mask=mask, past_key_values=cache, use_cache=True, **inputs)
         return without(OutputLayer.of(model)(output.last_hidden_state[:, -1]), self.excluded)
+
+
+def picture_places(tokens: Sequence[int], pictures: Sequence[str], reader: PictureReader) -> list[tuple[int, int]]:
+    """(start, end) of the features of each picture in a prompt, from the first to behind the last.
+
+    Raises:
+        PlaceError: the prompt has more or fewer feature tokens than its pictures have.
+    """
+    negative = [place for place, token in enumerate(tokens) if token < 0]
+    counts = [reader.pixels(uri).count for uri in pictures]
+    if sum(counts) != len(negative):
+        raise PlaceError(f"a prompt has {len(negative)} feature tokens, and its pictures have {counts}")
+    ends = list(itertools.accumulate(counts))
+    return [(negative[end - count], negative[end - 1] + 1) for count, end in zip(counts, ends, strict=True)]
+
+
+def with_placeholders(
+    tokens: Sequence[int], pictures: Sequence[str], reader: PictureReader, placeholder: int
+) -> list[int]:
+    """Return a prompt with one ``placeholder`` in the place of each picture, as model servers take it."""
+    found: list[int] = []
+    taken = 0
+    for uri, (start, end) in zip(pictures, picture_places(tokens, pictures, reader), strict=True):
+        if reader.family.framed:
+            # The server writes the marks around the features too.
+            frame = [isinstance(part, int) for part in reader.pixels(uri).frame]
+            start -= frame.index(True)
+            end += frame[::-1].index(True)
+        found += [*tokens[taken:start], placeholder]
+        taken = end
+    return [*found, *tokens[taken:]]

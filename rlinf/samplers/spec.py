@@ -34,6 +34,8 @@ class SamplerSpec:
     """How a vision-language model reads pictures."""
     excluded: tuple[int, ...] = ()
     """Ids that are never drawn: those that have to do with pictures."""
+    placeholder: int | None = None
+    """The vocabulary's own token for a feature of a picture; None if it has none."""
 
 
 def sampler_spec(
@@ -55,7 +57,8 @@ def sampler_spec(
     from rlinf.models.gguf import model_folder
     from rlinf.models.loading import checkpoint_config
     from rlinf.models.response_ends import declared_ends, listed
-    from rlinf.models.vision.reading import excluded_ids
+    from rlinf.models.vision.families import family_of
+    from rlinf.models.vision.reading import excluded_ids, picture_reader, save_processor
     from rlinf.models.vocabulary import require_vocabulary
 
     if policy.path is None:
@@ -63,8 +66,15 @@ def sampler_spec(
         architecture = architecture_config(policy.architecture, tokenizer)
         require_text_model(architecture, "policy.architecture")
         architecture.architectures = [_causal_class(architecture)]
+        reader = picture_reader(architecture, None, policy.vision)
+        if architecture.model_type == "qwen3_vl":
+            # transformers has no other order of the axes, and other engines ask.
+            architecture.get_text_config().rope_parameters["mrope_interleaved"] = True
         try:
             architecture.save_pretrained(model)
+            if reader is not None:
+                save_processor(reader, model)
+                tokenizer.save_pretrained(model)
         except (IsADirectoryError, NotADirectoryError) as error:
             raise PolicyError(f"the model's configuration cannot be written, {error}: remove what is there") from error
     else:
@@ -72,6 +82,7 @@ def sampler_spec(
         architecture = checkpoint_config(model)
         require_text_model(architecture, "policy.path")
         require_vocabulary(architecture.get_text_config().vocab_size, tokenizer, model=model)
+    family = family_of(architecture)
     declared = listed([architecture.get_text_config().eos_token_id]) if policy.path is None else declared_ends(model)
     return SamplerSpec(
         model=model,
@@ -85,6 +96,7 @@ def sampler_spec(
         random_weights=policy.path is None,
         vision=policy.vision,
         excluded=excluded_ids(architecture, tokenizer),
+        placeholder=None if family is None else tokenizer.get_vocab().get(family.feature),
     )
 
 

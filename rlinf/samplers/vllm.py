@@ -29,8 +29,10 @@ from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import answered, in_request_order, limit_of
 from rlinf.samplers.session import EngineSession
+from rlinf.samplers.sight import Sight
 from rlinf.samplers.streams import stream_key
 from rlinf.samplers.vllm_cache import allow_blocks_of_16, cpu_block, cpu_cache_mb
+from rlinf.samplers.vllm_pictures import OPTIONS, PicturePrompts
 from rlinf.samplers.vllm_products import use_onednn_products
 from rlinf.schema.derived import Precision, activation_dtype
 from rlinf.schema.rollout import VllmConfig
@@ -84,10 +86,12 @@ class VllmSampler:
         max_model_len: int,
         load_format: str = "auto",
         dtype: Precision = "auto",
+        sight: Sight | None = None,
     ) -> None:
         """``model`` is a folder with a transformers configuration and weights (``load_format="dummy"``: without
-        weights, which then come by :meth:`load`). No tokenizer is needed. ``config.max_model_len`` wins over
-        ``max_model_len`` (prompt plus response tokens).
+        weights, which then come by :meth:`load`). ``config.max_model_len`` wins over ``max_model_len`` (prompt plus
+        response tokens). ``sight``: of a vision-language model, whose folder has a tokenizer and an image processor
+        too; a model of text needs neither.
 
         Raises:
             ModuleNotFoundError: vLLM is not installed; the message states how to install it.
@@ -102,6 +106,8 @@ class VllmSampler:
         self._max_model_len = config.max_model_len or max_model_len
         self._load_format = load_format
         self._dtype = dtype if config.dtype == "auto" else config.dtype
+        self._sight = sight
+        self._pictures: PicturePrompts | None = None
         self._layout = WeightLayout.of_folder(self._model)
         self._weights: WeightUpdate | None = None
         self._arrived: set[str] = set()
@@ -256,10 +262,13 @@ class VllmSampler:
             # Every response side by side, each in whole blocks.
             rows = config.max_num_seqs * (self._max_model_len + block)
             cache_mb = cpu_cache_mb(self._model, tokens=rows, bytes_per_value=2 if dtype == "bfloat16" else 4)
+        pictures: dict[str, Any] = (
+            {"skip_tokenizer_init": True} if self._sight is None else {**OPTIONS, "skip_mm_profiling": cpu}
+        )
         arguments = EngineArgs(
             model=self._model,
             load_format=self._load_format,
-            skip_tokenizer_init=True,
+            **pictures,
             generation_config="vllm",
             dtype=dtype,
             seed=self._seed % 2**31,
@@ -287,6 +296,9 @@ class VllmSampler:
         engine = LLMEngine.from_engine_args(arguments)
         if cpu:
             engine.collective_rpc("compute_for_cpu")
+        if self._sight is not None:
+            engine.collective_rpc("exclude", args=(list(self._sight.excluded),))
+            self._pictures = PicturePrompts(engine, self._sight)
         return engine
 
     def _restart(self, error: Exception) -> None:
@@ -316,6 +328,8 @@ class VllmSampler:
                 self._engine.collective_rpc("receive_shared_weights", args=(path,))
         self._engine.set_weight_version(str(update.version))
         self._engine.reset_prefix_cache(reset_running_requests=True)
+        if self._sight is not None:
+            self._engine.reset_encoder_cache()
 
     @property
     def _version(self) -> int:
@@ -341,6 +355,8 @@ class VllmSampler:
         name = f"{request.request_id}-{sample_index}"
         self._running[name] = (request, sample_index)
         prompt: Any = {"prompt_token_ids": [*request.prompt_ids, *request.prefix]}
+        if self._pictures is not None:
+            prompt = self._pictures.prompt(request)
         self._engine.add_request(name, prompt, self._engine_params(request, sample_index))
 
     def _engine_params(self, request: SampleRequest, sample_index: int) -> EngineParams:

@@ -24,9 +24,15 @@ def read_digests(model: nn.Module, asked: Mapping[str, Asked]) -> dict[str, Tens
     Those are weights that are split over several workers, quantised ones, and experts.
     """
     owners = dict(model.named_modules())
-    joined: Mapping[str, Sequence[str]] = getattr(model, "packed_modules_mapping", {})
+    joined: dict[str, Sequence[str]] = {}
+    for part in owners.values():
+        joined |= getattr(part, "packed_modules_mapping", {})
+    mapper = getattr(model, "hf_to_vllm_mapper", None)
+    # A vision-language model has its parts in other places than checkpoints.
+    names = {name: name if mapper is None else mapper.get_rename_mapper().map_name(name) for name in asked}
+    here = {names[name]: one for name, one in asked.items()}
     with torch.inference_mode():
-        return {name: _read(owners, joined, name, asked) for name in asked}
+        return {name: _read(owners, joined, names[name], here) for name in asked}
 
 
 def _read(

@@ -39,6 +39,8 @@ def use_native_kernels(model: nn.Module) -> None:
 def _normalised(self: Any, x: Tensor, residual: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
     """``RMSNorm.forward``: the norm of ``x``, or of its sum with ``residual``, and that sum."""
     if residual is None:
+        # The kernel reads rows one behind the other, and a head's part of a joined projection is not.
+        x = x.contiguous()
         normed = torch.empty_like(x)
         torch.ops._C.rms_norm(normed, x, self.weight.data, self.variance_epsilon)
         return normed

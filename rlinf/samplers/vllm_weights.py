@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
+from rlinf.models.distribution import without
 from rlinf.models.weight_digest import Asked, TensorDigest
 from rlinf.samplers.memory_files import from_shared_memory
 from rlinf.samplers.server_digests import encoded_digests
@@ -25,6 +26,7 @@ class WeightReceiver:
     model_runner: Any
     reload_weights: Callable[..., None]
     _encoded_weights: list[tuple[str, Tensor]] | None = None
+    _all_logits: Callable[..., Tensor | None] | None = None
 
     def compute_for_cpu(self) -> None:
         """Draws tokens, normalises and gates in ways that are faster on a CPU."""
@@ -33,6 +35,17 @@ class WeightReceiver:
 
         draw_by_inversion(self.model_runner.sampler)
         use_native_kernels(self.model_runner.get_model())
+
+    def exclude(self, ids: Sequence[int]) -> None:
+        """Take tokens out of the distribution, in the place of those of an earlier call."""
+        model = self.model_runner.get_model()
+        compute = self._all_logits = self._all_logits or model.compute_logits
+
+        def compute_logits(*inputs: Any) -> Tensor | None:
+            logits = compute(*inputs)
+            return None if logits is None else without(logits, ids)
+
+        model.compute_logits = compute_logits
 
     def receive_weights(self, named: Sequence[tuple[str, Tensor]]) -> None:
         """Load all weights (Hugging Face names) in-place; sharding and fusing are vLLM's own loaders'."""

@@ -27,6 +27,7 @@ from rlinf.train.assemble.text_learner import language_model
 from rlinf.train.assemble.tokenizer import policy_tokenizer
 from rlinf.train.assemble.tokenizer_texts import tokenizer_texts
 from rlinf.train.evaluation.text import sample
+from rlinf.train.picture_costs import picture_costs
 
 _TERM = "reward/"
 _HERE = "127.0.0.1"
@@ -47,7 +48,8 @@ def trial(config: Config, options: TrialOptions) -> Iterator[dict[str, Any]]:
     """Yield the graded responses, as they are there.
 
     Each has what :func:`rlinf.train.evaluation.text.sample` has of them, and ``task``, ``rendered`` (the prompt
-    with the chat template), ``extracted``, ``terms`` (of the reward) and ``finish``.
+    with the chat template), ``extracted``, ``terms`` (of the reward), ``finish``, ``picture_tokens`` and, of a task's
+    first response with pictures, ``picture_costs`` (lines on its first one).
 
     Raises:
         UserError: the policy is no language model, or a worker of the run would refuse its part of the
@@ -64,7 +66,11 @@ def trial(config: Config, options: TrialOptions) -> Iterator[dict[str, Any]]:
             done = rollout.converse(
                 options.split, [task], samples=max(1, options.samples), params=params, key=(config.run.seed, 0)
             )
-            yield from (_graded(row, rollout) for row in done.rows)
+            costs: list[str] = []
+            if done.rows and done.rows[0].pictures:
+                costs = picture_costs(config, rollout.renderer_of(task).tokenizer, done.rows[0].pictures[0])
+            for number, row in enumerate(done.rows):
+                yield {**_graded(row, rollout), "picture_costs": [] if number else costs}
 
 
 @contextmanager

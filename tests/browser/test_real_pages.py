@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pages import Page, click_through
-from real_runs import agent_run, conversation_run, simulator_run, sweep_folder, text_run
+from real_runs import agent_run, conversation_run, picture_run, simulator_run, sweep_folder, text_run
 from report_runs import healthy, write_run
 from synthetic import write_sweep
 
@@ -42,6 +42,25 @@ def test_a_text_run_with_evaluations(browser: Any, tmp_path: Path) -> None:
     assert all(card.find_elements("css selector", ".token") for card in page.find(".response"))
     page.open("Configuration")
     assert len(page.find("tbody tr")) > 10
+
+
+def test_pictures_of_questions_and_of_tools_are_shown(browser: Any, tmp_path: Path) -> None:
+    report = picture_run(tmp_path / "run") / "report.html"
+    size = browser.get_window_size()
+    for width in (1280, 390):
+        browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500},
+        )
+        page = Page(browser, report)
+        page.open("Samples")
+        shown = page.find("img")
+        found = {(image.get_property("naturalWidth"), image.get_property("naturalHeight")) for image in shown}
+        assert found == {(56, 28), (28, 28)}
+        assert all(0 < image.rect["x"] + image.rect["width"] <= width for image in shown)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert browser.get_window_size() == size
 
 
 def test_the_themes_differ_and_both_show_the_curve(browser: Any, tmp_path: Path) -> None:

@@ -46,6 +46,13 @@ def test_committed_pages_are_current(pages: ModuleType) -> None:
         assert (pages.FOLDER / name).read_text(encoding="utf-8") == text, "run: make docs"
 
 
+def test_the_table_of_pictures_is_that_of_its_records(records: ModuleType) -> None:
+    import vision
+
+    text = (ROOT / "docs" / "vision.md").read_text(encoding="utf-8")
+    assert vision.page(text) == text, "run: python benchmarks/vision.py --report --write"
+
+
 def test_the_summary_answers_with_about_fifteen_rows_of_which_several_have_a_peer(pages: ModuleType) -> None:
     assert 12 <= len(pages.SUMMARY) <= 18
     assert sum(row.ratio for row in pages.SUMMARY) >= 5

@@ -1,7 +1,9 @@
 """Vision-language models as policies: transformers' own forward pass, packed and padded rows, samplers, learner."""
 
 import copy
+import importlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,14 +16,16 @@ from rlinf.data.messages import SampleRequest, SamplingParams
 from rlinf.data.pictures import marked, opened
 from rlinf.datasets.conversation_rows import ConversationError, conversation_of
 from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.models.loading import checkpoint_config
 from rlinf.models.packing import distinct_prompts
 from rlinf.models.vision.families import FAMILIES
 from rlinf.models.vision.features import PlaceError
-from rlinf.models.vision.reading import PictureReader, excluded_ids, stacked
+from rlinf.models.vision.reading import PictureReader, excluded_ids, picture_reader, stacked
 from rlinf.rollouts.text.imitation import ConversationEncoder, ImitationData
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.samplers.sight import Sight
+from rlinf.schema.policy import VisionConfig
 
 SAMPLING = SamplingParams(max_new_tokens=5)
 WORDS = " Which colour is the shape?"
@@ -219,7 +223,7 @@ def test_features_that_do_not_fit_the_places_are_an_error() -> None:
         policy.evaluate(inputs, torch.full((1, 5), 7), torch.ones(1, 5, dtype=torch.bool))
 
 
-@pytest.mark.parametrize("model_type", ["qwen2_vl", "smolvlm", "llava"])
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
 @pytest.mark.parametrize("size", [(28, 28), (56, 84), (100, 40)])
 def test_prompts_are_those_of_the_familys_own_processor(model_type: str, size: tuple[int, int]) -> None:
     """Ids and pixels of a chat of two pictures, against transformers' processor (golden by another implementation)."""
@@ -232,22 +236,35 @@ def test_prompts_are_those_of_the_familys_own_processor(model_type: str, size: t
     placeholder = FAMILIES[model_type].placeholder
     chat = f"<|im_start|>user\nred{placeholder} and {placeholder}{WORDS}<|im_end|>\n<|im_start|>assistant\n"
     expected = processor_ids(model_type, tokenizer, reader, chat, [opened(uri) for uri in uris])
-    image = tokenizer.convert_tokens_to_ids("<image>" if model_type != "qwen2_vl" else "<|image_pad|>")
+    image = tokenizer.convert_tokens_to_ids(FAMILIES[model_type].feature)
     assert [image if token < 0 else token for token in ids] == expected
 
 
 def processor_ids(model_type: str, tokenizer: Any, reader: PictureReader, chat: str, images: list[Image.Image]) -> Any:
     """What transformers' processor of the family makes of a text with placeholders."""
     processor = reader._processor
-    if model_type == "qwen2_vl":
-        from transformers.models.qwen2_vl.processing_qwen2_vl import Qwen2VLProcessor
-
-        whole = object.__new__(Qwen2VLProcessor)
+    if model_type.startswith("qwen"):
+        name = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[model_type]
+        module = importlib.import_module(f"transformers.models.{model_type}.processing_{model_type}")
+        whole = object.__new__(getattr(module, f"{name}Processor"))
         whole.image_token, whole.image_processor = "<|image_pad|>", processor
         given = processor(images=images, return_tensors="np")
         for place in range(len(images)):
             chat = chat.replace("<|image_pad|>", whole.replace_image_token(given, place).replace("pad", "PAD"), 1)
         return tokenizer.encode(chat.replace("PAD", "pad"), add_special_tokens=False)
+    if model_type == "idefics3":
+        from transformers import Idefics3Processor
+
+        whole = object.__new__(Idefics3Processor)
+        whole.fake_image_token, whole.image_token, whole.global_image_tag = (
+            "<fake_token_around_image>", "<image>", "<global-img>"
+        )  # fmt: skip
+        whole.image_seq_len = 4
+        given = processor(images=[images], return_row_col_info=True, return_tensors="np")
+        parts = chat.split("<image>")
+        for place in range(len(images)):
+            parts[place] += whole.replace_image_token(given, place)
+        return tokenizer.encode("".join(parts), add_special_tokens=False)
     if model_type == "smolvlm":
         from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
@@ -262,6 +279,19 @@ def processor_ids(model_type: str, tokenizer: Any, reader: PictureReader, chat: 
     options = {"patch_size": 7, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
     whole = LlavaProcessor(processor, tokenizer, **options)
     return whole(images=images, text=chat, add_special_tokens=False)["input_ids"][0]
+
+
+@pytest.mark.parametrize("model_type", sorted(FAMILIES))
+def test_an_exported_policy_reads_pictures_as_it_was_trained(model_type: str, tmp_path: Path) -> None:
+    tokenizer = tokenizer_of(model_type)
+    model, reader = tiny_vision(model_type, tokenizer, max_pixels=28 * 56)
+    CausalLMPolicy(model, sampling=SAMPLING, reader=reader).save_pretrained(str(tmp_path))
+    again = picture_reader(checkpoint_config(str(tmp_path)), str(tmp_path), VisionConfig())
+    assert again is not None
+    uri = picture(0, 56, 84)
+    assert again.tokens(uri, tokenizer) == reader.tokens(uri, tokenizer)
+    for name, tensor in reader.pixels(uri).tensors.items():
+        assert torch.equal(again.pixels(uri).tensors[name], tensor), name
 
 
 def test_everything_keyed_by_a_prompt_is_keyed_by_its_pictures() -> None:

@@ -19,6 +19,7 @@ from rlinf_envs.dialogue import Dialogue, End, Say
 from vision_models import ARCHITECTURES
 
 from rlinf.config import load_mapping
+from rlinf.data.pictures import opened, pictures_of
 
 POLICY: dict[str, Any] = {
     "tokenizer": {"vocab_size": 300},
@@ -60,6 +61,17 @@ def test_pictures_of_first_and_later_turns_train(tmp_path: Path, lora: int) -> N
     assert max(gaps) < 4e-5
     evaluated = next(line for line in reversed(lines) if "eval/accuracy" in line)
     assert {"eval/blank_pictures", "eval/swapped_pictures"} <= set(evaluated)
+
+
+def test_pictures_that_a_tool_shows_train(tmp_path: Path) -> None:
+    more = {"sft": {"steps": 30, "batch_size": 8}, "rollout": {"max_new_tokens": 12}}
+    mapping = _sections(tmp_path, 1, env={"id": "picture_envs:Closer"}, **more)
+    tiny_runs.run(load_mapping(mapping, source="test"))
+    gaps = [line.get("train/sampler_logprob_gap_max", 0.0) for line in tiny_runs.logged(tmp_path)]
+    assert 0.0 < max(gaps) < 4e-5
+    (file,) = (tmp_path / "samples").glob("step_000001*")
+    written_out = "".join(json.dumps(json.loads(line), ensure_ascii=False) for line in file.read_text().splitlines())
+    assert {opened(uri).size for uri in pictures_of(written_out)} == {(56, 28), (28, 28)}
 
 
 def _sections(folder: Path, steps: int, **sections: dict[str, Any]) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from simulator_runs import overrides, recipe
-from tiny_runs import config
+from tiny_runs import config, mapping
+from vision_models import ARCHITECTURES
 
-from rlinf.config import load
+from rlinf.config import load, load_mapping
 from rlinf.report import write_report
 from rlinf.sweep.cli import checked_sweep
 from rlinf.sweep.export import write_tables
@@ -43,6 +44,22 @@ def conversation_run(folder: Path) -> Path:
         "evaluation": {"size": 4, "env_kwargs": {}},
     }
     run(config(folder, env=game, logging={"samples_every": 1, "trace_every": 1}, **sections))
+    return folder
+
+
+def picture_run(folder: Path) -> Path:
+    """A question with a picture, and a tool that shows a part of it."""
+    given = mapping(
+        folder,
+        run={"max_steps": 1, "name": "pictures"},
+        sft={"steps": 30, "batch_size": 8},
+        rollout={"batch_size": 2, "max_new_tokens": 12},
+        logging={"samples_every": 1},
+    )
+    given["env"] = {"id": "picture_envs:Closer", "max_turns": 2}
+    given["policy"]["architecture"] = {"model_type": "qwen2_vl", **ARCHITECTURES["qwen2_vl"]}
+    given["evaluation"] = {"size": 2}
+    run(load_mapping(given, source="test"))
     return folder
 
 

@@ -1,5 +1,7 @@
 """Tiny vision-language models of every family that is trained here, with tokenizers that have their marks."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -88,3 +90,23 @@ def tiny_vision(model_type: str, tokenizer: Any, **vision: Any) -> tuple[Any, Pi
 def picture(seed: int, height: int = 28, width: int = 28) -> str:
     """The address of a picture of noise."""
     return address(np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8))
+
+
+@contextlib.contextmanager
+def wide_heads() -> Iterator[None]:
+    """Heads of 32 numbers in each decoder, as vLLM's kernels for CPUs want them."""
+    before = dict(ARCHITECTURES)
+    for name, given in before.items():
+        text = {**given["text_config"], "hidden_size": 64}
+        vision = dict(given["vision_config"])
+        if "rope_parameters" in text:
+            text["rope_parameters"] = {**text["rope_parameters"], "mrope_section": [4, 6, 6]}
+            vision["hidden_size" if name == "qwen2_vl" else "out_hidden_size"] = 64
+        if "head_dim" in text:
+            text["head_dim"] = 32
+            text["rope_parameters"]["mrope_interleaved"] = True
+        ARCHITECTURES[name] = {**given, "text_config": text, "vision_config": vision}
+    try:
+        yield
+    finally:
+        ARCHITECTURES.update(before)

@@ -17,10 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = (
     "--host 127.0.0.1 --dtype float32 --enforce-eager --block-size 32 --no-enable-chunked-prefill "
     "--logprobs-mode processed_logprobs --generation-config vllm --kv-cache-memory-bytes 16777216 "
-    "--worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver"
+    "--worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver --enable-scale-out"
 )
 ENVIRONMENT = {
-    "PYTHONPATH": str(ROOT),
     "VLLM_SERVER_DEV_MODE": "1",
     "TORCH_COMPILE_DISABLE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -32,8 +31,13 @@ ENVIRONMENT = {
 class VllmServer:
     """The process group of a server: its front and its engine."""
 
-    def __init__(self, folder: Path, *, max_model_len: int = 128, max_num_seqs: int = 32) -> None:
-        """Serves the model and tokenizer in ``folder`` at :attr:`url`; ready when the constructor returns."""
+    def __init__(
+        self, folder: Path, *, max_model_len: int = 128, max_num_seqs: int = 32, path: str = str(ROOT)
+    ) -> None:
+        """Serves the model and tokenizer in ``folder`` at :attr:`url`; ready when the constructor returns.
+
+        ``path`` is the server's PYTHONPATH.
+        """
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
@@ -45,7 +49,7 @@ class VllmServer:
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
                 [*command, *sizes, *OPTIONS.split()],
-                env=os.environ | ENVIRONMENT,
+                env=os.environ | ENVIRONMENT | {"PYTHONPATH": path},
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
@@ -86,8 +90,10 @@ class VllmServer:
 
 
 @contextlib.contextmanager
-def served(folder: Path, **sizes: int) -> Iterator[VllmServer]:
-    server = VllmServer(folder, **sizes)
+def served(
+    folder: Path, *, max_model_len: int = 128, max_num_seqs: int = 32, path: str = str(ROOT)
+) -> Iterator[VllmServer]:
+    server = VllmServer(folder, max_model_len=max_model_len, max_num_seqs=max_num_seqs, path=path)
     try:
         yield server
     finally:

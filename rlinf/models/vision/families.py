@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,19 +25,25 @@ class Family:
     """Tokens that have to do with pictures: none is ever sampled, and texts that spell them are ordinary text."""
     placeholder: str
     """The text that chat templates write for a picture."""
+    feature: str
+    """The mark for one feature in the family's own processors."""
+    framed: bool = False
+    """Whether in a processor's input that mark stands for a whole picture, marks around its features included."""
     axes: bool = False
     """Rotary positions count time, rows and columns of a picture (M-RoPE, arXiv:2409.12191)."""
 
 
-_QWEN = Family("language_model", ("visual",), QWEN_MARKS, "<|vision_start|><|image_pad|><|vision_end|>", axes=True)
-_SMOL = Family("text_model", ("vision_model", "connector"), SMOL_MARKS + SMOL_TILES, "<image>")
+_QWEN = Family(
+    "language_model", ("visual",), QWEN_MARKS, "<|vision_start|><|image_pad|><|vision_end|>", "<|image_pad|>", axes=True
+)
+_SMOL = Family("text_model", ("vision_model", "connector"), SMOL_MARKS + SMOL_TILES, "<image>", "<image>", framed=True)
 FAMILIES = {
     "qwen2_vl": _QWEN,
     "qwen2_5_vl": _QWEN,
     "qwen3_vl": _QWEN,
     "idefics3": _SMOL,
     "smolvlm": _SMOL,
-    "llava": Family("language_model", ("vision_tower", "multi_modal_projector"), ("<image>",), "<image>"),
+    "llava": Family("language_model", ("vision_tower", "multi_modal_projector"), ("<image>",), "<image>", "<image>"),
 }
 """``model_type`` -> its family."""
 
@@ -64,8 +71,14 @@ def text_decoder(model: Any) -> Any:
     return base_of(model) if family is None else getattr(base_of(model), family.decoder)
 
 
-def freeze_encoder(model: Any) -> None:
-    """Take what only pictures go through out of training."""
+def encoder_parameters(model: Any) -> Iterator[Any]:
+    """Yield the weights that only pictures meet; none of a model of text."""
     family = family_of(model.config)
     for name in () if family is None else family.encoder:
-        getattr(base_of(model), name).requires_grad_(False)
+        yield from getattr(base_of(model), name).parameters()
+
+
+def freeze_encoder(model: Any) -> None:
+    """Take what only pictures go through out of training."""
+    for parameter in encoder_parameters(model):
+        parameter.requires_grad_(False)

@@ -9,9 +9,6 @@ from rlinf.config import load
 
 RECIPE = Path(__file__).parents[3] / "config" / "vision" / "shapes.yaml"
 REFUSED = {
-    "rollout.sampler=vllm": "rollout.sampler: vllm is not given the pictures of prompts here.",
-    "rollout.sampler=server": "rollout.sampler: server is not given the pictures of prompts here.",
-    "learner.backend=fsdp": "learner.backend: fsdp shards no vision tower",
     "learner.backend=megatron": "learner.backend: megatron has no vision tower",
     "teacher.path=some/model": "teacher.path: a teacher reads text alone",
     "policy.architecture.model_type=gemma3": "attend to each other in both directions",

@@ -1,0 +1,3 @@
+"""As torchvision has it."""
+
+from torchvision.transforms import InterpolationMode as InterpolationMode
