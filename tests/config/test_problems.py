@@ -200,6 +200,30 @@ def test_one_mistake_gives_one_clear_message(write: Write, text: str, message: s
     assert str(output[0]).startswith((f"{path}:", f"{path.parent / 'minimal.yaml'}:"))
 
 
+@pytest.mark.parametrize(
+    ("rest", "here", "message"),
+    [
+        ("", False, "liger needs the package liger-kernel and a GPU; it is not installed."),
+        ("", True, "liger is for GPUs, and the learner computes on the CPU."),
+        (
+            "rollout: {top_p: 0.9}\ncluster: {gpu_memory_gb: 80}",
+            True,
+            "liger computes no distribution that top_k, top_p",
+        ),
+        (MEGATRON + "}}\ncluster: {gpu_memory_gb: 80}", True, "liger is not supported by learner.backend: megatron"),
+    ],
+    ids=["no package", "no GPU", "top_p", "megatron"],
+)
+def test_liger_is_refused_with_the_reason(
+    write: Write, monkeypatch: pytest.MonkeyPatch, rest: str, here: bool, message: str
+) -> None:
+    monkeypatch.setattr("rlinf.config.checks.policy.installed", lambda module: here)
+    monkeypatch.setattr("rlinf.config.derived.gpu_count", lambda: 0)
+    found = mistakes(write(f"policy: {{fused_logprobs: liger}}\n{rest}"))
+    assert message in found
+    assert "Set policy.fused_logprobs: builtin" in found
+
+
 def test_a_simulator_step_has_an_episode_for_every_minibatch_and_an_env_for_every_worker(write: Write) -> None:
     episodes = "{adv_type: grpo, loss_type: actor, group_size: 2, num_minibatches: 9}\nrollout: {batch_size: 4}"
     text = SIMULATOR.partition("algorithm:")[0] + f"algorithm: {episodes}\n"

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.derived import is_text, shares_gpus
-from rlinf.config.experiment import Config
-from rlinf.config.machine import gpu_count
-from rlinf.schema.derived import gpus_per_learner
+from rlinf.config.derived import is_text, learns_on_gpus, shares_gpus
 
 _OF_CLUSTERS = ("address", "placement", "gpus_per_learner", "gpus_per_sampler", "gpus_per_node", "cpus_per_worker")
 
@@ -36,7 +33,7 @@ def _check_engines(context: Context) -> None:
     config = context.config
     cluster, rollout, ranks = config.cluster, config.rollout, config.learner.num_workers
     wide, key = rollout.vllm.tensor_parallel_size, "rollout.vllm.tensor_parallel_size"
-    if not is_text(context.config) or rollout.sampler not in ("vllm", "auto") or wide == 1 or not _on_gpus(config):
+    if not is_text(config) or rollout.sampler not in ("vllm", "auto") or wide == 1 or not learns_on_gpus(config):
         return
     if wide > cluster.gpus_per_node:
         message = f"{key} {wide} is more than the {cluster.gpus_per_node} GPUs of a machine (cluster.gpus_per_node)."
@@ -51,11 +48,6 @@ def _check_engines(context: Context) -> None:
         fit = ranks // wide
         fix = "Set cluster.placement: separate" + (f", or rollout.num_samplers: {fit}." if fit else ".")
         context.error("rollout.num_samplers", message, fix)
-
-
-def _on_gpus(config: Config) -> bool:
-    """Whether workers will have GPUs: those of this machine, or of the one that the plan is for."""
-    return gpus_per_learner(config.cluster, on_gpus=config.cluster.gpu_memory_gb is not None or gpu_count() > 0) > 0
 
 
 def _check_offload(context: Context) -> None:
