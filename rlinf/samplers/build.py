@@ -105,6 +105,7 @@ def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         max_model_len=spec.max_model_len,
         load_format="dummy" if spec.random_weights else "auto",
         dtype=spec.dtype,
+        transfer=config.weight_transport == "vllm",
     )
 
 

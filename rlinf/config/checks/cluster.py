@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text, learns_on_gpus, shares_gpus
+from rlinf.config.machine import installed_version
 
+_TRANSFERRING = "0.32."
+"""Releases of vLLM whose weight transfer `rlinf/samplers/vllm_transfer.py` uses."""
 _OF_CLUSTERS = ("address", "placement", "gpus_per_learner", "gpus_per_sampler", "gpus_per_node", "cpus_per_worker")
 
 
@@ -13,6 +16,7 @@ def check_cluster(context: Context) -> None:
     cluster, ranks = context.config.cluster, context.config.learner.num_workers
     context.run(_check_offload)
     context.run(_check_engines)
+    context.run(_check_transfer)
     if (cluster.address or "").startswith("ray://"):
         message = f"cluster.address: {cluster.address} is Ray Client, which can't stream responses from workers."
         fix = "Start the run on a machine of the cluster with cluster.address: auto, or `ray job submit` it."
@@ -48,6 +52,26 @@ def _check_engines(context: Context) -> None:
         fit = ranks // wide
         fix = "Set cluster.placement: separate" + (f", or rollout.num_samplers: {fit}." if fit else ".")
         context.error("rollout.num_samplers", message, fix)
+
+
+def _check_transfer(context: Context) -> None:
+    """Check that vLLM's own weight transfer can be used: samplers of a known vLLM, each on GPUs of its own."""
+    config, key = context.config, "rollout.weight_transport"
+    if config.rollout.weight_transport != "vllm":
+        return
+    why = ""
+    if not is_text(config) or config.rollout.sampler != "vllm":
+        why = "fills samplers of vLLM: set rollout.sampler: vllm"
+    elif not learns_on_gpus(config):
+        why = "is NCCL between GPUs, and the learner computes on the CPU"
+    elif shares_gpus(config):
+        why = "cannot join two processes on one GPU: set cluster.placement: separate"
+    elif config.learner.backend == "megatron":
+        why = "has one sender, and ranks of learner.backend: megatron give a part of the weights each"
+    elif (version := installed_version("vllm")) is not None and not version.startswith(_TRANSFERRING):
+        why = f"is known of vLLM {_TRANSFERRING}x, whose interface changes between releases, and {version} is installed"
+    if why:
+        context.error(key, f"{key}: vllm {why}.", f"Set {key}: auto.")
 
 
 def _check_offload(context: Context) -> None:
