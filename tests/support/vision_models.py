@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from rlinf.data.pictures import address
-from rlinf.models.architecture import PolicyError, architecture_config, random_causal_lm
+from rlinf.models.architecture import architecture_config, random_causal_lm
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vision.families import FAMILIES
 from rlinf.models.vision.reading import PictureReader, picture_reader
@@ -81,12 +80,7 @@ def tiny_vision(model_type: str, tokenizer: Any, **vision: Any) -> tuple[Any, Pi
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = random_causal_lm(config).eval()
-    try:
-        reader = picture_reader(config, None, VisionConfig(**vision))
-    except PolicyError as error:
-        if "only with torchvision" not in str(error):
-            raise
-        pytest.skip(str(error))
+    reader = picture_reader(config, None, VisionConfig(**vision))
     assert reader is not None
     return model, reader
 

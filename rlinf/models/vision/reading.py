@@ -124,7 +124,7 @@ def picture_reader(config: Any, path: str | None, vision: VisionConfig) -> Pictu
     None for a model of text. ``path``: the folder or hub name of the checkpoint, None for random weights.
 
     Raises:
-        PolicyError: the checkpoint has no image processor, or transformers needs another package for it.
+        PolicyError: the checkpoint has no image processor.
     """
     if family_of(config) is None:
         return None
@@ -161,11 +161,7 @@ def _new_processor(config: Any, vision: VisionConfig) -> Any:
         kind: Any = transformers.SmolVLMImageProcessorPil
         if config.model_type == "idefics3":
             kind = transformers.Idefics3ImageProcessorPil
-        try:
-            processor = kind(size=edge, max_image_size=edge, do_image_splitting=False)
-        except ImportError as error:  # early releases of transformers 5
-            why = f"transformers {transformers.__version__} reads pictures of smolvlm only with torchvision"
-            raise PolicyError(f"{why}: take a newer transformers, or install torchvision") from error
+        processor = kind(size=edge, max_image_size=edge, do_image_splitting=False)
     _limit(config, processor, vision)
     return processor
 
