@@ -149,7 +149,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Every transport with one learner, in ``stages`` processes, and one sampler."""
     from rlinf.cluster import connect
-    from rlinf.cluster.weights.transport import choose
+    from rlinf.cluster.weights.choice import choose
     from rlinf.samplers import environment
     from rlinf.schema.cluster import ClusterConfig
     from rlinf.train.workers.sampler_pool import SamplerPool

@@ -120,8 +120,8 @@ def _rewards(sheet: Sheet) -> None:
         else:
             whole = f"{module}.{name}" if module else name
             sheet.ask(
-                f"{whole} (weight {share:g}): it gets lists; write it as a function of one prompt, response, answer "
-                "and row (`rlinf new reward`), and name it in env.kwargs.reward.custom",
+                f"{whole} (weight {share:g}): move it to a module that trains nothing and name it, "
+                f"env.kwargs.reward={{custom: {{'MODULE:{name}': {share:g}}}}}; it gets one completion at a time",
                 "reward_funcs",
             )
     if reward:

@@ -31,6 +31,7 @@ EXTRA_OF: Mapping[str, str] = {
     "imageio": "mujoco",
     "jax": "brax",
     "latex2sympy2_extended": "verify",
+    "liger_kernel": "liger",
     "mani_skill": "maniskill",
     "math_verify": "verify",
     "mcp": "mcp",

@@ -23,6 +23,7 @@ from rlinf.schema.derived import (
     RunKind,
     TextEnv,
     activation_dtype,
+    gpus_per_learner,
     is_agent,
 )
 from rlinf.schema.env import TaskConfig
@@ -261,6 +262,11 @@ def continues_responses(config: Sections) -> bool:
 def weight_transport(config: Sections) -> WeightTransportName | Literal["object_store"]:
     """`rollout.weight_transport`; within one process weights are handed over as they are."""
     return "object_store" if config.cluster.backend == "local" else config.rollout.weight_transport
+
+
+def learns_on_gpus(config: Sections) -> bool:
+    """Return whether learner ranks will have GPUs: those of this machine, or of the one that the plan is for."""
+    return gpus_per_learner(config.cluster, on_gpus=config.cluster.gpu_memory_gb is not None or gpu_count() > 0) > 0
 
 
 def shares_gpus(config: Sections) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import importlib.util
 import os
 from pathlib import Path
@@ -41,3 +42,11 @@ def multiplies_bfloat16() -> bool:
 def installed(module: str) -> bool:
     """Whether a top-level module could be imported, without importing it."""
     return importlib.util.find_spec(module) is not None
+
+
+def installed_version(distribution: str) -> str | None:
+    """Return the version of an installed distribution, None if it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -19,6 +19,7 @@ from rlinf.data.messages import PolicyOutput, SamplingParams
 from rlinf.models.adapters import AdaptedPolicy, merged_weights, separate_weights
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits, without
+from rlinf.models.liger_scores import liger_covers, liger_logprobs
 from rlinf.models.output_layer import OutputLayer
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
@@ -45,13 +46,16 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         autocast: torch.dtype | None = None,
         reader: PictureReader | None = None,
         excluded: Sequence[int] = (),
+        liger: bool = False,
     ) -> None:
         """``model``: a transformers causal LM (or a peft model around one). ``autocast``: dtype of activations.
 
-        ``reader``: of a vision-language model. ``excluded``: ids that no sampler draws.
+        ``reader``: of a vision-language model. ``excluded``: ids that no sampler draws. ``liger``: log-probabilities
+        are computed by Liger Kernel.
         """
         super().__init__(model, pack_rows=pack_rows, autocast=autocast, reader=reader)
         self.sampling, self.excluded = sampling, tuple(excluded)
+        self._liger = liger
         self.value_head = nn.Linear(model.config.get_text_config().hidden_size, 1) if value_head else None
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
@@ -132,6 +136,10 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         Few logits go through plain autograd: nothing has to be made twice, and small models keep their exact numbers.
         """
         output = OutputLayer.of(self.model)
+        of_liger = self._liger and not with_entropy and not self.excluded
+        if of_liger and output.linear and liger_covers(output.head, self.sampling):
+            chosen = liger_logprobs(hidden, output.head, tokens, self.sampling)
+            return _TokenScores(chosen, torch.zeros_like(chosen))
         size = max(1, chunk_elements(hidden.device.type) // self._vocabulary)
         if hidden.shape[0] <= size:
             return _TokenScores(*self._score_part(output, hidden, tokens, seen, with_entropy))

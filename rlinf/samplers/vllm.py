@@ -87,11 +87,12 @@ class VllmSampler:
         load_format: str = "auto",
         dtype: Precision = "auto",
         sight: Sight | None = None,
+        transfer: bool = False,
     ) -> None:
         """``model`` is a folder with a transformers configuration and weights (``load_format="dummy"``: without
         weights, which then come by :meth:`load`). ``config.max_model_len`` wins over ``max_model_len`` (prompt plus
         response tokens). ``sight``: of a vision-language model, whose folder has a tokenizer and an image processor
-        too; a model of text needs neither.
+        too; a model of text needs neither. ``transfer``: weights come by :meth:`follow_transfer` too.
 
         Raises:
             ModuleNotFoundError: vLLM is not installed; the message states how to install it.
@@ -109,7 +110,9 @@ class VllmSampler:
         self._sight = sight
         self._pictures: PicturePrompts | None = None
         self._layout = WeightLayout.of_folder(self._model)
+        self._transfer = transfer
         self._weights: WeightUpdate | None = None
+        self._transferred: int | None = None
         self._arrived: set[str] = set()
         self._running: dict[str, tuple[SampleRequest, int]] = {}
         self._streaming = self._restarted = False
@@ -221,6 +224,24 @@ class VllmSampler:
             self._restart(error)
         return figures(tensors, time.perf_counter() - started)
 
+    def follow_transfer(self, order: str, options: Mapping[str, Any], *, version: int) -> None:
+        """Carry out an order of vLLM's own weight transfer (``transfer=True``), of weights that become ``version``.
+
+        No copy stays in this process: an engine that fails afterwards is not restarted here.
+
+        Raises:
+            RuntimeError: the sampler sleeps, or the engine could not carry it out.
+        """
+        if self._asleep:
+            raise RuntimeError("the sampler sleeps: wake() it before its weights change")
+        if order == "init_weight_transfer_engine":
+            self._engine.collective_rpc("shutdown_weight_transfer_engine")
+        self._engine.collective_rpc(order, kwargs=dict(options))
+        if order == "finish_weight_update":
+            self._weights, self._transferred = None, version
+            self._engine.set_weight_version(str(version))
+            self._engine.reset_prefix_cache(reset_running_requests=True)
+
     def held_digests(self, asked: Mapping[str, Asked]) -> Digests:
         """Read back the requested weights (``asked``) from the layers that compute with them.
 
@@ -288,6 +309,7 @@ class VllmSampler:
             worker_extension_cls="rlinf.samplers.vllm_weights.WeightReceiver",
             disable_log_stats=True,
             **_further(config.extra),
+            **({"weight_transfer_config": {"backend": "nccl"}} if self._transfer else {}),
         )
         if cpu:
             use_onednn_products()
@@ -305,6 +327,8 @@ class VllmSampler:
         """Start a new engine with the current weights, and the unfinished requests from their beginning."""
         _log.error("vLLM's engine failed and is restarted with weights %s", self._version, exc_info=error)
         self.restarts += 1
+        if self._weights is None and self._transferred is not None:
+            raise EngineDiedError(f"vLLM's engine failed, and its weights are with the learner: {error}") from error
         old = self._engine
         try:
             old.engine_core.shutdown()
@@ -333,7 +357,7 @@ class VllmSampler:
 
     @property
     def _version(self) -> int:
-        return self._weights.version if self._weights is not None else 0
+        return self._weights.version if self._weights is not None else self._transferred or 0
 
     # -- requests ----------------------------------------------------------------------------------------------------
 

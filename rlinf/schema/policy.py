@@ -166,6 +166,10 @@ class PolicyConfig:
     more (not with megatron); otherwise float32."""
     attention: Literal["sdpa", "eager", "flash_attention_2"] = key("sdpa", read_by=TEXT)
     """How attention is computed: `sdpa` is PyTorch's own, `flash_attention_2` needs its package and a GPU."""
+    fused_logprobs: Literal["builtin", "liger"] = key("builtin", read_by=TEXT)
+    """What computes log-probabilities without keeping the logits: rlinf itself, or Liger Kernel (extra `liger`, a GPU).
+
+    Where a loss needs entropies, they are computed by rlinf in either case."""
     gradient_checkpointing: bool = key(False, read_by=LANGUAGE)
     """Recompute activations in the backward pass: less memory, about a third more time."""
     value_head: bool = key(False, read_by=LANGUAGE)

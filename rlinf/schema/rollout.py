@@ -7,7 +7,7 @@ from typing import Literal
 
 from rlinf.schema.key import LANGUAGE, SIMULATOR, TEXT, key, section
 
-WeightTransportName = Literal["auto", "shared_memory", "collective"]
+WeightTransportName = Literal["auto", "shared_memory", "collective", "vllm"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class RolloutConfig:
     """How new weights get to samplers and env workers: memory shared on one node, or a broadcast.
 
     `auto`: shared memory if all of them are on one node, otherwise a broadcast; Ray's object store if no group for a
-    broadcast can be formed."""
+    broadcast can be formed. `vllm`: vLLM's own transfer by NCCL, for samplers on GPUs of their own."""
     verify_weights: bool = True
     """Every update is proved: whatever acts with the policy reads its weights back, and they are compared with those
     that were sent. A sampler that holds others ends the run. One that cannot read them back is named at the start, and

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from rlinf.base.errors import UserError
 from rlinf.cluster import WorkerDied
+from rlinf.cluster.weights.choice import choose
 from rlinf.cluster.weights.receiver import WeightReceiver
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.cluster.weights.transport import Collective, ObjectStore, SharedMemory, choose
+from rlinf.cluster.weights.transport import Collective, ObjectStore, SharedMemory
 from rlinf.data.messages import Metrics, WeightForm, WeightUpdate
 
 SOURCES = [0, 2, 0, 2, 2]

@@ -200,6 +200,56 @@ def test_one_mistake_gives_one_clear_message(write: Write, text: str, message: s
     assert str(output[0]).startswith((f"{path}:", f"{path.parent / 'minimal.yaml'}:"))
 
 
+@pytest.mark.parametrize(
+    ("rest", "here", "message"),
+    [
+        ("", False, "liger needs the package liger-kernel and a GPU; it is not installed."),
+        ("", True, "liger is for GPUs, and the learner computes on the CPU."),
+        (
+            "rollout: {top_p: 0.9}\ncluster: {gpu_memory_gb: 80}",
+            True,
+            "liger computes no distribution that top_k, top_p",
+        ),
+        (MEGATRON + "}}\ncluster: {gpu_memory_gb: 80}", True, "liger is not supported by learner.backend: megatron"),
+    ],
+    ids=["no package", "no GPU", "top_p", "megatron"],
+)
+def test_liger_is_refused_with_the_reason(
+    write: Write, monkeypatch: pytest.MonkeyPatch, rest: str, here: bool, message: str
+) -> None:
+    monkeypatch.setattr("rlinf.config.checks.policy.installed", lambda module: here)
+    monkeypatch.setattr("rlinf.config.derived.gpu_count", lambda: 0)
+    found = mistakes(write(f"policy: {{fused_logprobs: liger}}\n{rest}"))
+    assert message in found
+    assert "Set policy.fused_logprobs: builtin" in found
+
+
+@pytest.mark.parametrize(
+    ("rest", "gpus", "version", "message"),
+    [
+        ("", 8, None, "vllm fills samplers of vLLM: set rollout.sampler: vllm."),
+        (", sampler: vllm", 0, None, "is NCCL between GPUs, and the learner computes on the CPU."),
+        (", sampler: vllm", 8, None, "cannot join two processes on one GPU: set cluster.placement: separate."),
+        (", sampler: vllm}\ncluster: {placement: separate", 8, "0.33.0", "is known of vLLM 0.32.x, whose interface"),
+        (
+            ", sampler: vllm}\ncluster: {placement: separate}\nlearner: {backend: megatron, num_workers: 2",
+            8,
+            None,
+            "ranks of learner.backend: megatron give a part of the weights each.",
+        ),
+    ],
+    ids=["hf", "no GPU", "shared", "version", "megatron"],
+)
+def test_vllm_s_weight_transfer_is_refused_with_the_reason(
+    write: Write, monkeypatch: pytest.MonkeyPatch, rest: str, gpus: int, version: str | None, message: str
+) -> None:
+    monkeypatch.setattr("rlinf.config.derived.gpu_count", lambda: gpus)
+    monkeypatch.setattr("rlinf.config.checks.cluster.installed_version", lambda distribution: version)
+    found = mistakes(write(f"rollout: {{weight_transport: vllm{rest}}}\n"))
+    assert message in found
+    assert "Set rollout.weight_transport: auto." in found
+
+
 def test_a_simulator_step_has_an_episode_for_every_minibatch_and_an_env_for_every_worker(write: Write) -> None:
     episodes = "{adv_type: grpo, loss_type: actor, group_size: 2, num_minibatches: 9}\nrollout: {batch_size: 4}"
     text = SIMULATOR.partition("algorithm:")[0] + f"algorithm: {episodes}\n"

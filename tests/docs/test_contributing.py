@@ -68,10 +68,19 @@ def numbered_files() -> list[str]:
     return [name.replace("NAME", "median") for name in re.findall(r"^\d\. `([^`]+)`", section.split("\n## ")[0], re.M)]
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """The copied sources instead of the installed ones."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(folder / name) for name in (".", "envs", "importers"))}
+
+
 def run(folder: Path, *words: str) -> str:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(str(folder / name) for name in (".", "envs", "importers"))}
     done = subprocess.run(
-        [sys.executable, "-m", *words], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [sys.executable, "-m", *words],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert done.returncode == 0, done.stdout[-3000:]
     return done.stdout
@@ -81,7 +90,9 @@ def run(folder: Path, *words: str) -> str:
 def test_three_files_add_an_estimator(tmp_path: Path) -> None:
     for name in ("rlinf", "envs", "importers", "tests/algorithms", "tests/properties", "tests/support", "tests/docs"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "assets"))
-    for name in ("docs/algorithms.md", "tests/conftest.py", "pyproject.toml"):
+    for name in ("docs/algorithms", "config", "benchmarks"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    for name in ("docs/algorithms.md", "docs/assets/algorithm_pages.py", "tests/conftest.py", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     function, catalog, test = numbered_files()
@@ -90,7 +101,12 @@ def test_three_files_add_an_estimator(tmp_path: Path) -> None:
     (tmp_path / catalog).write_text(entries.replace('    "rloo": Estimator(', f'{ENTRY}    "rloo": Estimator(', 1))
     (tmp_path / test).write_text(TEST)
     assert "median" in run(tmp_path, "rlinf.cli", "list", "advantages")
-    chosen = "median or names_everything or every_option or filled"
+    # The script that the section names writes the estimator's page and its row.
+    script = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("`python ", 1)[1].split("`")[0]
+    assert script == "docs/assets/algorithm_pages.py"
+    subprocess.run([sys.executable, script], cwd=tmp_path, env=environment(tmp_path), check=True)
+    assert "# median: " in (tmp_path / "docs/algorithms/advantage_median.md").read_text(encoding="utf-8")
+    chosen = "median or name_everything or every_option or filled or committed"
     tests = (test, "tests/properties/test_invariance.py", "tests/algorithms/test_catalog.py")
     words = ("pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", chosen)
     run(tmp_path, *words, *tests, "tests/docs/test_algorithm_examples.py")

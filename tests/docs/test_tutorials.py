@@ -47,9 +47,12 @@ def test_every_configuration_loads(here: Path) -> None:
     assert load("mine.yaml").algorithm.adv_type == "mine:centred"
 
 
-def test_the_sweep_loads(here: Path) -> None:
-    sweep, plans = checked_sweep(here / "rates.yaml", [])
-    assert (sweep.config.metric, len(plans)) == ("eval/return", 12)
+@pytest.mark.parametrize(
+    ("name", "metric", "trials"), [("rates.yaml", "eval/return", 12), ("advantages.yaml", "eval/accuracy", 6)]
+)
+def test_a_sweep_loads(here: Path, name: str, metric: str, trials: int) -> None:
+    sweep, plans = checked_sweep(here / name, [])
+    assert (sweep.config.metric, len(plans)) == (metric, trials)
 
 
 def test_the_modules_do_what_the_text_says(here: Path) -> None:

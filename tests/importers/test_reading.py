@@ -131,7 +131,7 @@ def test_trl_s_script() -> None:
     sheet = sheet_of("trl_script.py")
     ours = values(sheet)
     assert ours["env.kwargs.reward"] == {"correctness": 1.0}
-    assert any("brief (weight 0.1): it gets lists" in line for line in sheet.decide)
+    assert any("brief (weight 0.1): move it to a module" in line for line in sheet.decide)
     assert (ours["rollout.batch_size"], ours["algorithm.group_size"], ours["algorithm.update_epochs"]) == (8, 8, 2)
     assert ours["run.max_steps"] == 500  # 1000 optimiser steps, two of them an iteration
     assert (ours["algorithm.adv_type"], ours["algorithm.reward_norm"]) == ("raw", {"mean": "group", "std": "batch"})

@@ -17,7 +17,8 @@ from transport_workers import build_hf, build_learner, build_vllm, digest, weigh
 
 from rlinf.base.errors import UserError
 from rlinf.cluster import Cluster, WorkerGroup, connect
-from rlinf.cluster.weights.transport import Collective, SharedMemory, choose
+from rlinf.cluster.weights.choice import choose
+from rlinf.cluster.weights.transport import Collective, SharedMemory
 from rlinf.config import Config
 from rlinf.data.messages import SamplingParams
 from rlinf.samplers import environment

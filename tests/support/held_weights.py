@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from rlinf.cluster import Cluster, RankInfo
+from rlinf.cluster.weights.choice import choose
 from rlinf.cluster.weights.sender import WeightSender
-from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.data.messages import WeightForm, WeightUpdate
 from rlinf.train.workers.env_pool import EnvPool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
 from rlinf.cluster.weights.segment import SegmentAddress, SegmentReader, address_key
 from rlinf.data.messages import Metrics, WeightUpdate
 from rlinf.models.weight_digest import Asked, Digests
+from rlinf.samplers.vllm_transfer import carry_out, update_bytes
 
 
 class WeightReceiver(ABC):
@@ -23,6 +25,8 @@ class WeightReceiver(ABC):
     _groups: dict[int, Broadcast] | None = None
     """The group of each source, by its rank."""
     _arriving_at_once = 1
+    _orders: tuple[tuple[str, int], Any] | None = None
+    _next_order = 0
 
     @abstractmethod
     def load(self, update: WeightUpdate) -> Metrics:
@@ -91,6 +95,43 @@ class WeightReceiver(ABC):
             self._groups = None
             return str(error)
         return added(figures)
+
+    def follow_engine(
+        self, orders: tuple[str, int], *, place: int, workers: int, last: str, version: int, timeout_s: float
+    ) -> Metrics | str:
+        """Carry out what the learner's engine orders at the address ``orders``, to the order named ``last``.
+
+        ``place``: the number of this receiver; each has ``workers`` processes. Return the figures, or the error text.
+        """
+        started, size = time.perf_counter(), 0
+
+        def act(name: str, options: dict[str, Any]) -> None:
+            nonlocal size
+            if "init_info" in options:
+                options["init_info"]["rank_offset"] += place * workers
+            if "update_info" in options:
+                size += update_bytes(options["update_info"])
+            self.follow(name, options, version=version)
+
+        try:
+            if self._orders is None or self._orders[0] != orders:
+                self._orders = orders, Broadcast.meet(*orders, timeout_s=timeout_s)
+                self._next_order = 0
+            while True:
+                name, problem = carry_out(self._orders[1], self._next_order, place, act)
+                self._next_order += 1
+                if problem:
+                    self._orders = None
+                if problem or name == last:
+                    seconds = time.perf_counter() - started
+                    return problem or {"weight_update_s": seconds, "weight_update_bytes": float(size)}
+        except (RuntimeError, torch.distributed.DistError) as error:
+            self._orders = None
+            return f"no order of the learner's engine came: {error}"
+
+    def follow(self, order: str, options: Mapping[str, Any], *, version: int) -> None:
+        """Carry out an order of vLLM's weight transfer, for weights of ``version``."""
+        raise TypeError(f"{type(self).__name__} has no engine that vLLM's weight transfer could reach")
 
 
 def added(parts: Sequence[Metrics]) -> Metrics:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,9 @@ class WeightSender(ABC):
     _store: Any = None
     _group: Broadcast | None = None
     _sent: tuple[WeightUpdate, ...] = ()
+    _client: Any = None
+    _engine: Any = None
+    _sending: tuple[int, bool] = (0, False)
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
@@ -139,6 +143,50 @@ class WeightSender(ABC):
                 self._group = None
                 return str(error)
         return None
+
+    def host_orders(self, *, timeout_s: float) -> tuple[int, int] | None:
+        """Open the store of orders to engines, on rank 0; return its port and a free one for the transfer itself."""
+        if self._rank != 0:
+            return None
+        self._store = Broadcast.host(timeout_s=timeout_s)
+        with socket.socket() as free:
+            free.bind(("", 0))
+            return int(self._store.port), int(free.getsockname()[1])
+
+    def open_engine(self, meeting: tuple[str, int], *, samplers: int, size: int, device: str) -> str | None:
+        """Build vLLM's sender on every rank; rank 0 meets the samplers at ``meeting``. Return the error text, or None.
+
+        ``size``: this sender and all processes of the ``samplers``.
+        """
+        from rlinf.samplers.vllm_transfer import OrderingClient, UpdateSource, trainer_engine
+
+        source = UpdateSource(self._parts_of_engine, torch.device(device))
+        try:
+            self._client = OrderingClient(self._store, samplers)
+            self._engine = trainer_engine(meeting, rank=self._rank, size=size, client=self._client, source=source)
+        except (ImportError, RuntimeError, ValueError) as error:
+            self._give_up(error)
+            return f"vLLM's weight transfer could not be set up: {error}"
+        return None
+
+    def send_by_engine(self, *, version: int, keep: bool) -> str | None:
+        """Send all weights by vLLM's engine; return the error text, or None. ``keep``: as in a broadcast."""
+        self._sending = version, keep
+        try:
+            self._engine.send_weights()
+        except (RuntimeError, ValueError) as error:
+            self._give_up(error)
+            return f"vLLM's weight transfer broke off: {error}"
+        return None
+
+    def _give_up(self, error: Exception) -> None:
+        if self._rank == 0:
+            self._client.abandon(str(error))
+
+    def _parts_of_engine(self) -> Iterator[WeightUpdate]:
+        version, keep = self._sending
+        for part in range(len(self.weight_sources())):
+            yield self._leaving(self._taken(version, part, keep, "merged"))
 
     def own_weights(self, *, version: int, parts: Sequence[int], form: WeightForm = "merged") -> WeightUpdate:
         """Return the one of ``parts`` that this rank gives, an empty one if it gives none; no two are of one rank."""

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from rlinf.base.errors import UserError
 from rlinf.cluster.api import Handle, WorkerGroup
 from rlinf.cluster.errors import WORKER_LOST, ClusterError
 from rlinf.cluster.weights.receiver import added
-from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.data import weight_sources
 from rlinf.data.messages import Metrics, WeightForm
-from rlinf.schema.rollout import WeightTransportName
 
 Restart = Callable[[int, Exception], object]
 """Restarts the receiver of this rank, and sends it the weights again."""
-_LATE_S = 120.0
-"""How long one side of a broadcast waits for the others."""
+LATE_S = 120.0
+"""How long one side of a broadcast waits for the others, in seconds."""
 _log = logging.getLogger(__name__)
 
 
@@ -137,7 +134,7 @@ class SharedMemory:
 
     def send(self, version: int, restart: Restart) -> Metrics:
         if self._port is None:
-            self._port = self.learner.call(WeightSender.host_addresses, timeout_s=_LATE_S)[0]
+            self._port = self.learner.call(WeightSender.host_addresses, timeout_s=LATE_S)[0]
         form = self._travelling.next()
         # The last sending of everything stays for receivers that are restarted.
         stays = form == "changing" and self._sending == self._whole
@@ -145,7 +142,7 @@ class SharedMemory:
         if form != "changing":
             self._whole = self._sending
         loads = [self._load(rank, self._sending) for rank in range(self.receivers.size)]
-        options: dict[str, Any] = {"port": self._port, "timeout_s": _LATE_S, "form": form}
+        options: dict[str, Any] = {"port": self._port, "timeout_s": LATE_S, "form": form}
         self.learner.call("write_weights", version=version, sending=self._sending, replaced=replaced, **options)
         numbers = _loaded([loads], restart)
         self._travelling.arrived()
@@ -156,7 +153,7 @@ class SharedMemory:
             self._load(rank, sending).result()
 
     def _load(self, rank: int, sending: int) -> Handle:
-        return self.receivers.submit_one(rank, "load_segments", self._port, sending, timeout_s=_LATE_S)
+        return self.receivers.submit_one(rank, "load_segments", self._port, sending, timeout_s=LATE_S)
 
 
 class Collective:
@@ -212,15 +209,15 @@ class Collective:
         form = self._travelling.next()
         takes = self.receivers.submit("receive_weights", self._travelling.sources(form))
         sends = self.learner.submit("broadcast_weights", version=version, keep=self._keep, form=form)
-        numbers = _outcomes(takes, dead)
+        numbers = outcomes(takes, dead)
         problems = [text for text in (*self.learner.gather(sends), *numbers) if isinstance(text, str)]
-        return problems, {} if dead or problems else _largest(numbers)
+        return problems, {} if dead or problems else largest(numbers)
 
     def _form(self) -> str | None:
         """Brings the processes together; what went wrong, or None."""
         size = self.receivers.size + 1
-        options: dict[str, Any] = {"size": size, "device": self._device, "timeout_s": _LATE_S}
-        ports = self.learner.call(WeightSender.host_broadcast, timeout_s=_LATE_S)
+        options: dict[str, Any] = {"size": size, "device": self._device, "timeout_s": LATE_S}
+        ports = self.learner.call(WeightSender.host_broadcast, timeout_s=LATE_S)
         places = zip(self.learner.nodes(), ports, strict=True)
         meetings = {source: (node, port) for source, (node, port) in enumerate(places) if port is not None}
         joins = [
@@ -233,61 +230,29 @@ class Collective:
         return "\n".join(problems) or None
 
 
-def choose(
-    wanted: WeightTransportName | Literal["object_store"],
-    learner: WorkerGroup,
-    receivers: WorkerGroup,
-    *,
-    cuda: bool,
-    keep: bool,
-) -> WeightTransport:
-    """Choose the transport of `rollout.weight_transport`; ``auto``: shared memory on one node, else a broadcast.
-
-    ``object_store`` is for groups within one process.
-
-    ``cuda``: both groups compute on GPUs. ``keep``: the weights are read while the learner changes them.
-
-    :raises UserError: shared memory is requested, but sources and receivers are on several nodes or it is absent.
-    """
-    if wanted == "object_store":
-        return ObjectStore(learner, receivers)
-    of_learner = learner.nodes()
-    nodes = {of_learner[source] for source in learner.call_one(0, "weight_sources")} | {*receivers.nodes()}
-    together = len(nodes) == 1 and available()
-    if wanted == "shared_memory" and not together:
-        why = (
-            f"the learner and the {receivers.name} group are on {len(nodes)} nodes"
-            if len(nodes) > 1
-            else "only Linux has it"
-        )
-        raise UserError(f"rollout.weight_transport: shared_memory is not possible: {why}. Take auto.")
-    if wanted != "collective" and together:
-        return SharedMemory(learner, receivers)
-    return Collective(learner, receivers, device="cuda" if cuda else "cpu", fall_back=wanted == "auto", keep=keep)
-
-
 def _loaded(loads: Iterable[Sequence[Handle]], restart: Restart) -> Metrics:
     """Return the receivers' figures once all have the weights of each call; one lost in several is restarted once."""
     dead: dict[int, Exception] = {}
-    numbers = [_largest(_outcomes(handles, dead)) for handles in loads]
+    numbers = [largest(outcomes(handles, dead)) for handles in loads]
     for rank, error in dead.items():
         restart(rank, error)
     return added(numbers)
 
 
-def _outcomes(handles: Sequence[Handle], dead: dict[int, Exception]) -> list[Metrics | str]:
+def outcomes(handles: Sequence[Handle], dead: dict[int, Exception]) -> list[Metrics | str]:
     """Collect the return values of the receivers; those that are lost are put into ``dead``."""
-    outcomes: list[Metrics | str] = []
+    found: list[Metrics | str] = []
     for rank, handle in enumerate(handles):
         try:
-            outcomes.append(handle.result())
+            found.append(handle.result())
         except WORKER_LOST as error:
             dead[rank] = error
-    return outcomes
+    return found
 
 
-def _largest(outcomes: Sequence[Metrics | str]) -> Metrics:
-    numbers = [outcome for outcome in outcomes if not isinstance(outcome, str)]
+def largest(received: Sequence[Metrics | str]) -> Metrics:
+    """Return the largest of each figure of the receivers that have one."""
+    numbers = [outcome for outcome in received if not isinstance(outcome, str)]
     names = numbers[0] if numbers else {}
     return {name: max(float(number[name]) for number in numbers) for name in names}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rlinf.config.context import Context
-from rlinf.config.derived import is_text, shares_gpus
-from rlinf.config.experiment import Config
-from rlinf.config.machine import gpu_count
-from rlinf.schema.derived import gpus_per_learner
+from rlinf.config.derived import is_text, learns_on_gpus, shares_gpus
+from rlinf.config.machine import installed_version
 
+_TRANSFERRING = "0.32."
+"""Releases of vLLM whose weight transfer `rlinf/samplers/vllm_transfer.py` uses."""
 _OF_CLUSTERS = ("address", "placement", "gpus_per_learner", "gpus_per_sampler", "gpus_per_node", "cpus_per_worker")
 
 
@@ -16,6 +16,7 @@ def check_cluster(context: Context) -> None:
     cluster, ranks = context.config.cluster, context.config.learner.num_workers
     context.run(_check_offload)
     context.run(_check_engines)
+    context.run(_check_transfer)
     if (cluster.address or "").startswith("ray://"):
         message = f"cluster.address: {cluster.address} is Ray Client, which can't stream responses from workers."
         fix = "Start the run on a machine of the cluster with cluster.address: auto, or `ray job submit` it."
@@ -36,7 +37,7 @@ def _check_engines(context: Context) -> None:
     config = context.config
     cluster, rollout, ranks = config.cluster, config.rollout, config.learner.num_workers
     wide, key = rollout.vllm.tensor_parallel_size, "rollout.vllm.tensor_parallel_size"
-    if not is_text(context.config) or rollout.sampler not in ("vllm", "auto") or wide == 1 or not _on_gpus(config):
+    if not is_text(config) or rollout.sampler not in ("vllm", "auto") or wide == 1 or not learns_on_gpus(config):
         return
     if wide > cluster.gpus_per_node:
         message = f"{key} {wide} is more than the {cluster.gpus_per_node} GPUs of a machine (cluster.gpus_per_node)."
@@ -53,9 +54,24 @@ def _check_engines(context: Context) -> None:
         context.error("rollout.num_samplers", message, fix)
 
 
-def _on_gpus(config: Config) -> bool:
-    """Whether workers will have GPUs: those of this machine, or of the one that the plan is for."""
-    return gpus_per_learner(config.cluster, on_gpus=config.cluster.gpu_memory_gb is not None or gpu_count() > 0) > 0
+def _check_transfer(context: Context) -> None:
+    """Check that vLLM's own weight transfer can be used: samplers of a known vLLM, each on GPUs of its own."""
+    config, key = context.config, "rollout.weight_transport"
+    if config.rollout.weight_transport != "vllm":
+        return
+    why = ""
+    if not is_text(config) or config.rollout.sampler != "vllm":
+        why = "fills samplers of vLLM: set rollout.sampler: vllm"
+    elif not learns_on_gpus(config):
+        why = "is NCCL between GPUs, and the learner computes on the CPU"
+    elif shares_gpus(config):
+        why = "cannot join two processes on one GPU: set cluster.placement: separate"
+    elif config.learner.backend == "megatron":
+        why = "has one sender, and ranks of learner.backend: megatron give a part of the weights each"
+    elif (version := installed_version("vllm")) is not None and not version.startswith(_TRANSFERRING):
+        why = f"is known of vLLM {_TRANSFERRING}x, whose interface changes between releases, and {version} is installed"
+    if why:
+        context.error(key, f"{key}: vllm {why}.", f"Set {key}: auto.")
 
 
 def _check_offload(context: Context) -> None:

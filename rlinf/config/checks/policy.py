@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rlinf.base.packages import install_command
 from rlinf.config.context import Context
-from rlinf.config.derived import is_text
+from rlinf.config.derived import is_text, learns_on_gpus
 from rlinf.config.machine import installed
 
 
@@ -12,6 +13,7 @@ def check_policy(context: Context) -> None:
     policy = context.config.policy
     context.run(_check_origin)
     context.run(_check_attention)
+    context.run(_check_fused_logprobs)
     backend = context.config.learner.backend
     if policy.lora.rank > 0 and (backend == "megatron" or (backend == "fsdp" and not is_text(context.config))):
         fix = "Set policy.lora.rank: 0, or learner.backend: torch (language models: or fsdp)."
@@ -33,6 +35,24 @@ def _check_attention(context: Context) -> None:
         message = "policy.attention: flash_attention_2 needs the package flash-attn and a GPU; it is not installed."
         fix = "Set policy.attention: sdpa, whose kernels on a GPU are fused as well, or install flash-attn."
         context.error("policy.attention", message, fix)
+
+
+def _check_fused_logprobs(context: Context) -> None:
+    config, name = context.config, "policy.fused_logprobs"
+    if config.policy.fused_logprobs != "liger":
+        return
+    sampling, fix = config.rollout, f"Set {name}: builtin, which keeps no logits either."
+    if not installed("liger_kernel"):
+        message = f"{name}: liger needs the package liger-kernel and a GPU; it is not installed."
+        context.error(name, message, f"{fix[:-1]}, or: {install_command('liger')}")
+    elif not learns_on_gpus(config):
+        message = f"{name}: liger is for GPUs, and the learner computes on the CPU."
+        context.error(name, message, f"{fix} To plan for a cluster: cluster.gpu_memory_gb.")
+    elif config.learner.backend == "megatron":
+        context.error(name, f"{name}: liger is not supported by learner.backend: megatron, which splits logits.", fix)
+    elif sampling.top_k > 0 or sampling.top_p < 1.0 or sampling.repetition_penalty != 1.0:
+        message = f"{name}: liger computes no distribution that top_k, top_p or repetition_penalty change."
+        context.error(name, message, fix)
 
 
 def _check_origin(context: Context) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.algorithms.prepare import OnPolicy, Preparation
 from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
+from rlinf.cluster.weights.choice import choose
 from rlinf.cluster.weights.proof import WeightProof
-from rlinf.cluster.weights.transport import choose
 from rlinf.config import Config
 from rlinf.config.derived import prior_transitions
 from rlinf.datasets.robot_data.decisions import chunk_frames, transitions_batch

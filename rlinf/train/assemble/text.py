@@ -11,8 +11,9 @@ from typing import Any
 from rlinf.algorithms.prepare import OnPolicy
 from rlinf.base.random_streams import stream_seed
 from rlinf.cluster import Cluster, RankInfo, Resources, Starting
+from rlinf.cluster.weights.choice import choose
 from rlinf.cluster.weights.proof import WeightProof
-from rlinf.cluster.weights.transport import StoredWeights, choose
+from rlinf.cluster.weights.transport import StoredWeights
 from rlinf.config import Config
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
@@ -107,7 +108,14 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     sampler = SamplerPool(samplers, cluster)
     on_gpus, keep = devices.all_on_gpus, facts.overlaps
     sampler.connect(
-        choose(facts.weight_transport, learner.group, samplers, cuda=on_gpus, keep=keep),
+        choose(
+            facts.weight_transport,
+            learner.group,
+            samplers,
+            cuda=on_gpus,
+            keep=keep,
+            workers=config.rollout.vllm.tensor_parallel_size,
+        ),
         WeightProof(learner.group, samplers.name) if config.rollout.verify_weights else None,
     )
     if facts.continues_responses:

@@ -208,5 +208,6 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
         value_head=config.policy.value_head,
         pack_rows=config.learner.pack,
         autocast=None if dtype == torch.float32 else dtype,
+        liger=config.policy.fused_logprobs == "liger",
         **sight,
     )

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -125,6 +126,13 @@ class SamplerWorker(WeightReceiver):
 
     def load(self, update: WeightUpdate) -> Metrics:
         return self._sampler.load(update)
+
+    def follow(self, order: str, options: Mapping[str, Any], *, version: int) -> None:
+        follow = getattr(self._sampler, "follow_transfer", None)
+        if follow is None:
+            super().follow(order, options, version=version)
+        else:
+            follow(order, options, version=version)
 
     def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
         read = getattr(self._sampler, "held_digests", None)

@@ -1,0 +1,199 @@
+"""Weights by vLLM's own transfer: rlinf's two sides against a sender and engines with vLLM's signatures (0.32)."""
+
+from __future__ import annotations
+
+import queue
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from held_weights import Threads
+from torch import Tensor
+
+from rlinf.base.errors import UserError
+from rlinf.cluster.errors import ClusterError
+from rlinf.cluster.weights.choice import choose
+from rlinf.cluster.weights.receiver import WeightReceiver
+from rlinf.cluster.weights.sender import WeightSender
+from rlinf.data.messages import Metrics, WeightForm, WeightUpdate
+from rlinf.samplers.vllm_transfer import OrderingClient
+
+PARTS, SAMPLERS, WORKERS = 3, 2, 2
+WIRES: dict[int, queue.Queue[Tensor]] = {}
+"""What NCCL is to real ones: a queue for each rank of the group."""
+
+
+@dataclass
+class NCCLTrainerInitInfo:
+    backend: ClassVar[str] = "nccl"
+    master_address: str
+    master_port: int
+    world_size: int
+    rank: int
+
+
+@dataclass
+class NCCLWeightTransferUpdateInfo:
+    names: list[str]
+    dtype_names: list[str]
+    shapes: list[list[int]]
+
+
+class NCCLTrainerWeightTransferEngine:
+    """The order of vLLM's calls: its sender waits for nothing but the client."""
+
+    def __init__(self, info: NCCLTrainerInitInfo, client: Any, source: Any) -> None:
+        self.info, self.client, self.source = info, client, source
+
+    @classmethod
+    def trainer_init(cls, init_info: NCCLTrainerInitInfo, *, client: Any, source: Any = None) -> Any:
+        if init_info.rank == 0:
+            WIRES.clear()
+            WIRES.update({rank: queue.Queue() for rank in range(1, init_info.world_size)})
+            meeting = {name: getattr(init_info, name) for name in ("master_address", "master_port", "world_size")}
+            client.init_weight_transfer_engine({**meeting, "rank_offset": 1, "packed": True})
+        return cls(init_info, client, source)
+
+    def send_weights(self) -> None:
+        described = self.source.metadata()
+        if self.info.rank != 0:
+            for _ in self.source:
+                pass
+            return
+        names, shapes = [one.name for one in described], [list(one.shape) for one in described]
+        dtypes = [str(one.dtype).split(".")[-1] for one in described]
+        self.client.start_weight_update()
+        with ThreadPoolExecutor(1) as thread:
+            taken = thread.submit(
+                self.client.update_weights, asdict(NCCLWeightTransferUpdateInfo(names, dtypes, shapes))
+            )
+            for _, tensor in self.source:
+                for wire in WIRES.values():
+                    wire.put(tensor)
+            taken.result()
+        self.client.finish_weight_update()
+
+
+@pytest.fixture(autouse=True)
+def vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = ["vllm", "distributed", "weight_transfer", "nccl_engine"]
+    for i in range(1, len(parts) + 1):
+        monkeypatch.setitem(sys.modules, ".".join(parts[:i]), ModuleType(parts[i - 1]))
+    for kind in (NCCLTrainerInitInfo, NCCLTrainerWeightTransferEngine):
+        monkeypatch.setattr(sys.modules[".".join(parts)], kind.__name__, kind, raising=False)
+
+
+class Learner(WeightSender):
+    def __init__(self, rank: int, sources: tuple[int, ...] = (0,) * PARTS) -> None:
+        super().__init__(rank)
+        self.sources, self.gathered = sources, 0
+
+    def weight_sources(self, *, form: WeightForm = "merged") -> list[int]:
+        return list(self.sources)
+
+    def weights(self, *, version: int, part: int = 0, form: WeightForm = "merged") -> WeightUpdate:
+        self.gathered += 1
+        mine = self._rank == self.sources[part]
+        tensors = {f"w{part}": torch.full((2, part + 1), float(version), dtype=torch.bfloat16)} if mine else {}
+        return WeightUpdate(version, tensors, part, PARTS)
+
+
+class Sampler(WeightReceiver):
+    """An engine of two worker processes, by vLLM's rules about the order of calls."""
+
+    def __init__(self) -> None:
+        self.ranks: list[int] = []
+        self.held: list[dict[str, Tensor]] = [{} for _ in range(WORKERS)]
+        self.version, self.updating, self.fail = -1, False, False
+
+    def load(self, update: WeightUpdate) -> Metrics:
+        raise AssertionError("weights came by another way")
+
+    def follow(self, order: str, options: Any, *, version: int) -> None:
+        getattr(self, order)(**options)
+        if order == "finish_weight_update":
+            self.version = version
+
+    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+        assert set(init_info) == {"master_address", "master_port", "rank_offset", "world_size", "packed"}
+        assert init_info["world_size"] == 1 + SAMPLERS * WORKERS
+        self.ranks = [init_info["rank_offset"] + worker for worker in range(WORKERS)]
+
+    def start_weight_update(self) -> None:
+        assert not self.updating
+        self.updating = True
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        assert self.updating
+        if self.fail:
+            raise ValueError("a layer does not fit")
+        for held, rank in zip(self.held, self.ranks, strict=True):
+            for name, dtype, shape in zip(*update_info.values(), strict=True):
+                tensor = WIRES[rank].get(timeout=10.0)
+                assert (str(tensor.dtype), list(tensor.shape)) == (f"torch.{dtype}", shape)
+                held[name] = tensor.clone()
+
+    def finish_weight_update(self) -> None:
+        assert self.updating
+        self.updating = False
+
+
+class Nodes(Threads):
+    def nodes(self) -> list[str]:
+        return ["127.0.0.1"] * self.size
+
+
+def connected(learners: list[Learner], samplers: list[Sampler]) -> Any:
+    return choose("vllm", Nodes(learners), Nodes(samplers), cuda=False, keep=False, workers=WORKERS)  # type: ignore[arg-type]
+
+
+def never(rank: int, error: Exception) -> None:
+    raise AssertionError(f"receiver {rank} was restarted: {error}")
+
+
+def test_every_process_of_every_engine_gets_every_weight() -> None:
+    learners, samplers = [Learner(0), Learner(1)], [Sampler() for _ in range(SAMPLERS)]
+    transport = connected(learners, samplers)
+    for version in (1, 2):
+        figures = transport.send(version, never)
+        # bfloat16 [2, 1], [2, 2] and [2, 3]
+        assert figures["weight_update_bytes"] == 2 * 2 * (1 + 2 + 3)
+        for sampler in samplers:
+            assert (sampler.version, sampler.updating) == (version, False)
+            for held in sampler.held:
+                assert {name: float(tensor.float().mean()) for name, tensor in held.items()} == {
+                    f"w{part}": float(version) for part in range(PARTS)
+                }
+    assert [sampler.ranks for sampler in samplers] == [[1, 2], [3, 4]]
+    # Both ranks gather the same number of times: once for the shapes, and once a sending.
+    assert {learner.gathered for learner in learners} == {3 * PARTS}
+
+
+def test_a_sampler_that_fails_ends_the_sending_with_its_own_words() -> None:
+    samplers = [Sampler() for _ in range(SAMPLERS)]
+    samplers[1].fail = True
+    with pytest.raises(ClusterError, match="sampler 1: ValueError: a layer does not fit"):
+        connected([Learner(0)], samplers).send(1, never)
+
+
+def test_a_learner_with_several_sources_is_refused() -> None:
+    with pytest.raises(UserError, match="it has one sender, and 2 ranks of the learner give weights"):
+        connected([Learner(0, (0, 1, 0)), Learner(1, (0, 1, 0))], [Sampler()])
+
+
+def test_a_worker_without_an_engine_says_so() -> None:
+    class Other(Sampler):
+        def follow(self, order: str, options: Any, *, version: int) -> None:
+            WeightReceiver.follow(self, order, options, version=version)
+
+    with pytest.raises(ClusterError, match="Other has no engine that vLLM's weight transfer could reach"):
+        connected([Learner(0)], [Other(), Other()]).send(1, never)
+
+
+def test_the_client_has_the_methods_of_vllm_s_protocol() -> None:
+    names = ("init_weight_transfer_engine", "start_weight_update", "update_weights", "finish_weight_update")
+    assert all(callable(getattr(OrderingClient, name)) for name in names)
