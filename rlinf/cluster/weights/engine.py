@@ -39,7 +39,9 @@ class EngineTransfer(Collective):
 
     def _form(self) -> str | None:
         node = self.learner.nodes()[0]
-        orders, port = self.learner.call(WeightSender.host_orders, timeout_s=LATE_S)[0]
+        hosted = self.learner.call(WeightSender.host_orders, timeout_s=LATE_S)[0]
+        assert hosted is not None, "rank 0 hosts the store"
+        orders, port = hosted
         self._orders = (node, orders)
         joins = self._follow("init_weight_transfer_engine", 0)
         size = 1 + self.receivers.size * self._workers

@@ -117,8 +117,9 @@ class WeightReceiver(ABC):
             if self._orders is None or self._orders[0] != orders:
                 self._orders = orders, Broadcast.meet(*orders, timeout_s=timeout_s)
                 self._next_order = 0
+            store = self._orders[1]
             while True:
-                name, problem = carry_out(self._orders[1], self._next_order, place, act)
+                name, problem = carry_out(store, self._next_order, place, act)
                 self._next_order += 1
                 if problem:
                     self._orders = None

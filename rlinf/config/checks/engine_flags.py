@@ -76,7 +76,8 @@ def engine_arguments() -> tuple[str, ...] | None:
         return None
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and node.name == "EngineArgs":
-            fields = (part.target.id for part in node.body if isinstance(part, ast.AnnAssign) and _named(part))
+            typed = [part.target for part in node.body if isinstance(part, ast.AnnAssign)]
+            fields = [target.id for target in typed if isinstance(target, ast.Name)]
             return tuple(name for name in fields if not name.startswith("_"))
     return None
 
@@ -103,7 +104,3 @@ def check_engine_flags(context: Context) -> None:
             f"{_KEY} is not checked, because vLLM is not installed here ({install_command('vllm')}): "
             f"an argument that it has not ends the run when the engine starts."
         )
-
-
-def _named(part: ast.AnnAssign) -> bool:
-    return isinstance(part.target, ast.Name)
