@@ -158,7 +158,9 @@ main(sys.argv[1:])
         (["--help"], {*LIGHT, "yaml"}),
         (["list", "losses"], LIGHT),
         (["check", "--no-build", QUICKSTART], LIGHT),
-        (["check", QUICKSTART], {"ray", "vllm", "megatron", "tensorboard", "trl", "peft"}),
+        pytest.param(
+            ["check", QUICKSTART], {"ray", "vllm", "megatron", "tensorboard", "trl", "peft"}, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_it_answers_soon(arguments: list[str], without: set[str]) -> None:

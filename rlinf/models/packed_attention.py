@@ -6,6 +6,7 @@ separate from blocks of similar responses. So PyTorch's fused kernels run on any
 
 from __future__ import annotations
 
+import threading
 from contextlib import nullcontext
 
 import torch
@@ -17,6 +18,14 @@ from rlinf.models.architecture import PolicyError
 from rlinf.models.packing import Packing
 
 NAME = "rlinf_packed"
+
+
+_layers = threading.local()
+
+
+def layers_attended() -> int:
+    """Return how many layers have attended over packed rows in this thread: a model's own attention would mix them."""
+    return getattr(_layers, "attended", 0)
 
 
 def register() -> None:
@@ -61,7 +70,7 @@ def packed_attention(
         raise PolicyError(
             f"learner.pack: {type(module).__name__} does more than packed rows allow. Set learner.pack: false."
         )
-    packing.attended.append(type(module).__name__)
+    _layers.attended = layers_attended() + 1
     grouped = query.shape[1] != key.shape[1]
     if sliding_window is not None and sliding_window > int(packing.positions.max()):
         sliding_window = None  # no row is longer: PyTorch's causal kernel needs no mask

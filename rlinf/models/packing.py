@@ -9,7 +9,7 @@ without their last token, longest first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -62,8 +62,6 @@ class Packing:
     """[S] row of each position."""
     target_columns: Tensor
     """[S] column of each position."""
-    attended: list[str] = field(default_factory=list)
-    """Kind of each layer that has attended over these rows: a model's own attention would mix them."""
 
 
 def distinct_prompts(prompt_ids: Tensor, prompt_lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -77,12 +77,13 @@ class ResponseModel(nn.Module):
             tokens, _ = _sequences(prompts, lengths, actions, responses)
             inputs = self._inputs(tokens, pictures, packing.rows[None], packing.positions[None])
         own = None if routes is None else routes[packing.rows, packing.positions.clamp(max=routes.shape[1] - 1)]
-        transformer = self._transformer()
+        transformer, before = self._transformer(), packed_attention.layers_attended()
         with replayed(self.model, own):
             hidden = transformer(**inputs, use_cache=False, packing=packing).last_hidden_state[0]
         config = transformer.config.get_text_config()
-        if len(packing.attended) != config.num_hidden_layers:
-            of_all = f"{len(packing.attended)} of the {config.num_hidden_layers} layers of {config.model_type}"
+        attended = packed_attention.layers_attended() - before
+        if attended != config.num_hidden_layers:
+            of_all = f"{attended} of the {config.num_hidden_layers} layers of {config.model_type}"
             raise PolicyError(f"learner.pack: only {of_all} attend over packed rows. Set learner.pack: false.")
         return hidden[packing.target_index], packing.target_rows, packing.target_columns
 

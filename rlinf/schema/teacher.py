@@ -22,7 +22,7 @@ class TeacherConfig:
     `start` is the policy at the first step of reinforcement learning; with `policy.lora`, the base with its adapters
     off, which takes no memory. `average` is the exponential moving average of its weights. Either takes the reference
     policy's place. `current` is the policy of the step, which takes no memory and needs `hint`."""
-    hint: str | None = key(None, example="{prompt}\nThe right answer is {answer}.")
+    hint: str | None = key(None, example="{prompt} (The right answer is {answer}.)")
     """What the teacher reads in the place of the environment's first prompt: a text with `{prompt}` once, and
     `{answer}` (the environment's own) or `{solution}` (another correct response of the group). With `past_policy` the
     policy then teaches itself (OPSD, arXiv:2601.18734; SDPO, arXiv:2601.20802). Rows without what it names learn

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
-
-from rlinf.base.student import student_tail
 
 POWER = 0.8
 """The chance of finding a difference of the assumed size that a projection asks for."""
@@ -31,10 +28,11 @@ def critical_value(alpha: float, freedom: float) -> float:
     >>> round(critical_value(0.05, 4.0), 3)
     2.776
     """
-    high = 1.0
-    while student_tail(high, freedom) > alpha:
-        high *= 2
-    return _bisected(lambda t: student_tail(t, freedom) <= alpha, 0.0, high)
+    # As in student_tail: with T = sqrt(freedom) tan(angle) the density is cos(angle)^(freedom - 1).
+    angles = np.linspace(math.pi / 2, 0.0, 20001)
+    density = np.cos(angles) ** (freedom - 1)
+    tails = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    return math.sqrt(freedom) * math.tan(float(np.interp(alpha, tails / tails[-1], angles)))
 
 
 def power(difference: float, deviations: tuple[float, float], seeds: int, alpha: float) -> float:
@@ -86,11 +84,3 @@ def spent(alpha: float, share: float) -> float:
     [0.0001, 0.0056, 0.05]
     """
     return 2 - 2 * _NORMAL.cdf(_NORMAL.inv_cdf(1 - alpha / 2) / math.sqrt(share))
-
-
-def _bisected(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """Return the smallest number between ``low`` and ``high`` at which ``holds``, a monotone condition, is true."""
-    for _ in range(32):
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high

@@ -301,14 +301,14 @@ def _sureness(ranked: Sequence[SettingResult]) -> str:
 
 def _projection(best: SettingResult, close: Sequence[SettingResult], alpha: float) -> str:
     """Project how many seeds a new comparison needs, at the differences and deviations found."""
-    counts = []
+    most = 0
     for one in close:
         deviations = float(np.std(best.finals, ddof=1)), float(np.std(one.finals, ddof=1))
-        counts.append(seeds_needed(float(np.mean(best.finals) - np.mean(one.finals)), deviations, alpha))
-    known = [count for count in counts if count is not None]
-    if len(known) < len(counts):
-        return f"As it is, more than {MOST:,} seeds a setting would be needed: count them as equal."
+        needed = seeds_needed(float(np.mean(best.finals) - np.mean(one.finals)), deviations, alpha)
+        if needed is None:
+            return f"As it is, more than {MOST:,} seeds a setting would be needed: count them as equal."
+        most = max(most, needed)
     return (
-        f"A comparison of {max(known)} fresh seeds a setting would find these differences in {POWER:.0%} of cases "
+        f"A comparison of {most} fresh seeds a setting would find these differences in {POWER:.0%} of cases "
         "(add `stop: sequential` to look before the last one)."
     )

@@ -86,7 +86,7 @@ def test_windows_caps_and_scales_hold_in_packed_rows(model_type: str) -> None:
         torch.testing.assert_close(left.grad, right.grad, atol=2e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("model_type", ["bloom", "mpt", "stablelm", "falcon_h1"])
+@pytest.mark.parametrize("model_type", ["bloom", "mpt", "stablelm", pytest.param("falcon_h1", marks=pytest.mark.slow)])
 def test_attention_of_their_own_is_refused_when_packed_and_right_when_padded(model_type: str) -> None:
     """Biases by distance, state-space layers: rows of one sequence would read each other."""
     model = wide(model_type)

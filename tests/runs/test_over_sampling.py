@@ -70,6 +70,7 @@ def rows_of(batch: Any) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.slow
 def test_every_token_follows_the_weights_that_it_names() -> None:
     talk = Run(extra=4)
     mixed = 0

@@ -188,6 +188,7 @@ def finished(folder: Path, steps: int, supervision: str = "outcome", **more: Any
     return json.loads((folder / "summary.json").read_text())["params_sha256"], tiny_runs.logged(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("supervision", [pytest.param("outcome", marks=pytest.mark.slow), "process"])
 def test_a_resumed_run_is_the_one_that_went_straight_on(tmp_path: Path, supervision: str) -> None:
     straight, lines = finished(tmp_path / "straight", 4, supervision)

@@ -131,6 +131,7 @@ def test_workers_that_ask_at_the_same_time_are_answered_together(tmp_path: Path)
     torch.testing.assert_close(alone.rollout_logprobs, together.rollout_logprobs, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pytest.param("ppo", marks=pytest.mark.slow), "grpo"])
 def test_whole_runs_are_the_same_and_resume(tmp_path: Path, kind: str) -> None:
     inside = summary(tmp_path / "inside", kind, 4, ["env.num_workers=2"])

@@ -41,7 +41,8 @@ AT_NIGHT = (
 )
 
 
-@pytest.mark.parametrize("kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.slow) for kind in AT_NIGHT)])
+@pytest.mark.slow  # with every commit: the kill and resume of CartPole on Ray (tests/faults/test_kill_and_resume.py)
+@pytest.mark.parametrize("kind", ["ppo", *AT_NIGHT])
 def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])
@@ -80,7 +81,7 @@ def _last_line(folder: Path) -> dict[str, float]:
 
 
 @pytest.mark.slow  # tests/rollouts/isolation/test_process_isolation.py, in one process
-@pytest.mark.parametrize("kind", ["ppo", "grpo"])
+@pytest.mark.parametrize("kind", ["ppo", pytest.param("grpo", marks=pytest.mark.slow)])
 def test_another_interpreter_gives_what_this_one_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])

@@ -172,6 +172,7 @@ def test_conversations_of_several_turns_go_on_beside_the_learner(talked: Path) -
     assert (min(turns) >= 1, max(turns)) == (True, 3)
 
 
+@pytest.mark.slow
 def test_a_run_of_several_turns_breaks_off_and_goes_on(
     talked: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ def test_random_decisions_are_not_imitated_and_failures_are_left_out() -> None:
     assert demonstrate(count=3, max_steps=1).solved == 0
 
 
+@pytest.mark.slow
 def test_demonstrations_in_another_interpreter_are_the_same() -> None:
     """Two tasks in turn, with perturbations and chunks of which only the first observation is drawn."""
     tasks_of_two = [TaskConfig(kwargs={"task": "touch"}), TaskConfig(kwargs={"task": "push"})]

@@ -16,6 +16,7 @@ def trained(folder: Path, **sections: Any) -> str:
     return json.loads((folder / "summary.json").read_text())["params_sha256"]
 
 
+@pytest.mark.slow
 def test_a_shared_warm_start_gives_the_parameters_of_ones_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

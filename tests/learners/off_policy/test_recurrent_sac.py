@@ -91,6 +91,7 @@ def test_target_and_estimates_are_those_of_one_step_at_a_time(kind):
     assert sorted(set(drawn.discounts.tolist())) == pytest.approx([0.0, 0.9])
 
 
+@pytest.mark.slow
 def test_learning_goes_on_exactly_after_a_restart(tmp_path):
     straight, resumed = make(make_policy()), make(make_policy(seed=5))
     batches = fragments(straight.policy, 5)

@@ -30,7 +30,7 @@ def test_a_dataset_is_read_once_for_any_number_of_rows(tmp_path: Path) -> None:
         assert list(prompts) == [f"line {task}" for task in range(count)]
         found = graded(worker.answers(), *[Response(place, "ab", False) for place in range(count)])
         assert [row.reward for row in found] == [1.0] * count
-    assert worker.demonstrations("train", [1]) == [Demonstration("line 1", ("yes",))]
+    assert worker.demonstrations("train", [1]) == [Demonstration("line 1", ("yes",), answer="yes")]
     assert len(text_envs.READS) == 1
 
 

@@ -156,6 +156,7 @@ def test_groups_never_mix_tasks_and_a_step_draws_the_same_after_a_restart() -> N
     assert names.total() == 6
 
 
+@pytest.mark.slow
 def test_a_run_on_two_tasks_measures_each_and_resumes_exactly(tmp_path: Path) -> None:
     """PPO, whose episodes go on from one iteration to the next."""
 

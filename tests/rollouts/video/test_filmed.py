@@ -255,6 +255,7 @@ def test_an_environment_of_another_interpreter_is_filmed_like_one_of_this(
         assert_filmed(path, pictures[path.name])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("elsewhere")
 def test_a_picture_that_fails_in_another_interpreter_says_why(tmp_path: Path) -> None:
     broken = rollout(isolated=True, breaks_at=9).evaluate(8, video=tmp_path / "films" / "one.mp4")

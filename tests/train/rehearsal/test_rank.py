@@ -96,6 +96,7 @@ def test_one_rank_holds_what_the_arithmetic_says(file: Path, tokenizer: str) -> 
     assert not torch.cuda.is_available(), "what was pretended is over"
 
 
+@pytest.mark.slow
 def test_fsdp_ranks_hold_shares_and_say_what_they_send(file: Path, tokenizer: str) -> None:
     config = configured(
         file, "learner.backend=fsdp", "learner.num_workers=4", "algorithm.kl_beta=0", "cluster.backend=ray"
@@ -175,6 +176,7 @@ def test_the_plan_is_within_a_tenth_of_a_rehearsal(file: Path, tokenizer: str, b
     assert estimate(config, decoder, gpus=ranks).peak == pytest.approx(update.peak, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_tables_say_what_differs(file: Path, tokenizer: str) -> None:
     config = configured(file, "algorithm.kl_beta=0")
     decoder = decoder_shape(config.policy)
