@@ -29,9 +29,9 @@ def critical_value(alpha: float, freedom: float) -> float:
     2.776
     """
     # As in student_tail: with T = sqrt(freedom) tan(angle) the density is cos(angle)^(freedom - 1).
-    angles = np.linspace(math.pi / 2, 0.0, 20001)
+    angles = math.pi / 2 * (1 - np.linspace(0.0, 1.0, 20001) ** 3)  # close together in the tail
     density = np.cos(angles) ** (freedom - 1)
-    tails = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
+    tails = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * -np.diff(angles))])
     return math.sqrt(freedom) * math.tan(float(np.interp(alpha, tails / tails[-1], angles)))
 
 

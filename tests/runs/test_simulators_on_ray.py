@@ -41,8 +41,7 @@ AT_NIGHT = (
 )
 
 
-@pytest.mark.slow  # with every commit: the kill and resume of CartPole on Ray (tests/faults/test_kill_and_resume.py)
-@pytest.mark.parametrize("kind", ["ppo", *AT_NIGHT])
+@pytest.mark.parametrize("kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.slow) for kind in AT_NIGHT)])
 def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])
