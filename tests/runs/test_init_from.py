@@ -149,7 +149,7 @@ def test_weights_of_other_shapes_are_refused_by_name(tmp_path: Path) -> None:
         simulator_runs.summary(tmp_path / "pendulum", "ppo_normalised", 2, [f"run.init_from={tmp_path / 'cartpole'}"])
 
 
-@pytest.mark.parametrize("kind", ["ppo_normalised", "sac"])
+@pytest.mark.parametrize("kind", ["ppo_normalised", pytest.param("sac", marks=pytest.mark.slow)])
 def test_simulator_policies_are_carried_over(tmp_path: Path, kind: str) -> None:
     simulator_runs.summary(tmp_path / "a", kind, 4)
     changed = [f"run.init_from={tmp_path / 'a'}", "learner.optimizer.lr=0.0001", "run.init_optimizer=true"]

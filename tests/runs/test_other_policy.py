@@ -189,7 +189,13 @@ HEALTHY: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", HEALTHY)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("asynchronous", "several optimiser steps")))
+        for kind in HEALTHY
+    ],
+)
 def test_healthy_runs_raise_no_alarm_and_log_the_gap_at_every_step(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

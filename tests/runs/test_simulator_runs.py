@@ -17,7 +17,19 @@ from simulator_runs import SMALL, overrides, recipe, summary
 from rlinf.cluster import WorkerError
 
 # Each takes longer than the others, which show the same parts of a checkpoint.
-AT_NIGHT = ("images", "images_sac", "sac_memory", "td3", "ddpg", "tqc", "crossq", "sac_chunks", "chunked_episodes")
+AT_NIGHT = (
+    "ppo_faulty",
+    "chunks",
+    "images",
+    "images_sac",
+    "sac_memory",
+    "td3",
+    "ddpg",
+    "tqc",
+    "crossq",
+    "sac_chunks",
+    "chunked_episodes",
+)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ def test_pictures_of_first_and_later_turns_train(tmp_path: Path, lora: int) -> N
     assert {"eval/blank_pictures", "eval/swapped_pictures"} <= set(evaluated)
 
 
+@pytest.mark.slow
 def test_pictures_that_a_tool_shows_train(tmp_path: Path) -> None:
     more = {"sft": {"steps": 30, "batch_size": 8}, "rollout": {"max_new_tokens": 12}}
     mapping = _sections(tmp_path, 1, env={"id": "picture_envs:Closer"}, **more)

@@ -150,6 +150,7 @@ def played(folder: Path, steps: int, *more: str) -> dict:
     return json.loads((folder / "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_run_is_imitation_then_reinforcement_and_goes_on_exactly(tmp_path):
     straight = played(tmp_path / "straight", 2, "sft.steps=3")
     played(tmp_path / "cut", 1, "sft.steps=3")

@@ -277,8 +277,12 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-CASES = [(of_one_turn, size) for size in (1, 2, 8)]
-CASES += [(of_one_token, size) for size in (1, 2)]  # of more ranks some have no gradient, which nobody adds here
+def at_night(make: Callable[[], Batch], size: int) -> Any:
+    return pytest.param(make, size, marks=pytest.mark.slow)
+
+
+CASES = [(of_one_turn, 2), at_night(of_one_turn, 1), at_night(of_one_turn, 8)]
+CASES += [(of_one_token, 2), at_night(of_one_token, 1)]  # of more ranks some have no gradient, which nobody adds here
 
 
 @pytest.mark.parametrize("options", OPTIONS)
