@@ -306,6 +306,15 @@ def test_everything_keyed_by_a_prompt_is_keyed_by_its_pictures() -> None:
     first, owners = distinct_prompts(torch.tensor(prompts), torch.tensor([len(one) for one in prompts]))
     assert first.tolist() == [0, 1]
     assert owners.tolist() == [0, 1, 0]
+    # Micro-batches count the tokens of each picture, once for the rows that share it.
+    inputs = rows(*((marked(uri) + WORDS, [uri]) for uri in uris), renderer=renderer)
+    policy = CausalLMPolicy(copy.deepcopy(model), sampling=SAMPLING, reader=reader)
+    costs = policy.costs(inputs, torch.ones(3, 5, dtype=torch.bool))
+    words = len([token for token in prompts[0] if token >= 0])
+    assert costs.shared is not None
+    assert costs.owners is not None
+    assert costs.shared.tolist() == [words + reader.pixels(uri).count for uri in uris]
+    assert costs.owners.tolist() == [0, 1, 0]
     sampler = HFSampler(
         model, eos_token_ids=[1], pad_token_id=0, seed=0, generation_batch_size=8, max_model_len=128,
         sight=Sight(reader, excluded_ids(model.config, tokenizer)),
