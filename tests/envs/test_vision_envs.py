@@ -109,13 +109,13 @@ def enlarged(env: Details, corner: str) -> np.ndarray:
 
 
 def test_overviews_of_details_show_the_box_and_not_its_pattern() -> None:
-    env = gymnasium.make("rlinf_envs:rlinf/Details-v0", pixels=16, box=7).unwrapped
+    env = gymnasium.make("rlinf_envs:rlinf/Details-v0", pixels=4, box=2).unwrapped
     answers = collections.defaultdict(set)
-    for seed in range(400):
+    for seed in range(1200):
         observation, infos = env.reset(seed=seed)
         assert env.observation_space.contains(observation)
         answers[observation["picture"].tobytes()].add(infos["answer"])
-    assert len(answers) == 4 * 2 * 2  # corners, and places in them
+    assert len(answers) == 4 * 3 * 3  # corners, and places in them: two of 1 pixel and one of 2, in both directions
     assert set(map(len, answers.values())) == {4}
 
 
@@ -131,6 +131,9 @@ def test_the_enlarged_corner_alone_shows_the_pattern() -> None:
         top, left = (2 * (int(side) % 16) for side in np.argwhere(light)[0])
         tile = full[top : top + 2, left : left + 2, 0] > 128
         assert PATTERN_OF[tuple(tile.ravel().astype(int).tolist())] == infos["answer"]
+        blank = Details(shown="blank")
+        blank.reset(seed=seed)
+        assert {int(enlarged(blank, corner).max()) for corner in CORNERS} == {128}
         assert env.step(f" {infos['answer']}\n")[1:3] == (1.0, True)
 
 
@@ -149,7 +152,9 @@ def test_demonstrations_of_details_look_and_are_right_or_guess() -> None:
     assert 10 <= outcomes.count((1.0, 1)) <= 42
 
 
-@pytest.mark.parametrize("kwargs", [{"pixels": 15}, {"pixels": 8}, {"box": 0}, {"box": 17}, {"unsure": 1.5}])
+@pytest.mark.parametrize(
+    "kwargs", [{"pixels": 15}, {"pixels": 2}, {"box": 0}, {"box": 17}, {"unsure": 1.5}, {"shown": "all"}]
+)
 def test_settings_of_details_that_cannot_be_drawn_are_refused(kwargs: dict[str, Any]) -> None:
     with pytest.raises(SettingError):
         Details(**kwargs)

@@ -34,25 +34,28 @@ class Details(Dialogue):
     tool ``zoom`` shows a quarter of the picture with all its pixels. The three other quarters are empty.
     """
 
-    max_turns = 3
+    max_turns = 2
 
     @typed
-    def __init__(self, pixels: int = 32, box: int = 12, unsure: float = 0.0) -> None:
+    def __init__(self, pixels: int = 32, box: int = 12, unsure: float = 0.0, shown: str = "right") -> None:
         """
         Args:
             pixels: width and height of the overview and of an enlarged corner.
-            box: width and height of the box in the overview.
+            box: largest width and height of the box in the overview; the smallest are half of it.
             unsure: share of demonstrations that give any answer instead of calling the tool. A policy that imitates
                 them does both, and its reward has to show which of them pays.
+            shown: what the tool shows: right, or blank (one colour), which tests whether a policy needs it.
         """
-        if pixels < 16 or pixels % 2:
-            raise SettingError(f"pixels must be even and at least 16, got {pixels}")
+        if pixels < 4 or pixels % 2:
+            raise SettingError(f"pixels must be even and at least 4, got {pixels}")
         if not 1 <= box <= pixels // 2:
             raise SettingError(f"box must lie between 1 and half of pixels ({pixels // 2}), got {box}")
         if not 0.0 <= unsure <= 1.0:
             raise SettingError(f"unsure must lie between 0 and 1, got {unsure}")
+        if shown not in ("right", "blank"):
+            raise SettingError(f"shown must be right or blank, not {shown}")
         self.tools = [self.zoom]
-        self._pixels, self._box, self._unsure = pixels, box, unsure
+        self._pixels, self._box, self._unsure, self._shown = pixels, box, unsure, shown
         self._whole = np.full((2 * pixels, 2 * pixels, 3), GREY, np.uint8)
         self._answer = self._guess = self._corner = ""
         self._looked = False
@@ -69,7 +72,8 @@ class Details(Dialogue):
         self._looked = True
         size = self._pixels
         top, left = (size * side for side in _CORNERS[corner])
-        return self._whole[top : top + size, left : left + size]
+        part = self._whole[top : top + size, left : left + size]
+        return part if self._shown == "right" else np.full_like(part, GREY)
 
     def begin(self) -> dict[str, Any]:
         random = self.np_random
@@ -77,11 +81,15 @@ class Details(Dialogue):
         self._answer = str(random.choice(list(_PATTERNS)))
         self._guess = str(random.choice(list(_PATTERNS))) if random.random() < self._unsure else ""
         self._looked = False
-        side, box, half = self._pixels, self._box, self._pixels // 2
-        top, left = (2 * (half * far + int(random.integers(half - box + 1))) for far in _CORNERS[self._corner])
+        side, half = self._pixels, self._pixels // 2
+        high, wide = random.integers((self._box + 1) // 2, self._box + 1, size=2).tolist()
+        top, left = (
+            2 * (half * far + int(random.integers(half - long + 1)))
+            for far, long in zip(_CORNERS[self._corner], (high, wide), strict=True)
+        )
         self._whole = np.full((2 * side, 2 * side, 3), GREY, np.uint8)
-        pattern = np.tile(np.array(_PATTERNS[self._answer], np.uint8), (box, box))
-        self._whole[top : top + 2 * box, left : left + 2 * box] = pattern[..., None]
+        pattern = np.tile(np.array(_PATTERNS[self._answer], np.uint8), (high, wide))
+        self._whole[top : top + 2 * high, left : left + 2 * wide] = pattern[..., None]
         overview = self._whole.reshape(side, 2, side, 2, 3).mean(axis=(1, 3)).astype(np.uint8)
         return {"picture": overview, "question": _QUESTION}
 
