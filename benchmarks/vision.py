@@ -21,7 +21,7 @@ from train_once import train_once
 from rlinf.train import evaluate_run
 from rlinf.train.evaluation.intervals import wilson
 
-RECIPES = ("shapes", "figures", "questions")
+RECIPES = ("shapes", "figures", "details", "questions")
 _KEPT = "measured.json"
 _RATES = {"accuracy": "accuracy", "success_once": "success"}
 """Metric of evaluation -> what it is called in the record."""
@@ -62,15 +62,18 @@ def measure(recipe: str, seed: int, folder: Path) -> Measured:
     rates = {f"{_RATES[name]} before": before[f"eval/{name}"], f"{_RATES[name]} after": after[f"eval/{name}"]}
     for which in _OTHERS:
         column = f"eval/{which}_pictures"
-        rates[f"with {which} pictures"] = after[column] if column in after else _with_others(path, which)
+        rates[f"with {which} pictures"] = after[column] if column in after else _with_others(path, which, name)
+    if recipe == "details":
+        rates["with a blank enlarged part"] = _with_others(path, "blank", name)
     found = Measured(recipe, seed, tasks, done.cpu_seconds, {key: interval(rate, tasks) for key, rate in rates.items()})
     (path / _KEPT).write_text(json.dumps(asdict(found)))
     return found
 
 
-def _with_others(folder: Path, which: str) -> float:
-    """Evaluate a run in a simulator again, whose environment shows other pictures."""
-    return float(evaluate_run(str(folder), [f"evaluation.env_kwargs={{shown: {which}}}"]).metrics["eval/success_once"])
+def _with_others(folder: Path, which: str, metric: str) -> float:
+    """Evaluate a run again, whose environment itself shows other pictures."""
+    settings = [f"evaluation.env_kwargs={{shown: {which}}}", "evaluation.pictures=[]"]
+    return float(evaluate_run(str(folder), settings).metrics[f"eval/{metric}"])
 
 
 def read(path: Path) -> Measured:

@@ -31,6 +31,7 @@ _SINGLE = {
     "rlinf/FunctionServices-v0": "rlinf_envs.function_calls.services_env:FunctionServicesEnv",
     "rlinf/GuessNumber-v0": "rlinf_envs.games.guess_number:GuessNumber",
     "rlinf/PriceList-v0": "rlinf_envs.games.price_list:PriceList",
+    "rlinf/Details-v0": "rlinf_envs.vision.details:Details",
     "rlinf/Figures-v0": "rlinf_envs.vision.figures:Figures",
     "rlinf/ShapeQuestions-v0": "rlinf_envs.vision.questions:ShapeQuestions",
     "rlinf/Shapes-v0": "rlinf_envs.vision.shapes:Shapes",

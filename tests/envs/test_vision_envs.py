@@ -1,16 +1,21 @@
-"""Questions about drawn pictures: shapes, closed answers and figures with numbers."""
+"""Questions about drawn pictures: shapes, closed answers, figures with numbers, and details to enlarge."""
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from rlinf_envs.errors import SettingError
+from rlinf_envs.tools.calls import written
+from rlinf_envs.vision.details import Details
 from rlinf_envs.vision.figures import Figures
 from rlinf_envs.vision.questions import ShapeQuestions
 from rlinf_envs.vision.shapes import Shapes
+
+from rlinf.data.pictures import opened, pictures_of
 
 SOLVED = {
     "What is the perimeter?": lambda wide, high: 2 * (wide + high),
@@ -88,3 +93,76 @@ def test_careless_demonstrations_of_shapes_answer_the_question() -> None:
         observation, infos = env.reset(seed=seed)
         shown.append(env.demonstrate(observation["question"]) == infos["answer"])
     assert 0 < sum(shown) < 20
+
+
+CORNERS = ("top left", "top right", "bottom left", "bottom right")
+PATTERN_OF = {(1, 1, 0, 0): "rows", (1, 0, 1, 0): "columns", (1, 0, 0, 1): "checks", (1, 1, 1, 1): "plain"}
+"""Which of 2 x 2 pixels are lighter than the ground."""
+
+
+def enlarged(env: Details, corner: str) -> np.ndarray:
+    """The picture that the tool answers with, uint8 [H, W, 3]."""
+    answered, reward, terminated, _, infos = env.step(written("zoom", {"corner": corner}))
+    assert (reward, terminated, infos["role"]) == (0.0, False, "tool")
+    (uri,) = pictures_of(answered)
+    return np.asarray(opened(uri))
+
+
+def test_overviews_of_details_show_the_box_and_not_its_pattern() -> None:
+    env = gymnasium.make("rlinf_envs:rlinf/Details-v0", pixels=4, box=2).unwrapped
+    answers = collections.defaultdict(set)
+    for seed in range(1200):
+        observation, infos = env.reset(seed=seed)
+        assert env.observation_space.contains(observation)
+        answers[observation["picture"].tobytes()].add(infos["answer"])
+    assert len(answers) == 4 * 3 * 3  # corners, and places in them: two of 1 pixel and one of 2, in both directions
+    assert set(map(len, answers.values())) == {4}
+
+
+def test_the_enlarged_corner_alone_shows_the_pattern() -> None:
+    env = Details()
+    for seed in range(20):
+        observation, infos = env.reset(seed=seed)
+        light = observation["picture"][..., 0] > 128
+        (place,) = {(int(row) // 16, int(column) // 16) for row, column in np.argwhere(light)}
+        shown = {corner: enlarged(env, corner) for corner in CORNERS}
+        full = shown.pop(CORNERS[2 * place[0] + place[1]])
+        assert {int(picture.max()) for picture in shown.values()} == {int(full.min())} == {128}
+        top, left = (2 * (int(side) % 16) for side in np.argwhere(light)[0])
+        tile = full[top : top + 2, left : left + 2, 0] > 128
+        assert PATTERN_OF[tuple(tile.ravel().astype(int).tolist())] == infos["answer"]
+        blank = Details(shown="blank")
+        blank.reset(seed=seed)
+        assert {int(enlarged(blank, corner).max()) for corner in CORNERS} == {128}
+        assert env.step(f" {infos['answer']}\n")[1:3] == (1.0, True)
+
+
+def test_demonstrations_of_details_look_and_are_right_or_guess() -> None:
+    outcomes = []
+    for seed in range(200):
+        env = Details(unsure=0.5)
+        observation, _ = env.reset(seed=seed)
+        total, ended, responses = 0.0, False, 0
+        while not ended:
+            observation, reward, ended, _, _ = env.step(env.demonstrate(str(observation)))
+            total, responses = total + reward, responses + 1
+        outcomes.append((total, responses))
+    assert set(outcomes) == {(1.0, 2), (1.0, 1), (0.0, 1)}
+    assert 70 <= outcomes.count((1.0, 2)) <= 130
+    assert 10 <= outcomes.count((1.0, 1)) <= 42
+
+
+@pytest.mark.parametrize(
+    "kwargs", [{"pixels": 15}, {"pixels": 2}, {"box": 0}, {"box": 17}, {"unsure": 1.5}, {"shown": "all"}]
+)
+def test_settings_of_details_that_cannot_be_drawn_are_refused(kwargs: dict[str, Any]) -> None:
+    with pytest.raises(SettingError):
+        Details(**kwargs)
+
+
+def test_a_call_for_a_corner_that_is_not_there_is_answered_in_words() -> None:
+    env = Details()
+    env.reset(seed=0)
+    answered, _, terminated, _, _ = env.step(written("zoom", {"corner": "middle"}))
+    assert answered.startswith("error: zoom")
+    assert not terminated

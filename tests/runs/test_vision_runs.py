@@ -18,9 +18,10 @@ import yaml
 from rlinf_envs.dialogue import Dialogue, End, Say
 from vision_models import ARCHITECTURES
 
-from rlinf.config import load_mapping
+from rlinf.config import load, load_mapping
 from rlinf.data.pictures import opened, pictures_of
 
+DETAILS = Path(__file__).parents[2] / "config" / "vision" / "details.yaml"
 POLICY: dict[str, Any] = {
     "tokenizer": {"vocab_size": 300},
     "architecture": {"model_type": "qwen2_vl", **ARCHITECTURES["qwen2_vl"]},
@@ -73,6 +74,20 @@ def test_pictures_that_a_tool_shows_train(tmp_path: Path) -> None:
     (file,) = (tmp_path / "samples").glob("step_000001*")
     written_out = "".join(json.dumps(json.loads(line), ensure_ascii=False) for line in file.read_text().splitlines())
     assert {opened(uri).size for uri in pictures_of(written_out)} == {(56, 28), (28, 28)}
+
+
+@pytest.mark.slow
+def test_a_policy_asks_a_tool_for_pictures_and_is_trained_behind_them(tmp_path: Path) -> None:
+    short = ("run.max_steps=1", "sft.steps=60", "evaluation.size=8", "logging.samples_every=1", "logging.progress=none")
+    tiny_runs.run(load(DETAILS, [f"run.dir={tmp_path}", "cluster.backend=local", *short]))
+    (line,) = [line for line in tiny_runs.logged(tmp_path) if "train/sampler_logprob_gap_max" in line]
+    assert line["train/sampler_logprob_gap_max"] < 4e-5
+    (file,) = (tmp_path / "samples").glob("step_000001*")
+    turns = [turn for sample in map(json.loads, file.read_text().splitlines()) for turn in sample["turns"]]
+    called = [turn for turn in turns if turn["speaker"] == "policy" and '"zoom"' in turn["text"]]
+    shown = [uri for turn in turns if turn["speaker"] == "environment" for uri in pictures_of(turn["text"])]
+    assert len(called) >= len(shown) > 0
+    assert {opened(uri).size for uri in shown} == {(32, 32)}
 
 
 def _sections(folder: Path, steps: int, **sections: dict[str, Any]) -> dict[str, Any]:
