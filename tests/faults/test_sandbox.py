@@ -33,7 +33,7 @@ while True:
 @pytest.fixture(scope="module", params=KINDS)
 def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     try:
-        return Sandbox(Limits(time_s=1.0, output_chars=2000), kind=request.param)
+        return Sandbox(Limits(time_s=2.0, output_chars=2000), kind=request.param)
     except SettingError as error:
         pytest.skip(str(error))
 
