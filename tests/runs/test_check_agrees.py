@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 import pytest
+from config_cases import skip_without_simulator
 from support import agreement
 
 from rlinf.config import ConfigErrors, load
@@ -32,14 +33,6 @@ BY_HAND = [
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what recipes name."""
     return agreement.furnish(tmp_path_factory.mktemp("recipes"))
-
-
-def _skip_without_simulator(recipe: str) -> None:
-    try:
-        load(recipe)
-    except ConfigErrors as error:
-        if "there is no module" in str(error) or "is no program that can be started" in str(error):
-            pytest.skip("the simulator, or the interpreter of its own, is not installed here")
 
 
 def _require_agreement(place: Path, monkeypatch: pytest.MonkeyPatch, recipe: str, edits: list[tuple[str, ...]]) -> None:
@@ -81,5 +74,9 @@ def test_edits_that_check_once_took(
 @pytest.mark.parametrize("recipe", sorted(recipes()))
 def test_all_edits(recipe: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    _skip_without_simulator(recipe)
+    try:
+        load(recipe)
+    except ConfigErrors as error:
+        skip_without_simulator(error)
+        raise
     _require_agreement(place, monkeypatch, recipe, [(), *agreement.draw_edits(recipe, EDITS, SEED)])

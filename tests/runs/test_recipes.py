@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from config_cases import skip_without_simulator
 from omegaconf import OmegaConf
 from tiny_runs import GRADED_BY_LENGTH, mapping
 
@@ -30,8 +31,7 @@ def test_every_file_is_a_valid_run(file: Path) -> None:
     try:
         assert isinstance(load(file), Config)
     except ConfigErrors as error:
-        if "there is no module" in str(error) or "is no program that can be started" in str(error):
-            pytest.skip("the simulator, or the interpreter of its own, is not installed here")
+        skip_without_simulator(error)
         if not all(MADE_BEFORE.search(str(problem)) for problem in error.problems):
             raise
 

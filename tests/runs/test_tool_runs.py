@@ -8,18 +8,22 @@ from pathlib import Path
 import pytest
 import tiny_runs
 
+PRICES = {
+    "id": "rlinf_envs:rlinf/PriceList-v0",
+    "kwargs": {"things": 2, "prices": 5},
+    "max_turns": 3,
+    "num_tasks": 20,
+}
+SHORT = {"steps": 80, "batch_size": 16, "lr": 1e-2}
+"""A warm start."""
+
 
 def test_a_tool_answers_and_its_words_are_not_trained_on(tmp_path: Path) -> None:
     sections = tiny_runs.mapping(
         tmp_path,
-        env={
-            "id": "rlinf_envs:rlinf/PriceList-v0",
-            "kwargs": {"things": 2, "prices": 5},
-            "max_turns": 3,
-            "num_tasks": 20,
-        },
+        env=PRICES,
         run={"max_steps": 1},
-        sft={"steps": 80, "batch_size": 16, "lr": 1e-2},
+        sft=SHORT,
         rollout={"max_new_tokens": 20},
         logging={"samples_every": 1},
     )
@@ -47,14 +51,9 @@ def test_the_policy_learns_what_the_environment_writes(tmp_path: Path) -> None:
         folder = tmp_path / f"coef_{coef:g}"
         sections = tiny_runs.mapping(
             folder,
-            env={
-                "id": "rlinf_envs:rlinf/PriceList-v0",
-                "kwargs": {"things": 2, "prices": 5},
-                "max_turns": 3,
-                "num_tasks": 20,
-            },
+            env=PRICES,
             run={"max_steps": 12},
-            sft={"steps": 80, "batch_size": 16, "lr": 1e-2},
+            sft=SHORT,
             rollout={"batch_size": 8, "max_new_tokens": 20},
             algorithm={"environment_coef": coef},
             learner={"optimizer": {"lr": 3e-3}, "num_workers": 2},

@@ -30,6 +30,12 @@ QUICKSTART = Path(__file__).parents[2] / "config" / "math" / "quickstart.yaml"
 Write = Callable[[str], Path]
 
 
+def skip_without_simulator(error: ConfigErrors) -> None:
+    """Skip the test if a file needs a simulator, or an interpreter of its own, that is not installed here."""
+    if "there is no module" in str(error) or "is no program that can be started" in str(error):
+        pytest.skip("the simulator, or the interpreter of its own, is not installed here")
+
+
 def mistakes(path: Path, *overrides: str) -> str:
     """What loading complains of."""
     with pytest.raises(ConfigErrors) as caught:

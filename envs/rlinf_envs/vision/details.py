@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import gymnasium
 import numpy as np
 
-from rlinf_envs.dialogue import Dialogue, End
 from rlinf_envs.errors import SettingError
-from rlinf_envs.spaces import FreeText
 from rlinf_envs.tools.calls import written
 from rlinf_envs.typed import typed
 from rlinf_envs.vision.drawing import GREY, Picture
+from rlinf_envs.vision.picture_question import PictureQuestion
 
 _LIGHT = 254
 _MIDDLE = (GREY + _LIGHT) // 2
@@ -27,7 +25,7 @@ _CORNERS = {"top left": (0, 0), "top right": (0, 1), "bottom left": (1, 0), "bot
 _QUESTION = "Which pattern has the box: rows, columns, checks or plain?"
 
 
-class Details(Dialogue):
+class Details(PictureQuestion):
     """A light box in one corner, and a question about its pattern; the reward is 1 for the right answer.
 
     The policy sees an overview of half the width and height, whose pixels are means: each pattern looks the same. The
@@ -54,14 +52,12 @@ class Details(Dialogue):
             raise SettingError(f"unsure must lie between 0 and 1, got {unsure}")
         if shown not in ("right", "blank"):
             raise SettingError(f"shown must be right or blank, not {shown}")
+        super().__init__(pixels)
         self.tools = [self.zoom]
-        self._pixels, self._box, self._unsure, self._shown = pixels, box, unsure, shown
+        self._box, self._unsure, self._shown = box, unsure, shown
         self._whole = np.full((2 * pixels, 2 * pixels, 3), GREY, np.uint8)
-        self._answer = self._guess = self._corner = ""
+        self._guess = self._corner = ""
         self._looked = False
-        self.observation_space = gymnasium.spaces.Dict(  # type: ignore[assignment]
-            {"picture": gymnasium.spaces.Box(0, 255, (pixels, pixels, 3), np.uint8), "question": FreeText()}
-        )
 
     def zoom(self, corner: Literal["top left", "top right", "bottom left", "bottom right"]) -> Picture:
         """Show a corner of the picture larger.
@@ -92,14 +88,6 @@ class Details(Dialogue):
         self._whole[top : top + 2 * high, left : left + 2 * wide] = pattern[..., None]
         overview = self._whole.reshape(side, 2, side, 2, 3).mean(axis=(1, 3)).astype(np.uint8)
         return {"picture": overview, "question": _QUESTION}
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        observation, infos = super().reset(seed=seed, options=options)
-        return observation, {**infos, "answer": self._answer}
-
-    def reply(self, response: str) -> End:
-        answer = response.strip().lower()
-        return End(float(answer == self._answer), extracted=answer)
 
     def demonstrate(self, observation: str) -> str:
         """Look at the corner with the box, then name its pattern; or name any pattern at once."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 
-from rlinf_envs.dialogue import Dialogue, End
+from rlinf_envs.dialogue import End
 from rlinf_envs.errors import SettingError
-from rlinf_envs.spaces import FreeText
 from rlinf_envs.typed import typed
 from rlinf_envs.vision.drawing import GREY, Picture
+from rlinf_envs.vision.picture_question import PictureQuestion
 
 _GLYPHS = (
     ("###", "# #", "# #", "# #", "###"),
@@ -34,7 +33,7 @@ _QUESTIONS = {
 _LINE = 60
 
 
-class Figures(Dialogue):
+class Figures(PictureQuestion):
     """A rectangle with two digits and a question about it; the reward is 1 for the right number.
 
     The rectangle is not drawn to scale: the digits have to be read.
@@ -57,22 +56,15 @@ class Figures(Dialogue):
             raise SettingError(f"largest must lie between 1 and 9, got {largest}")
         if scale < 1 or pixels < 16 * scale:
             raise SettingError(f"pixels must be at least {16 * max(scale, 1)} with a scale of {scale}, got {pixels}")
+        super().__init__(pixels)
         self._questions = tuple(_QUESTIONS) if question is None else (question,)
-        self._largest, self._pixels, self._scale = largest, pixels, scale
-        self._answer = ""
-        self.observation_space = gymnasium.spaces.Dict(  # type: ignore[assignment]
-            {"picture": gymnasium.spaces.Box(0, 255, (pixels, pixels, 3), np.uint8), "question": FreeText()}
-        )
+        self._largest, self._scale = largest, scale
 
     def begin(self) -> dict[str, Any]:
         words, solve = _QUESTIONS[str(self.np_random.choice(self._questions))]
         wide, high = (int(self.np_random.integers(1, self._largest + 1)) for _ in range(2))
         self._answer = str(solve(wide, high))
         return {"picture": self._drawn(wide, high), "question": words}
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        observation, infos = super().reset(seed=seed, options=options)
-        return observation, {**infos, "answer": self._answer}
 
     def reply(self, response: str) -> End:
         answer = response.strip()

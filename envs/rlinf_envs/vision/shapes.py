@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
-import numpy as np
-
-from rlinf_envs.dialogue import Dialogue, End
 from rlinf_envs.errors import SettingError
-from rlinf_envs.spaces import FreeText
 from rlinf_envs.typed import typed
 from rlinf_envs.vision.drawing import KINDS, drawn
+from rlinf_envs.vision.picture_question import PictureQuestion
 
 
-class Shapes(Dialogue):
+class Shapes(PictureQuestion):
     """A picture and a question with a short answer; the reward is 1 for the right one."""
 
     max_turns = 1
@@ -34,12 +30,9 @@ class Shapes(Dialogue):
             raise SettingError(f"pixels must be at least 16, got {pixels}")
         if not 0.0 <= careless <= 1.0:
             raise SettingError(f"careless must lie between 0 and 1, got {careless}")
+        super().__init__(pixels)
         self._questions = tuple(KINDS) if question is None else (question,)
-        self._pixels, self._careless = pixels, careless
-        self._answer = self._shown = ""
-        self.observation_space = gymnasium.spaces.Dict(  # type: ignore[assignment]
-            {"picture": gymnasium.spaces.Box(0, 255, (pixels, pixels, 3), np.uint8), "question": FreeText()}
-        )
+        self._careless, self._shown = careless, ""
 
     def begin(self) -> dict[str, Any]:
         random = self.np_random
@@ -49,14 +42,6 @@ class Shapes(Dialogue):
         careless = random.random() < self._careless
         self._shown = str(random.choice(answers)) if careless else self._answer
         return {"picture": drawn(random, kind, self._answer, self._pixels), "question": question}
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        observation, infos = super().reset(seed=seed, options=options)
-        return observation, {**infos, "answer": self._answer}
-
-    def reply(self, response: str) -> End:
-        answer = response.strip().lower()
-        return End(float(answer == self._answer), extracted=answer)
 
     def demonstrate(self, observation: str) -> str:
         return self._shown
