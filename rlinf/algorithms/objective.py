@@ -257,7 +257,12 @@ class Objective:
         )
         with torch.no_grad():
             metrics = totals_of({"loss": loss, **sums})
-            facts = {**positions.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
+            # The mean ratio, and the KL of the old policy from the current one by two estimators.
+            facts = {
+                **positions.metrics,
+                **{"ratio": x.ratio, "approx_kl_k1": -x.log_ratio, "approx_kl_k3": x.ratio - 1 - x.log_ratio},
+                **self._facts(x, ref_logprobs, entropy),
+            }
             metrics |= means_over(facts, mask, whole=x.whole)
             highest = x.only_true(x.ratio).max() if mask.numel() else x.ratio.new_zeros(())
             metrics["ratio_max"] = highest.double(), metrics["ratio"][1]
@@ -295,11 +300,6 @@ class Objective:
             facts["rollout_weight"] = weight
             facts["rollout_kept_fraction"] = (weight > 0).to(weight.dtype)
         return facts
-
-
-def _ratio_metrics(x: LossInputs) -> dict[str, Tensor]:
-    """Compute the mean ratio, and the KL of the old policy from the current one by two estimators."""
-    return {"ratio": x.ratio, "approx_kl_k1": -x.log_ratio, "approx_kl_k3": x.ratio - 1 - x.log_ratio}
 
 
 def zeroed(column: Tensor, mask: Tensor | None) -> Tensor:

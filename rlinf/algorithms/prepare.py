@@ -180,7 +180,7 @@ class OnPolicy(Preparation):
             distance, count = row_sums(distances.T).tolist()
             if count:
                 metrics["train/sampler_logprob_gap"] = distance / count
-            rows = _without_newest(rows)
+            rows = rows.replace(on_policy=None) if isinstance(rows, RemoteRows) else rows.replace(fresh=None)
         elif stale:
             rows = _with_newest(rows)  # compared at the learner's first step
         if stale and not self._corrected:
@@ -210,10 +210,6 @@ def _with_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:
     if isinstance(rows, RemoteRows):
         return rows.replace(on_policy=rows.policy_version == rows.policy_version[rows.lengths > 0].max())
     return rows.replace(fresh=rows.mask & (rows.policy_version == rows.policy_version[rows.mask].max()))
-
-
-def _without_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:
-    return rows.replace(on_policy=None) if isinstance(rows, RemoteRows) else rows.replace(fresh=None)
 
 
 def _require_bound(ages: Tensor, valid: Tensor, bound: int, step: int) -> None:
@@ -332,7 +328,9 @@ class _Shaped:
 def _shaped(rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> _Shaped:
     """Apply filters and shape rewards; ``state`` is updated."""
     batch = rows.by_reward() if isinstance(rows, Batch) else rows
-    outcomes = batch.rewards.detach().double() if isinstance(batch, RemoteRows) else _outcomes(batch)
+    outcomes = (
+        batch.rewards.detach().double() if isinstance(batch, RemoteRows) else row_outcomes(batch.rewards, batch.mask)
+    )
     kept = _kept(batch, outcomes, algorithm)
     processed = _processed(batch, algorithm, state, fragments=fragments)
     now = dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef)
@@ -340,10 +338,6 @@ def _shaped(rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: Algorit
     if isinstance(batch, Batch):
         metrics |= _divergences(batch.keeping(kept), algorithm, state.kl)
     return _Shaped(rows, kept, processed, now, metrics)
-
-
-def _outcomes(batch: Batch) -> Tensor:
-    return row_outcomes(batch.rewards, batch.mask)
 
 
 def _divergences(batch: Batch, algorithm: AlgorithmConfig, controller: KLController) -> Metrics:
