@@ -153,7 +153,9 @@ class BatchCalls:
         here = rows.rows if isinstance(rows, PreparedRows) else rows
         if isinstance(here, Batch) and isinstance(here.inputs, ObservationInputs):
             common = self._cluster.share(BroadcastFacts(plan.steps, None, spec, observed))
-            slim = _slim(here, columns)
+            # Drop from the batch the columns that no rank reads and that a batch can be without.
+            dropped = {name for name in OPTIONAL_COLUMNS if name not in columns}
+            slim = here.replace(metadata={}, domains=None, **dict.fromkeys(dropped))
             held = self._with_leaves(here.inputs, [slim.select(share.rows) for share in own], common, own)
         else:
             layout = RowFormat.of(rows, columns)
@@ -204,12 +206,6 @@ class BatchCalls:
     @functools.cached_property
     def _places(self) -> list[DataParallelRank]:
         return self._group.call(self._place_of.__name__)
-
-
-def _slim(batch: Batch, columns: Collection[str]) -> Batch:
-    """Drop from the batch the columns that no rank reads and that a batch can be without."""
-    dropped = {name for name in OPTIONAL_COLUMNS if name not in columns}
-    return batch.replace(metadata={}, domains=None, **dict.fromkeys(dropped))
 
 
 @dataclass(frozen=True)
