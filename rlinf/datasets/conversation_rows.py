@@ -90,15 +90,25 @@ def conversation_of(place: str, row: object, folder: Path | None = None) -> Conv
 
     Raises ConversationError if there is none, or a part of it would be left out.
     """
-    columns = _columns(place, row, folder)
+    if not isinstance(row, Mapping):
+        raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
+    columns = _Columns(place, row, folder)
     listed = columns.take(MESSAGES)
     if listed is None and columns.has("0"):
-        listed = _numbered(columns)
+        # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
+        names = [str(number) for number in range(len(columns.row)) if columns.has(str(number))]
+        columns.read |= set(names)
+        listed = [columns.row[name] for name in names]
     if listed is not None:
         messages = messages_of(place, listed, folder=folder)
         _nothing_else_asked(columns, messages, _BESIDE_MESSAGES)
     else:
-        messages = _exchange(columns)
+        # Build the messages of a row with a prompt and a response.
+        asked = _asked(columns)
+        response = columns.take(RESPONSES)
+        if response is None:
+            raise _missing(columns, RESPONSES)
+        messages = _joined(columns, asked, response, "response", imitated=True)
     return _whole(columns, messages, listed if listed is not None else [])
 
 
@@ -114,28 +124,6 @@ def pair_of(place: str, row: object, folder: Path | None = None) -> tuple[Conver
     if chosen.messages[:-1] != rejected.messages[:-1]:
         raise ConversationError(f"{place}: {CHOSEN} and {REJECTED} answer different prompts")
     return chosen, rejected
-
-
-def _columns(place: str, row: object, folder: Path | None) -> _Columns:
-    if not isinstance(row, Mapping):
-        raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
-    return _Columns(place, row, folder)
-
-
-def _numbered(columns: _Columns) -> list[Any]:
-    """Messages in columns 0, 1, ...: a row that is a list, as tables have it."""
-    names = [str(number) for number in range(len(columns.row)) if columns.has(str(number))]
-    columns.read |= set(names)
-    return [columns.row[name] for name in names]
-
-
-def _exchange(columns: _Columns) -> list[Message]:
-    """Build the messages of a row with a prompt and a response."""
-    asked = _asked(columns)
-    response = columns.take(RESPONSES)
-    if response is None:
-        raise _missing(columns, RESPONSES)
-    return _joined(columns, asked, response, "response", imitated=True)
 
 
 def _asked(columns: _Columns) -> list[Message]:
@@ -282,14 +270,12 @@ def _tools(place: str, value: Any) -> tuple[Mapping[str, Any], ...]:
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(tool, Mapping) for tool in listed):
         raise ConversationError(f"{place}: tools must be a list of objects with a name each")
-    wrapped = [tool if isinstance(tool.get("function"), Mapping) else _function(tool) for tool in listed]
+    wrapped = [
+        tool if isinstance(tool.get("function"), Mapping) else {"type": "function", "function": tool} for tool in listed
+    ]
     if not all(isinstance(tool["function"].get("name"), str) for tool in wrapped):
         raise ConversationError(f"{place}: a description in tools has no name")
     return tuple(wrapped)
-
-
-def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"type": "function", "function": tool}
 
 
 def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
