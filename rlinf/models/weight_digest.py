@@ -168,7 +168,9 @@ def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str 
     expected = torch.from_numpy(sent.numbers[:: held.every]).to(getattr(torch, sent.dtype)).to(kept).double().numpy()
     same = np.equal(expected, held.numbers) | (np.isnan(expected) & np.isnan(held.numbers))
     if sent.slack is not None:
-        same |= np.abs(expected - held.numbers) <= _rounding(sent.dtype, held.dtype) * sent.slack[:: held.every]
+        # Bound the distance between two ways of adding the same terms up, as a share of the terms' size.
+        exact = max(torch.finfo(getattr(torch, dtype)).eps for dtype in (sent.dtype, held.dtype))
+        same |= np.abs(expected - held.numbers) <= (exact if exact > 1e-5 else 8 * exact) * sent.slack[:: held.every]
     if same.all():
         alike = sent.bits is None or held.bits is None or sent.dtype != held.dtype or sent.bits == held.bits
         return None if alike else f"{name}: its bits do not add up to the same sum"
@@ -202,9 +204,3 @@ def _adapted(base: TensorDigest, down: Tensor, up: Tensor, scale: float) -> Tens
     numbers = torch.from_numpy(base.numbers).to(kept) + product
     slack = np.abs(base.numbers) + factors.abs().sum(dim=1).numpy() * abs(scale)
     return TensorDigest(base.shape, base.dtype, base.salt, numbers.double().numpy(), slack=slack)
-
-
-def _rounding(sent: str, held: str) -> float:
-    """Bound the distance between two ways of adding the same terms up, as a share of the terms' size."""
-    exact = max(torch.finfo(getattr(torch, dtype)).eps for dtype in (sent, held))
-    return exact if exact > 1e-5 else 8 * exact
