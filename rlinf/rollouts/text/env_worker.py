@@ -301,7 +301,7 @@ class TextEnvWorker:
 
     def questions(self, split: str) -> frozenset[str]:
         """Return the questions of a split in a form that can be compared, of environments that list theirs."""
-        return _questions(self._members(split))
+        return frozenset().union(*(env.questions() for env in _listing(self._members(split))))
 
     def _members(self, split: str) -> Sequence[Any]:
         env = self._env(split)
@@ -364,10 +364,6 @@ class WorkerAnswers:
 def _listing(members: Sequence[Any]) -> list[Any]:
     """Return the environments that list their questions and can leave some out."""
     return [env for env in members if hasattr(env, "questions") and hasattr(env, "leave_out")]
-
-
-def _questions(members: Sequence[Any]) -> frozenset[str]:
-    return frozenset().union(*(env.questions() for env in _listing(members)))
 
 
 def _leave_out(members: Sequence[Any], questions: frozenset[str]) -> None:

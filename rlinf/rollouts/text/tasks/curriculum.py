@@ -57,7 +57,10 @@ class Curriculum:
             return [True] * len(task_ids)
         found = self._difficulties(task_ids)
         members = len(self._sizes)
-        return [hard <= self._hardest(task % members, share) for task, hard in zip(task_ids, found, strict=True)]
+        # The difficulty up to which an environment's tasks are open.
+        return [
+            hard <= hardest_of(self.scale(task % members), share) for task, hard in zip(task_ids, found, strict=True)
+        ]
 
     def widen(self) -> float:
         """Open more, if all tasks that are open are too long or rest; return the new share."""
@@ -90,10 +93,6 @@ class Curriculum:
             ids = [place * len(self._sizes) + member for place in places]
             self._scales[member] = sorted(self._difficulties(ids))
         return self._scales[member]
-
-    def _hardest(self, member: int, share: float) -> float:
-        """Return the difficulty up to which an environment's tasks are open."""
-        return hardest_of(self.scale(member), share)
 
     def state_dict(self) -> dict[str, Any]:
         return {"least": self._least}
