@@ -22,7 +22,11 @@ def write_tables(summary: SweepSummary, folder: Path) -> None:
     curves = [row for one in summary.settings for row in curve_rows(summary.sweep, one)]
     for name, rows in (("settings", settings), ("trials", trials), ("curves", curves)):
         if rows:
-            _csv(folder / f"{name}.csv", rows)
+            path = folder / f"{name}.csv"
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
             _parquet(folder / f"{name}.parquet", rows)
     (folder / "settings.md").write_text(_markdown(summary), encoding="utf-8")
 
@@ -92,13 +96,6 @@ def _columns(name: str, found: Estimate | None) -> dict[str, Any]:
             "iqm_high": found.iqm_interval[1],
         }
     return {f"{name}_{key}": value for key, value in numbers.items()}
-
-
-def _csv(path: Path, rows: Sequence[Record]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def _parquet(path: Path, rows: Sequence[Record]) -> None:
