@@ -218,7 +218,9 @@ class NoRollout:
 def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """Build a learner and its data: no environment, no sampler."""
     config = setup.config
-    tokenizer = _tokenizer(config, folder)
+    # The policy's tokenizer, or one trained on the conversations if an architecture defines the policy.
+    texts = functools.partial(file_texts, config)
+    tokenizer = kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))
     data = supervised_data(config, tokenizer)
     learner = start_learner(setup, cluster, str(folder / "tokenizer"))
     return Graph(
@@ -232,9 +234,3 @@ def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -
         write_beside=functools.partial(save_beside, tokenizer, response_ends(config, tokenizer)),
         notes={**setup.notes, **data.notes},
     )
-
-
-def _tokenizer(config: Config, folder: Path) -> Any:
-    """Return the policy's tokenizer, or one trained on the conversations if an architecture defines the policy."""
-    texts = functools.partial(file_texts, config)
-    return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))

@@ -169,15 +169,11 @@ def evaluation_config(
         same = ("sampler", "num_samplers", "generation_batch_size", "vllm", "server", "top_k", "top_p", "stop")
         sections["rollout"] = {**{name: known["rollout"][name] for name in same}, "max_new_tokens": limit}
     if room is not None:
-        _fit(sections, room)
+        # Prompts and responses that the model has positions for: at most half of them for the prompt.
+        prompt = min(sections["data"]["max_prompt_length"], room // 2)
+        sections["data"]["max_prompt_length"] = prompt
+        sections["rollout"]["max_new_tokens"] = min(sections["rollout"]["max_new_tokens"], room - prompt)
     return load_mapping(sections, source="rlinf eval", overrides=overrides)
-
-
-def _fit(sections: dict[str, Any], room: int) -> None:
-    """Prompts and responses that the model has positions for: at most half of them for the prompt."""
-    prompt = min(sections["data"]["max_prompt_length"], room // 2)
-    sections["data"]["max_prompt_length"] = prompt
-    sections["rollout"]["max_new_tokens"] = min(sections["rollout"]["max_new_tokens"], room - prompt)
 
 
 def _split(path: Path) -> str | None:
