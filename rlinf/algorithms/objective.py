@@ -98,7 +98,7 @@ class TokenLoss:
     """Per-position facts [B, T], reported as their mean over valid positions."""
 
 
-class LossOutput(NamedTuple):
+class _LossOutput(NamedTuple):
     """``loss``: the scalar sum of these rows, already weighted. ``metrics``: pairs (sum, count), see ``metrics``."""
 
     loss: Tensor
@@ -218,7 +218,7 @@ class Objective:
         rollout_logprobs: Tensor | None = None,
         selected: Tensor | None = None,
         environment: Tensor | None = None,
-    ) -> LossOutput:
+    ) -> _LossOutput:
         """Compute the weighted sum over these rows; every column [B, T].
 
         Rows are whole: some losses read a row's mean ratio. ``environment``: the weights (:meth:`weights`) of the
@@ -266,7 +266,7 @@ class Objective:
             metrics |= means_over(facts, mask, whole=x.whole)
             highest = x.only_true(x.ratio).max() if mask.numel() else x.ratio.new_zeros(())
             metrics["ratio_max"] = highest.double(), metrics["ratio"][1]
-        return LossOutput(loss, metrics)
+        return _LossOutput(loss, metrics)
 
     def _terms(
         self, x: LossInputs, positions: TokenLoss, ref_logprobs: Tensor | None, entropy: Tensor | None

@@ -87,7 +87,7 @@ class Preparation:
         """There is nothing to restore."""
 
 
-class EvaluatesBatches(Protocol):
+class _EvaluatesBatches(Protocol):
     """The part of a learner that a preparation uses."""
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
@@ -99,7 +99,7 @@ class EvaluatesBatches(Protocol):
         """Compute the same as columns ``names`` that stay with the ranks; the second result are `statistics.gaps`."""
 
 
-class LearnerRanks(Protocol):
+class _LearnerRanks(Protocol):
     """The ranks of a learner, that compute the advantages of the rows that they have."""
 
     @property
@@ -117,10 +117,10 @@ class OnPolicy(Preparation):
         self,
         options: AlgorithmConfig,
         facts: DerivedConfig,
-        learner: EvaluatesBatches,
+        learner: _EvaluatesBatches,
         teacher: Callable[[Batch], Tensor] | None = None,
         *,
-        ranks: LearnerRanks | None = None,
+        ranks: _LearnerRanks | None = None,
         staleness: int | None = 0,
     ) -> None:
         """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is the bound on the age of
@@ -265,7 +265,7 @@ def prepare_batch(
 
 
 def prepare_rows(
-    rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, ranks: LearnerRanks
+    rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, ranks: _LearnerRanks
 ) -> tuple[Rows, Metrics]:
     """Prepare rows as :func:`prepare_batch` does; ``ranks`` compute the advantages of rows that they have.
 

@@ -82,7 +82,7 @@ def correction_weight(
     weight = _weight(difference, mask, correction)
     if correction.reject_above is None:
         return weight
-    divergence = row_divergence(difference, mask, correction.reject_by)
+    divergence = _row_divergence(difference, mask, correction.reject_by)
     return torch.where(divergence > correction.reject_above, 0.0, weight)
 
 
@@ -102,7 +102,7 @@ def _weight(difference: Tensor, mask: Tensor, correction: RolloutCorrectionConfi
     return torch.where(outside, 0.0, weight)
 
 
-def row_divergence(difference: Tensor, mask: Tensor, estimate: str) -> Tensor:
+def _row_divergence(difference: Tensor, mask: Tensor, estimate: str) -> Tensor:
     """Estimate KL(sampler || learner) per token of each row [B, 1] from ``difference`` = old - rollout [B, T].
 
     ``k1`` is the magnitude of the mean log-ratio, ``k3`` the mean of ``exp(d) - 1 - d`` (Schulman,
