@@ -371,7 +371,7 @@ def _leave_out(members: Sequence[Any], questions: frozenset[str]) -> None:
         env.leave_out(questions)
 
 
-def asks_other_rows(environments: Sequence[TextEnv]) -> bool:
+def _asks_other_rows(environments: Sequence[TextEnv]) -> bool:
     """Whether the evaluation reads other rows than training: other files, splits or environments."""
     return any(one.splits["train"].get(name) != one.splits["eval"].get(name) for one in environments for name in _ROWS)
 
@@ -403,5 +403,5 @@ def text_env_worker(
         row_timeout_s=env.step_timeout_s,
         start_timeout_s=env.start_timeout_s,
         python=env.python or sys.executable,
-        leaves_out_evaluation=evaluates and asks_other_rows(environments),
+        leaves_out_evaluation=evaluates and _asks_other_rows(environments),
     )

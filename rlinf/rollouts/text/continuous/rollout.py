@@ -27,7 +27,7 @@ from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEn
 from rlinf.schema.derived import RolloutSections
 
 
-class ChannelEnvs(TextEnvs, Protocol):
+class _ChannelEnvs(TextEnvs, Protocol):
     """Environments in which several rounds of conversations are open at a time, each in a channel of its own."""
 
     def open_channel(self, channel: int, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
@@ -47,12 +47,12 @@ class ContinuousRollout(TextRollout):
     to a log, by which the run can be repeated.
     """
 
-    envs: ChannelEnvs
+    envs: _ChannelEnvs
 
     def __init__(
         self,
         sampler: TextSampler,
-        envs: ChannelEnvs,
+        envs: _ChannelEnvs,
         members: Sequence[MixtureEnv],
         config: RolloutSections,
         *,

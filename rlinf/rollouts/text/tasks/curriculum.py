@@ -41,7 +41,7 @@ class Curriculum:
         """Return the share that is open at draw ``draw`` of a run."""
         if self._options.accuracy is None:
             done = draw / (self._options.steps * self._groups)
-            self._drawn = max(self._least, competence(done, self._options.start))
+            self._drawn = max(self._least, _competence(done, self._options.start))
         else:
             self._drawn = self._least
         return self._drawn
@@ -49,7 +49,7 @@ class Curriculum:
     def warm_share(self, done: float) -> float:
         """Return the share that is demonstrated after the share ``done`` of a warm start."""
         until = self._options.warm_start
-        return competence(done / until, self._options.start) if until else 1.0
+        return _competence(done / until, self._options.start) if until else 1.0
 
     def open(self, task_ids: Sequence[int], share: float) -> list[bool]:
         """Which of these tasks are among the easiest ``share`` of their environment's."""
@@ -128,7 +128,7 @@ def hardest_of(scale: Sequence[float], share: float) -> float:
     return scale[max(0, math.ceil(share * len(scale)) - 1)]
 
 
-def competence(done: float, start: float) -> float:
+def _competence(done: float, start: float) -> float:
     """Compute the share of open tasks after the share ``done`` of the curriculum: its square grows evenly to 1.
 
     >>> [round(competence(done, 0.1), 2) for done in (0.0, 0.25, 0.5, 1.0, 2.0)]
