@@ -19,7 +19,7 @@ def write_tables(summary: SweepSummary, folder: Path) -> None:
     """Write `settings` (over seeds), `trials` (runs), `curves` (over seeds, by step): CSV, Parquet; settings.md."""
     settings = [setting_row(summary.sweep.keys, one) for one in summary.settings]
     trials = [trial_row(summary.sweep.keys, one) for one in summary.trials]
-    curves = [row for one in summary.settings for row in curve_rows(summary.sweep, one)]
+    curves = [row for one in summary.settings for row in _curve_rows(summary.sweep, one)]
     for name, rows in (("settings", settings), ("trials", trials), ("curves", curves)):
         if rows:
             path = folder / f"{name}.csv"
@@ -63,7 +63,7 @@ def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
     }
 
 
-def curve_rows(sweep: SweepRecord, one: SettingResult) -> list[dict[str, Any]]:
+def _curve_rows(sweep: SweepRecord, one: SettingResult) -> list[dict[str, Any]]:
     """Return a setting's learning curve, a flat row for each step; none if no trial finished."""
     found = curve(one.counted, sweep.metric)
     if found is None:

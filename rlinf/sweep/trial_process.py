@@ -19,7 +19,7 @@ from rlinf.config import load_mapping
 ORPHANED = 3
 
 
-class Leash:
+class _Leash:
     """Standard input: each byte is a leave to go on, its end is the end."""
 
     def __init__(self, hold_every: int) -> None:
@@ -51,7 +51,7 @@ def main(trial: str, hold_every: int = 0) -> int:
         while (byte := os.read(sys.stdin.fileno(), 1)) not in (b"", b"\n"):
             line += byte
         config = load_mapping(json.loads(bytes(line)), source=trial)
-        leash = Leash(hold_every)
+        leash = _Leash(hold_every)
         from rlinf.train import run
 
         run(config, report=False, after_step=leash.after_step)
