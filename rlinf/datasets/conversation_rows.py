@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rlinf.base.json_text import parse_json
 from rlinf.base.user_code import did_you_mean
+from rlinf.data.picture_fields import PLACE, field_pictures, with_pictures
+from rlinf.data.pictures import PictureError, pictures_of
 from rlinf.datasets.conversation_messages import (
     ConversationError,
     Message,
@@ -16,10 +18,9 @@ from rlinf.datasets.conversation_messages import (
     own_fields,
     text_message,
 )
-from rlinf.datasets.conversation_pictures import COLUMNS as IMAGES
-from rlinf.datasets.conversation_pictures import require_unimitated, with_column
 
 MESSAGES = ("messages", "conversations", "conversation")
+IMAGES = ("images", "image")
 PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
 MATERIAL = ("input", "context", "query")
 """Behind the prompt proper, on a line of its own: Alpaca's ``input``, Dolly's ``context``."""
@@ -251,7 +252,7 @@ def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversat
     if messages[0].role == _ASSISTANT:
         raise ConversationError(f"{place}: the assistant speaks first: there is no prompt to answer")
     messages = with_column(place, messages, columns.take(IMAGES), columns.folder)
-    require_unimitated(place, messages)
+    _require_unimitated(place, messages)
     tools = _tools(place, columns.take(TOOLS))
     columns.repeated([*RESPONSES, *MESSAGES], messages)
     fields = [f"messages[].{name}" for name in own_fields(listed)]
@@ -284,3 +285,36 @@ def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
         f"{columns.place}: neither {' nor '.join(MESSAGES[:2])}, and none of {', '.join(names)}; the row has "
         f"{', '.join(fields) or 'no fields'}"
     )
+
+
+def with_column(place: str, messages: Sequence[Message], value: Any, folder: Path | None) -> list[Message]:
+    """Put the pictures of a column where messages have ``<image>``, or in front of the first message of the user.
+
+    Names of picture files start in ``folder``.
+
+    Raises:
+        ConversationError: a picture cannot be read, or messages have ``<image>`` more or fewer times.
+    """
+    try:
+        uris = field_pictures(value, folder)
+        counts = [message.content.count(PLACE) for message in messages]
+        if not uris:
+            return list(messages)
+        if not any(counts):
+            first = next((at for at, message in enumerate(messages) if message.role == "user"), 0)
+            counts[first] = len(uris)
+        if sum(counts) != len(uris):
+            raise PictureError(f"the messages have {PLACE} {sum(counts)} times, and the row has {len(uris)} pictures")
+        placed = []
+        for message, count in zip(messages, counts, strict=True):
+            own, uris = uris[:count], uris[count:]
+            placed.append(replace(message, content=with_pictures(message.content, own)) if own else message)
+        return placed
+    except PictureError as error:
+        raise ConversationError(f"{place}: {error}") from error
+
+
+def _require_unimitated(place: str, messages: Sequence[Message]) -> None:
+    """Raise ConversationError where an answer to imitate has a picture, which no policy of text can give."""
+    if any(message.imitated and pictures_of(message.content) for message in messages):
+        raise ConversationError(f"{place}: an answer of the assistant has a picture, and policies answer in text")
