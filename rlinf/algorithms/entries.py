@@ -167,10 +167,10 @@ def external(name: str, kind: type[E], key: str) -> E:
 
     It is an entry of this ``kind`` itself, or a function that takes the argument of ``key`` and its options.
     """
-    found = imported(name)
-    if isinstance(found, Entry) and not isinstance(found, kind):
-        raise ValueError(f"{name} is a catalog entry of the kind {type(found).__name__}, not {kind.__name__}")
-    entry = found if isinstance(found, kind) else kind.of_function(name, found)
+    result = imported(name)
+    if isinstance(result, Entry) and not isinstance(result, kind):
+        raise ValueError(f"{name} is a catalog entry of the kind {type(result).__name__}, not {kind.__name__}")
+    entry = result if isinstance(result, kind) else kind.of_function(name, result)
     misfit = own_misfit(entry, key, entry.arguments)
     if misfit:
         raise ValueError(f"{name} {misfit}")
