@@ -158,12 +158,12 @@ class RayGroup(WorkerGroup):
             address = self._places[0].address
             port = waiting.gather([self._starting(0, "start", self._control(0, "free_port"), deadline)])[0]
         seen: dict[str, int] = {}
-        for rank, place in enumerate(self._places):
-            local = seen.get(place.node_id, 0)
-            seen[place.node_id] = local + 1
+        for rank, index in enumerate(self._places):
+            local = seen.get(index.node_id, 0)
+            seen[index.node_id] = local + 1
             threads = self.config.threads_per_worker
-            _log.debug("%s rank %d is process %d, of raylet %d", self.name, rank, place.pid, place.raylet)
-            self._infos.append(RankInfo(rank, self.size, self.name, threads, address, port, local, place.address))
+            _log.debug("%s rank %d is process %d, of raylet %d", self.name, rank, index.pid, index.raylet)
+            self._infos.append(RankInfo(rank, self.size, self.name, threads, address, port, local, index.address))
         refs = [host.build.remote(packed, info) for host, info in zip(self._hosts, self._infos, strict=True)]
         self._builds = [self._starting(rank, "build", ref, deadline) for rank, ref in enumerate(refs)]
 

@@ -80,9 +80,11 @@ class WeightProof:
         return 1.0 - len(hidden) / max(1, len(self._sent))
 
     def _problem(self, rank: int, held: Digests | str) -> str | None:
-        found = [] if isinstance(held, str) else differences(self._sent, held)
+        result = [] if isinstance(held, str) else differences(self._sent, held)
         return (
-            f"{self._name} {rank}: {len(found)} of {len(self._sent)} weights differ: {listed(found)}" if found else None
+            f"{self._name} {rank}: {len(result)} of {len(self._sent)} weights differ: {listed(result)}"
+            if result
+            else None
         )
 
     def _error(self, problems: list[str]) -> WeightsNotHeld:
