@@ -74,14 +74,14 @@ def _base() -> list[Finding]:
 def _hardware() -> list[Finding]:
     gpus = gpu_count()
     detail = f"{cpu_count()} cores, {memory_bytes() / _GB:.0f} GB memory"
-    found = Finding("cpu", "ok", detail)
+    result = Finding("cpu", "ok", detail)
     if not gpus:
-        return [found, Finding("gpu", "missing", "no NVIDIA GPU is visible", "training runs on the CPU")]
+        return [result, Finding("gpu", "missing", "no NVIDIA GPU is visible", "training runs on the CPU")]
     # A CPU wheel of torch says so in its version: no need to import it.
     if "+cpu" in (_version("torch") or ""):
         fix = "install a CUDA build of torch"
-        return [found, Finding("gpu", "missing", f"{gpus} visible, but torch is a CPU build", fix)]
-    return [found, Finding("gpu", "ok", f"{gpus} visible")]
+        return [result, Finding("gpu", "missing", f"{gpus} visible, but torch is a CPU build", fix)]
+    return [result, Finding("gpu", "ok", f"{gpus} visible")]
 
 
 def _extras() -> list[Finding]:

@@ -46,17 +46,17 @@ def _write_folder(run: Path, out: Path, *, step: int | None = None, license: str
         raise UserError(f"{out} is not empty: name another folder with --out")
     shutil.rmtree(out, ignore_errors=True)
     after = _policy(run, out, step, record.summary)
-    found = license or stated_license(record)
+    result = license or stated_license(record)
     curves = drawn_curves(record)
     for name, picture in curves.items():
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text(picture, encoding="utf-8")
-    (out / "README.md").write_text(card(record, step=after, license=found, curves=list(curves)), encoding="utf-8")
+    (out / "README.md").write_text(card(record, step=after, license=result, curves=list(curves)), encoding="utf-8")
     (out / "training").mkdir()
     for name in _TRAINING:
         if (run / name).is_file():
             shutil.copyfile(require_inside(run / name, run), out / "training" / name)
-    return found
+    return result
 
 
 def _policy(run: Path, out: Path, step: int | None, summary: object) -> int:

@@ -32,10 +32,10 @@ def main(arguments: Sequence[str]) -> int:
     resolved = resolve(options.file, options.overrides)
     for note in (*resolved.notes, *resolved.warnings):
         print(redacted(note), file=sys.stderr)
-    wanted = TrialOptions(tasks=options.tasks, samples=options.samples, split=options.split)
+    requested = TrialOptions(tasks=options.tasks, samples=options.samples, split=options.split)
     console = Console()
     shown: list[Mapping[str, Any]] = []
-    for graded in trial(resolved.config, wanted):
+    for graded in trial(resolved.config, requested):
         shown.append(graded)
         if options.json:
             print(json.dumps(graded), flush=True)
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
 def _panel(graded: Mapping[str, Any]) -> Panel:
     correct = graded["verdict"] == "correct"
     grid = Table.grid(padding=(0, 2))
-    found = graded["extracted"]
+    result = graded["extracted"]
     terms = ", ".join(f"{printable(name)} {value:g}" for name, value in graded["terms"].items())
     rows: list[tuple[str, Text]] = [
         ("prompt", Text(printable(described(graded["rendered"])))),
@@ -78,7 +78,7 @@ def _panel(graded: Mapping[str, Any]) -> Panel:
         (
             "found",
             Text(
-                f"{'no answer' if found is None else printable(str(found))} (right: {printable(str(graded['answer']))})"
+                f"{'no answer' if result is None else printable(str(result))} (right: {printable(str(graded['answer']))})"
             ),
         ),
         ("verdict", Text(printable(graded["verdict"]), style="green" if correct else "red")),
