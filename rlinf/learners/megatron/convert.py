@@ -109,11 +109,11 @@ class WeightMap:
     def entry(self, name: str) -> Entry:
         """Return the entry of a parameter; its layer number counts over all stages. Raises KeyError for an unknown
         one."""
-        found = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
-        if found is None:
+        result = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
+        if result is None:
             tied = name == "output_layer.weight" and self.source.tie_word_embeddings
             return self._model["embedding.word_embeddings.weight" if tied else name]
-        number, rest = found.groups()
+        number, rest = result.groups()
         expert = re.search(r"(?<=\.local_experts\.)\d+", rest)
         entry = self._layer[rest if expert is None else f"{rest[: expert.start()]}*{rest[expert.end() :]}"]
         filled = (part if expert is None else part.replace("*", expert[0]) for part in entry.sources)
@@ -158,19 +158,19 @@ def named_parameters(chunks: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Para
     for chunk in chunks:
         model: GPTModel = unwrap_model(chunk)
         for name, parameter in model.named_parameters():
-            found = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
-            if found is not None:
-                number = model.decoder.layers[int(found[1])].layer_number - 1
-                name = f"decoder.layers.{number}.{_expert_counted(model, int(found[1]), found[2])}"
+            result = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
+            if result is not None:
+                number = model.decoder.layers[int(result[1])].layer_number - 1
+                name = f"decoder.layers.{number}.{_expert_counted(model, int(result[1]), result[2])}"
             yield name, parameter
 
 
 def _expert_counted(model: GPTModel, layer: int, name: str) -> str:
     """Return a name within a layer, with its expert's number counted over all ranks."""
-    found = re.fullmatch(r"(mlp\.experts\.local_experts\.)(\d+)(.+)", name)
-    if found is None:
+    result = re.fullmatch(r"(mlp\.experts\.local_experts\.)(\d+)(.+)", name)
+    if result is None:
         return name
-    return f"{found[1]}{model.decoder.layers[layer].mlp.local_expert_indices[int(found[2])]}{found[3]}"
+    return f"{result[1]}{model.decoder.layers[layer].mlp.local_expert_indices[int(result[2])]}{result[3]}"
 
 
 def part_of(entry: Entry, place: Place) -> tuple[int, int]:

@@ -78,12 +78,12 @@ def prepare() -> None:
     """
     if importlib.util.find_spec("megatron") is None:
         raise MegatronMissing(f"learner.backend: megatron needs megatron-core: {install_command('megatron')}")
-    wanted = rules()
-    if not wanted or any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    requested = rules()
+    if not requested or any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     if any(name == _PACKAGE or name.startswith(f"{_PACKAGE}.") for name in sys.modules):
         raise RuntimeError("megatron.core was imported before rlinf.learners.megatron: import this package first")
-    sys.meta_path.insert(0, _Finder(wanted))
+    sys.meta_path.insert(0, _Finder(requested))
     if not torch.cuda.is_available():
         _keep_random_states_on_cpu()
         _keep_expert_counts_on_cpu()
