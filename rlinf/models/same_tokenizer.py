@@ -16,8 +16,8 @@ def require_same_tokenizer(own: Any, other: Any, *, key: str, name: str) -> None
     if mine != theirs:
         changed = [token for token in {**mine, **theirs} if mine.get(token) != theirs.get(token)]
         token = min(changed, key=lambda one: mine.get(one, theirs.get(one, 0)))
-        place = f"{token!r} is token {mine.get(token, 'none')} of the policy and {theirs.get(token, 'none')} there"
-        raise _differs(key, name, f"{len(changed)} tokens differ: {place}")
+        location = f"{token!r} is token {mine.get(token, 'none')} of the policy and {theirs.get(token, 'none')} there"
+        raise _differs(key, name, f"{len(changed)} tokens differ: {location}")
     require_same_ids(own, other.encode(PROBE, add_special_tokens=False), key=key, name=name)
 
 

@@ -71,10 +71,10 @@ def places(size: int, salt: int) -> Tensor:
 
 def _numbers_at(tensor: Tensor, salt: int) -> Tensor:
     """[n] float64 on the tensor's device: its numbers at :func:`places`."""
-    found = places(tensor.numel(), salt).to(tensor.device)
+    result = places(tensor.numel(), salt).to(tensor.device)
     if tensor.is_contiguous():
-        return tensor.detach().reshape(-1)[found].double()
-    return tensor.detach()[torch.unravel_index(found, tensor.shape)].double()
+        return tensor.detach().reshape(-1)[result].double()
+    return tensor.detach()[torch.unravel_index(result, tensor.shape)].double()
 
 
 def _sum_of_bits(tensor: Tensor) -> Tensor | None:
@@ -182,7 +182,7 @@ def differences(sent: Mapping[str, TensorDigest], held: Digests) -> list[str]:
     """List the :func:`difference` of each tensor that has one, in the order of names. What cannot be read has none."""
     hidden = {name for name, digest in held.items() if digest is None}
     given = ((name, held.get(name)) for name in sorted(sent.keys() - hidden))
-    return [found for name, digest in given if (found := difference(name, sent[name], digest)) is not None]
+    return [result for name, digest in given if (result := difference(name, sent[name], digest)) is not None]
 
 
 def listed(found: Sequence[str], limit: int = 3) -> str:
