@@ -61,8 +61,8 @@ def graded(value: float, text: str, *, bad: _Limit, watch: _Limit, fine: str = "
 def _first_steps(run: RunRecord) -> Finding | None:
     """Return the findings that the terminal showed after the first training iterations."""
     steps = [
-        {name: value for name, values in run.series.items() if (value := values[place]) is not None}
-        for place, step in enumerate(run.steps)
+        {name: value for name, values in run.series.items() if (value := values[index]) is not None}
+        for index, step in enumerate(run.steps)
         if 1 <= step <= FIRST_STEPS
     ]
     warnings = early_warnings(steps, run.config)
@@ -188,7 +188,7 @@ def _mismatch(run: RunRecord) -> Finding | None:
     ages = run.series.get("train/sampler_logprob_gap_age", [])
     column = run.series.get("train/sampler_logprob_gap", [])
     # Tokens of older weights differ by what was learned since, too.
-    fresh = [gap for place, gap in enumerate(column) if not (ages[place] if ages else 0)]
+    fresh = [gap for index, gap in enumerate(column) if not (ages[index] if ages else 0)]
     values = [gap for gap in fresh if gap is not None]
     if not values:
         return None
