@@ -113,13 +113,13 @@ def _function(name: str, key: str, call: Call) -> Callable[..., Any]:
     if ":" not in name:
         raise UserError(f"{key}: {name!r} names no function: write module:function")
     try:
-        found: Callable[..., Any] = imported(name)
+        result: Callable[..., Any] = imported(name)
     except ValueError as error:
         raise UserError(f"{key}: {error}") from error
-    misfit = call.misfit(found)
+    misfit = call.misfit(result)
     if misfit:
         raise UserError(f"{key}: {name} {misfit}")
-    return found
+    return result
 
 
 def _tasks(source: str) -> list[Mapping[str, Any]]:

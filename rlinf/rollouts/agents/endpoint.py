@@ -190,10 +190,10 @@ async def _json(request: web.Request) -> dict[str, Any]:
 
 def _object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the object under ``name``; empty if there is none."""
-    found = body.get(name) or {}
-    if not isinstance(found, dict):
+    result = body.get(name) or {}
+    if not isinstance(result, dict):
         raise BadRequest(f"{name} must be an object")
-    return found
+    return result
 
 
 async def _streamed(

@@ -67,8 +67,8 @@ class AgentRollout(TextRollout):
         rows = self.open_rows(split, task_ids, samples, change)
         clock.add("time/env_reset_s", began)
         episodes = [
-            Episode((*key, row.task_id), sample=row.sample, place=place, group=row.group)
-            for place, row in enumerate(rows)
+            Episode((*key, row.task_id), sample=row.sample, place=index, group=row.group)
+            for index, row in enumerate(rows)
         ]
         began = time.perf_counter()
         session, answers = self.sampler.session(), self.envs.answers()
@@ -88,14 +88,14 @@ class AgentRollout(TextRollout):
         branches = [branches_of(episode.calls) for episode in episodes]
         others = [
             filled(row, branch, number, self.renderer)
-            for row, found in zip(rows, branches, strict=True)
-            for number, branch in enumerate(found[:-1], start=1)
+            for row, result in zip(rows, branches, strict=True)
+            for number, branch in enumerate(result[:-1], start=1)
         ]
         rows = [
-            filled(row, found[-1] if found else Branch(row.prompt_ids), 0, self.renderer)
-            for row, found in zip(rows, branches, strict=True)
+            filled(row, result[-1] if result else Branch(row.prompt_ids), 0, self.renderer)
+            for row, result in zip(rows, branches, strict=True)
         ]
-        counts = [len(found) for found in branches]
+        counts = [len(result) for result in branches]
         metrics = {
             "rollout/calls_per_episode": sum(len(episode.calls) for episode in episodes) / len(episodes),
             "rollout/branches_per_episode": sum(counts) / len(counts),

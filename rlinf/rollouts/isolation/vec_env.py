@@ -52,14 +52,14 @@ class IsolatedVecEnv:
             for index in range(processes):
                 self._post_make(index)
             # They are built side by side.
-            found = [self._processes[index].answer(options.start_timeout_s) for index in range(processes)]
+            results = [self._processes[index].answer(options.start_timeout_s) for index in range(processes)]
         except EnvProcessError:
             self.close()
             raise
-        self.metadata = {"render_fps": found[0].fields["render_fps"]}
-        self.demonstrates = bool(found[0].fields["demonstrates"])
+        self.metadata = {"render_fps": results[0].fields["render_fps"]}
+        self.demonstrates = bool(results[0].fields["demonstrates"])
         self.observation_space, self.action_space = (
-            rebuild(found[0].fields[name], found[0].arrays) for name in ("observation", "action")
+            rebuild(results[0].fields[name], results[0].arrays) for name in ("observation", "action")
         )
         self.observations: Arrays = empty_leaves(self.observation_space, (num_envs,))
         self._share_memory()
@@ -167,10 +167,10 @@ class IsolatedVecEnv:
 
     def _places(self, env_indices: Sequence[int]) -> dict[int, list[int]]:
         """Process -> positions within ``env_indices`` of those that live there."""
-        places: dict[int, list[int]] = {}
+        indices: dict[int, list[int]] = {}
         for position, env_index in enumerate(env_indices):
-            places.setdefault(self._home[env_index], []).append(position)
-        return places
+            indices.setdefault(self._home[env_index], []).append(position)
+        return indices
 
     def _post_make(self, index: int) -> None:
         fields = {"options": asdict(self._options), "num_envs": len(self._shares[index]), "draws": self._draws}

@@ -133,11 +133,11 @@ class TextEnvWorker:
         """Responses may come as tokens from now on; of a mixture, ``texts`` has a decoder for each environment."""
         self._texts = texts
 
-    def _decoder(self, split: str, place: int) -> ResponseText:
+    def _decoder(self, split: str, index: int) -> ResponseText:
         """Return the decoder of the environment that a conversation is in; the number of its task names it."""
         if not self._texts:
             raise RuntimeError("responses came as tokens, and nothing was given to decode them with")
-        return self._texts[self._tasks[split][place - self._first[split]] % len(self._texts)]
+        return self._texts[self._tasks[split][index - self._first[split]] % len(self._texts)]
 
     def _read(self, split: str, response: Response) -> Response:
         """Return the response as text."""
@@ -174,8 +174,8 @@ class TextEnvWorker:
                 f"data.curriculum.by: {self.env_id} does not say how hard its tasks are (it has no method "
                 "difficulties(task_ids, by)). Set data.curriculum.by: null."
             )
-        found = [float(one) for one in env.difficulties(list(task_ids), by.removeprefix("-"))]
-        return [-one for one in found] if negative else found
+        results = [float(one) for one in env.difficulties(list(task_ids), by.removeprefix("-"))]
+        return [-one for one in results] if negative else results
 
     def close(self) -> None:
         """End the environments and their helper processes."""
@@ -273,14 +273,14 @@ class TextEnvWorker:
         """
         try:
             env = self._env(split)
-            found = [Demonstration.of(one) for one in env.demonstrations(list(task_ids))]
+            results = [Demonstration.of(one) for one in env.demonstrations(list(task_ids))]
         except ValueError as error:
             raise TextEnvError(
                 f"{self.env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, or sft.data."
             ) from error
         if not hasattr(env, "answer"):
-            return found
-        return [replace(one, answer=str(env.answer(task))) for one, task in zip(found, task_ids, strict=True)]
+            return results
+        return [replace(one, answer=str(env.answer(task))) for one, task in zip(results, task_ids, strict=True)]
 
     def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]:
         """Texts of each task, to train a tokenizer on: its prompt, and then its demonstration if there are any."""

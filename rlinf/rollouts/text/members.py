@@ -97,14 +97,14 @@ def evaluation_tasks(members: Sequence[MixtureEnv], size: int) -> list[int]:
     Ids name the environment: of m environments, id t is task ``t // m`` of environment ``t % m``.
     """
     share, more = divmod(size, len(members))
-    wanted = [
+    requested = [
         min(member.num_tasks, share + (number < more) if member.evaluation_size is None else member.evaluation_size)
         for number, member in enumerate(members)
     ]
     return [
         own * len(members) + number
-        for own in range(max(wanted))
-        for number, count in enumerate(wanted)
+        for own in range(max(requested))
+        for number, count in enumerate(requested)
         if own < count
     ]  # fmt: skip
 

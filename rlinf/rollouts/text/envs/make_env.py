@@ -111,10 +111,10 @@ def _class_of(env_id: str) -> Callable[..., Any] | None:
     except Exception as error:  # the module may be a user's, and raise what it likes
         reason = f"{type(error).__name__}: {error}"
         raise TextEnvError(f"env.id: the module {module_name} of {env_id} can't be imported: {reason}") from error
-    found = None if name in gymnasium.registry else getattr(module, name, None)
-    if found is not None and not callable(found):
-        raise TextEnvError(f"env.id: {env_id} is no environment but {type(found).__name__}.")
-    return found
+    result = None if name in gymnasium.registry else getattr(module, name, None)
+    if result is not None and not callable(result):
+        raise TextEnvError(f"env.id: {env_id} is no environment but {type(result).__name__}.")
+    return result
 
 
 def _is_vector(made: Callable[..., Any]) -> bool:
