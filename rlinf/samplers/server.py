@@ -276,10 +276,10 @@ class ServerSampler:
         sign."""
         if not self._pushed:
             return
-        found = self._server.call(f"{self._server.root}/weight_info")["weight_version"]
-        if found != str(self._version):
+        result = self._server.call(f"{self._server.root}/weight_info")["weight_version"]
+        if result != str(self._version):
             raise ServerError(
-                f"{self._server.base} has weights {found!r} instead of {self._version}: was it restarted, or does "
+                f"{self._server.base} has weights {result!r} instead of {self._version}: was it restarted, or does "
                 "another run push to it? Start this run again to push the weights of its last checkpoint"
             )
 

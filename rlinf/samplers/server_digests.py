@@ -19,8 +19,8 @@ def held(server: Server, asked: Mapping[str, Asked]) -> Digests:
     Raises:
         ServerError: it has no such call, or answers otherwise.
     """
-    wanted = json.dumps({name: [one.salt, one.shape] for name, one in asked.items()})
-    answer = server.call(f"{server.root}/collective_rpc", {"method": "held_encoded", "args": [wanted]})
+    requested = json.dumps({name: [one.salt, one.shape] for name, one in asked.items()})
+    answer = server.call(f"{server.root}/collective_rpc", {"method": "held_encoded", "args": [requested]})
     results = answer.get("results") if isinstance(answer, dict) else None
     if not (isinstance(results, list) and results and isinstance(results[0], dict)):
         raise ServerError(f"{server.base} answered held_encoded with {str(answer)[:80]!r}")

@@ -75,8 +75,8 @@ class WeightReceiver:
 
     def held_encoded(self, asked: str) -> dict[str, Any]:
         """Return the same as JSON for :func:`rlinf.samplers.server_digests.read_digests`: remote calls carry text."""
-        wanted = {name: Asked(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(asked).items()}
-        return encoded_digests(self.held_digests(wanted))
+        requested = {name: Asked(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(asked).items()}
+        return encoded_digests(self.held_digests(requested))
 
     def receive_encoded(self, text: str) -> None:
         """Keep some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""
