@@ -149,9 +149,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     corrected, running = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(order):
-        running = max(running, min(1.0, p_values[place] * (len(p_values) - rank)))
-        corrected[place] = running
+    for rank, index in enumerate(order):
+        running = max(running, min(1.0, p_values[index] * (len(p_values) - rank)))
+        corrected[index] = running
     return corrected

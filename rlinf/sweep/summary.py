@@ -70,7 +70,7 @@ def _groups(values: Sequence[Any]) -> NDArray[np.int64]:
         column = np.asarray(values, dtype=np.float64)
         edges = np.quantile(column, np.linspace(0, 1, _BINS + 1)[1:-1])
         return np.searchsorted(edges, column, side="right")
-    places = {mark: place for place, mark in enumerate(distinct)}
+    places = {mark: index for index, mark in enumerate(distinct)}
     return np.asarray([places[repr(value)] for value in values], dtype=np.int64)
 
 
