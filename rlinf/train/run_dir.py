@@ -153,10 +153,10 @@ class RunDirectory:
 
     def summary(self) -> dict[str, Any] | None:
         """Read the summary that a finished run wrote. Raises :class:`RunDirectoryError` for a file that is damaged."""
-        found = read_json_file(self.path / _SUMMARY)
-        if found is not None and not {"steps", "metrics"} <= found.keys():
+        result = read_json_file(self.path / _SUMMARY)
+        if result is not None and not {"steps", "metrics"} <= result.keys():
             raise _damaged(self.path / _SUMMARY, "it names no steps and metrics")
-        return found
+        return result
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         write_atomically(self.path / _SUMMARY, json.dumps(summary, indent=2))

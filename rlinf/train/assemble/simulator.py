@@ -135,8 +135,8 @@ def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:
         remarks = [rate_remark(path, envs.render_fps())]
         if key == "algorithm.prior_data":
             remarks.append(ends_remark(path))
-        if found := [remark for remark in remarks if remark is not None]:
-            notes[key] = ". ".join(found)
+        if results := [remark for remark in remarks if remark is not None]:
+            notes[key] = ". ".join(results)
     return notes
 
 
@@ -168,20 +168,22 @@ def _build_sampler(
 
 def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
     """In the run directory before any policy is made: the language tower's, or one trained on instructions."""
-    wanted, language = config.policy.tokenizer, config.policy.vla.language
+    requested, language = config.policy.tokenizer, config.policy.vla.language
 
     def make() -> Any:
         from rlinf.models.loading import load_tokenizer
         from rlinf.models.tokenizer import train_tokenizer
 
-        path = carried_tokenizer(config) or wanted.path or config.policy.flow.pi0.path or language.path
+        path = carried_tokenizer(config) or requested.path or config.policy.flow.pi0.path or language.path
         if path is not None:
             return load_tokenizer(str(path))
         texts = envs.instructions(_TOKENIZER_STARTS)
         if config.sft.dataset is not None:
             texts += [text for text in dataset_instructions(config.sft.dataset) if text not in texts]
         texts = [prompted(config.policy.vla.prompt, text) for text in texts or [config.policy.vla.task or ""]]
-        return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits, split_words=True)
+        return train_tokenizer(
+            texts, vocab_size=requested.vocab_size, split_digits=requested.split_digits, split_words=True
+        )
 
     kept_tokenizer(folder / "tokenizer", make)
 

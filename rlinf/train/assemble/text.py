@@ -73,16 +73,16 @@ def _build(config: Config, policy_model: Callable[[], Any], info: RankInfo) -> R
     from rlinf.models.loading import activation_dtype, blank_reward_model, load_reward_model
     from rlinf.models.reward_model import RewardModel
 
-    wanted = config.reward_model
-    device = "cuda" if wanted.gpus > 0 else "cpu"
+    requested = config.reward_model
+    device = "cuda" if requested.gpus > 0 else "cpu"
     dtype = activation_dtype(config.policy.dtype, device)
-    if wanted.path is not None:
-        model = load_reward_model(wanted.path, attention=config.policy.attention)
+    if requested.path is not None:
+        model = load_reward_model(requested.path, attention=config.policy.attention)
     else:
         model = blank_reward_model(policy_model().config)
     learner = RewardLearner(
         RewardModel(model, pack_rows=config.learner.pack, autocast=None if dtype == torch.float32 else dtype),
-        lr=wanted.lr,
+        lr=requested.lr,
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
@@ -197,8 +197,8 @@ def _own_sampling(config: Config) -> dict[str, str]:
     from rlinf.models.gguf import model_folder
     from rlinf.models.response_ends import own_sampling
 
-    found = "" if config.policy.path is None else own_sampling(model_folder(config.policy.path))
-    return {"generation_config.json, which samplers and evaluations here do not apply": found} if found else {}
+    result = "" if config.policy.path is None else own_sampling(model_folder(config.policy.path))
+    return {"generation_config.json, which samplers and evaluations here do not apply": result} if result else {}
 
 
 def build_text_evaluator(setup: ResolvedRun, cluster: Cluster, folder: Path) -> TextEvaluator:
