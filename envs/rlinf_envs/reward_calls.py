@@ -46,8 +46,8 @@ def misfit(function: Any, name: str) -> str:
         return f"requires {' and '.join(lost)}, which only the trainer of TRL has" if lost else ""
     if "solution_str" in parameters:
         return _verl_call(parameters).misfit(function)
-    found = _OWN.misfit(function)
-    return f"{found}. Write def {name}(*, {', '.join(_OWN.names)})" if found else ""
+    result = _OWN.misfit(function)
+    return f"{result}. Write def {name}(*, {', '.join(_OWN.names)})" if result else ""
 
 
 def call(function: Callable[..., Any], scored: Scored) -> Any:
