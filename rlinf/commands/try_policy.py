@@ -70,17 +70,12 @@ def _parser() -> argparse.ArgumentParser:
 def _panel(graded: Mapping[str, Any]) -> Panel:
     correct = graded["verdict"] == "correct"
     grid = Table.grid(padding=(0, 2))
-    result = graded["extracted"]
+    extracted = "no answer" if graded["extracted"] is None else printable(str(graded["extracted"]))
     terms = ", ".join(f"{printable(name)} {value:g}" for name, value in graded["terms"].items())
     rows: list[tuple[str, Text]] = [
         ("prompt", Text(printable(described(graded["rendered"])))),
         ("response", transcript(graded)),
-        (
-            "found",
-            Text(
-                f"{'no answer' if result is None else printable(str(result))} (right: {printable(str(graded['answer']))})"
-            ),
-        ),
+        ("found", Text(f"{extracted} (right: {printable(str(graded['answer']))})")),
         ("verdict", Text(printable(graded["verdict"]), style="green" if correct else "red")),
         ("reward", Text(f"{graded['reward']:g}" + (f" (before weights: {terms})" if terms else ""))),
     ]

@@ -169,7 +169,7 @@ def _read(text: str) -> Any:
 
 
 def _with_case(result: Any, *, imaginary: bool) -> Any:
-    """``result`` with capital letters as symbols that differ from small ones in more than their case.
+    """Give ``result`` with capital letters as symbols that differ from small ones in more than their case.
 
     The grader of math-verify compares lone symbols without their case. ``imaginary``: whether I is the imaginary unit;
     the parser takes the capital letter for it, while mathematics writes i.

@@ -146,8 +146,8 @@ def _libero_episode(group: Any, location: str) -> _EpisodeParts:
     }
     if "ee_states" not in observed:
         raise DatasetError(
-            f"{location} has no 'ee_states' in obs, only {', '.join(observed)}. Of robomimic's layout LIBERO's files are "
-            "read: write others as a LeRobotDataset v3 folder"
+            f"{location} has no 'ee_states' in obs, only {', '.join(observed)}. Of robomimic's layout LIBERO's "
+            "files are read: write others as a LeRobotDataset v3 folder"
         )
     columns |= _further_observations(observed)
     position, turn = np.split(np.asarray(observed["ee_states"]), [3], axis=1)

@@ -107,8 +107,8 @@ def _picture_shape(feature: Mapping[str, Any], frame: np.ndarray, location: str)
         if (height, width) == frame.shape[:2] and channels in (1, 3):
             return height, width, channels
     raise DatasetError(
-        f"{location}: the film has {_size(frame)}, and meta/info.json says {shape} ({feature.get('names')}). Correct the "
-        "shape there"
+        f"{location}: the film has {_size(frame)}, and meta/info.json says {shape} ({feature.get('names')}). Correct "
+        "the shape there"
     )
 
 

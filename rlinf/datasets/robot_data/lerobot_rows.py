@@ -105,12 +105,12 @@ def _require_consecutive(episode: np.ndarray, frame: np.ndarray, files: Sequence
     location = f"{', '.join(files[:3])}{' ...' if len(files) > 3 else ''}: episode {episode[at]}"
     if step[at] == 0:
         raise DatasetError(
-            f"{location} has frame {frame[at]} twice (columns {_EPISODE} and {_FRAME}). Episodes that were put together "
-            "need numbers of their own: give each another episode_index"
+            f"{location} has frame {frame[at]} twice (columns {_EPISODE} and {_FRAME}). Episodes that were put "
+            "together need numbers of their own: give each another episode_index"
         )
     raise DatasetError(
-        f"{location} goes from frame {frame[at]} to frame {frame[at + 1]} (column {_FRAME}), and actions are imitated one "
-        "after the other. Export the episode again with all frames, or take it out"
+        f"{location} goes from frame {frame[at]} to frame {frame[at + 1]} (column {_FRAME}), and actions are imitated "
+        "one after the other. Export the episode again with all frames, or take it out"
     )
 
 
