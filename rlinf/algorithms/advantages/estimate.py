@@ -57,7 +57,7 @@ class AdvantageInputs:
     """[B] int64: rows of one prompt (or start state) have the same number."""
     lengths: Tensor
     """[B] int64: valid positions, also of rows that a filter took out of ``mask``."""
-    peers: GroupNumbers | None = None
+    group_numbers: GroupNumbers | None = None
     """Numbers of the groups, where some of their rows are elsewhere."""
     values: Tensor | None = None
     """The critic's value before each position; None without a critic."""
@@ -86,22 +86,22 @@ class AdvantageInputs:
 
     def constant_groups(self) -> Tensor:
         """Bool [B]: all rows of the group have one outcome."""
-        if self.peers is None:
+        if self.group_numbers is None:
             return group_statistics(self.task_outcomes, self.group_ids).constant
-        return self.peers.constant[self._place(self.group_ids)]
+        return self.group_numbers.constant[self._index(self.group_ids)]
 
-    def _place(self, group_ids: Tensor) -> Tensor:
-        assert self.peers is not None
-        return torch.searchsorted(self.peers.groups, group_ids.contiguous())
+    def _index(self, group_ids: Tensor) -> Tensor:
+        assert self.group_numbers is not None
+        return torch.searchsorted(self.group_numbers.groups, group_ids.contiguous())
 
     def compared(self, values: Tensor, group_ids: Tensor, *, std_ddof: int = 1) -> tuple[Tensor, Tensor]:
         """Mean and deviation, of its whole group, for each of ``values`` [N] with ``group_ids`` [N]. Estimators of rows
         state in the catalog what these are (`Estimator.compares`)."""
-        if self.peers is None:
+        if self.group_numbers is None:
             group = group_statistics(values, group_ids, ddof=std_ddof)
             return group.mean, group.std
-        place = self._place(group_ids)
-        return self.peers.mean[place], self.peers.std[place]
+        index = self._index(group_ids)
+        return self.group_numbers.mean[index], self.group_numbers.std[index]
 
     def per_row(self, advantages: Tensor) -> Tensor:
         """[B] -> [B, T]: the same for every valid position of the row."""
@@ -110,7 +110,7 @@ class AdvantageInputs:
     def settle_singletons(self, advantages: Tensor, raw: Tensor, singleton_group: SingletonGroup) -> Tensor:
         """:func:`settle_singletons` for the rows that have a valid position (the others get no advantage anyway)."""
         present = self.mask.any(dim=1)
-        size = None if self.peers is None else self.peers.size[self._place(self.group_ids)]
+        size = None if self.group_numbers is None else self.group_numbers.size[self._index(self.group_ids)]
         return settle_singletons(advantages, raw, self.group_ids, singleton_group, present=present, size=size)
 
 
@@ -282,7 +282,7 @@ def _estimated(
         mask=mask,
         group_ids=x.group_ids,
         lengths=x.row_lengths(),
-        peers=whole.groups,
+        group_numbers=whole.groups,
         values=_clean(x.values, mask),
         bootstrap_values=_clean(x.bootstrap_values, mask),
         terminated=x.terminated,
