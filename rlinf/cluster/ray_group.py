@@ -83,10 +83,10 @@ class RayHandle(Handle):
 class RayStream(Stream):
     """Items of a generator method on an actor. ``waited`` stands for the next one in the waiting functions."""
 
-    def __init__(self, workers: RayGroup, rank: int, method: str, packed: Sequence[Any], *, apart: bool) -> None:
+    def __init__(self, workers: RayGroup, rank: int, method: str, packed: Sequence[Any], *, paired: bool) -> None:
         self.workers, self.group, self.rank, self.method = workers, workers.name, rank, method
-        self._token, self._apart = next(_tokens), apart
-        self._items = workers.start_stream(rank, self._token, apart, method, packed)
+        self._token, self._paired = next(_tokens), paired
+        self._items = workers.start_stream(rank, self._token, paired, method, packed)
         self._open = True
         self.waited = self._handle(self._items)
 
@@ -100,11 +100,11 @@ class RayStream(Stream):
             except StopIteration:
                 self._open = False
                 raise
-            if self._apart:
+            if self._paired:
                 handles += [self._handle(ref) for ref in itertools.islice(self._items, 1)]
             (item,) = waiting.gather(handles[-1:])  # the only one, where the worker raised
         self.waited = self._handle(self._items)
-        return (item, handles[0]) if self._apart else item
+        return (item, handles[0]) if self._paired else item
 
     def close(self) -> None:
         if self._open:
@@ -198,14 +198,14 @@ class RayGroup(WorkerGroup):
             return waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)])
 
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        return RayStream(self, rank, method, _with_shared(args, options), apart=False)
+        return RayStream(self, rank, method, _with_shared(args, options), paired=False)
 
     def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        return RayStream(self, rank, method, _with_shared(args, options), apart=True)
+        return RayStream(self, rank, method, _with_shared(args, options), paired=True)
 
-    def start_stream(self, rank: int, token: int, apart: bool, method: str, packed: Sequence[Any]) -> Any:
+    def start_stream(self, rank: int, token: int, paired: bool, method: str, packed: Sequence[Any]) -> Any:
         """Ray's generator of items, until :meth:`stop_stream` is called with this token."""
-        return self._host(rank).stream.options(num_returns="streaming").remote(token, apart, method, *packed)
+        return self._host(rank).stream.options(num_returns="streaming").remote(token, paired, method, *packed)
 
     def stop_stream(self, rank: int, token: int) -> None:
         """End a stream at its next item."""

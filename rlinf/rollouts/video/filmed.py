@@ -72,7 +72,7 @@ class FilmedVecEnv:
         for position, (env_index, seed) in enumerate(zip(env_indices, seeds, strict=True)):
             tile = self._tiles[seed] = self._tile_of[env_index] = Tile(self._tiles[seed].number)
             if position not in failed:
-                self._look(env_index, tile)
+                self._draw(env_index, tile)
         self._shoot()
         return failed
 
@@ -92,7 +92,7 @@ class FilmedVecEnv:
                 tile.success = bool(tile.success or result.success[position])
             tile.over = bool(ends[position])
             if due or tile.over:
-                self._look(env_index, tile)
+                self._draw(env_index, tile)
         if due or ends.any():
             self._shoot()
         return result
@@ -103,7 +103,7 @@ class FilmedVecEnv:
     def close(self) -> None:
         self._vec_env.close()
 
-    def _look(self, env_index: int, tile: Tile) -> None:
+    def _draw(self, env_index: int, tile: Tile) -> None:
         if self.problem is None:
             try:
                 tile.frame = self._vec_env.render(env_index)
