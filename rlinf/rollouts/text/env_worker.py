@@ -371,11 +371,6 @@ def _leave_out(members: Sequence[Any], questions: frozenset[str]) -> None:
         env.leave_out(questions)
 
 
-def _asks_other_rows(environments: Sequence[TextEnv]) -> bool:
-    """Whether the evaluation reads other rows than training: other files, splits or environments."""
-    return any(one.splits["train"].get(name) != one.splits["eval"].get(name) for one in environments for name in _ROWS)
-
-
 def _member(one: TextEnv, split: str, conversations: Conversations) -> Any:
     own = replace(conversations, max_turns=one.max_turns)
     try:
@@ -392,6 +387,7 @@ def text_env_worker(
     ``evaluates``: the run evaluates on the questions of "eval", and must not train on them.
     ``watched``: the driver watches over the worker's process, which it can end whatever it hangs in.
     """
+    # Whether the evaluation reads other rows than training: other files, splits or environments.
     return TextEnvWorker(
         environments[0].id,
         environments[0].splits,
@@ -403,5 +399,8 @@ def text_env_worker(
         row_timeout_s=env.step_timeout_s,
         start_timeout_s=env.start_timeout_s,
         python=env.python or sys.executable,
-        leaves_out_evaluation=evaluates and _asks_other_rows(environments),
+        leaves_out_evaluation=evaluates
+        and any(
+            one.splits["train"].get(name) != one.splits["eval"].get(name) for one in environments for name in _ROWS
+        ),
     )

@@ -47,7 +47,13 @@ def make_policy(
         if config.facts.vla:
             return _vla(config, observation_space, action_space, tokenizer)
         if config.facts.off_policy:
-            return _off_policy(config, observation_space, action_space)
+            from rlinf.learners.off_policy.kinds import load_networks, networks_of
+
+            loss_type = config.algorithm.loss_type
+            if config.policy.path is not None:
+                return load_networks(config.policy.path, loss_type)
+            kind = networks_of(loss_type, recurrent=config.policy.recurrent != "none")
+            return kind(observation_space, action_space, _actor_critic_options(config))
         from rlinf.models.actor_critic import ActorCritic
 
         if config.policy.path is not None:
@@ -126,16 +132,6 @@ def _require_same_algorithm(config: Config, path: str) -> None:
             f"policy.path: the policy in {path} has the networks of {trained}, and this run those of {requested}: take "
             "the same algorithm, or leave policy.path out"
         )
-
-
-def _off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
-    from rlinf.learners.off_policy.kinds import load_networks, networks_of
-
-    loss_type = config.algorithm.loss_type
-    if config.policy.path is not None:
-        return load_networks(config.policy.path, loss_type)
-    kind = networks_of(loss_type, recurrent=config.policy.recurrent != "none")
-    return kind(observation_space, action_space, _actor_critic_options(config))
 
 
 def _own_policy(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
