@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
-from rlinf.base.user_code import Call, imported
+from rlinf.base.user_code import Signature, imported
 from rlinf_envs.arithmetic import exact_value
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown
@@ -104,7 +104,7 @@ def _value(text: str) -> Fraction | None:
     return exact_value(text.strip().rstrip(".,"))
 
 
-_CALL = Call(names=("question", "steps", "answer", "correct"))
+_CALL = Signature(names=("question", "steps", "answer", "correct"))
 SCORERS = {"arithmetic": ArithmeticScorer}
 
 
@@ -131,7 +131,7 @@ def load_scorer(name: str, options: Mapping[str, Any]) -> StepScorer:
     except ValueError as error:
         raise SettingError(f"steps.scorer: {error}") from error
     if inspect.isclass(result):
-        misfit = Call(names=tuple(options), makes=True).misfit(result)
+        misfit = Signature(names=tuple(options), makes=True).misfit(result)
         if misfit:
             raise SettingError(f"steps.scorer: {name} {misfit}. Arguments of the class are set in steps.options")
         result = result(**options)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from rlinf.base.user_code import Call, imported, own_parameters
+from rlinf.base.user_code import Signature, imported, own_parameters
 
 if TYPE_CHECKING:
     from rlinf.schema.algorithm import AlgorithmConfig
@@ -183,7 +183,7 @@ def own_misfit(entry: Entry, key: str, options: Collection[str]) -> str:
     The end of a sentence that begins with its name.
     """
     function, given = imported(entry.function), OWN_ARGUMENTS[key]
-    return Call((given,)).misfit(function, options) or _made_for_another(function, given)
+    return Signature((given,)).misfit(function, options) or _made_for_another(function, given)
 
 
 def _made_for_another(function: Callable[..., Any], given: str) -> str:

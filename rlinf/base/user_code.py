@@ -82,7 +82,7 @@ def own_parameters(found: object, *, behind: int) -> list[Parameter]:
 
 
 @dataclass(frozen=True)
-class Call:
+class Signature:
     """The arguments that a function or a class of somebody's own is called with."""
 
     places: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Call:
 
         ``options``: what else may be given by name.
 
-        >>> Call(names=("prompt", "answer")).misfit(lambda *, promt, **rest: 1.0)
+        >>> Signature(names=("prompt", "answer")).misfit(lambda *, promt, **rest: 1.0)
         'requires promt (did you mean prompt?), and is called with prompt=, answer='
         """
         if inspect.isclass(found) and not self.makes:

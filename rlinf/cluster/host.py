@@ -31,7 +31,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class Place:
+class HostPlace:
     """Where a worker's process is."""
 
     node_id: str
@@ -59,12 +59,12 @@ class Host:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
         redact_warnings()
         node_id = ray.get_runtime_context().get_node_id()
-        self._place = Place(node_id, ray.util.get_node_ip_address(), os.getpid(), os.getppid(), _stderr_path())
+        self._place = HostPlace(node_id, ray.util.get_node_ip_address(), os.getpid(), os.getppid(), _stderr_path())
         self._target: object | None = None
         self._running: tuple[str, int, float] | None = None
         self._stopped_streams: set[int] = set()
 
-    def place(self) -> Place:
+    def place(self) -> HostPlace:
         return self._place
 
     def build(self, packed: Packed, info: RankInfo) -> Failure | None:

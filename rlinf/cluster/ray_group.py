@@ -21,7 +21,7 @@ from rlinf.cluster import waiting
 from rlinf.cluster.api import Assembled, Handle, RankInfo, Stream, WorkerGroup
 from rlinf.cluster.death import describe_death, node_was_lost
 from rlinf.cluster.errors import ClusterError, ClusterLost, WorkerDied, WorkerTimeout
-from rlinf.cluster.host import Place, SharedArgument
+from rlinf.cluster.host import HostPlace, SharedArgument
 from rlinf.cluster.packing import Packed, pack
 from rlinf.cluster.restart_budget import RestartBudget
 from rlinf.cluster.vital_signs import VitalSigns, is_alive
@@ -50,7 +50,7 @@ class _Ping:
         self._still_since = now
         self._signs: VitalSigns | None = None
 
-    def silent_s(self, place: Place) -> float:
+    def silent_s(self, place: HostPlace) -> float:
         """Seconds for which the process has neither answered nor run; of one on another node nothing is known: 0."""
         now = time.monotonic()
         signs = VitalSigns.of(place.pid) if _is_here(place) else None
@@ -142,7 +142,7 @@ class RayGroup(WorkerGroup):
         self._pings: dict[int, _Ping] = {}
         self._watching = threading.Lock()
         self._closed = False
-        self._places: list[Place] = []
+        self._places: list[HostPlace] = []
         self._infos: list[RankInfo] = []
         self._builds: list[RayHandle] = []
         self._hosts: list[Any] = [start(rank) for rank in range(size)]
@@ -354,7 +354,7 @@ class RayGroup(WorkerGroup):
     def _who(self, rank: int) -> str:
         return f"{self.name} rank {rank} of {self.size}"
 
-    def _place(self, rank: int) -> Place | None:
+    def _place(self, rank: int) -> HostPlace | None:
         """Where the worker is; None before it is up."""
         return self._places[rank] if rank < len(self._places) else None
 
@@ -369,11 +369,11 @@ class RayGroup(WorkerGroup):
         return getattr(self._hosts[rank], method).options(concurrency_group=CONTROL).remote(*args)
 
 
-def _is_here(place: Place) -> bool:
+def _is_here(place: HostPlace) -> bool:
     return bool(place.node_id == ray.get_runtime_context().get_node_id())
 
 
-def _end(host: Any, place: Place) -> None:
+def _end(host: Any, place: HostPlace) -> None:
     """End a worker's process, also one that is stopped and cannot follow Ray's request."""
     ray.kill(host)
     signs = VitalSigns.of(place.pid) if _is_here(place) else None

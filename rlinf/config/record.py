@@ -56,7 +56,7 @@ def masked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Record:
+class ConfigRecord:
     """A configuration as a run directory keeps it, and compares it with an earlier one."""
 
     text: str
@@ -67,12 +67,12 @@ class Record:
     """Dotted key -> (the ``${oc.env:...}`` written there, its value)."""
 
     @classmethod
-    def of(cls, config: Sections) -> Record:
+    def of(cls, config: Sections) -> ConfigRecord:
         """Build the record of ``config``."""
         expressions = {".".join(path): result for path, result in config.expressions.items()}
         return cls(stored_yaml(config), flat(config), expressions)
 
-    def changes(self, later: Record) -> list[str]:
+    def changes(self, later: ConfigRecord) -> list[str]:
         """List the lines of :func:`rlinf.config.diff` from this one to a later one."""
         return differences(self.values, later.values)
 

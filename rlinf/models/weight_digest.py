@@ -24,7 +24,7 @@ _STEP = 7919
 
 
 @dataclass(frozen=True)
-class Asked:
+class DigestRequest:
     """A tensor's numbers that are to be read."""
 
     salt: int
@@ -94,7 +94,7 @@ def _sum_of_bits(tensor: Tensor) -> Tensor | None:
     return total + (rest << (8 * torch.arange(len(rest), device=rest.device))).sum()
 
 
-def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
     """Compute digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's
     names."""
     chosen = [(name, tensor, asked[name]) for name, tensor in named if name in asked]
@@ -133,14 +133,16 @@ class SentWeights:
         for name, tensor in update.tensors.items():
             if name.endswith(BASE_MARK):
                 weight = name.removesuffix(BASE_MARK)
-                self._bases |= held_digests([(weight, tensor)], {weight: Asked(update.version, whole=False)})
+                self._bases |= held_digests([(weight, tensor)], {weight: DigestRequest(update.version, whole=False)})
             elif name.endswith(DOWN_MARK):
                 weight = name.removesuffix(DOWN_MARK)
                 up, scale = update.tensors[weight + UP_MARK], update.tensors[weight + SCALE_MARK]
                 self._digests[weight] = _adapted(self._bases[weight], tensor, up, float(scale))
             elif not name.endswith((UP_MARK, SCALE_MARK)):
                 plain[name] = tensor
-        self._digests |= held_digests(plain.items(), {name: Asked(update.version, whole=True) for name in plain})
+        self._digests |= held_digests(
+            plain.items(), {name: DigestRequest(update.version, whole=True) for name in plain}
+        )
 
     def digests(self) -> dict[str, TensorDigest]:
         """Return digests by name, without sums of tensors that stayed as sent earlier: reading them again costs."""
@@ -150,9 +152,9 @@ class SentWeights:
         }
 
 
-def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, Asked]:
+def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, DigestRequest]:
     """List the numbers that a receiver has to read, to be compared with those that were sent."""
-    return {name: Asked(digest.salt, digest.bits is not None, digest.shape) for name, digest in sent.items()}
+    return {name: DigestRequest(digest.salt, digest.bits is not None, digest.shape) for name, digest in sent.items()}
 
 
 def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str | None:

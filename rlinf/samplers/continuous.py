@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from rlinf.data.messages import Completion, SamplingParams
 from rlinf.models.distribution import ROWS_OF_VOCABULARY, draw
-from rlinf.samplers.decoding import DecodeBatch, Row, require_finite_logits
+from rlinf.samplers.decoding import DecodeBatch, DecodedRow, require_finite_logits
 from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.sight import Sight
 from rlinf.samplers.slot_attention import Segment, within
@@ -31,7 +31,7 @@ class RunningRows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def add(self, rows: Sequence[Row], version: int) -> None:
+    def add(self, rows: Sequence[DecodedRow], version: int) -> None:
         """Rows that join before the next step."""
 
     def step(self, version: int) -> list[Completion]:
@@ -45,7 +45,7 @@ class RunningRows(Protocol):
 class _Live:
     """A row in a slot."""
 
-    row: Row
+    row: DecodedRow
     slot: int
     key: int
     params: SamplingParams
@@ -118,7 +118,7 @@ class SlotRows:
         return len(self._rows)
 
     @torch.inference_mode()
-    def add(self, rows: Sequence[Row], version: int) -> None:
+    def add(self, rows: Sequence[DecodedRow], version: int) -> None:
         """Rows that join with the next step; a prompt of several is computed once."""
         self._renew(version)
         used = {live.slot for live in self._rows}
@@ -368,7 +368,7 @@ class LoneRows:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, rows: Sequence[Row], version: int) -> None:
+    def add(self, rows: Sequence[DecodedRow], version: int) -> None:
         """Rows that join before the next step."""
         for row in rows:
             params = replace(row.request.params, max_new_tokens=0)

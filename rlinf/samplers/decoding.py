@@ -41,7 +41,7 @@ def require_finite_logits(logits: Tensor, version: int) -> None:
 
 
 @dataclass(frozen=True)
-class Row:
+class DecodedRow:
     """One response to make: sample ``sample_index`` of ``request``, at most ``limit`` new tokens."""
 
     request: SampleRequest
@@ -74,14 +74,14 @@ class Row:
         )
 
 
-def rows_of(requests: Sequence[SampleRequest], max_model_len: int) -> tuple[list[Row], list[Completion]]:
+def rows_of(requests: Sequence[SampleRequest], max_model_len: int) -> tuple[list[DecodedRow], list[Completion]]:
     """List the responses to make, and the completions of those that have no room for a token."""
-    rows: list[Row] = []
+    rows: list[DecodedRow] = []
     done: list[Completion] = []
     for request in requests:
         limit, reason = limit_of(request, max_model_len)
         for sample_index in range(request.first_sample, request.first_sample + request.n):
-            row = Row(request, sample_index, limit)
+            row = DecodedRow(request, sample_index, limit)
             if reason is None:
                 rows.append(row)
             else:
@@ -99,7 +99,7 @@ class DecodeBatch:
     def __init__(
         self,
         model: PreTrainedModel,
-        rows: Sequence[Row],
+        rows: Sequence[DecodedRow],
         params: SamplingParams,
         *,
         stop_ids: Collection[int],

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.models.weight_digest import Asked, Digests, TensorDigest
+from rlinf.models.weight_digest import DigestRequest, Digests, TensorDigest
 from rlinf.samplers.server_http import Server, ServerError
 
 
-def held(server: Server, asked: Mapping[str, Asked]) -> Digests:
+def held(server: Server, asked: Mapping[str, DigestRequest]) -> Digests:
     """Return the digests of what the first worker of ``server`` computes with.
 
     Raises:
@@ -35,7 +35,7 @@ def encoded_digests(digests: Mapping[str, TensorDigest | None]) -> dict[str, Any
     }
 
 
-def _decoded(asked: Asked, plain: Any) -> TensorDigest | None:
+def _decoded(asked: DigestRequest, plain: Any) -> TensorDigest | None:
     if plain is None:
         return None
     dtype, every, numbers = plain

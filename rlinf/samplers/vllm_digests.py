@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlinf.models.weight_digest import Asked, TensorDigest, places
+from rlinf.models.weight_digest import DigestRequest, TensorDigest, places
 
 _EVERY = 8
 """Of packed weights one place in this many is read: each costs the layer a token."""
 
 
-def read_digests(model: nn.Module, asked: Mapping[str, Asked]) -> dict[str, TensorDigest | None]:
+def read_digests(model: nn.Module, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest | None]:
     """Compute the digests of the requested weights (``asked``); None for those in an unsupported form.
 
     Those are weights that are split over several workers, quantised ones, and experts.
@@ -36,7 +36,7 @@ def read_digests(model: nn.Module, asked: Mapping[str, Asked]) -> dict[str, Tens
 
 
 def _read(
-    owners: Mapping[str, Any], joined: Mapping[str, Sequence[str]], name: str, asked: Mapping[str, Asked]
+    owners: Mapping[str, Any], joined: Mapping[str, Sequence[str]], name: str, asked: Mapping[str, DigestRequest]
 ) -> TensorDigest | None:
     path, _, kind = name.rpartition(".")
     one, first = asked[name], 0
@@ -70,7 +70,7 @@ def _holders(owners: Mapping[str, Any], layer: Any, kind: str) -> list[Any]:
     return sorted(sharing, key=lambda other: hasattr(other, "cpu_linear"))
 
 
-def _numbers(layer: Any, kind: str, one: Asked, first: int) -> tuple[Tensor, int] | None:
+def _numbers(layer: Any, kind: str, one: DigestRequest, first: int) -> tuple[Tensor, int] | None:
     """Read the numbers at the requested positions; return them and how many positions each of them represents.
 
     ``first``: the row at which this weight begins in the one that it is joined into."""
@@ -90,7 +90,7 @@ def _numbers(layer: Any, kind: str, one: Asked, first: int) -> tuple[Tensor, int
     return rows.reshape(-1)[result.to(held.device)], 1
 
 
-def _column_numbers(layer: Any, one: Asked, first: int, result: Tensor) -> tuple[Tensor, int] | None:
+def _column_numbers(layer: Any, one: DigestRequest, first: int, result: Tensor) -> tuple[Tensor, int] | None:
     """Read the same of a layer [out, in] from its products with single columns."""
     width = one.shape[-1]
     inputs = torch.zeros(len(result), width, dtype=getattr(layer, "params_dtype", torch.float32))

@@ -91,7 +91,7 @@ def mean_band(curves: Scores) -> tuple[Scores, Scores, Scores]:
 
 
 @dataclass(frozen=True)
-class Improvement:
+class ImprovementChance:
     """The chance that a run of one setting beats one of another: probability, 95% bootstrap interval, seed by seed."""
 
     probability: float
@@ -101,7 +101,7 @@ class Improvement:
     shared: int
 
 
-def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> Improvement | None:
+def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> ImprovementChance | None:
     """Compute the improvement of ``a`` over ``b``, scores by seed, higher is better; None if one is empty.
 
     If both have the same seeds, these are resampled together: what they have in common stays so. If one was
@@ -124,7 +124,7 @@ def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0
         high = 1 - edge
     common = a.keys() & b.keys()
     wins = sum(a[key] > b[key] for key in common)
-    return Improvement(float(better.mean()), (low, high), wins, len(common))
+    return ImprovementChance(float(better.mean()), (low, high), wins, len(common))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> float | None:

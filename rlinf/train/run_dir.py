@@ -19,7 +19,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.base.packages import DISTRIBUTION
 from rlinf.config import Config
-from rlinf.config.record import Record
+from rlinf.config.record import ConfigRecord
 from rlinf.config.stored import load_stored
 from rlinf.train.checkpoints import Checkpoint, Checkpoints, Survey
 from rlinf.train.run_lock import NAME as _LOCK
@@ -133,7 +133,7 @@ class RunDirectory:
         if digests:
             write_atomically(self.path / _ENVIRONMENT, json.dumps(digests, indent=2))
 
-    def _require_the_same(self, now: Record, before: Record) -> None:
+    def _require_the_same(self, now: ConfigRecord, before: ConfigRecord) -> None:
         """Raise :class:`RunDirectoryError` that lists what changed since the run began."""
         changed = [line for line in before.changes(now) if not line.startswith(MAY_CHANGE)]
         keys = [line.partition(":")[0] for line in changed]

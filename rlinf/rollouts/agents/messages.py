@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlinf.base.json_text import parse_json
-from rlinf.rollouts.agents.episodes import Episode
+from rlinf.rollouts.agents.episodes import AgentEpisode
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.tool_forms import tool_message
 
@@ -34,7 +34,7 @@ def names_of(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str,
 
 
 def context_of(
-    episode: Episode,
+    episode: AgentEpisode,
     messages: Sequence[Mapping[str, Any]],
     names: Sequence[str],
     tools: Sequence[Mapping[str, Any]],
@@ -55,7 +55,7 @@ def context_of(
     return renderer.conversation([_plain(message) for message in messages], tools=tools)
 
 
-def remember(episode: Episode, names: Sequence[str], answer: Mapping[str, Any], ids: tuple[int, ...]) -> None:
+def remember(episode: AgentEpisode, names: Sequence[str], answer: Mapping[str, Any], ids: tuple[int, ...]) -> None:
     """Keep the tokens of a conversation that ends with the policy's ``answer``, for those that go on from it."""
     episode.histories[*names, _name(answer)] = ids
 

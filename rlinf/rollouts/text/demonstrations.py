@@ -15,7 +15,7 @@ from rlinf.data.pictures import described, pictures_of
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.hints import hinted_prompt
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
 from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
@@ -44,7 +44,7 @@ class TextDemonstrations:
     def __init__(
         self,
         envs: Demonstrators,
-        members: Sequence[MixtureEnv],
+        members: Sequence[TextMixtureEnv],
         sft: SftConfig,
         *,
         seed: int,

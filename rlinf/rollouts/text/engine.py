@@ -21,7 +21,7 @@ from rlinf.base import timeline
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Answers, Feedback, Row
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.open_batch import OpenBatch, joined
 
 _POLL_S = 0.1
@@ -64,7 +64,7 @@ def _feedback() -> Generator[Awaited, Any, tuple[Feedback, float]]:
     return (yield "feedback")
 
 
-async def converse(batch: OpenBatch, place: int, member: MixtureEnv, limits: TurnLimits) -> None:
+async def converse(batch: OpenBatch, place: int, member: TextMixtureEnv, limits: TurnLimits) -> None:
     """Hold the conversation of a row, from the point that its batch has reached to its end."""
     row, renderer = batch.rows[place], member.renderer
     while not row.done:
@@ -120,7 +120,7 @@ class Engine:
 
     def __init__(
         self,
-        member: Callable[[int], MixtureEnv],
+        member: Callable[[int], TextMixtureEnv],
         limits: TurnLimits,
         *,
         halt: Halt = lambda batch, place: None,

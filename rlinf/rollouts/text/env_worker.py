@@ -16,7 +16,7 @@ from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadli
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Hung, Response, graded_rows
 from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
-from rlinf.rollouts.text.envs.make_env import Conversations, TextEnvError, make_text_env
+from rlinf.rollouts.text.envs.make_env import ConversationLimits, TextEnvError, make_text_env
 from rlinf.rollouts.text.envs.mixture import MixedTextEnv
 from rlinf.rollouts.text.envs.row_threads import RowThreads
 from rlinf.rollouts.text.envs.single_envs import EVALUATION_SEEDS
@@ -113,7 +113,7 @@ class TextEnvWorker:
             leaves_out_evaluation: the questions of "eval" are left out of "train", by environments that list theirs.
         """
         self.env_id, self._splits, self._mixture = env_id, splits, mixture
-        self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
+        self._conversations = ConversationLimits(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
         self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
         self._row_timeout_s, self._python = row_timeout_s, python
         self._leaves_out_evaluation = leaves_out_evaluation
@@ -371,7 +371,7 @@ def _leave_out(members: Sequence[Any], questions: frozenset[str]) -> None:
         env.leave_out(questions)
 
 
-def _member(one: TextEnv, split: str, conversations: Conversations) -> Any:
+def _member(one: TextEnv, split: str, conversations: ConversationLimits) -> Any:
     own = replace(conversations, max_turns=one.max_turns)
     try:
         return make_text_env(one.id, one.splits[split], num_envs=1, conversations=own)

@@ -28,7 +28,7 @@ from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Answers, Row, discard_lost
 from rlinf.rollouts.text.engine import Engine, Key, StreamSession, TurnLimits
 from rlinf.rollouts.text.hints import add_hints
-from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
+from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.reward_terms import reward_terms
 from rlinf.rollouts.text.tasks.curriculum import curriculum_of
@@ -113,7 +113,7 @@ class TextRollout:
         self,
         sampler: TextSampler,
         envs: TextEnvs,
-        members: Sequence[MixtureEnv],
+        members: Sequence[TextMixtureEnv],
         config: RolloutSections,
     ) -> None:
         """``members``: what ``envs`` play, one environment or a mixture of several."""
@@ -147,7 +147,7 @@ class TextRollout:
         """The first environment's renderer, and that of all if nothing depends on tools or system prompts."""
         return self.members[0].renderer
 
-    def member(self, task_id: int) -> MixtureEnv:
+    def member(self, task_id: int) -> TextMixtureEnv:
         """Return the environment of a task."""
         return self.members[task_id % len(self.members)]
 

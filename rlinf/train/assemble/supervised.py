@@ -31,6 +31,7 @@ from rlinf.train.assemble.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.assemble.tokenizer_texts import file_texts
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.graph import Graph, WarmStartPreparation, imitated
+from rlinf.train.saved_batches import NoRollout
 from rlinf.train.workers.learner_pool import LearnerPool
 
 Answers = tuple[Conversation, ...]
@@ -199,20 +200,6 @@ def _preferred(learner: LearnerPool, sft: SftConfig, batch: Batch) -> tuple[Batc
         "sft/dpo_margin": float(result.margins.mean()),
     }
     return batch.replace(advantages=result.advantages), metrics
-
-
-class NoRollout:
-    """Replaces a rollout if nothing is sampled."""
-
-    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
-        """Not for runs of supervised training alone, whose last step is that of the warm start."""
-        raise RuntimeError("a run without env.id has no environment to collect from")
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: object) -> None:
-        """There is nothing to restore."""
 
 
 def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:

@@ -21,7 +21,7 @@ from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.continuous.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec
@@ -224,7 +224,7 @@ def _begin_environments(config: Config, cluster: Cluster) -> Starting:
     return cluster.begin("env", lambda _info: conversation_envs(config), n=config.env.num_workers, resources=resources)
 
 
-def _decode_where_graded(config: Config, members: Sequence[MixtureEnv], envs: TextEnvPool) -> None:
+def _decode_where_graded(config: Config, members: Sequence[TextMixtureEnv], envs: TextEnvPool) -> None:
     """Let the workers that grade responses make their texts. Only the gateway has those of an agent's calls."""
     if is_agent(config.env.id):
         return
@@ -236,7 +236,7 @@ def _decode_where_graded(config: Config, members: Sequence[MixtureEnv], envs: Te
             member.renderer.decodes_responses = False
 
 
-def _rows_can_stay(config: Config, members: Sequence[MixtureEnv]) -> bool:
+def _rows_can_stay(config: Config, members: Sequence[TextMixtureEnv]) -> bool:
     """Return whether tokens of a response are not needed on the way from samplers to environments and learner.
 
     The next turn follows on the previous ones; texts that end a response are searched in it; a learned reward
@@ -263,7 +263,7 @@ def _continuous(
     cluster: Cluster,
     sampler: SamplerPool,
     envs: TextEnvPool,
-    members: Sequence[MixtureEnv],
+    members: Sequence[TextMixtureEnv],
     folder: Path,
 ) -> ContinuousRollout:
     # In one process a slice ends when a response does: how much is generated must not depend on the clock.

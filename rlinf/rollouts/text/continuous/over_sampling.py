@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from rlinf.data.messages import Completion
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Row
-from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
+from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.rollout import Clock, Conversations, TextEnvs, TextRollout, TextSampler
 from rlinf.schema.derived import RolloutSections
@@ -55,7 +55,7 @@ class OverSamplingRollout(TextRollout):
     sampler: _GroupSampler
 
     def __init__(
-        self, sampler: _GroupSampler, envs: TextEnvs, members: Sequence[MixtureEnv], config: RolloutSections
+        self, sampler: _GroupSampler, envs: TextEnvs, members: Sequence[TextMixtureEnv], config: RolloutSections
     ) -> None:
         super().__init__(sampler, envs, members, config)
         self.extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)

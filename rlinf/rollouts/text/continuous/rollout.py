@@ -22,7 +22,7 @@ from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.continuous.version_log import TokenVersionLog, VersionsOfTokens
 from rlinf.rollouts.text.conversation import Answers, Response, Row
 from rlinf.rollouts.text.engine import Engine
-from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
+from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch, spans_of
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
 from rlinf.schema.derived import RolloutSections
@@ -117,7 +117,7 @@ class ContinuousRollout(TextRollout):
         self,
         sampler: TextSampler,
         envs: _ChannelEnvs,
-        members: Sequence[MixtureEnv],
+        members: Sequence[TextMixtureEnv],
         config: RolloutSections,
         *,
         open_session: Callable[[], SamplerSession],

@@ -39,7 +39,7 @@ class TextEnvError(UserError):
 
 
 @dataclass(frozen=True)
-class Conversations:
+class ConversationLimits:
     """The limits that a run sets for its conversations; an ordinary ``gymnasium.Env`` does not have them."""
 
     max_turns: int = 1
@@ -50,7 +50,7 @@ class Conversations:
     success_key: str = "success"
 
 
-def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conversations: Conversations) -> Any:
+def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conversations: ConversationLimits) -> Any:
     """Make the environment, unwrapped, with at most ``max_turns`` responses in a conversation.
 
     Raises:
