@@ -27,7 +27,7 @@ from rlinf.schema.derived import (
     is_agent,
 )
 from rlinf.schema.env import TaskConfig
-from rlinf.schema.rollout import WeightTransportName
+from rlinf.schema.rollout import TransferBackend, WeightTransportName
 
 RUN_DIR_PLACEHOLDERS = ("name", "seed")
 _EXACT_GAP, _ROUNDED_GAP = 0.02, 0.1
@@ -272,6 +272,13 @@ def learns_on_gpus(config: Sections) -> bool:
 def shares_gpus(config: Sections) -> bool:
     """Return whether samplers are put on the learner's GPUs, if there are any."""
     return config.cluster.placement != "separate"
+
+
+def transfer_backend(config: Sections) -> TransferBackend | None:
+    """Return how tensors travel in vLLM's own weight transfer; None if `rollout.weight_transport` is another."""
+    if config.rollout.weight_transport != "vllm":
+        return None
+    return "ipc" if shares_gpus(config) else "nccl"
 
 
 def gap_limit(config: Sections, *, on_gpu: bool) -> float | None:
