@@ -348,6 +348,7 @@ def derive(config: Sections) -> DerivedConfig:
         acts_in=acts_in(config),
         overlaps=overlaps(config),
         weight_transport=weight_transport(config),
+        transfer_backend=transfer_backend(config),
         shares_gpus=shares_gpus(config),
         continues_responses=continues_responses(config),
         gap_limits={on_gpu: gap_limit(config, on_gpu=on_gpu) for on_gpu in (False, True)},

@@ -204,7 +204,7 @@ class Nodes(Threads):
 
 
 def connected(learners: list[Learner], samplers: list[Sampler]) -> Any:
-    return choose("vllm", Nodes(learners), Nodes(samplers), cuda=False, keep=False, workers=WORKERS)  # type: ignore[arg-type]
+    return choose("vllm", Nodes(learners), Nodes(samplers), cuda=False, keep=False, workers=WORKERS, transfer="nccl")  # type: ignore[arg-type]
 
 
 def never(rank: int, error: Exception) -> None:

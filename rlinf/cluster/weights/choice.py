@@ -20,7 +20,7 @@ def choose(
     cuda: bool,
     keep: bool,
     workers: int = 1,
-    transfer: TransferBackend = "nccl",
+    transfer: TransferBackend | None = None,
 ) -> WeightTransport:
     """Choose the transport of `rollout.weight_transport`; ``auto``: shared memory on one node, else a broadcast.
 
@@ -36,7 +36,7 @@ def choose(
         return ObjectStore(learner, receivers)
     device = "cuda" if cuda else "cpu"
     sources = set(learner.call_one(0, "weight_sources"))
-    if wanted == "vllm":
+    if transfer is not None:
         if sources != {0}:
             why = f"it has one sender, and {len(sources)} ranks of the learner give weights"
             raise UserError(f"rollout.weight_transport: vllm is not possible: {why}. Take auto.")

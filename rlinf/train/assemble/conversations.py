@@ -9,7 +9,6 @@ from typing import Any
 
 from rlinf.base.errors import UserError
 from rlinf.config import Config
-from rlinf.config.derived import transfer_backend
 from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker, text_env_worker
 from rlinf.rollouts.text.members import MixtureEnv, members_of
@@ -80,7 +79,7 @@ def conversation_spec(setup: ResolvedRun, tokenizer: Any, folder: Path) -> Sampl
         max_model_len=config.facts.row_tokens,
         device=setup.devices.sampler_device,
         turn_ends=turn_ends(config, tokenizer),
-        transfer=transfer_backend(config),
+        transfer=config.facts.transfer_backend,
     )
 
 

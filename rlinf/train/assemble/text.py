@@ -15,7 +15,6 @@ from rlinf.cluster.weights.choice import choose
 from rlinf.cluster.weights.proof import WeightProof
 from rlinf.cluster.weights.transport import StoredWeights
 from rlinf.config import Config
-from rlinf.config.derived import transfer_backend
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
 from rlinf.models.tokenizer_export import save_beside
@@ -116,7 +115,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
             cuda=on_gpus,
             keep=keep,
             workers=config.rollout.vllm.tensor_parallel_size,
-            transfer=transfer_backend(config) or "nccl",
+            transfer=facts.transfer_backend,
         ),
         WeightProof(learner.group, samplers.name) if config.rollout.verify_weights else None,
     )
