@@ -29,7 +29,6 @@ from rlinf.schema.derived import (
 from rlinf.schema.env import TaskConfig
 from rlinf.schema.rollout import TransferBackend, WeightTransportName
 
-RUN_DIR_PLACEHOLDERS = ("name", "seed")
 _EXACT_GAP, _ROUNDED_GAP = 0.02, 0.1
 """Nats: far above what rounding makes of the same log-probability in float32 (1e-6 to 1e-4) and in bfloat16 (0.01)."""
 

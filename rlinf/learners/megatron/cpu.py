@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -87,16 +86,6 @@ def prepare() -> None:
     if not torch.cuda.is_available():
         _keep_random_states_on_cpu()
         _keep_expert_counts_on_cpu()
-
-
-def unmatched_rules(folder: Path) -> list[str]:
-    """Names of the rules that match nowhere in megatron-core's source under ``folder``."""
-    sources = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
-    left = []
-    for rule in (*WITHOUT_CUDA, *WITHOUT_TRANSFORMER_ENGINE):
-        if not any(re.search(rule.pattern, source) for source in sources):
-            left.append(rule.name)
-    return left
 
 
 class _Finder(MetaPathFinder):
