@@ -21,9 +21,9 @@ def require_same_tokenizer(own: Any, other: Any, *, key: str, name: str) -> None
     require_same_ids(own, other.encode(PROBE, add_special_tokens=False), key=key, name=name)
 
 
-def require_same_ids(own: Any, found: list[int], *, key: str, name: str) -> None:
-    """Raise VocabularyError if ``found`` are not the ids that the policy's tokenizer gives :data:`PROBE`."""
-    if own.encode(PROBE, add_special_tokens=False) != found:
+def require_same_ids(own: Any, results: list[int], *, key: str, name: str) -> None:
+    """Raise VocabularyError if ``results`` are not the ids that the policy's tokenizer gives :data:`PROBE`."""
+    if own.encode(PROBE, add_special_tokens=False) != results:
         raise _differs(key, name, f"it splits {PROBE[:30]!r}... otherwise")
 
 

@@ -187,10 +187,10 @@ def differences(sent: Mapping[str, TensorDigest], held: Digests) -> list[str]:
     return [result for name, digest in given if (result := difference(name, sent[name], digest)) is not None]
 
 
-def listed(found: Sequence[str], limit: int = 3) -> str:
-    """List the first few of ``found``, and how many more there are."""
-    more = f"; and {len(found) - limit} more" if len(found) > limit else ""
-    return "; ".join(found[:limit]) + more
+def listed(results: Sequence[str], limit: int = 3) -> str:
+    """List the first few of ``results``, and how many more there are."""
+    more = f"; and {len(results) - limit} more" if len(results) > limit else ""
+    return "; ".join(results[:limit]) + more
 
 
 def _sampled(digest: TensorDigest) -> TensorDigest:

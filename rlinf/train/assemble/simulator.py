@@ -247,15 +247,15 @@ def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTr
     return PriorTransitions(batch, algorithm, prior_transitions(algorithm))
 
 
-def prior_batch(found: RobotDataset, config: Config, policy: Any, spaces: tuple[Any, Any]) -> Batch:
+def prior_batch(result: RobotDataset, config: Config, policy: Any, spaces: tuple[Any, Any]) -> Batch:
     """Build the transitions of a dataset as the policy's own decisions.
 
     Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
     """
     algorithm, chunk = config.algorithm, config.env.num_action_chunks
-    chunks = environment_actions(found, spaces[1], algorithm.prior_rename)[chunk_frames(found, chunk)]
+    chunks = environment_actions(result, spaces[1], algorithm.prior_rename)[chunk_frames(result, chunk)]
     observations, finals = (
-        observation_arrays(found, spaces[0], algorithm.prior_rename, finals=after) for after in (False, True)
+        observation_arrays(result, spaces[0], algorithm.prior_rename, finals=after) for after in (False, True)
     )
     actions = policy.own_actions(chunks if chunk > 1 else chunks[:, 0])
-    return transitions_batch(found, observations, finals, actions, chunk)
+    return transitions_batch(result, observations, finals, actions, chunk)
