@@ -22,7 +22,7 @@ from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Starti
 from rlinf.cluster.errors import ClusterError, PlacementError
 from rlinf.cluster.host import Host
 from rlinf.cluster.packing import pack
-from rlinf.cluster.placement import Placement
+from rlinf.cluster.placement import RayPlacement
 from rlinf.cluster.ray_group import CONTROL, PIECES, RayGroup, RayHandle, RayStream, Shared
 from rlinf.cluster.ray_session import RaySession
 from rlinf.schema.cluster import ClusterConfig
@@ -38,7 +38,7 @@ class RayCluster(Cluster):
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
         self._groups: dict[str, RayGroup] = {}
-        self._placement = Placement()
+        self._placement = RayPlacement()
         self._closed = False
         self._session = RaySession(
             config.address,
