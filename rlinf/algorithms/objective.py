@@ -257,12 +257,7 @@ class Objective:
         )
         with torch.no_grad():
             metrics = totals_of({"loss": loss, **sums})
-            # The mean ratio, and the KL of the old policy from the current one by two estimators.
-            facts = {
-                **positions.metrics,
-                **{"ratio": x.ratio, "approx_kl_k1": -x.log_ratio, "approx_kl_k3": x.ratio - 1 - x.log_ratio},
-                **self._facts(x, ref_logprobs, entropy),
-            }
+            facts = {**positions.metrics, **self._facts(x, ref_logprobs, entropy)}
             metrics |= means_over(facts, mask, whole=x.whole)
             highest = x.only_true(x.ratio).max() if mask.numel() else x.ratio.new_zeros(())
             metrics["ratio_max"] = highest.double(), metrics["ratio"][1]
@@ -288,7 +283,8 @@ class Objective:
 
     def _facts(self, x: LossInputs, ref_logprobs: Tensor | None, entropy: Tensor | None) -> dict[str, Tensor]:
         """Compute the reported columns, as far as they are there."""
-        facts: dict[str, Tensor] = {}
+        # The KL of the old policy from the current one, by two estimators.
+        facts = {"ratio": x.ratio, "approx_kl_k1": -x.log_ratio, "approx_kl_k3": x.ratio - 1 - x.log_ratio}
         if ref_logprobs is not None:
             facts["kl_ref"] = kl_divergence(self.algorithm.kl_penalty_type, x.logprobs, zeroed(ref_logprobs, x.mask))
         if entropy is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rlinf.algorithms.prepare import OnPolicy
 from rlinf.base.random_streams import stream_seed
@@ -16,7 +16,6 @@ from rlinf.cluster.weights.proof import WeightProof
 from rlinf.cluster.weights.transport import StoredWeights
 from rlinf.config import Config
 from rlinf.data.batch import Batch
-from rlinf.data.messages import Metrics
 from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.continuous.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
@@ -37,8 +36,8 @@ from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text_learner import begin_learner, language_model, learner_pool
 from rlinf.train.assemble.tokenizer import import_tokenizers, kept_tokenizer, policy_tokenizer
 from rlinf.train.assemble.tokenizer_texts import tokenizer_texts
-from rlinf.train.evaluation.text import TextEvaluator
-from rlinf.train.graph import Graph, imitated, nothing
+from rlinf.train.evaluation.text import Evaluation, TextEvaluator
+from rlinf.train.graph import Graph, WarmStartPreparation, imitated, nothing
 from rlinf.train.reward_model import LearnedReward
 from rlinf.train.teacher import connect_teacher
 from rlinf.train.workers.learner_pool import LearnerPool
@@ -102,23 +101,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     spec = conversation_spec(setup, tokenizer, folder)
     members = conversation_members(config, tokenizer, train, end_token_ids=spec.eos_token_ids)
     _decode_where_graded(config, members, envs)
-    # Both read the tokenizer and make their models: side by side, for the libraries alone take seconds to import.
-    coming, following = begin_learner(setup, cluster, path), _begin_samplers(setup, cluster, spec)
-    learner, samplers = learner_pool(config, cluster, coming.ready()), following.ready()
-    sampler = SamplerPool(samplers, cluster)
-    on_gpus, keep = devices.all_on_gpus, facts.overlaps
-    sampler.connect(
-        choose(
-            facts.weight_transport,
-            learner.group,
-            samplers,
-            cuda=on_gpus,
-            keep=keep,
-            workers=config.rollout.vllm.tensor_parallel_size,
-            transfer=facts.transfer_backend,
-        ),
-        WeightProof(learner.group, samplers.name) if config.rollout.verify_weights else None,
-    )
+    learner, sampler = _learner_and_samplers(setup, cluster, spec, path)
     if facts.continues_responses:
         rollout: TextRollout = _continuous(config, cluster, sampler, envs, members, folder)
     else:
@@ -129,36 +112,16 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     rollout.require_fitting_prompt()
     tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
     evaluator = TextEvaluator(rollout, config.evaluation, tasks)
-    demonstrations = TextDemonstrations(
-        envs,
-        members,
-        config.sft,
-        seed=config.run.seed,
-        curriculum=rollout.curriculum,
-        hint=config.teacher.hint,
-    )
+    curriculum, hint = rollout.curriculum, config.teacher.hint
+    own = TextDemonstrations(envs, members, config.sft, seed=config.run.seed, curriculum=curriculum, hint=hint)
     evaluate = evaluator.evaluate if evaluator.task_ids else None
-    make_batch, notes = demonstrations.batch, demonstrations.notes()
-    prepare: Callable[[Batch], tuple[Batch, Metrics]] = imitated
-    if config.sft.steps and config.sft.data is not None:
-        from rlinf.train.assemble.supervised import supervised_data, warm_start_preparation, with_held_out_rows
-
-        supervised = supervised_data(config, tokenizer)
-        make_batch, notes = supervised.train.batch, supervised.notes
-        evaluate = with_held_out_rows(evaluate, learner, supervised.held_out, config.sft)
-        prepare = warm_start_preparation(learner, config.sft)
+    imitation = _imitation(config, tokenizer, learner, own, evaluate)
     teacher, about_teacher = connect_teacher(config, learner, tokenizer)
     sleeps = devices.samplers_sleep(config)
     gap_limit = facts.gap_limits[devices.learner > 0 or devices.sampler > 0]
-    probe = AnswerProbe(
-        sampler,
-        learner,
-        rollout.fixed_prompts,
-        rollout.params,
-        limit=gap_limit,
-        gap_accepted=config.rollout.gap_steps is None,
-        seed=config.run.seed,
-    )
+    accepted, seed = config.rollout.gap_steps is None, config.run.seed
+    prompts, params = rollout.fixed_prompts, rollout.params
+    probe = AnswerProbe(sampler, learner, prompts, params, limit=gap_limit, gap_accepted=accepted, seed=seed)
     return Graph(
         rollout=rollout,
         learner=learner,
@@ -166,9 +129,9 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
         send_weights=probe.send,
         unproved=lambda: probe.unproved,
         gap_limit=gap_limit,
-        evaluate=evaluate,
-        warm_start_batch=make_batch,
-        warm_start_preparation=prepare,
+        evaluate=imitation.evaluate,
+        warm_start_batch=imitation.batch,
+        warm_start_preparation=imitation.prepare,
         reward_models=_learned_reward(config, cluster, functools.partial(language_model, config, path)),
         write_beside=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
         overlaps=facts.overlaps,
@@ -183,8 +146,58 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
             "env/timeouts": envs.timeouts,
             "env/failures": envs.errors,
         },
-        notes={**train.notes, **setup.notes, **notes, **about_teacher, **_own_sampling(config)},
+        notes={**train.notes, **setup.notes, **imitation.notes, **about_teacher, **_own_sampling(config)},
     )
+
+
+def _learner_and_samplers(
+    setup: ResolvedRun, cluster: Cluster, spec: SamplerSpec, tokenizer: str
+) -> tuple[LearnerPool, SamplerPool]:
+    """Start both, and connect the way of the weights from one to the other. ``tokenizer``: its folder."""
+    config, facts = setup.config, setup.config.facts
+    # Both read the tokenizer and make their models: side by side, for the libraries alone take seconds to import.
+    coming, following = begin_learner(setup, cluster, tokenizer), _begin_samplers(setup, cluster, spec)
+    learner, samplers = learner_pool(config, cluster, coming.ready()), following.ready()
+    sampler = SamplerPool(samplers, cluster)
+    transport = choose(
+        facts.weight_transport,
+        learner.group,
+        samplers,
+        cuda=setup.devices.all_on_gpus,
+        keep=facts.overlaps,
+        workers=config.rollout.vllm.tensor_parallel_size,
+        transfer=facts.transfer_backend,
+    )
+    proof = WeightProof(learner.group, samplers.name) if config.rollout.verify_weights else None
+    sampler.connect(transport, proof)
+    return learner, sampler
+
+
+class _Imitation(NamedTuple):
+    """What a warm start imitates, and the evaluation of the run, which may include rows of its files."""
+
+    batch: Callable[[int], Batch]
+    prepare: WarmStartPreparation
+    evaluate: Callable[[], Evaluation] | None
+    notes: Mapping[str, int | str]
+
+
+def _imitation(
+    config: Config,
+    tokenizer: Any,
+    learner: LearnerPool,
+    own: TextDemonstrations,
+    evaluate: Callable[[], Evaluation] | None,
+) -> _Imitation:
+    """Imitate the files of ``sft.data`` if there are any, else ``own``: the demonstrations of the environments."""
+    if not config.sft.steps or config.sft.data is None:
+        return _Imitation(own.batch, imitated, evaluate, own.notes())
+    from rlinf.train.assemble.supervised import supervised_data, warm_start_preparation, with_held_out_rows
+
+    supervised = supervised_data(config, tokenizer)
+    evaluate = with_held_out_rows(evaluate, learner, supervised.held_out, config.sft)
+    preparation = warm_start_preparation(learner, config.sft)
+    return _Imitation(supervised.train.batch, preparation, evaluate, supervised.notes)
 
 
 def oldest_tokens(config: Config) -> int | None:
