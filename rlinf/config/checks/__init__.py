@@ -14,7 +14,7 @@ from rlinf.config.checks.files import check_files
 from rlinf.config.checks.kind import check_kind
 from rlinf.config.checks.megatron import check_megatron
 from rlinf.config.checks.own import check_own_functions, check_own_policy
-from rlinf.config.checks.policy import check_policy
+from rlinf.config.checks.policy import check_policy, check_vision
 from rlinf.config.checks.reward_model import check_reward_model
 from rlinf.config.checks.router_replay import check_router_replay
 from rlinf.config.checks.run import check_evaluation, check_run
@@ -24,7 +24,6 @@ from rlinf.config.checks.simulator import check_acting, check_simulator
 from rlinf.config.checks.tasks import check_curriculum, check_pool, check_tasks
 from rlinf.config.checks.teacher import check_teacher
 from rlinf.config.checks.tokens import check_tokens
-from rlinf.config.checks.vision import check_vision
 from rlinf.config.checks.vla import check_vla
 from rlinf.config.context import Context
 from rlinf.config.defaults import default_of, value_of, with_value
