@@ -170,9 +170,9 @@ def _reported(error: Exception) -> int:
         return WRONG_CONFIG
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE and LEVEL not in os.environ:
         # Build a sentence with the file, which a traceback would only hide.
-        place = error.filename2 or error.filename or "the command"
+        location = error.filename2 or error.filename or "the command"
         fix = " (ulimit -n raises the limit)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-        _complain(f"{place}: {error.strerror}{fix}. RLINF_LOG=info shows the line of code.")
+        _complain(f"{location}: {error.strerror}{fix}. RLINF_LOG=info shows the line of code.")
     elif isinstance(error, ClusterError):
         # It names the worker and holds its traceback: that of the driver would only say who waited for it.
         _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))

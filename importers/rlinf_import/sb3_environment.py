@@ -123,8 +123,8 @@ def _normalisation(sheet: Sheet) -> None:
         sheet.put("env.normalize_rewards", options.get("norm_reward", True), *(names or [key]))
         for name, why in _NORMALISED.items():
             if name in options:
-                place = sheet.place(key)
-                sheet.differs.append(f"{place}: {key}.{name}: {options[name]}: {why}")
+                location = sheet.place(key)
+                sheet.differs.append(f"{location}: {key}.{name}: {options[name]}: {why}")
                 sheet.named.add(f"{key}.{name}")
     elif isinstance(chosen, Code):
         sheet.ask("env.normalize_observations and env.normalize_rewards", key)

@@ -118,8 +118,8 @@ class Sheet:
         keys = () if before is None else before.keys
         cause = "" if before is None else before.cause
         self.settings[ours] = Setting(value, cause, keys, "" if before is None else before.place, why)
-        place = str(self.source.path) if before is None or not before.place else before.place
-        self.differs.append(f"{place}: {f'{cause}: ' if cause else ''}{ours} is {shown(value)}: {why}")
+        location = str(self.source.path) if before is None or not before.place else before.place
+        self.differs.append(f"{location}: {f'{cause}: ' if cause else ''}{ours} is {shown(value)}: {why}")
 
     def drop(self, ours: str, why: str) -> None:
         """Take one of our keys out again, and report why."""

@@ -130,16 +130,16 @@ def naming_disk_errors(folder: Path) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        place = file_of(error) if isinstance(error, OSError) else None
+        location = file_of(error) if isinstance(error, OSError) else None
         problem = FULL.get(error.errno or 0) if isinstance(error, OSError) else None
         problem = problem or full(folder)
         if problem is not None:
             raise DiskFullError(
-                f"{problem} at {place or folder}: the run stopped, and its checkpoints are whole: make room, then give "
+                f"{problem} at {location or folder}: the run stopped, and its checkpoints are whole: make room, then give "
                 "the same command to go on"
             ) from error
-        if isinstance(error, OSError) and place is not None and Path(place).is_relative_to(folder):
-            raise RunFailed(f"{place}: {error.strerror}") from error
+        if isinstance(error, OSError) and location is not None and Path(location).is_relative_to(folder):
+            raise RunFailed(f"{location}: {error.strerror}") from error
         raise
 
 

@@ -36,8 +36,8 @@ class ConfigProblem:
     """Whether the value is sound, and nothing of this run reads it."""
 
     def __str__(self) -> str:
-        place = Origin(self.file, self.line)
-        return f"{place}: {self.message} {self.fix}".rstrip()
+        location = Origin(self.file, self.line)
+        return f"{location}: {self.message} {self.fix}".rstrip()
 
 
 class ConfigErrors(Exception):

@@ -85,20 +85,20 @@ def frames_at(
     import av
 
     left = sorted(wanted)
-    place = 0
+    index = 0
     with av.open(str(path)) as container:
         if not container.streams.video:
             raise ValueError("it holds no pictures")
         for frame in container.decode(video=0):
             shown: np.ndarray | None = None
             time = float(frame.time or 0.0)
-            while place < len(left) and left[place][0] <= time + tolerance_s:
-                if left[place][0] < time - tolerance_s:
-                    raise NoFrameError(f"there is no frame at {left[place][0]:.3f} s", left[place][1])
+            while index < len(left) and left[index][0] <= time + tolerance_s:
+                if left[index][0] < time - tolerance_s:
+                    raise NoFrameError(f"there is no frame at {left[index][0]:.3f} s", left[index][1])
                 shown = frame.to_ndarray(format="rgb24") if shown is None else shown
-                yield left[place][1], shown
-                place += 1
-            if place == len(left):
+                yield left[index][1], shown
+                index += 1
+            if index == len(left):
                 return
-    if place < len(left):
-        raise NoFrameError(f"it ends before {left[place][0]:.3f} s", left[place][1])
+    if index < len(left):
+        raise NoFrameError(f"it ends before {left[index][0]:.3f} s", left[index][1])

@@ -176,8 +176,8 @@ def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str 
     if same.all():
         alike = sent.bits is None or held.bits is None or sent.dtype != held.dtype or sent.bits == held.bits
         return None if alike else f"{name}: its bits do not add up to the same sum"
-    place = int(np.flatnonzero(~same)[0])
-    return f"{name}: {held.numbers[place]:.6g} instead of {expected[place]:.6g}"
+    index = int(np.flatnonzero(~same)[0])
+    return f"{name}: {held.numbers[index]:.6g} instead of {expected[index]:.6g}"
 
 
 def differences(sent: Mapping[str, TensorDigest], held: Digests) -> list[str]:

@@ -165,10 +165,10 @@ def _environment(run: RunRecord) -> str:
 
 def _metrics_at(run: RunRecord, step: int) -> dict[str, float]:
     """Return the run's evaluation after ``step``; nothing if it did not evaluate then."""
-    place = run.steps.index(step) if step in run.steps else None
-    if place is None:
+    index = run.steps.index(step) if step in run.steps else None
+    if index is None:
         return {}
-    return {name: value for name, column in run.series.items() if (value := column[place]) is not None}
+    return {name: value for name, column in run.series.items() if (value := column[index]) is not None}
 
 
 def _rates(metrics: Mapping[str, float]) -> dict[str, float]:

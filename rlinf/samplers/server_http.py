@@ -121,12 +121,12 @@ class EventStream:
 
 def _explain(url: str, timeout_s: float, error: Exception) -> None:
     """Raise :class:`ServerError` with the address, if ``error`` comes from the network."""
-    place = public_url(url)
+    location = public_url(url)
     if isinstance(error, StatusError):
-        raise ServerError(f"{place} answered {error.status}: {error.text[:500]}") from error
+        raise ServerError(f"{location} answered {error.status}: {error.text[:500]}") from error
     if isinstance(error, TimeoutError):
-        raise ServerError(f"{place} gave no answer within {timeout_s:g} s (rollout.server.timeout_s)") from error
+        raise ServerError(f"{location} gave no answer within {timeout_s:g} s (rollout.server.timeout_s)") from error
     if isinstance(error, OSError):
-        raise ServerError(f"{place} can't be reached: {error}") from error
+        raise ServerError(f"{location} can't be reached: {error}") from error
     if isinstance(error, http.client.HTTPException):
-        raise ServerError(f"{place} hung up in the middle of an answer: {error!r}") from error
+        raise ServerError(f"{location} hung up in the middle of an answer: {error!r}") from error

@@ -54,8 +54,8 @@ def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan,
         # Population-based training changes the setting on the way; the folder keeps its name.
         given = config["trial"]
         return TrialPlan(given["number"], dict(given["setting"]), given["seed"]), given["folder"]
-    place = int(config[PLACE])
-    plan = TrialPlan(config["number"] * len(seeds) + place, dict(config["setting"]), seeds[place])
+    position = int(config[PLACE])
+    plan = TrialPlan(config["number"] * len(seeds) + position, dict(config["setting"]), seeds[position])
     return plan, plan.folder_name
 
 

@@ -215,7 +215,7 @@ class AnswerProbe:
 
     def _batch(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> Batch:
         """Rows (index of the prompt, response) as a batch whose rewards mean nothing."""
-        requests = [self._requests[place] for place, _ in rows]
+        requests = [self._requests[position] for position, _ in rows]
         prompts, lengths = _padded([request.prompt_ids for request in requests])
         pictures = [request.pictures for request in requests]
         actions, counts = _padded([tokens for _, tokens in rows])

@@ -128,9 +128,11 @@ class _Found:
         self.tasks.append(task)
         self._systems.setdefault(read.system, record.place)
         self._unread.update(read.unread())
-        before, place = self._answers.setdefault(task.question, (task.answer, record.place))
+        before, location = self._answers.setdefault(task.question, (task.answer, record.place))
         if before != task.answer:
-            self._conflicts.append(f"{record.place}: the question of {place} with another answer: {task.answer!r:.40}")
+            self._conflicts.append(
+                f"{record.place}: the question of {location} with another answer: {task.answer!r:.40}"
+            )
         else:
             self._doubts += [f"{record.place}: {doubt}" for doubt in doubts_about(task, read.written)]
 

@@ -37,22 +37,22 @@ def token_headers(where: str, variable: str | None) -> dict[str, str]:
 
 def post(url: str, content: Mapping[str, Any], *, headers: Mapping[str, str], timeout_s: float) -> Any:
     """Return the answer of the service. Raise TermFailure if it does not answer in time and as JSON."""
-    place = public_url(url)
+    location = public_url(url)
     exchange = Exchange(url, timeout_s, headers, proxies=True)
     with exchange.ending_after(timeout_s):
         try:
             body = exchange.ask(content).read(_MAX_BYTES)
         except StatusError as error:
-            raise TermFailure(f"{place} answered {error.status}: {error.text[:_SHOWN]}") from error
+            raise TermFailure(f"{location} answered {error.status}: {error.text[:_SHOWN]}") from error
         except (OSError, HTTPException) as error:
             why = f"{type(error).__name__}: {error}"
-            raise TermFailure(f"{place}: {_late(timeout_s) if exchange.late else why}") from error
+            raise TermFailure(f"{location}: {_late(timeout_s) if exchange.late else why}") from error
         if exchange.late:
-            raise TermFailure(f"{place}: {_late(timeout_s)}")
+            raise TermFailure(f"{location}: {_late(timeout_s)}")
     try:
         return parse_json(body)
     except ValueError as error:
-        raise TermFailure(f"{place} answered no JSON: {body[:_SHOWN]!r}") from error
+        raise TermFailure(f"{location} answered no JSON: {body[:_SHOWN]!r}") from error
 
 
 def _late(timeout_s: float) -> str:

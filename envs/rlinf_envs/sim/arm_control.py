@@ -61,12 +61,12 @@ class ArmControl:
         mujoco.mj_jacSite(model, data, self._linear, self._angular, site)
         mujoco.mj_fullM(model, self._mass, data.qM)
         velocities = data.qvel
-        places, speeds = controller.qpos_index, controller.qvel_index
+        indices, speeds = controller.qpos_index, controller.qvel_index
         controller.ee_pos = np.array(data.site_xpos[site])
         controller.ee_ori_mat = np.array(data.site_xmat[site].reshape([3, 3]))
         controller.ee_pos_vel = np.dot(self._linear, velocities)
         controller.ee_ori_vel = np.dot(self._angular, velocities)
-        controller.joint_pos = np.array(data.qpos[places])
+        controller.joint_pos = np.array(data.qpos[indices])
         controller.joint_vel = np.array(velocities[speeds])
         controller.J_pos = np.array(self._linear[:, speeds])
         controller.J_ori = np.array(self._angular[:, speeds])

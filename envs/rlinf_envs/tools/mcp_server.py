@@ -80,14 +80,14 @@ class _Session:
         except ImportError as error:
             raise SettingError(f"tool mcp needs the MCP SDK: {install_command('agents')}") from error
         except TimeoutError as error:
-            place = self._command or public_url(self._url or "")
-            raise SettingError(f"tool mcp: {place} did not answer within {START_TIMEOUT_S:g} s") from error
+            location = self._command or public_url(self._url or "")
+            raise SettingError(f"tool mcp: {location} did not answer within {START_TIMEOUT_S:g} s") from error
         except Exception as error:  # whatever the transport raises
-            place = self._command or public_url(self._url or "")
+            location = self._command or public_url(self._url or "")
             cause: BaseException = error
             while isinstance(cause, BaseExceptionGroup):  # the SDK's task groups wrap what went wrong
                 cause = cause.exceptions[0]
-            raise SettingError(f"tool mcp: {place} cannot be reached: {type(cause).__name__}: {cause}") from error
+            raise SettingError(f"tool mcp: {location} cannot be reached: {type(cause).__name__}: {cause}") from error
 
     def caller(self, name: str) -> Any:
         """Return a function that calls the tool ``name``."""

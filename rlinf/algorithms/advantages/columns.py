@@ -250,8 +250,8 @@ class _Places:
             return column
         row, position = _true_places(self.acted & (column if column.dtype == torch.bool else column != 0))
         width = column.shape[1]
-        places = torch.searchsorted(self.rows * width + self.first, row * width + position, right=True) - 1
-        turn = self.number[places]
+        indices = torch.searchsorted(self.rows * width + self.first, row * width + position, right=True) - 1
+        turn = self.number[indices]
         if not self.seen[row, position].equal(self.end[row, turn]):
             return None
         numbers = column.new_zeros(self.end.shape)

@@ -104,12 +104,12 @@ def require_finite(values: np.ndarray, name: str, dataset: RobotDataset, *, fina
     if not np.issubdtype(values.dtype, np.inexact) or np.isfinite(values).all():
         return
     row, *entry = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
-    place = (
+    location = (
         f"{dataset.place(int(np.cumsum(dataset.lengths)[row]) - 1)}, after its action" if finals else dataset.place(row)
     )
     number = str(values[(row, *entry)]).replace("nan", "NaN")
     raise DatasetError(
-        f"{place}: {name}{list(entry) if entry else ''} is {number}. Correct the number, or take the episode out of "
+        f"{location}: {name}{list(entry) if entry else ''} is {number}. Correct the number, or take the episode out of "
         "the dataset"
     )
 

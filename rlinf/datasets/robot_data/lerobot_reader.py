@@ -109,9 +109,9 @@ def _tasks_of(root: Path, rows: Rows) -> tuple[list[str], np.ndarray]:
     numbers = np.array(list(tasks), dtype=np.int64)
     unknown = np.flatnonzero(~np.isin(requested, numbers))
     if len(unknown):
-        place = frame_place(rows.origins, rows.lengths, int(unknown[0]))
+        location = frame_place(rows.origins, rows.lengths, int(unknown[0]))
         raise DatasetError(
-            f"{place}: {_TASK} is {requested[unknown[0]]}, and {root / layout.TASKS} has {', '.join(map(str, tasks))}. "
+            f"{location}: {_TASK} is {requested[unknown[0]]}, and {root / layout.TASKS} has {', '.join(map(str, tasks))}. "
             "Add the instruction there, or correct the number"
         )
     return list(tasks.values()), np.searchsorted(numbers, requested)
@@ -124,7 +124,7 @@ def _chosen(root: Path, episodes: Sequence[int]) -> list[int]:
         raise DatasetError(
             f"{root} has the episodes 0 to {len(numbers) - 1} (in the order of their numbers), not {list(episodes)}"
         )
-    return [int(numbers[place]) for place in places]
+    return [int(numbers[index]) for index in places]
 
 
 def read_statistics(root: Path) -> Statistics:

@@ -52,13 +52,13 @@ def dataset_statistics(path: str | Path) -> Statistics:
 
 
 def _place(path: str | Path) -> Path:
-    place = Path(path).expanduser()
-    if place.is_file() and place.suffix in _HDF5_SUFFIXES:
-        return place
-    if (place / "meta" / "info.json").is_file():
-        return place
+    location = Path(path).expanduser()
+    if location.is_file() and location.suffix in _HDF5_SUFFIXES:
+        return location
+    if (location / "meta" / "info.json").is_file():
+        return location
     requested = "a LeRobotDataset v3 folder (with meta/info.json) or an HDF5 file (.hdf5, .h5) of LIBERO or ManiSkill"
-    raise DatasetError(f"{place} is no robot dataset: {requested} is needed")
+    raise DatasetError(f"{location} is no robot dataset: {requested} is needed")
 
 
 def dataset_columns(path: str | Path) -> list[str]:

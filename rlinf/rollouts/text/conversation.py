@@ -381,8 +381,8 @@ class Row:
         )
         for position, score in zip(positions, scores, strict=True):
             if not math.isnan(score):
-                place = self._turn_start + position
-                self.step_rewards[place] = self.step_rewards.get(place, 0.0) + float(score)
+                index = self._turn_start + position
+                self.step_rewards[index] = self.step_rewards.get(index, 0.0) + float(score)
 
 
 def _state_id(observation: str) -> int:

@@ -265,25 +265,25 @@ class Engine:
         """Give completions to their conversations; those that are not whole are kept for the next session."""
         for completion in completions:
             request = self._requests[completion.request_id]
-            opened, place = request.open, request.first + completion.sample_index - request.first_sample
+            opened, position = request.open, request.first + completion.sample_index - request.first_sample
             request.left -= 1
             if not request.left:
                 del self._requests[completion.request_id]
             opened.requested -= 1
             batch = opened.batch
-            whole = joined(batch.begun.pop(place, None), completion)
-            halted = whole.finish_reason == "length" and self._halt(batch, place) is not None
+            whole = joined(batch.begun.pop(position, None), completion)
+            halted = whole.finish_reason == "length" and self._halt(batch, position) is not None
             if completion.finish_reason == "abort" or halted:
                 if whole.token_ids:
-                    batch.begun[place] = whole
-                opened.interrupted.append(place)
+                    batch.begun[position] = whole
+                opened.interrupted.append(position)
             else:
-                self._record("generation", opened, place, request.since)
-                self._resume(opened, place, (whole, self._seconds(request.since)))
+                self._record("generation", opened, position, request.since)
+                self._resume(opened, position, (whole, self._seconds(request.since)))
 
     def _exchange_feedback(self, opened: _Open, answers: Answers) -> None:
         """Give responses to the environments of a batch, and resume the conversations whose feedback is there."""
-        answers.give([opened.batch.rows[place].response(place) for place in opened.outgoing])
+        answers.give([opened.batch.rows[position].response(position) for position in opened.outgoing])
         opened.outgoing.clear()
         complete = not opened.requested and not opened.unrequested
         arrived = answers.take(0.0 if self._requests else _WAIT_S, complete=complete)

@@ -156,8 +156,8 @@ class ConversationEncoder:
         opening = self._render(conversation, messages[: answers[0]], prompt=True)
         self._require_tools(conversation, opening)
         parts.add(self._ids(opening), False)
-        for place, following in zip(answers, [*answers[1:], None], strict=True):
-            message, whole = messages[place], messages[: place + 1]
+        for position, following in zip(answers, [*answers[1:], None], strict=True):
+            message, whole = messages[position], messages[: position + 1]
             closed = opening if following is None else self._render(conversation, messages[:following], prompt=True)
             rest = self._after(conversation, opening, closed)
             if message.calls:
@@ -244,11 +244,11 @@ class ConversationEncoder:
         The mark is the one that stands behind a last answer, also if the template writes another one in between.
         """
         tokens = self._ids(after)
-        place = next((at for at, token in enumerate(tokens) if token in self._renderer.marks), None)
-        if place is None:
+        position = next((at for at, token in enumerate(tokens) if token in self._renderer.marks), None)
+        if position is None:
             return [self._renderer.turn_end], tokens
         ends = self._renderer.turn_ends
-        return [tokens[place] if tokens[place] in ends else self._renderer.turn_end], tokens[place + 1 :]
+        return [tokens[position] if tokens[position] in ends else self._renderer.turn_end], tokens[position + 1 :]
 
     def _after(self, conversation: Conversation, opening: str, whole: str) -> str:
         if not whole.startswith(opening):

@@ -87,7 +87,7 @@ def request(questions: Sequence[PendingRequest]) -> Assembled:
 
 
 def _request(indices: Sequence[int], *kept: Sequence[PolicyRequest]) -> PolicyRequest:
-    return merged([asks[place] for place, asks in zip(indices, kept, strict=True)])
+    return merged([asks[index] for index, asks in zip(indices, kept, strict=True)])
 
 
 def merged(asks: Sequence[PolicyRequest]) -> PolicyRequest:

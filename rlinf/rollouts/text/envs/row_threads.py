@@ -115,12 +115,12 @@ class RowThreads:
     def _late(self) -> list[Feedback]:
         """Collect calls that have taken too long."""
         now, late = time.monotonic(), []
-        for place, call in list(self._running.items()):
+        for index, call in list(self._running.items()):
             if self._timeout_s and now - call.began >= self._timeout_s:
-                del self._running[place]
+                del self._running[index]
                 self.hung += 1
                 account = f"no answer within {self._timeout_s:g} s (env.step_timeout_s)"
-                late.append(Feedback.lost_row(place, "timeout", account, seconds=now - call.began))
+                late.append(Feedback.lost_row(index, "timeout", account, seconds=now - call.began))
         if late:
             self._start()
         return late

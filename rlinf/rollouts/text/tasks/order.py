@@ -25,11 +25,11 @@ class TaskOrder:
         return [self._task(position, round) for position in range(start, start + count)]
 
     def _task(self, position: int, round: int) -> int:
-        epoch, place = divmod(position, self.num_tasks)
+        epoch, index = divmod(position, self.num_tasks)
         if not self.shuffle:
-            return place
+            return index
         key = rollout_key(epoch, round)
         if key != self._key:
             self._order = numpy_generator(self.seed, self._stream, *key).permutation(self.num_tasks).tolist()
             self._key = key
-        return self._order[place]
+        return self._order[index]

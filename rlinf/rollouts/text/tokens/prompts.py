@@ -168,9 +168,9 @@ class PromptRenderer:
             ChatTemplateError: the template can't render these messages.
         """
         if tools and self._asks and not self._takes_tools:
-            place = next((at for at, one in enumerate(messages) if one["role"] == "assistant"), len(messages)) - 1
-            asked = {**messages[place], "content": f"{messages[place]['content']}\n\n{described(tools)}"}
-            messages = [*messages[:place], asked, *messages[place + 1 :]]
+            position = next((at for at, one in enumerate(messages) if one["role"] == "assistant"), len(messages)) - 1
+            asked = {**messages[position], "content": f"{messages[position]['content']}\n\n{described(tools)}"}
+            messages = [*messages[:position], asked, *messages[position + 1 :]]
         if not self.chat:
             return self.begun("\n".join(str(message["content"]) for message in messages))
         return self.begun(self._apply(self.known_roles(messages), prompt=True, tools=tools))
