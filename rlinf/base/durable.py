@@ -135,8 +135,8 @@ def naming_disk_errors(folder: Path) -> Iterator[None]:
         problem = problem or full(folder)
         if problem is not None:
             raise DiskFullError(
-                f"{problem} at {location or folder}: the run stopped, and its checkpoints are whole: make room, then give "
-                "the same command to go on"
+                f"{problem} at {location or folder}: the run stopped, and its checkpoints are whole: make room, then "
+                "give the same command to go on"
             ) from error
         if isinstance(error, OSError) and location is not None and Path(location).is_relative_to(folder):
             raise RunFailed(f"{location}: {error.strerror}") from error
