@@ -111,8 +111,8 @@ def _tasks_of(root: Path, rows: Rows) -> tuple[list[str], np.ndarray]:
     if len(unknown):
         location = frame_place(rows.origins, rows.lengths, int(unknown[0]))
         raise DatasetError(
-            f"{location}: {_TASK} is {requested[unknown[0]]}, and {root / layout.TASKS} has {', '.join(map(str, tasks))}"
-            ". Add the instruction there, or correct the number"
+            f"{location}: {_TASK} is {requested[unknown[0]]}, and {root / layout.TASKS} has "
+            f"{', '.join(map(str, tasks))}. Add the instruction there, or correct the number"
         )
     return list(tasks.values()), np.searchsorted(numbers, requested)
 
