@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rlinf.base.errors import UserError
 from rlinf.base.redaction import redacted
-from rlinf.commands.finding import Notice
+from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.config.derived import is_text
 from rlinf.config.places import placed
@@ -20,7 +20,7 @@ def examine(config: Config) -> bool:
     try:
         config = counted(config)
     except UserError as error:
-        print(redacted(str(Notice(True, str(error), subject="sft.data"))))
+        print(redacted(str(Caveat(True, str(error), subject="sft.data"))))
         return True
     lines: list[str] = []
     if is_text(config):
@@ -46,7 +46,7 @@ def examine(config: Config) -> bool:
     return _failing(findings) or any(not extra.installed for extra in config.extras)
 
 
-def _run_directory(config: Config) -> list[Notice]:
+def _run_directory(config: Config) -> list[Caveat]:
     """Remains of another run, or of an earlier part of this one, that keep this one out of the run directory."""
     folder = Path(config.facts.run_dir)
     if config.run.resume != "must" and not folder.exists():
@@ -56,11 +56,11 @@ def _run_directory(config: Config) -> list[Notice]:
     try:
         RunDirectory(folder).require_usable(config)
     except UserError as error:
-        return [Notice(True, str(error), subject="run.dir")]
+        return [Caveat(True, str(error), subject="run.dir")]
     return []
 
 
-def _source(config: Config, lines: list[str]) -> list[Notice]:
+def _source(config: Config, lines: list[str]) -> list[Caveat]:
     """Find the reason why a new run cannot begin with `run.init_from`; ``lines`` get what is carried over."""
     from rlinf.train.init_from import source_of
     from rlinf.train.run_dir import RunDirectory
@@ -71,10 +71,10 @@ def _source(config: Config, lines: list[str]) -> list[Notice]:
     try:
         source = source_of(config, folder)
     except UserError as error:
-        return [Notice(True, str(error), subject="run.init_from")]
+        return [Caveat(True, str(error), subject="run.init_from")]
     lines += source.lines(config) if source is not None else []
     return []
 
 
-def _failing(findings: list[Notice]) -> bool:
+def _failing(findings: list[Caveat]) -> bool:
     return any(finding.serious for finding in findings)

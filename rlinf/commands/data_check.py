@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
 from rlinf.base.terminal import printable
-from rlinf.commands.finding import Notice
+from rlinf.commands.finding import Caveat
 from rlinf.commands.policy_check import local_files, require_architecture, require_tokenizer_fits
 from rlinf.config import Config
 from rlinf.planning.describe import rank_memory
@@ -31,7 +31,7 @@ _FRAMES = 50_000
 _EPISODES = 20
 
 
-def conversation_findings(config: Config) -> tuple[list[Notice], list[str]]:
+def conversation_findings(config: Config) -> tuple[list[Caveat], list[str]]:
     """Collect findings on `sft.data` and `sft.eval_data`, and lines on the first conversations and what is imitated.
 
     Raises whatever a reader or a chat template raises.
@@ -69,7 +69,7 @@ def conversation_findings(config: Config) -> tuple[list[Notice], list[str]]:
     findings = _odd_answers([one.conversation for one in encoded])
     if long:
         message = f"{long} of {len(encoded)} conversations are longer than sft.max_tokens {sft.max_tokens}."
-        findings.append(Notice(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
+        findings.append(Caveat(long == len(encoded), message, "They are left out, never cut.", "sft.data"))
     if len(rows) + len(others) <= _WHOLE and not any(finding.serious for finding in findings):
         supervised_data(config, tokenizer)
     longest = max(map(len, encoded))
@@ -79,7 +79,7 @@ def conversation_findings(config: Config) -> tuple[list[Notice], list[str]]:
     return findings, lines + _imitated(encoded[:_SHOWN], tokenizer)
 
 
-def _odd_answers(conversations: Sequence[Conversation]) -> list[Notice]:
+def _odd_answers(conversations: Sequence[Conversation]) -> list[Caveat]:
     """Find answers that are hardly meant to be taught: thoughts without an end, and prompts repeated in the answer."""
     from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of
 
@@ -89,7 +89,7 @@ def _odd_answers(conversations: Sequence[Conversation]) -> list[Notice]:
     if unclosed:
         message = f"{len(unclosed)} answers open their thoughts ({OPENING}) and never close them: {unclosed[0]}."
         fix = f"Close them with {closing_of(OPENING)}: what stands in thoughts is no answer."
-        findings.append(Notice(False, message, fix, "sft.data"))
+        findings.append(Caveat(False, message, fix, "sft.data"))
     repeated = [
         one.place
         for one, text in answers
@@ -97,7 +97,7 @@ def _odd_answers(conversations: Sequence[Conversation]) -> list[Notice]:
     ]
     if repeated:
         message = f"{len(repeated)} answers begin with the whole prompt: {repeated[0]}."
-        findings.append(Notice(False, message, "Take the prompt out of the answer's column.", "sft.data"))
+        findings.append(Caveat(False, message, "Take the prompt out of the answer's column.", "sft.data"))
     return findings
 
 
@@ -117,7 +117,7 @@ def _imitated(encoded: list[Encoded], tokenizer: Any) -> list[str]:
 
 def dataset_findings(
     config: Config, observation_space: spaces.Space, action_space: spaces.Space, policy: Any, fps: float | None
-) -> list[Notice]:
+) -> list[Caveat]:
     """Read `sft.dataset` and `algorithm.prior_data` for these spaces.
 
     ``policy``: the one that learns from them, None if it is too large to be made here; ``fps``: frames of a
@@ -133,13 +133,13 @@ def dataset_findings(
         try:
             findings += _of_dataset(config, key, path, (observation_space, action_space), policy, fps)
         except UserError as error:
-            findings.append(Notice(True, str(error), "Training would stop here.", key))
+            findings.append(Caveat(True, str(error), "Training would stop here.", key))
     return findings
 
 
 def _of_dataset(
     config: Config, key: str, path: str, both: tuple[Any, Any], policy: Any, fps: float | None
-) -> list[Notice]:
+) -> list[Caveat]:
     from rlinf.datasets.robot_data.decisions import decisions
     from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
     from rlinf.datasets.robot_data.reading import count_episodes, dataset_instructions, dataset_statistics, read_dataset
@@ -164,4 +164,4 @@ def _of_dataset(
         f"{path} was recorded at {result.fps:g} steps a second, and {config.env.id} declares {fps:g} (render_fps)."
     )
     meaning = "The policy would learn motions of another speed: take every N-th frame, or correct what is declared."
-    return [Notice(False, message, meaning, key)]
+    return [Caveat(False, message, meaning, key)]

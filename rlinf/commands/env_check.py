@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rlinf.base.errors import UserError
 from rlinf.commands.data_check import dataset_findings
-from rlinf.commands.finding import Notice
+from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.config.derived import collects_episodes, evaluation_env, training_env
 from rlinf.config.extras import simulator_extra
@@ -87,7 +87,7 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
 _UNKNOWN = "Compare with gymnasium's documentation of Env.reset and Env.step."
 
 
-_NO_IDS = Notice(
+_NO_IDS = Caveat(
     True,
     "two of reset_state_ids begin with the same observation.",
     "Its reset must read options['reset_state_id']; or take env.reset_state_ids out, and the seed picks the start.",
@@ -95,7 +95,7 @@ _NO_IDS = Notice(
 _CUT = "Such episodes, of evaluations too, are cut after 10,000 decisions: set env.max_episode_steps."
 
 
-def examine_env(config: Config) -> list[Notice]:
+def examine_env(config: Config) -> list[Caveat]:
     """Has the environment of ``config`` checked, as it is and as it is trained on, and a policy made for it.
 
     A simulator that is not installed is left alone.
@@ -119,21 +119,21 @@ def examine_env(config: Config) -> list[Notice]:
             findings += [] if takes_env_as_it_is(whole) else _remarks(whole)
             findings += _unfit(config, whole)
     except EnvProcessError as error:
-        return [Notice(True, str(error), "Correct env.python, env.id or env.kwargs.")]
+        return [Caveat(True, str(error), "Correct env.python, env.id or env.kwargs.")]
     except UserError as error:
-        return [Notice(True, str(error), "Correct env.id, env.kwargs or env.wrappers.")]
+        return [Caveat(True, str(error), "Correct env.id, env.kwargs or env.wrappers.")]
     except Exception as error:  # whatever a constructor raises is the finding
-        return [Notice(True, f"it could not be made: {error}", "Correct env.id, env.kwargs or env.wrappers.")]
+        return [Caveat(True, f"it could not be made: {error}", "Correct env.id, env.kwargs or env.wrappers.")]
     if config.evaluation.video_every:
         trial = _try_filming(config)
         if trial.problem is not None:
-            findings.append(Notice(True, trial.problem, "Set evaluation.video_every: 0 to go without videos."))
+            findings.append(Caveat(True, trial.problem, "Set evaluation.video_every: 0 to go without videos."))
         elif trial.remark is not None:
-            findings.append(Notice(False, trial.remark, "Videos may show nothing; training does not depend on it."))
+            findings.append(Caveat(False, trial.remark, "Videos may show nothing; training does not depend on it."))
     return merged(findings)
 
 
-def _remarks(options: EnvConfig) -> list[Notice]:
+def _remarks(options: EnvConfig) -> list[Caveat]:
     """Remarks of gymnasium's checker, and of random episodes, on the environment of ``options``."""
     from rlinf.rollouts.isolation.vec_env import remarks_in_process
     from rlinf.rollouts.vec_env.env_checker import remarks_on
@@ -143,7 +143,7 @@ def _remarks(options: EnvConfig) -> list[Notice]:
     return [explain(remark.message, fatal=remark.fatal) for remark in remarks]
 
 
-def _unfit(config: Config, options: EnvConfig) -> list[Notice]:
+def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
     """Environments that differ from each other, or that the policy cannot be made for, or that never end."""
     from rlinf.data.spaces import observation_leaves
     from rlinf.models.own import OwnClassError, is_own
@@ -167,14 +167,14 @@ def _unfit(config: Config, options: EnvConfig) -> list[Notice]:
             require_fit(config, *made)
         of_data = dataset_findings(config, *made, policy, _frames_a_second(options))
     except OwnClassError as error:
-        return [Notice(True, str(error), "Training would stop here.", "policy")]
+        return [Caveat(True, str(error), "Training would stop here.", "policy")]
     except UserError as error:
         loaded = config.policy.path is not None
         fix = "It is the policy of policy.path that must fit." if loaded else "The policy is built from the spaces."
-        return [Notice(True, str(error), fix)]
+        return [Caveat(True, str(error), fix)]
     except Exception as error:  # whatever a class of the user's own raises is the finding
         own = "Correct policy.name, policy.encoder or policy.distribution, or the options of its class."
-        return [Notice(True, f"it could not be made: {account_of(error)}", own, "policy")]
+        return [Caveat(True, f"it could not be made: {account_of(error)}", own, "policy")]
     finally:
         for opened in vec_env:
             opened.close()
@@ -185,12 +185,12 @@ def _unfit(config: Config, options: EnvConfig) -> list[Notice]:
     return [*of_data, *endless, *_unlabelled_goals(config, set(observation_leaves(made[0])))]
 
 
-def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Notice]:
+def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Caveat]:
     """Return the remark on goals that a replay buffer does not relabel."""
     if not config.facts.off_policy or not leaves >= {f"observation.{name}" for name in _GOALS}:
         return []
     return [
-        Notice(
+        Caveat(
             False,
             f"it observes {' and '.join(_GOALS)}",
             "Goals are not relabelled: there is no hindsight replay (HER). With a sparse reward, give demonstrations "
@@ -230,7 +230,7 @@ def _passes_ids_over(options: EnvConfig) -> bool:
     return data_equivalence(*first)
 
 
-def _unlimited(options: EnvConfig) -> list[Notice]:
+def _unlimited(options: EnvConfig) -> list[Caveat]:
     """Return a remark on an environment without a time limit whose random episodes are long, or do not end.
 
     A policy that goes in circles makes them endless even if random actions get out in the end.
@@ -256,17 +256,17 @@ def _unlimited(options: EnvConfig) -> list[Notice]:
         env.close()
 
 
-def _endless(lasted: str) -> Notice:
-    return Notice(False, f"it has no time limit, and an episode of random actions {lasted}.", _CUT)
+def _endless(lasted: str) -> Caveat:
+    return Caveat(False, f"it has no time limit, and an episode of random actions {lasted}.", _CUT)
 
 
-def merged(findings: list[Notice]) -> list[Notice]:
+def merged(findings: list[Caveat]) -> list[Caveat]:
     """One finding for all that mean the same: the checker and the walk see a fault each in its own way."""
-    by_meaning: dict[str, list[Notice]] = {}
+    by_meaning: dict[str, list[Caveat]] = {}
     for finding in findings:
         by_meaning.setdefault(finding.meaning, []).append(finding)
     return [
-        Notice(
+        Caveat(
             any(finding.serious for finding in same),
             "\n  ".join(dict.fromkeys(finding.message for finding in same)),
             meaning,
@@ -285,10 +285,10 @@ def _try_filming(config: Config) -> FilmingTrial:
     return try_filming(EnvConfig(env.id, env.kwargs, isolation=env.isolation, python=env.python))
 
 
-def explain(message: str, *, fatal: bool) -> Notice:
+def explain(message: str, *, fatal: bool) -> Caveat:
     """Gymnasium's words and ours. ``fatal``: the checker stopped there."""
     plain = _COLOUR.sub("", message).strip().removeprefix("WARN:").strip()
     for part, serious, meaning in _MEANINGS:
         if part in plain:
-            return Notice(serious and fatal, plain, meaning)
-    return Notice(fatal, plain, _UNKNOWN)
+            return Caveat(serious and fatal, plain, meaning)
+    return Caveat(fatal, plain, _UNKNOWN)

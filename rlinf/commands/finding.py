@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Notice:
+class Caveat:
     """One remark. ``serious``: training would be wrong, or would not start."""
 
     serious: bool

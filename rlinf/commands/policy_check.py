@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.base.errors import UserError
-from rlinf.commands.finding import Notice
+from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.models.gguf import is_gguf, model_folder
 
 _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
-def policy_findings(config: Config) -> list[Notice]:
+def policy_findings(config: Config) -> list[Caveat]:
     """Obstacles to loading the policy and to adding its adapters; weights are not read."""
     findings = []
     named = {
@@ -39,11 +39,11 @@ def policy_findings(config: Config) -> list[Notice]:
             model = empty_causal_lm(config.policy.path, config.policy.architecture)
             require_targets(model, config.policy.lora.target_modules)
         except UserError as error:
-            findings.append(Notice(True, str(error), subject="policy"))
+            findings.append(Caveat(True, str(error), subject="policy"))
     return findings
 
 
-def _unfit_models(config: Config) -> list[Notice]:
+def _unfit_models(config: Config) -> list[Caveat]:
     """Find a teacher that is no model of text, and a reward model without a head that gives rewards."""
     from rlinf.models.architecture import require_text_model
     from rlinf.models.loading import checkpoint_config, reward_model_kind
@@ -56,7 +56,7 @@ def _unfit_models(config: Config) -> list[Notice]:
         if judge is not None and config.reward_model.supervision != "none" and local_files(judge) is not None:
             reward_model_kind(judge)
     except UserError as error:
-        findings.append(Notice(True, str(error), subject="policy"))
+        findings.append(Caveat(True, str(error), subject="policy"))
     return findings
 
 
@@ -80,13 +80,13 @@ def local_files(path: str) -> Path | None:
     return Path(result).parent if isinstance(result, str) else None
 
 
-def _not_here(key: str, path: str) -> Notice:
+def _not_here(key: str, path: str) -> Caveat:
     offline = next((name for name in _OFFLINE if os.environ.get(name, "").lower() in ("1", "true", "on", "yes")), None)
     if offline is not None:
         message = f"{key}: {path} is neither a folder nor in this machine's cache, and {offline} forbids the download."
-        return Notice(True, message, f"Give a folder, or unset {offline}.", "policy")
+        return Caveat(True, message, f"Give a folder, or unset {offline}.", "policy")
     message = f"{key}: {path} is neither a folder nor in this machine's cache."
-    return Notice(False, message, "Training will ask the Hugging Face hub for it: see that the name exists.", "policy")
+    return Caveat(False, message, "Training will ask the Hugging Face hub for it: see that the name exists.", "policy")
 
 
 def require_tokenizer_fits(config: Config, tokenizer: Any) -> None:

@@ -6,7 +6,7 @@ import tempfile
 import warnings
 from dataclasses import replace
 
-from rlinf.commands.finding import Notice
+from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.config.derived import is_text
 from rlinf.models.architecture_numbers import decoder_shape, read_architecture
@@ -16,7 +16,7 @@ def rehearse(config: Config) -> bool:
     """Print what a rank of the learner would hold, send and do wrong; return whether it would do something wrong."""
     refusal = _refusal(config)
     if refusal is not None:
-        print(Notice(True, refusal, subject="rehearsal"))
+        print(Caveat(True, refusal, subject="rehearsal"))
         return True
     from rlinf.models.loading import make_tokenizer
     from rlinf.planning.memory import estimate

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rlinf.base.errors import UserError
 from rlinf.base.terminal import printable
 from rlinf.commands.data_check import conversation_findings
-from rlinf.commands.finding import Notice
+from rlinf.commands.finding import Caveat
 from rlinf.commands.policy_check import (
     local_files,
     policy_findings,
@@ -40,17 +40,17 @@ _MEASURED = 200
 class _TextReport:
     """Findings about a text run, and the prompts that the policy will read."""
 
-    findings: list[Notice] = field(default_factory=list)
+    findings: list[Caveat] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
     def refuse(self, error: Exception, subject: str) -> None:
         """Add the error that training would stop at; if it is not a user's mistake, with the line that raised it."""
         if isinstance(error, UserError):
-            self.findings.append(Notice(True, str(error), subject=subject))
+            self.findings.append(Caveat(True, str(error), subject=subject))
             return
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
-        self.findings.append(Notice(True, message, "Training would stop here.", subject))
+        self.findings.append(Caveat(True, message, "Training would stop here.", subject))
 
 
 def examine_text(config: Config) -> _TextReport:
@@ -129,14 +129,14 @@ def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, rep
     report.findings += _unasked(config, facts, rendered)
 
 
-def _shared(config: Config, worker: TextEnvWorker) -> list[Notice]:
+def _shared(config: Config, worker: TextEnvWorker) -> list[Caveat]:
     """Report questions of the training rows that the evaluation has too."""
     shared = worker.shared_questions() if config.evaluation.size and config.run.max_steps else 0
     if not shared:
         return []
     message = f"the evaluation asks {shared:,} questions that are trained on."
     fix = "Set env.kwargs.split: train and evaluation.env_kwargs.split: eval, or evaluation.env_kwargs.path."
-    return [Notice(False, message, fix, "evaluation")]
+    return [Caveat(False, message, fix, "evaluation")]
 
 
 def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
@@ -156,7 +156,7 @@ def _counts(worker: TextEnvWorker, facts: EnvFacts) -> list[str]:
     return [f"Tasks: {facts.num_tasks:,} rows, {len(texts):,} different questions{of}"]
 
 
-def _fewer(config: Config, worker: TextEnvWorker) -> list[Notice]:
+def _fewer(config: Config, worker: TextEnvWorker) -> list[Caveat]:
     """Return the remark on an evaluation that has fewer tasks than it requests."""
     size = config.evaluation.size
     if not size:
@@ -165,7 +165,7 @@ def _fewer(config: Config, worker: TextEnvWorker) -> list[Notice]:
     if there.members or there.num_tasks >= size:
         return []
     message = f"evaluation.size is {size}, and there are {there.num_tasks} tasks for evaluation: those are evaluated."
-    return [Notice(False, message, f"Set evaluation.size: {there.num_tasks}, or give it more tasks.")]
+    return [Caveat(False, message, f"Set evaluation.size: {there.num_tasks}, or give it more tasks.")]
 
 
 def _curriculum(config: Config, worker: TextEnvWorker, tasks: Sequence[int]) -> list[str]:
@@ -211,7 +211,7 @@ def _start(config: Config, worker: TextEnvWorker, report: _TextReport) -> None:
         except Exception as error:  # the environment's own code may raise anything
             if split == "train" and config.sft.steps and not requested["eval"]:  # a file for `rlinf sft`
                 fix = "`rlinf train` would stop after the warm start; `rlinf sft` does that alone."
-                report.findings.append(Notice(False, str(error), fix, "environment"))
+                report.findings.append(Caveat(False, str(error), fix, "environment"))
             else:
                 report.refuse(error, "environment")
             return
@@ -233,7 +233,7 @@ def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
     return train_tokenizer(texts, vocab_size=requested.vocab_size, split_digits=requested.split_digits)
 
 
-def _lengths(config: Config, lengths: Sequence[int]) -> list[Notice]:
+def _lengths(config: Config, lengths: Sequence[int]) -> list[Caveat]:
     """Whether prompts fit ``data.max_prompt_length``."""
     limit = config.data.max_prompt_length
     long = [length for length in lengths if length > limit]
@@ -244,7 +244,7 @@ def _lengths(config: Config, lengths: Sequence[int]) -> list[Notice]:
     )
     everything = len(long) == len(lengths)
     meaning = "Training would have no prompt left" if everything else "They are dropped, never cut"
-    return [Notice(everything, message, f"{meaning}: set data.max_prompt_length: {max(long)}.", "prompts")]
+    return [Caveat(everything, message, f"{meaning}: set data.max_prompt_length: {max(long)}.", "prompts")]
 
 
 def _shown(
@@ -295,7 +295,7 @@ def _listed(tasks: Sequence[int], texts: Sequence[str], remarks: Sequence[str] =
     return lines
 
 
-def _unasked(config: Config, facts: EnvFacts, rendered: Sequence[str]) -> list[Notice]:
+def _unasked(config: Config, facts: EnvFacts, rendered: Sequence[str]) -> list[Caveat]:
     """Find marks that a rewarded response needs and that no prompt mentions."""
     if config.sft.steps:
         return []  # the warm start shows them
@@ -307,4 +307,4 @@ def _unasked(config: Config, facts: EnvFacts, rendered: Sequence[str]) -> list[N
         "Ask for it in env.kwargs.prompt_template or data.system_prompt, or show it by a warm start (sft.steps); "
         f"data.instruction: always adds the environment's own sentence (now {config.data.instruction})."
     )
-    return [Notice(False, message, fix, "prompts")]
+    return [Caveat(False, message, fix, "prompts")]

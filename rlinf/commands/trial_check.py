@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rlinf.commands.finding import Notice
+from rlinf.commands.finding import Caveat
 from rlinf.commands.policy_check import local_files
 from rlinf.config import Config
 from rlinf.rollouts.env_errors import account_of
@@ -26,7 +26,7 @@ _WIDTHS = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
 _TINY: Mapping[str, object] = {"model_type": "qwen2", **_WIDTHS, "num_attention_heads": 1, "num_key_value_heads": 1}
 
 
-def trial_findings(config: Config) -> list[Notice]:
+def trial_findings(config: Config) -> list[Caveat]:
     """Run one step with the parts of the user's own and return its finding; none for a run without any.
 
     Nothing is written outside of a temporary folder. A step that fails elsewhere, which its small sizes may be
@@ -45,15 +45,15 @@ def trial_findings(config: Config) -> list[Notice]:
     return []
 
 
-def _failed(error: Exception, names: Mapping[str, str]) -> Notice:
+def _failed(error: Exception, names: Mapping[str, str]) -> Caveat:
     reported = "".join(traceback.format_exception(error))
     for key, name in names.items():
         module = sys.modules.get(name.partition(":")[0])
         file = getattr(module, "__file__", None)
         if name in reported or (file is not None and file in reported):
-            return Notice(True, f"{name}: {account_of(error)}", "Training would stop in its first step.", key)
+            return Caveat(True, f"{name}: {account_of(error)}", "Training would stop in its first step.", key)
     meaning = "This may be due to its small sizes; `rlinf train` says more."
-    return Notice(False, f"a step that tries {', '.join(names.values())} failed: {account_of(error)}", meaning, "trial")
+    return Caveat(False, f"a step that tries {', '.join(names.values())} failed: {account_of(error)}", meaning, "trial")
 
 
 def _own_names(config: Config) -> Iterator[tuple[str, str]]:
