@@ -26,7 +26,8 @@ def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
     """
     schedule = sweep.config.schedule
     # The population is compared and copied every N iterations: each needs a value and a checkpoint then.
-    held = {"evaluation.every": schedule.perturb_every} if schedule.name == "pbt" else {}
+    each = {"evaluation.every": schedule.perturb_every, "evaluation.background": False}
+    held = each if schedule.name == "pbt" else {}
     fixed = {
         **held,
         "cluster.backend": "local",

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
+from rlinf.base import timeline
 from rlinf.base.errors import UserError
 from rlinf.data.messages import Metrics
 from rlinf.train.evaluation.missing_metric import missing_metric
+from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.run_state import RunState
 from rlinf.train.tracking.samples import write_episodes
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An evaluation of the weights after ``step`` iterations, and when it ran, by the performance counter."""
+
+    step: int
+    evaluation: Evaluation
+    began: float
+    ended: float
 
 
 class TrainingEvaluation:
@@ -22,21 +35,29 @@ class TrainingEvaluation:
 
     def evaluate(self) -> Metrics:
         """Compute the metrics of now, with a video if one is due."""
-        run, graph, state = self.run, self.run.graph, self.run.progress
-        if graph.evaluate is None:
-            return {}
-        began = time.perf_counter()
-        films = graph.film is not None and run.due(run.config.evaluation.video_every)
-        evaluation = graph.film(state.step) if films and graph.film is not None else graph.evaluate()
-        state.evaluation, self.samples = evaluation.metrics, evaluation.samples
-        state.evaluated = state.step
-        for note in evaluation.notes:
-            run.display.say(f"step {state.step}: {note}", style="yellow")
-        write_episodes(run.folder.path, state.step, evaluation.episodes)
-        self._note_best(evaluation.metrics)
-        return {**evaluation.metrics, "time/evaluation_s": time.perf_counter() - began}
+        return {} if self.run.graph.evaluate is None else self.record(self.measure(self.run.progress.step))
 
-    def _note_best(self, metrics: Metrics) -> None:
+    def measure(self, step: int) -> Measured:
+        """Evaluate the weights after ``step`` iterations, which the samplers hold, and record nothing yet."""
+        run, graph, began = self.run, self.run.graph, time.perf_counter()
+        assert graph.evaluate is not None
+        films = graph.film is not None and run.due(run.config.evaluation.video_every, step=step)
+        with timeline.span("evaluate", details={"step": step}):
+            evaluation = graph.film(step) if films and graph.film is not None else graph.evaluate()
+        return Measured(step, evaluation, began, time.perf_counter())
+
+    def record(self, measured: Measured) -> Metrics:
+        """Write an evaluation into the run's directory and progress; return its metrics."""
+        run, state, evaluation = self.run, self.run.progress, measured.evaluation
+        state.evaluation, self.samples = evaluation.metrics, evaluation.samples
+        state.evaluated = measured.step
+        for note in evaluation.notes:
+            run.display.say(f"step {measured.step}: {note}", style="yellow")
+        write_episodes(run.folder.path, measured.step, evaluation.episodes)
+        self._note_best(evaluation.metrics, measured.step)
+        return {**evaluation.metrics, "time/evaluation_s": measured.ended - measured.began}
+
+    def _note_best(self, metrics: Metrics, step: int) -> None:
         """Remembers the step with the highest `checkpoint.best_metric`; one that is never measured is a UserError."""
         config, state = self.run.config, self.run.progress
         metric, best = config.checkpoint.best_metric, state.best
@@ -46,4 +67,4 @@ class TrainingEvaluation:
         if missing is not None and best is None:
             raise UserError(f"checkpoint.best_metric: {missing}")
         if metric in metrics and (best is None or metrics[metric] > best[0]):
-            state.best = (metrics[metric], state.step)
+            state.best = (metrics[metric], step)
