@@ -84,6 +84,9 @@ class SweepConfig:
     mode: Literal["max", "min"] = "max"
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
+    share_base: bool = False
+    """Trials with `policy.lora` run one after another in one process, which loads their base model once and evaluates
+    it once. Each has the numbers of the run alone."""
     stop: Literal["never", "sequential"] = "never"
     """`sequential`: seeds are run in rounds, two at first; the sweep ends when the best setting is decided, or cannot
     be within `seeds`."""

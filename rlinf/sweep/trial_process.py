@@ -46,7 +46,7 @@ def main(trial: str, hold_every: int = 0) -> int:
     """
     redact_warnings()
     try:
-        config = load_mapping(json.loads(_first_line()), source=trial)
+        config = load_mapping(json.loads(first_line()), source=trial)
         leash = Leash(hold_every)
         from rlinf.train import run
 
@@ -57,8 +57,8 @@ def main(trial: str, hold_every: int = 0) -> int:
     return 0
 
 
-def _first_line() -> bytes:
-    """Byte by byte, since what follows is for the leash."""
+def first_line() -> bytes:
+    """Read the first line of standard input byte by byte, since what follows is for the leash."""
     line = bytearray()
     while (byte := os.read(sys.stdin.fileno(), 1)) not in (b"", b"\n"):
         line += byte

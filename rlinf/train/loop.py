@@ -17,7 +17,7 @@ from rlinf.data.messages import Metrics
 from rlinf.data.remote_rows import RemoteRows
 from rlinf.train.callbacks import Callback, RunStart, Step
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
-from rlinf.train.evaluation.in_training import Measured, TrainingEvaluation
+from rlinf.train.evaluation.in_training import FirstEvaluations, Measured, TrainingEvaluation
 from rlinf.train.gap_alarm import GapAlarm
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import Source
@@ -53,10 +53,12 @@ class Trainer:
         batches: BatchSource | None = None,
         recorder: BatchRecorder | None = None,
         spans: RecordSpans | None = None,
+        first_evaluations: FirstEvaluations | None = None,
     ) -> None:
         """``source``: what a run without checkpoints begins with, instead of an untrained policy. ``batches``: saved
         ones, instead of those that the graph collects. ``recorder`` keeps the first batches. ``spans`` begins and ends
-        the recording of what runs in all processes (`logging.trace_every`)."""
+        the recording of what runs in all processes (`logging.trace_every`). ``first_evaluations``: shared with the
+        other runs of this process."""
         endpoint, every = config.logging.otlp_endpoint, config.logging.trace_every
         self.export = TraceExport.to(endpoint, run=config.run.name, say=display.warn) if endpoint and every else None
         send = None if self.export is None else self.export.send
@@ -68,7 +70,7 @@ class Trainer:
         self.save_requested = False
         self.batches = batches or self._batch_source()
         self.run = RunState(config, graph, self.batches, folder, display, source)
-        self.evaluation = TrainingEvaluation(self.run)
+        self.evaluation = TrainingEvaluation(self.run, first_evaluations)
         self.alarm = GapAlarm(graph.gap_limit, config.rollout.gap_steps, display.warn)
 
     def _batch_source(self) -> BatchSource:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from rlinf.base import timeline
 from rlinf.base.errors import UserError
+from rlinf.config import Config
+from rlinf.config.record import written
 from rlinf.data.messages import Metrics
 from rlinf.train.evaluation.missing_metric import missing_metric
 from rlinf.train.evaluation.text import Evaluation
@@ -25,11 +29,35 @@ class Measured:
     ended: float
 
 
+_LATER = ("lr", "critic_lr", "schedule", "warmup_steps", "min_lr_ratio", "eps")
+"""Keys of `learner.optimizer` that begin to matter with the first step of reinforcement learning."""
+
+
+class FirstEvaluations:
+    """Evaluations before the first step, for runs of one process that differ in their learning rates alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Evaluation] = {}
+
+    def evaluate(self, config: Config, evaluate: Callable[[], Evaluation]) -> Evaluation:
+        """Return the evaluation that a run with the same initial policy made before, or that of ``evaluate``."""
+        tree = written(config)
+        for name in _LATER:
+            tree.get("learner", {}).get("optimizer", {}).pop(name, None)
+        for name in ("name", "dir"):
+            tree["run"].pop(name, None)
+        key = json.dumps(tree, sort_keys=True, default=str)
+        if key not in self._known:
+            self._known[key] = evaluate()
+        return self._known[key]
+
+
 class TrainingEvaluation:
     """Evaluates the policy that the samplers hold; nothing if `evaluation.size` is 0."""
 
-    def __init__(self, run: RunState) -> None:
-        self.run = run
+    def __init__(self, run: RunState, first: FirstEvaluations | None = None) -> None:
+        """``first``: where the evaluation before the first step is taken from, or left for others."""
+        self.run, self.first = run, first
         self.samples: list[dict[str, Any]] = []
         """Of the newest evaluation, for people to read."""
 
@@ -43,7 +71,12 @@ class TrainingEvaluation:
         assert graph.evaluate is not None
         films = graph.film is not None and run.due(run.config.evaluation.video_every, step=step)
         with timeline.span("evaluate", details={"step": step}):
-            evaluation = graph.film(step) if films and graph.film is not None else graph.evaluate()
+            if films and graph.film is not None:
+                evaluation = graph.film(step)
+            elif step == 0 and self.first is not None:
+                evaluation = self.first.evaluate(run.config, graph.evaluate)
+            else:
+                evaluation = graph.evaluate()
         return Measured(step, evaluation, began, time.perf_counter())
 
     def record(self, measured: Measured) -> Metrics:
