@@ -97,6 +97,7 @@ ROLLOUT: Mapping[str, Metric] = {
         "above rollout.batch_size",
         "other tasks",
     ),
+    "rollout/prompt_length": Metric("mean length of the prompts", "mean", TOKENS),
     "rollout/response_length": Metric(
         "mean length of the responses", "mean", TOKENS, "steady, or rises with accuracy", _LONGER
     ),
