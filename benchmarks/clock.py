@@ -2,8 +2,9 @@
 
     python benchmarks/clock.py [--runs 10] [--write]
 
-Six short runs at small sizes calibrate it (`rlinf/train/rehearsal/clock.py`). Ten runs of other widths, depths, batches,
-lengths and passes are predicted, then made. Times are CPU-seconds of one thread, since other work shares the machine.
+Six short runs at small sizes calibrate it (`rlinf/train/rehearsal/clock.py`). Ten runs of other widths, depths,
+batches, lengths and passes are predicted, then made. Times are CPU-seconds of one thread, since other work shares the
+machine.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The clock of a rehearsal: seconds of a step and memory of a size that was never run, from a few small ones.
 
-A step's CPU-seconds are modelled as sums of counted work with one price each: kernels that are started, numbers that are
-multiplied, weights that are stepped. The prices come from a calibration, short runs of the same file at small sizes, by
-least squares of relative errors with prices of at least zero. It is for language models in one process on a CPU, with
-the sampler `hf` and the learner `torch`; one thread's CPU-seconds are its seconds on a machine without other work.
+A step's CPU-seconds are modelled as sums of counted work with one price each: kernels that are started, numbers that
+are multiplied, weights that are stepped. The prices come from a calibration, short runs of the same file at small
+sizes, by least squares of relative errors with prices of at least zero. It is for language models in one process on a
+CPU, with the sampler `hf` and the learner `torch`; one thread's CPU-seconds are its seconds on a machine without other
+work.
 
     R  rows of a step        L  tokens of a response        P  tokens of a prompt        W  parameters of a token's path
 """
@@ -108,7 +109,7 @@ def measure(config: Config, overrides: Sequence[str]) -> Measured:
             if process.returncode:
                 log.seek(0)
                 raise UserError(f"a run of the calibration failed:\n{log.read()[-1500:]}")
-        lines = [line for line in read_json_lines(Path(folder) / "run" / "metrics.jsonl", number="step").rows]
+        lines = list(read_json_lines(Path(folder) / "run" / "metrics.jsonl", number="step").rows)
     steps = [line for line in lines if "time/step_s" in line][1:]
     found = {phase: _mean(steps, names) for phase, names in PHASES.items()}
     found["the rest"] = max(0.0, _mean(steps, ("time/step_s",)) - found["generation"] - found["learner"])
