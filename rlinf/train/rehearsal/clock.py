@@ -169,7 +169,7 @@ class Clock:
         """Measure short runs of ``config`` at small ``sizes``: about ten CPU-seconds each."""
         from rlinf.config import load_mapping
 
-        resized = [load_mapping(written(config), sized(config, size)) for size in sizes]
+        resized = [load_mapping(written(config), overrides=sized(config, size)) for size in sizes]
         found = [measure(config, sized(config, size)) for size in sizes]
         return cls.fitted(resized, found)
 
