@@ -251,6 +251,7 @@ def _check_ranges(config: SweepConfig, say: Say) -> None:
         "resources.gpus": (resources.gpus, 0),
         "resources.max_parallel": (resources.max_parallel, 1),
         "retries": (config.retries, 0),
+        "confirm": (config.confirm, 0),
     }
     for key, (value, bound) in least.items():
         if value is not None and value < bound:

@@ -40,9 +40,9 @@ PLANTED: dict[str, tuple[list[str], str]] = {
         [MEGATRON, "learner.megatron.tensor_parallel=8", "policy.gradient_checkpointing=false"],
         "does not divide num_attention_heads 28",
     ),
-    "pipeline stages that do not divide the layers": (
-        [MEGATRON, "learner.megatron.pipeline_parallel=8", "policy.gradient_checkpointing=false"],
-        "does not divide num_hidden_layers 28",
+    "a layout that does not divide the ranks": (
+        [MEGATRON, "learner.megatron.tensor_parallel=7", "policy.gradient_checkpointing=false"],
+        "does not divide learner.num_workers 8",
     ),
     "an engine's cache without room for one row": (
         ["rollout.vllm.kv_cache_memory_mb=200"],
