@@ -38,13 +38,13 @@ class _Followed:
         write_atomically(self.folder / "config.yaml", stored_yaml(self.config))
         path, success_key = self.folder / "run" / "metrics.jsonl", self.config.env.success_key
         self._values = ObjectiveTail(path, sweep.config.metric, sweep.config.mode, success_key)
-        self._unbegun = self._stamp()
+        self._unbegun = self.stamp()
         self.record = TrialRecord.read(self.folder) if self._unbegun else TrialRecord(plan.number, {}, plan.seed)
         self.allowed = self.record.failures + sweep.config.retries + 1
         """Failures after which it is not tried again."""
         self.status = "waiting"
 
-    def _stamp(self) -> int:
+    def stamp(self) -> int:
         """Return when `trial.json` was written; 0 if it does not exist."""
         file = self.folder / "trial.json"
         return file.stat().st_mtime_ns if file.exists() else 0
@@ -62,7 +62,7 @@ class _Followed:
 
     def show(self, view: LiveView) -> None:
         """Hand to the view what is new since the last call."""
-        if self._stamp() == self._unbegun:
+        if self.stamp() == self._unbegun:
             return
         before, failures = self.status, self.record.failures
         self.record = TrialRecord.read(self.folder)
@@ -104,7 +104,7 @@ def _run(sweep: Sweep, trials: Sequence[_Followed], view: LiveView) -> bool:
         name="the process of the trials",
         env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         input=True,
-        session=False,  # Ctrl-C is for the run too: it writes a checkpoint
+        session=True,  # Ctrl-C comes to it from here, once: its run writes a checkpoint
         tied=False,  # its input is its leash
     )
     order = {
@@ -113,6 +113,7 @@ def _run(sweep: Sweep, trials: Sequence[_Followed], view: LiveView) -> bool:
         "attempts": sweep.config.retries + 1,
         "trials": [one.order() for one in trials],
     }
+    before = [one.stamp() for one in trials]
     process.send(json.dumps(order).encode() + b"\n")
     try:
         while (code := process.wait(_POLL_S)) is None:
@@ -123,6 +124,7 @@ def _run(sweep: Sweep, trials: Sequence[_Followed], view: LiveView) -> bool:
                 process.wait(_SAVING_S)
                 return False
     except KeyboardInterrupt:
+        os.kill(process.pid, signal.SIGTERM)
         process.wait(_SAVING_S)
         raise
     finally:
@@ -132,6 +134,6 @@ def _run(sweep: Sweep, trials: Sequence[_Followed], view: LiveView) -> bool:
         if code and one.status == "running":
             one.died(f"{process.how_it_ended()}{process.last_words()}")
             one.show(view)
-    if code and not any(one.status in ("running", "failed") for one in trials):
+    if code and [one.stamp() for one in trials] == before:
         raise RuntimeError(f"{process} {process.how_it_ended()} before the first trial{process.last_words()}")
     return True
