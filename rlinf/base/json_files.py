@@ -11,7 +11,7 @@ from rlinf.base.json_text import parse_json
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class _JsonLines:
     """The objects of a JSONL file in their order, and the numbers (from 1) of the lines that hold none."""
 
     rows: list[dict[str, Any]]
@@ -26,7 +26,7 @@ class JsonLines:
         return f"{path}: {len(self.damaged)} damaged {lines} {were} skipped ({lines} {shown})"
 
 
-def read_json_lines(path: Path, *, number: str | None = None) -> JsonLines:
+def read_json_lines(path: Path, *, number: str | None = None) -> _JsonLines:
     """Read the objects of ``path``; with ``number`` only those that have a number under that key.
 
     Empty without the file.
@@ -34,25 +34,25 @@ def read_json_lines(path: Path, *, number: str | None = None) -> JsonLines:
     Raises UserError, which names the file, if it cannot be read (a folder has its name).
     """
     rows, damaged = [], []
-    for place, line in enumerate(_content(path).splitlines() if path.exists() else (), start=1):
+    for index, line in enumerate(_content(path).splitlines() if path.exists() else (), start=1):
         if not line.strip():
             continue
         row = _object(line)
         if row is None or (number is not None and not isinstance(row.get(number), int | float)):
-            damaged.append(place)
+            damaged.append(index)
         else:
             rows.append(row)
-    return JsonLines(rows, damaged)
+    return _JsonLines(rows, damaged)
 
 
 def read_json_file(path: Path) -> dict[str, Any] | None:
     """Read the object in ``path``, None without the file. Raise UserError, which names it, if it is damaged."""
     if not path.exists():
         return None
-    found = _object(_content(path))
-    if found is None:
+    result = _object(_content(path))
+    if result is None:
         raise UserError(f"{path} is damaged (not a JSON object): restore it from a copy, or remove it")
-    return found
+    return result
 
 
 def _content(path: Path) -> bytes:
@@ -64,7 +64,7 @@ def _content(path: Path) -> bytes:
 
 def _object(text: bytes) -> dict[str, Any] | None:
     try:
-        found = parse_json(text)
+        result = parse_json(text)
     except ValueError:  # half a line, bytes that are no UTF-8, thousands of brackets
         return None
-    return found if isinstance(found, dict) else None
+    return result if isinstance(result, dict) else None

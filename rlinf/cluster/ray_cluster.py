@@ -22,7 +22,7 @@ from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Starti
 from rlinf.cluster.errors import ClusterError, PlacementError
 from rlinf.cluster.host import Host
 from rlinf.cluster.packing import pack
-from rlinf.cluster.placement import Placement
+from rlinf.cluster.placement import RayPlacement
 from rlinf.cluster.ray_group import CONTROL, PIECES, RayGroup, RayHandle, RayStream, Shared
 from rlinf.cluster.ray_session import RaySession
 from rlinf.schema.cluster import ClusterConfig
@@ -38,12 +38,16 @@ class RayCluster(Cluster):
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
         self._groups: dict[str, RayGroup] = {}
-        self._placement = Placement()
+        self._placement = RayPlacement()
         self._closed = False
         self._session = RaySession(
             config.address,
             start_timeout_s=config.start_timeout_s,
-            options=_init_options(config),
+            options={
+                "log_to_driver": os.environ.get("RLINF_WORKER_LOGS") == "1",
+                "logging_level": "ERROR",
+                "runtime_env": {"env_vars": worker_environment(config)},
+            },
             local_options=_local_options(),
         )
 
@@ -71,7 +75,11 @@ class RayCluster(Cluster):
         environment = {"env_vars": worker_environment(self._config)}
 
         def start(rank: int) -> Any:
-            actor = _actor().options(**places[rank].options, runtime_env=environment, max_restarts=0)
+            make: Any = ray.remote
+            # its type stubs know no concurrency groups
+            actor = make(concurrency_groups={CONTROL: 2, PIECES: 1})(Host).options(
+                **places[rank].options, runtime_env=environment, max_restarts=0
+            )
             return actor.remote(places[rank].visible_gpus)
 
         def release() -> None:
@@ -121,41 +129,23 @@ class RayCluster(Cluster):
 
 def _handle(pending: Handle | Stream) -> RayHandle:
     """Return the handle that the waiting functions use: a call, or the next item of a stream."""
-    found = pending.waited if isinstance(pending, RayStream) else pending
-    assert isinstance(found, RayHandle)
-    return found
-
-
-def _actor() -> Any:
-    make: Any = ray.remote  # its type stubs know no concurrency groups
-    return make(concurrency_groups={CONTROL: 2, PIECES: 1})(Host)
+    result = pending.waited if isinstance(pending, RayStream) else pending
+    assert isinstance(result, RayHandle)
+    return result
 
 
 def worker_environment(config: ClusterConfig) -> dict[str, str]:
     """Environment variables of every worker: torch threads, where the driver's modules are, then the user's own."""
     threads = str(config.threads_per_worker)
+    # Folders that the driver imports from, without those of the interpreter, which every worker has anyway.
+    own = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
+    folders = [Path(entry or os.curdir).resolve() for entry in sys.path]
+    results = [path for path in folders if path.is_dir() and not own.intersection((path, *path.parents))]
     return {
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
-        "PYTHONPATH": os.pathsep.join(_source_paths()),
+        "PYTHONPATH": os.pathsep.join(list(dict.fromkeys(str(path) for path in results))),
     } | config.env
-
-
-def _source_paths() -> list[str]:
-    """Folders that the driver imports from, without those of the interpreter, which every worker has anyway."""
-    own = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
-    folders = [Path(entry or os.curdir).resolve() for entry in sys.path]
-    found = [path for path in folders if path.is_dir() and not own.intersection((path, *path.parents))]
-    return list(dict.fromkeys(str(path) for path in found))
-
-
-def _init_options(config: ClusterConfig) -> dict[str, Any]:
-    """Return the arguments of ``ray.init``."""
-    return {
-        "log_to_driver": os.environ.get("RLINF_WORKER_LOGS") == "1",
-        "logging_level": "ERROR",
-        "runtime_env": {"env_vars": worker_environment(config)},
-    }
 
 
 def _local_options() -> dict[str, Any]:

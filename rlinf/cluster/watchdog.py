@@ -45,7 +45,7 @@ def main(folder: str, driver: int) -> None:
             f"The program (pid {driver}) ended without a word: it was killed, crashed in native code, or was "
             "ended by Ray because its raylet was lost; the same command continues from the last checkpoint."
         )
-    end_members(folder, driver)
+    _end_members(folder, driver)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -74,7 +74,7 @@ def _say(sentence: str) -> None:
         os.write(2, f"{sentence}\n".encode())
 
 
-def end_members(folder: str, driver: int) -> None:
+def _end_members(folder: str, driver: int) -> None:
     """Kills the processes of the cluster until none has been seen for a moment; the driver is spared."""
     give_up = time.monotonic() + _PATIENCE_S
     last_seen = time.monotonic()
@@ -95,11 +95,11 @@ def members(folder: str) -> set[int]:
     except OSError:
         return set()
     parents = {pid: _parent(pid) for pid in pids}
-    found = {pid for pid in pids if folder in _folders(pid)}
-    frontier = found
-    while frontier := {pid for pid in pids if parents[pid] in frontier} - found:
-        found |= frontier
-    return found
+    results = {pid for pid in pids if folder in _folders(pid)}
+    frontier = results
+    while frontier := {pid for pid in pids if parents[pid] in frontier} - results:
+        results |= frontier
+    return results
 
 
 def _parent(pid: int) -> int | None:

@@ -131,7 +131,13 @@ class Builder:
         if origin is list:
             return self._list(typing.get_args(hint)[0], located, dotted)
         if origin is tuple:
-            return self._tuple(typing.get_args(hint), located, dotted)
+            members = typing.get_args(hint)
+            if not isinstance(located.value, list) or len(located.value) != len(members):
+                example = ", ".join(_example(member) for member in members)
+                raise Mismatch(f"a list of {len(members)} values", f"For example: [{example}].")
+            return tuple(
+                self.value(member, child, dotted) for member, child in zip(members, located.value, strict=True)
+            )
         if origin is dict:
             return self._dict(typing.get_args(hint)[1], located, dotted)
         if isinstance(hint, type) and is_dataclass(hint):
@@ -187,12 +193,6 @@ class Builder:
         except Mismatch as mismatch:
             raise Mismatch(f"a list where each entry is {mismatch.expected}", mismatch.fix) from None
 
-    def _tuple(self, members: tuple[object, ...], located: Located, dotted: str) -> tuple[object, ...]:
-        if not isinstance(located.value, list) or len(located.value) != len(members):
-            example = ", ".join(_example(member) for member in members)
-            raise Mismatch(f"a list of {len(members)} values", f"For example: [{example}].")
-        return tuple(self.value(member, child, dotted) for member, child in zip(members, located.value, strict=True))
-
     def _dict(self, member: object, located: Located, dotted: str) -> dict[str, object]:
         if located.branch is None:
             if located.value is None:
@@ -209,12 +209,12 @@ def _meaning_of(dotted: str) -> Hint | None:
 
 def _same_ends(located: Located, dotted: str) -> list[str]:
     """Keys whose dotted names end as those under an unknown section do: `learner.optimizer.lr` of `optimizer.lr`."""
-    found: list[str] = []
+    results: list[str] = []
     for name, child in (located.branch or {}).items():
         inner = f"{dotted}.{name}"
         longer = _same_ends(child, inner)
-        found += longer or [leaf for leaf in leaves() if leaf.endswith(f".{inner}")]
-    return list(dict.fromkeys(found))[:3]
+        results += longer or [leaf for leaf in leaves() if leaf.endswith(f".{inner}")]
+    return list(dict.fromkeys(results))[:3]
 
 
 def _bool(value: object) -> bool:

@@ -26,7 +26,7 @@ class Ranks(Protocol):
         """Concatenate the entries of all ranks along dimension 0; their numbers of entries may differ."""
 
 
-class OneRank:
+class _OneRank:
     """The whole batch is here."""
 
     def sum(self, tensor: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class TorchRanks:
         return torch.cat([part[: int(size)] for part, size in zip(parts, sizes, strict=True)]).to(tensor.device)
 
 
-ONE_RANK = OneRank()
+ONE_RANK = _OneRank()
 
 
 def complete_gradients(parameters: Iterable[nn.Parameter]) -> None:
@@ -111,12 +111,12 @@ def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) 
         return {name: (float(value), counts[id(count)]) for name, (value, count) in merged.items()}
     maxima = [name for name in merged if name.endswith("_max")]
     sums = [name for name in merged if not name.endswith("_max")]
-    found: ReducedMetrics = {}
+    results: ReducedMetrics = {}
     if sums:
-        found |= zip(sums, ranks.sum(_packed(merged, sums)).tolist(), strict=True)
+        results |= zip(sums, ranks.sum(_packed(merged, sums)).tolist(), strict=True)
     if maxima:
-        found |= zip(maxima, ranks.gather(_packed(merged, maxima)[None]).amax(0).tolist(), strict=True)
-    return {name: (found[name][0], found[name][1]) for name in merged}
+        results |= zip(maxima, ranks.gather(_packed(merged, maxima)[None]).amax(0).tolist(), strict=True)
+    return {name: (results[name][0], results[name][1]) for name in merged}
 
 
 def _packed(partial: PartialMetrics, names: Sequence[str]) -> Tensor:

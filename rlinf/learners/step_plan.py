@@ -85,15 +85,15 @@ class BatchPlan:
         """Return the rows of each share, which receives no others; a share without rows gets one to take part with."""
         spare = facts.answered.int().argmax()[None]
         places = torch.empty(len(facts.tokens), dtype=torch.int32)
-        found = []
+        results = []
         for parts in zip(*self.parts, strict=True):
             used = [rows for part in parts for rows in part.micro_batches]
             rows = torch.cat(used) if used else spare
             if len(parts) > 1:
                 rows = rows.unique()
             places[rows] = torch.arange(len(rows), dtype=torch.int32)
-            found.append(OwnRows(rows, tuple(_renumbered(part, places, len(rows)) for part in parts)))
-        return found
+            results.append(OwnRows(rows, tuple(_renumbered(part, places, len(rows)) for part in parts)))
+        return results
 
 
 class Divides(Protocol):
@@ -105,7 +105,7 @@ class Divides(Protocol):
     def costs(self, batch: Batch) -> Costs: ...
 
 
-class DividesSteps(Divides, Protocol):
+class _DividesSteps(Divides, Protocol):
     """A learner, as far as optimiser steps are divided by it."""
 
     seed: int
@@ -132,7 +132,7 @@ def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed:
             if len(rows):
                 rewards = None if facts.rewards is None else LossCounts.of(facts.rewards[rows])
                 steps.append(StepTotals(loss_counts(facts, rows), rewards, rows if chooses else None))
-                parts.append(_parts(rows_with_gradient(rows, facts, stage), facts, place))
+                parts.append(_parts(_rows_with_gradient(rows, facts, stage), facts, place))
     return BatchPlan(parts, steps)
 
 
@@ -144,7 +144,7 @@ def share_of_evaluation(batch: Batch | RankBatch, model: Divides) -> RankBatch:
     return evaluation_plan(RowFacts.of(batch, model.costs(batch)), place).of_whole(batch, place.index)
 
 
-def share_of_update(batch: Batch | RankBatch, learner: DividesSteps, *, step: int) -> RankBatch:
+def share_of_update(batch: Batch | RankBatch, learner: _DividesSteps, *, step: int) -> RankBatch:
     """Return this rank's share of all optimiser steps of training iteration ``step``, in the same way."""
     if isinstance(batch, RankBatch):
         return batch
@@ -159,7 +159,7 @@ def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
     return LossCounts.of(facts.tokens[rows])
 
 
-def rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
+def _rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
     """Return the ``rows`` of an optimiser step without those that cannot move the weights.
 
     If the objective is a multiple of the advantage, a row whose advantages are all 0 has a gradient of exactly 0
@@ -186,7 +186,7 @@ def _parts(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[StepS
     return [StepShard(cut, most if place.alike else max(1, len(cut))) for cut in cuts]
 
 
-def _renumbered(part: StepShard, places: Tensor, count: int) -> StepShard:
-    """``part`` with the ``places`` of its rows among ``count``."""
+def _renumbered(part: StepShard, indices: Tensor, count: int) -> StepShard:
+    """``part`` with the ``indices`` of its rows among ``count``."""
     kind = torch.int16 if count < 1 << 15 else torch.int32
-    return replace(part, micro_batches=tuple(places[rows].to(kind) for rows in part.micro_batches))
+    return replace(part, micro_batches=tuple(indices[rows].to(kind) for rows in part.micro_batches))

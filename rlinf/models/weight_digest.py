@@ -24,7 +24,7 @@ _STEP = 7919
 
 
 @dataclass(frozen=True)
-class Asked:
+class DigestRequest:
     """A tensor's numbers that are to be read."""
 
     salt: int
@@ -45,7 +45,7 @@ class TensorDigest:
     numbers: np.ndarray
     """float64, at :func:`places`."""
     bits: int | None = None
-    """The sum over all bits (:func:`sum_of_bits`); None: not computed."""
+    """The sum over all bits (:func:`_sum_of_bits`); None: not computed."""
     slack: np.ndarray | None = None
     """float64: how large the terms are that each number was added up from; None: the numbers were copied."""
     every: int = 1
@@ -69,18 +69,18 @@ def places(size: int, salt: int) -> Tensor:
     return torch.cat([torch.tensor([0]), inner, torch.tensor([size - 1])])
 
 
-def numbers_at(tensor: Tensor, salt: int) -> Tensor:
+def _numbers_at(tensor: Tensor, salt: int) -> Tensor:
     """[n] float64 on the tensor's device: its numbers at :func:`places`."""
-    found = places(tensor.numel(), salt).to(tensor.device)
+    result = places(tensor.numel(), salt).to(tensor.device)
     if tensor.is_contiguous():
-        return tensor.detach().reshape(-1)[found].double()
-    return tensor.detach()[torch.unravel_index(found, tensor.shape)].double()
+        return tensor.detach().reshape(-1)[result].double()
+    return tensor.detach()[torch.unravel_index(result, tensor.shape)].double()
 
 
-def sum_of_bits(tensor: Tensor) -> Tensor | None:
+def _sum_of_bits(tensor: Tensor) -> Tensor | None:
     """Add up the bits of ``tensor`` as whole numbers of 64 bits (int64 []); None if its memory has gaps.
 
-    >>> int(sum_of_bits(torch.zeros(4))), int(sum_of_bits(torch.ones(2, dtype=torch.uint8)))
+    >>> int(_sum_of_bits(torch.zeros(4))), int(_sum_of_bits(torch.ones(2, dtype=torch.uint8)))
     (0, 257)
     """
     if not tensor.is_contiguous():
@@ -94,12 +94,12 @@ def sum_of_bits(tensor: Tensor) -> Tensor | None:
     return total + (rest << (8 * torch.arange(len(rest), device=rest.device))).sum()
 
 
-def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
     """Compute digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's
     names."""
     chosen = [(name, tensor, asked[name]) for name, tensor in named if name in asked]
-    numbers = [numbers_at(tensor, one.salt) for _, tensor, one in chosen]
-    sums = [sum_of_bits(tensor) if one.whole else None for _, tensor, one in chosen]
+    numbers = [_numbers_at(tensor, one.salt) for _, tensor, one in chosen]
+    sums = [_sum_of_bits(tensor) if one.whole else None for _, tensor, one in chosen]
     # One copy for all: from a GPU each of its own would wait for the device.
     flat = torch.cat(numbers).cpu() if numbers else torch.zeros(0)
     whole = [total for total in sums if total is not None]
@@ -133,14 +133,16 @@ class SentWeights:
         for name, tensor in update.tensors.items():
             if name.endswith(BASE_MARK):
                 weight = name.removesuffix(BASE_MARK)
-                self._bases |= held_digests([(weight, tensor)], {weight: Asked(update.version, whole=False)})
+                self._bases |= held_digests([(weight, tensor)], {weight: DigestRequest(update.version, whole=False)})
             elif name.endswith(DOWN_MARK):
                 weight = name.removesuffix(DOWN_MARK)
                 up, scale = update.tensors[weight + UP_MARK], update.tensors[weight + SCALE_MARK]
                 self._digests[weight] = _adapted(self._bases[weight], tensor, up, float(scale))
             elif not name.endswith((UP_MARK, SCALE_MARK)):
                 plain[name] = tensor
-        self._digests |= held_digests(plain.items(), {name: Asked(update.version, whole=True) for name in plain})
+        self._digests |= held_digests(
+            plain.items(), {name: DigestRequest(update.version, whole=True) for name in plain}
+        )
 
     def digests(self) -> dict[str, TensorDigest]:
         """Return digests by name, without sums of tensors that stayed as sent earlier: reading them again costs."""
@@ -150,9 +152,9 @@ class SentWeights:
         }
 
 
-def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, Asked]:
+def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, DigestRequest]:
     """List the numbers that a receiver has to read, to be compared with those that were sent."""
-    return {name: Asked(digest.salt, digest.bits is not None, digest.shape) for name, digest in sent.items()}
+    return {name: DigestRequest(digest.salt, digest.bits is not None, digest.shape) for name, digest in sent.items()}
 
 
 def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str | None:
@@ -168,7 +170,9 @@ def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str 
     expected = torch.from_numpy(sent.numbers[:: held.every]).to(getattr(torch, sent.dtype)).to(kept).double().numpy()
     same = np.equal(expected, held.numbers) | (np.isnan(expected) & np.isnan(held.numbers))
     if sent.slack is not None:
-        same |= np.abs(expected - held.numbers) <= _rounding(sent.dtype, held.dtype) * sent.slack[:: held.every]
+        # Bound the distance between two ways of adding the same terms up, as a share of the terms' size.
+        exact = max(torch.finfo(getattr(torch, dtype)).eps for dtype in (sent.dtype, held.dtype))
+        same |= np.abs(expected - held.numbers) <= (exact if exact > 1e-5 else 8 * exact) * sent.slack[:: held.every]
     if same.all():
         alike = sent.bits is None or held.bits is None or sent.dtype != held.dtype or sent.bits == held.bits
         return None if alike else f"{name}: its bits do not add up to the same sum"
@@ -180,13 +184,13 @@ def differences(sent: Mapping[str, TensorDigest], held: Digests) -> list[str]:
     """List the :func:`difference` of each tensor that has one, in the order of names. What cannot be read has none."""
     hidden = {name for name, digest in held.items() if digest is None}
     given = ((name, held.get(name)) for name in sorted(sent.keys() - hidden))
-    return [found for name, digest in given if (found := difference(name, sent[name], digest)) is not None]
+    return [result for name, digest in given if (result := difference(name, sent[name], digest)) is not None]
 
 
-def listed(found: Sequence[str], limit: int = 3) -> str:
-    """List the first few of ``found``, and how many more there are."""
-    more = f"; and {len(found) - limit} more" if len(found) > limit else ""
-    return "; ".join(found[:limit]) + more
+def listed(results: Sequence[str], limit: int = 3) -> str:
+    """List the first few of ``results``, and how many more there are."""
+    more = f"; and {len(results) - limit} more" if len(results) > limit else ""
+    return "; ".join(results[:limit]) + more
 
 
 def _sampled(digest: TensorDigest) -> TensorDigest:
@@ -202,9 +206,3 @@ def _adapted(base: TensorDigest, down: Tensor, up: Tensor, scale: float) -> Tens
     numbers = torch.from_numpy(base.numbers).to(kept) + product
     slack = np.abs(base.numbers) + factors.abs().sum(dim=1).numpy() * abs(scale)
     return TensorDigest(base.shape, base.dtype, base.salt, numbers.double().numpy(), slack=slack)
-
-
-def _rounding(sent: str, held: str) -> float:
-    """Bound the distance between two ways of adding the same terms up, as a share of the terms' size."""
-    exact = max(torch.finfo(getattr(torch, dtype)).eps for dtype in (sent, held))
-    return exact if exact > 1e-5 else 8 * exact

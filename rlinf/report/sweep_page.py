@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
     """``kind: sweep``: ranking, curves with intervals, importance, every trial, and what failed."""
     summary = summarise(read_sweep(folder))
     sweep = summary.sweep
+    # List the sweep file's keys that are set, with their values as YAML.
+    said = {key: _set(value) for key, value in sweep.definition.items() if _is_set(value)}
     return {
         "kind": "sweep",
         "name": sweep.name,
@@ -34,7 +36,9 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
         "short_names": short_names(sweep.keys),
         "verdict": [*summary.verdict.splitlines(), *filter(None, [confirmation_sentence(folder, summary)])],
         "sure": summary.sure,
-        "settings": [_setting(sweep.keys, one) for one in summary.settings],
+        "settings": [
+            {**setting_row(sweep.keys, one), "label": one.label, "finals": one.finals} for one in summary.settings
+        ],
         "trials": [trial_row(sweep.keys, trial) for trial in summary.trials],
         "errors": _errors(summary),
         "notes": summary.notes,
@@ -43,21 +47,14 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
             for one in summary.importance
         ],
         "curves": _curves(summary),
-        "definition": _definition(sweep.definition),
+        "definition": [
+            {
+                "key": key,
+                "value": yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip(),
+            }
+            for key, value in said.items()
+        ],
     }
-
-
-def _setting(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
-    return {**setting_row(keys, one), "label": one.label, "finals": one.finals}
-
-
-def _definition(definition: Mapping[str, Any]) -> list[dict[str, str]]:
-    """List the sweep file's keys that are set, with their values as YAML."""
-    said = {key: _set(value) for key, value in definition.items() if _is_set(value)}
-    return [
-        {"key": key, "value": yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()}
-        for key, value in said.items()
-    ]
 
 
 def _set(value: Any) -> Any:
@@ -79,16 +76,16 @@ def _errors(summary: SweepSummary) -> list[dict[str, str]]:
 def _curves(summary: SweepSummary) -> list[dict[str, Any]]:
     """For each metric, a curve a setting: mean and 95% interval over the seeds at steps that all of them have."""
     shown = [one for one in summary.settings if one.counted][:CURVES]
-    found = []
+    results = []
     for metric in dict.fromkeys((summary.sweep.metric, *_CURVE_METRICS)):
         lines = [line for one in shown if (line := _line(one, metric)) is not None]
         if lines:
-            found.append({"metric": metric, "lines": lines})
-    return found
+            results.append({"metric": metric, "lines": lines})
+    return results
 
 
 def _line(one: SettingResult, metric: str) -> dict[str, Any] | None:
-    found = curve(one.counted, metric, points=_POINTS)
-    if found is None:
+    result = curve(one.counted, metric, points=_POINTS)
+    if result is None:
         return None
-    return {"label": one.label, "y": found.mean, "low": found.low, "high": found.high, **found.axes}
+    return {"label": one.label, "y": result.mean, "low": result.low, "high": result.high, **result.axes}

@@ -7,10 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlinf.models.distribution import without
-from rlinf.models.weight_digest import Asked, TensorDigest
+from rlinf.models.weight_digest import DigestRequest, TensorDigest
 from rlinf.samplers.memory_files import from_shared_memory
 from rlinf.samplers.server_digests import encoded_digests
 from rlinf.samplers.vllm_digests import read_digests
@@ -51,20 +51,34 @@ class WeightReceiver:
         """Load all weights (Hugging Face names) in-place; sharding and fusing are vLLM's own loaders'."""
         self.reload_weights(weights_iterator=iter(named))
         if self.device.type == "cpu":
-            _repack_shared_heads(self.model_runner.get_model())
+            # Packs the weights of an output head that is tied to the embedding again. On a CPU vLLM multiplies
+            # with packed copies of the weights. Reloading renews them, except that of a tied head: its weight
+            # is the embedding's, which is not a linear layer, so the copy would silently stay as it was.
+            model = self.model_runner.get_model()
+            for module in model.modules():
+                weight = getattr(module, "weight", None)
+                if (
+                    hasattr(module, "cpu_linear")
+                    and isinstance(weight, Tensor)
+                    and weight.numel()
+                    and not weight.is_meta
+                ):
+                    cast(Any, module).quant_method.process_weights_after_loading(module)
 
     def receive_shared_weights(self, path: str) -> None:
         """Receive the same from shared memory, for workers that are processes of their own."""
         self.receive_weights(from_shared_memory(path))
 
-    def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest | None]:
+    def held_digests(self, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest | None]:
         """Read back the requested weights (``asked``, Hugging Face names) from the layers that compute with them."""
         return read_digests(self.model_runner.get_model(), asked)
 
     def held_encoded(self, asked: str) -> dict[str, Any]:
         """Return the same as JSON for :func:`rlinf.samplers.server_digests.read_digests`: remote calls carry text."""
-        wanted = {name: Asked(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(asked).items()}
-        return encoded_digests(self.held_digests(wanted))
+        requested = {
+            name: DigestRequest(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(asked).items()
+        }
+        return encoded_digests(self.held_digests(requested))
 
     def receive_encoded(self, text: str) -> None:
         """Keep some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""
@@ -76,15 +90,3 @@ class WeightReceiver:
         """Load the weights that :meth:`receive_encoded` kept."""
         named, self._encoded_weights = self._encoded_weights or [], None
         self.receive_weights(named)
-
-
-def _repack_shared_heads(model: nn.Module) -> None:
-    """Packs the weights of an output head that is tied to the embedding again.
-
-    On a CPU vLLM multiplies with packed copies of the weights. Reloading renews them, except that of a tied head: its
-    weight is the embedding's, which is not a linear layer, so the copy would silently stay as it was.
-    """
-    for module in model.modules():
-        weight = getattr(module, "weight", None)
-        if hasattr(module, "cpu_linear") and isinstance(weight, Tensor) and weight.numel() and not weight.is_meta:
-            cast(Any, module).quant_method.process_weights_after_loading(module)

@@ -43,7 +43,7 @@ class TrialPlan:
 
 def plan_trials(sweep: Sweep) -> list[TrialPlan]:
     """All trials of a sweep whose settings are known beforehand (all but optuna's): settings times seeds."""
-    settings = list(distinct(enumerate_settings(sweep.config)))
+    settings = list(distinct(_enumerate_settings(sweep.config)))
     pairs = itertools.product(settings, sweep.config.seeds)
     return [TrialPlan(number, setting, seed) for number, (setting, seed) in enumerate(pairs)]
 
@@ -59,7 +59,7 @@ def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan,
     return plan, plan.folder_name
 
 
-def enumerate_settings(config: SweepConfig) -> Iterator[Setting]:
+def _enumerate_settings(config: SweepConfig) -> Iterator[Setting]:
     """Every combination of the grids; with drawn keys, combinations in turn until there are ``budget.trials``."""
     grids = [(names, entry.grid) for names, entry in config.space.items() if entry.grid is not None]
     combinations = [
@@ -67,8 +67,8 @@ def enumerate_settings(config: SweepConfig) -> Iterator[Setting]:
         for values in itertools.product(*(values for _, values in grids))
     ]
     count = config.budget.trials or len(combinations)
-    for place in range(count):
-        yield complete(config.space, combinations[place % len(combinations)], draw_number(config.seed, place))
+    for index in range(count):
+        yield complete(config.space, combinations[index % len(combinations)], draw_number(config.seed, index))
 
 
 def distinct(settings: Iterator[Setting]) -> Iterator[Setting]:
@@ -85,7 +85,7 @@ def repeated_draws(config: SweepConfig) -> str:
     """Return a sentence about settings that are drawn more than once; "" if all differ, or if a searcher chooses."""
     if config.search == "optuna" or config.budget.trials is None:
         return ""
-    drawn = list(enumerate_settings(config))
+    drawn = list(_enumerate_settings(config))
     different = len(list(distinct(iter(drawn))))
     if different == len(drawn):
         return ""
@@ -102,7 +102,7 @@ def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: A
     Links and conditions are resolved."""
     setting: Setting = {}
     for names, entry in space.items():
-        if not all(_holds(setting.get(key), wanted) for key, wanted in entry.when.items()):
+        if not all(_holds(setting.get(key), requested) for key, requested in entry.when.items()):
             continue
         if entry.like is not None:
             if entry.like in setting:
@@ -147,8 +147,8 @@ def draw_corner(place: int) -> Any:
     return draw
 
 
-def _holds(value: Any, wanted: Any) -> bool:
-    return value in wanted if isinstance(wanted, list) else value == wanted
+def _holds(value: Any, requested: Any) -> bool:
+    return value in requested if isinstance(requested, list) else value == requested
 
 
 def _times(value: Any, factor: float) -> Any:

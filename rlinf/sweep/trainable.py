@@ -104,8 +104,8 @@ class Trial(tune.Trainable):
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         run_dir, target = self.record.run_dir, Path(checkpoint_dir)
         newest = RunDirectory(run_dir).latest()
-        found = [] if newest is None else [newest.folder]
-        for path in [*found, *(run_dir / name for name in _HANDED_ON)]:
+        result = [] if newest is None else [newest.folder]
+        for path in [*result, *(run_dir / name for name in _HANDED_ON)]:
             _copy(path, target / path.relative_to(run_dir))
         origin = {"from": self.record.folder.name, "step": 0 if newest is None else newest.step}
         (target / _ORIGIN).write_text(json.dumps(origin))

@@ -19,7 +19,7 @@ from rlinf.sweep.settings import Setting, TrialPlan, complete, draw_corner, draw
 _PROBES = 32
 
 
-def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> list[str]:
+def _overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> list[str]:
     """Return the overrides of a trial over the base: the sweep's own keys, the setting, and a directory to run in.
 
     Trials run in one process each, unless the sweep sets otherwise: a cluster inside a trial takes a while to
@@ -49,7 +49,7 @@ def trial_config(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
     """Return the resolved configuration of a trial; raise ConfigErrors.
 
     Trials share the warm starts that are the same."""
-    config = resolve(sweep.base, overrides_of(sweep, setting, seed=seed, run_dir=run_dir)).config
+    config = resolve(sweep.base, _overrides_of(sweep, setting, seed=seed, run_dir=run_dir)).config
     if has_warm_start(config) and config.sft.cache is None:
         config = replace(config, sft=replace(config.sft, cache=str(sweep.folder / "warm_starts")))
     return config
@@ -59,15 +59,15 @@ def validate(sweep: Sweep, plans: Sequence[TrialPlan]) -> None:
     """Raise ConfigErrors with the mistakes of all settings, each once and with a setting that has it."""
     settings = [plan.setting for plan in plans if plan.seed == sweep.config.seeds[0]]
     if not settings:
-        draws = [draw_corner(place) for place in range(_PROBES)]
-        draws += [draw_number(sweep.config.seed, place) for place in range(_PROBES)]
+        draws = [draw_corner(index) for index in range(_PROBES)]
+        draws += [draw_number(sweep.config.seed, index) for index in range(_PROBES)]
         settings = [complete(sweep.config.space, {}, draw) for draw in draws]
-    found: dict[tuple[str, str], list[tuple[ConfigProblem, Setting]]] = {}
+    results: dict[tuple[str, str], list[tuple[ConfigProblem, Setting]]] = {}
     for setting in settings:
         for problem in _problems(sweep, setting):
-            found.setdefault((problem.key, problem.message), []).append((problem, setting))
-    if found:
-        raise ConfigErrors([_placed(sweep, *same[0], len(same), len(settings)) for same in found.values()])
+            results.setdefault((problem.key, problem.message), []).append((problem, setting))
+    if results:
+        raise ConfigErrors([_placed(sweep, *same[0], len(same), len(settings)) for same in results.values()])
 
 
 def _problems(sweep: Sweep, setting: Setting) -> list[ConfigProblem]:

@@ -41,7 +41,7 @@ from rlinf.train.tracking.summary import contents, fingerprint, show
 
 if TYPE_CHECKING:
     from rlinf.api.policy import Policy
-    from rlinf.report.health import Finding
+    from rlinf.report.health import HealthFinding
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class RunResult:
     run_dir: Path
     stopped: str | None = None
     """Why a callback ended the run before run.max_steps."""
-    findings: Sequence[Finding] = ()
+    findings: Sequence[HealthFinding] = ()
     """What the run's numbers say of its health, the worst first; those of level "bad" were printed too."""
 
     @property
@@ -135,7 +135,7 @@ def _run(
         done = folder.summary()
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
-            return RunResult(done["metrics"], folder.path, findings=diagnosis(folder, display))
+            return RunResult(done["metrics"], folder.path, findings=_diagnosis(folder, display))
         setup = ResolvedRun.of(config)
         if saved is not None:
             saved.begin(config, folder.path)
@@ -174,10 +174,10 @@ def _run(
     if saved is not None:
         digest = (folder.summary() or {}).get("params_sha256", "")
         display.console.print(Text(saved.verdict(state.step, digest)), soft_wrap=True)
-    findings = diagnosis(folder, display)
+    findings = _diagnosis(folder, display)
     if report:
         with _complete(folder):
-            write_page(folder, display)
+            _write_page(folder, display)
     for callback in callbacks:
         callback.on_end(state.evaluation)
     return RunResult(state.evaluation, folder.path, trainer.stopped, findings)
@@ -234,7 +234,7 @@ def require_extras(config: Config) -> None:
         raise UserError(f"this run needs what is not installed:\n  {listed}")
 
 
-def diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[Finding]:
+def _diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[HealthFinding]:
     """Return the findings about the run, and print each bad one in a line; none of a run without numbers."""
     from rlinf.report.health import examine
     from rlinf.report.runs import ReportError, read_run
@@ -249,7 +249,7 @@ def diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[Findin
     return findings
 
 
-def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
+def _write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
     """`report.html`; a page that fails is reported, and does not fail the run that it is about."""
     from rlinf.report.write import write_run_report
 

@@ -19,7 +19,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.base.packages import DISTRIBUTION
 from rlinf.config import Config
-from rlinf.config.record import Record
+from rlinf.config.record import ConfigRecord
 from rlinf.config.stored import load_stored
 from rlinf.train.checkpoints import Checkpoint, Checkpoints, Survey
 from rlinf.train.run_lock import NAME as _LOCK
@@ -122,7 +122,10 @@ class RunDirectory:
     def _begin(self, config: Config) -> None:
         self.require_usable(config)
         self.checkpoints.sweep_up()
-        for folder in (self.path, *(entry for entry in self.path.iterdir() if _is_own_folder(entry))):
+        for folder in (
+            self.path,
+            *(entry for entry in self.path.iterdir() if (entry.is_dir() and not entry.is_symlink())),
+        ):
             remove_leftovers(folder)
         write_atomically(self.path / _CONFIG, config.record.text)
         write_atomically(self.path / _MACHINE, json.dumps(machine(), indent=2))
@@ -130,7 +133,7 @@ class RunDirectory:
         if digests:
             write_atomically(self.path / _ENVIRONMENT, json.dumps(digests, indent=2))
 
-    def _require_the_same(self, now: Record, before: Record) -> None:
+    def _require_the_same(self, now: ConfigRecord, before: ConfigRecord) -> None:
         """Raise :class:`RunDirectoryError` that lists what changed since the run began."""
         changed = [line for line in before.changes(now) if not line.startswith(MAY_CHANGE)]
         keys = [line.partition(":")[0] for line in changed]
@@ -150,10 +153,10 @@ class RunDirectory:
 
     def summary(self) -> dict[str, Any] | None:
         """Read the summary that a finished run wrote. Raises :class:`RunDirectoryError` for a file that is damaged."""
-        found = read_json_file(self.path / _SUMMARY)
-        if found is not None and not {"steps", "metrics"} <= found.keys():
+        result = read_json_file(self.path / _SUMMARY)
+        if result is not None and not {"steps", "metrics"} <= result.keys():
             raise _damaged(self.path / _SUMMARY, "it names no steps and metrics")
-        return found
+        return result
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         write_atomically(self.path / _SUMMARY, json.dumps(summary, indent=2))
@@ -179,10 +182,6 @@ class RunDirectory:
         for path in self.path.rglob("*"):
             if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
                 path.chmod(mode)
-
-
-def _is_own_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def _no_folder(path: Path) -> RunDirectoryError:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rlinf.base.child_process import ChildProcess
 from rlinf.base.errors import UserError
-from rlinf.rollouts.isolation.wire import HungUpError, Message, WireError, receive, send
+from rlinf.rollouts.isolation.wire import HungUpError, IsolationError, WireMessage, receive, send
 
 _CLOSE_TIMEOUT_S = 3.0
 _CHILD = Path(__file__).with_name("child.py")
@@ -38,7 +38,7 @@ class EnvProcess:
         self.python = python or sys.executable
         self._start_timeout_s = start_timeout_s
         here, there = socket.socketpair()
-        lent = (f"{name}={folder}" for name, folder in lent_packages().items())
+        lent = (f"{name}={folder}" for name, folder in _lent_packages().items())
         try:
             self._process = ChildProcess(
                 [self.python, str(_CHILD), str(there.fileno()), *lent],
@@ -55,7 +55,7 @@ class EnvProcess:
         self.alive = True
         self._greeted = False
 
-    def post(self, message: Message, timeout_s: float | None) -> None:
+    def post(self, message: WireMessage, timeout_s: float | None) -> None:
         """Send a message; the answer is for :meth:`answer`, so that several processes can work at the same time."""
         self._awaited = message.kind
         try:
@@ -65,7 +65,7 @@ class EnvProcess:
         except (HungUpError, OSError) as error:
             raise self._dead() from error
 
-    def answer(self, timeout_s: float | None) -> Message:
+    def answer(self, timeout_s: float | None) -> WireMessage:
         """Return the answer to the last message; None waits for ever.
 
         Raises:
@@ -78,7 +78,7 @@ class EnvProcess:
             self._greeted, self._awaited = True, awaited
         return self._expect(self._awaited, timeout_s)
 
-    def ask(self, message: Message, timeout_s: float | None) -> Message:
+    def ask(self, message: WireMessage, timeout_s: float | None) -> WireMessage:
         self.post(message, timeout_s)
         return self.answer(timeout_s)
 
@@ -94,7 +94,7 @@ class EnvProcess:
         self._connection.close()
         self._process.close(_CLOSE_TIMEOUT_S)
 
-    def _expect(self, kind: str, timeout_s: float | None) -> Message:
+    def _expect(self, kind: str, timeout_s: float | None) -> WireMessage:
         self._awaited = kind
         try:
             message = receive(self._connection, timeout_s)
@@ -102,7 +102,7 @@ class EnvProcess:
             raise self._late(timeout_s) from error
         except (HungUpError, OSError) as error:
             raise self._dead() from error
-        except WireError as error:
+        except IsolationError as error:
             self.kill()
             raise EnvProcessError(f"{self._name()}: {error}") from error
         if message.kind == "refused":
@@ -137,7 +137,7 @@ def _environment(python: str | None) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
-def lent_packages() -> Mapping[str, str]:
+def _lent_packages() -> Mapping[str, str]:
     """Folders of the packages that the other interpreter borrows."""
     folders = {}
     for name in _LENT:

@@ -12,14 +12,9 @@ from rlinf.schema import OptimizerConfig
 
 def stages_of(config: Config) -> tuple[Stage, ...]:
     """List the stages of a run, in their order."""
-    training = training_stage(config)
-    return (warm_start_stage(config), training) if config.sft.steps else (training,)
-
-
-def training_stage(config: Config) -> Stage:
-    """Reinforcement learning."""
+    # Reinforcement learning.
     algorithm = config.algorithm
-    return Stage(
+    training = Stage(
         name="train",
         objective=Objective(algorithm, max_response_length=config.facts.conversation_tokens),
         optimizer=config.learner.optimizer,
@@ -29,9 +24,10 @@ def training_stage(config: Config) -> Stage:
         early_stop_imp_ratio=algorithm.early_stop_imp_ratio,
         reference=config.facts.keeps_reference,
     )
+    return (_warm_start_stage(config), training) if config.sft.steps else (training,)
 
 
-def warm_start_stage(config: Config) -> Stage:
+def _warm_start_stage(config: Config) -> Stage:
     """Supervised fine-tuning: with advantage 1, ``-A logp`` averaged over tokens is the cross-entropy; with those of
     ``algorithms.dpo`` it has the gradient of DPO."""
     sft, usual = config.sft, OptimizerConfig()

@@ -31,6 +31,7 @@ from rlinf.train.assemble.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.assemble.tokenizer_texts import file_texts
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.graph import Graph, WarmStartPreparation, imitated
+from rlinf.train.saved_batches import NoRollout
 from rlinf.train.workers.learner_pool import LearnerPool
 
 Answers = tuple[Conversation, ...]
@@ -38,7 +39,7 @@ Answers = tuple[Conversation, ...]
 
 
 @dataclass(frozen=True)
-class SupervisedData:
+class _SupervisedData:
     """The rows of `sft.data`, encoded and divided."""
 
     train: ImitationData
@@ -47,7 +48,7 @@ class SupervisedData:
     notes: Mapping[str, int | str]
 
 
-def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
+def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
     """Read, encode and divide the conversations. Raises UserError for what cannot be trained on."""
     sft = config.sft
     assert sft.data is not None
@@ -70,10 +71,10 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
         rows = [[encoder.encode(one) for one in row] for row in read]
         return [row for row in rows if max(map(len, row)) <= sft.max_tokens]
 
-    found = _divided(sft)
-    train, aside = encoded(found.train), encoded(found.held_out)
-    own = found.held_out if sft.eval_data is None else ()
-    long = len(found.train) + len(own) - len(train) - (len(aside) if sft.eval_data is None else 0)
+    result = _divided(sft)
+    train, aside = encoded(result.train), encoded(result.held_out)
+    own = result.held_out if sft.eval_data is None else ()
+    long = len(result.train) + len(own) - len(train) - (len(aside) if sft.eval_data is None else 0)
     made = data(train)
     epochs = sft.steps * sft.batch_size / len(train)
     kind = "pairs" if sft.loss == "dpo" else "conversations"
@@ -81,10 +82,10 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
         "sft.data": f"{len(train)} {kind}; {sft.steps} steps of {sft.batch_size} are {epochs:.2f} epochs",
         "sft.data longer than sft.max_tokens, left out": long,
         "sft.data held out": len(aside),
-        "sft.data left out, whose prompts sft.eval_data has": found.shared,
-        **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(found.train).items()},
+        "sft.data left out, whose prompts sft.eval_data has": result.shared,
+        **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(result.train).items()},
     }
-    return SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
+    return _SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
 
 
 def with_counted_steps(config: Config) -> Config:
@@ -131,7 +132,7 @@ def _is_held_out(conversation: Conversation, fraction: float) -> bool:
     return stream_seed(0, "sft held out", _prompt(conversation)) / 2**63 < fraction
 
 
-def held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
+def _held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
     """`eval/sft_loss`: cross-entropy per imitated token under the current weights; its exponential; how many tokens."""
     total, count = 0.0, 0
     for batch in batches:
@@ -142,7 +143,7 @@ def held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
     return {"eval/sft_loss": loss, "eval/sft_perplexity": math.exp(min(loss, 700.0)), "eval/sft_tokens": float(count)}
 
 
-def held_out_preferences(
+def _held_out_preferences(
     learner: LearnerPool, batches: Sequence[Batch], before: Sequence[Tensor], *, beta: float
 ) -> Metrics:
     """Compute the loss of DPO over held-out pairs, and the share of pairs that it prefers as they are labelled.
@@ -155,8 +156,8 @@ def held_out_preferences(
             for batch, reference in zip(batches, before, strict=True)
         ]
     )
-    found = Preferences(torch.zeros(0), margins)
-    return {"eval/dpo_loss": found.loss, "eval/dpo_accuracy": found.accuracy, "eval/dpo_pairs": float(len(margins))}
+    result = Preferences(torch.zeros(0), margins)
+    return {"eval/dpo_loss": result.loss, "eval/dpo_accuracy": result.accuracy, "eval/dpo_pairs": float(len(margins))}
 
 
 def with_held_out_rows(
@@ -168,17 +169,17 @@ def with_held_out_rows(
     """
     if not batches:
         return evaluate
-    measure = functools.partial(held_out_loss, learner, batches)
+    measure = functools.partial(_held_out_loss, learner, batches)
     if sft.loss == "dpo":
         before = [learner.evaluate(batch).logprobs for batch in batches]
-        measure = functools.partial(held_out_preferences, learner, batches, before, beta=sft.dpo_beta)
+        measure = functools.partial(_held_out_preferences, learner, batches, before, beta=sft.dpo_beta)
 
     def both() -> Evaluation:
         loss = measure()
         if evaluate is None:
             return Evaluation(loss)
-        found = evaluate()
-        return replace(found, metrics={**found.metrics, **loss})
+        result = evaluate()
+        return replace(result, metrics={**result.metrics, **loss})
 
     return both
 
@@ -192,33 +193,21 @@ def warm_start_preparation(learner: LearnerPool, sft: SftConfig) -> WarmStartPre
 
 def _preferred(learner: LearnerPool, sft: SftConfig, batch: Batch) -> tuple[Batch, Metrics]:
     now, before = (learner.evaluate(batch, reference=reference).logprobs for reference in (False, True))
-    found = dpo(now, before, batch.mask, beta=sft.dpo_beta, imitation=sft.dpo_imitation)
+    result = dpo(now, before, batch.mask, beta=sft.dpo_beta, imitation=sft.dpo_imitation)
     metrics = {
-        "sft/loss": found.loss,
-        "sft/dpo_accuracy": found.accuracy,
-        "sft/dpo_margin": float(found.margins.mean()),
+        "sft/loss": result.loss,
+        "sft/dpo_accuracy": result.accuracy,
+        "sft/dpo_margin": float(result.margins.mean()),
     }
-    return batch.replace(advantages=found.advantages), metrics
-
-
-class NoRollout:
-    """Replaces a rollout if nothing is sampled."""
-
-    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
-        """Not for runs of supervised training alone, whose last step is that of the warm start."""
-        raise RuntimeError("a run without env.id has no environment to collect from")
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: object) -> None:
-        """There is nothing to restore."""
+    return batch.replace(advantages=result.advantages), metrics
 
 
 def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """Build a learner and its data: no environment, no sampler."""
     config = setup.config
-    tokenizer = _tokenizer(config, folder)
+    # The policy's tokenizer, or one trained on the conversations if an architecture defines the policy.
+    texts = functools.partial(file_texts, config)
+    tokenizer = kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))
     data = supervised_data(config, tokenizer)
     learner = start_learner(setup, cluster, str(folder / "tokenizer"))
     return Graph(
@@ -232,9 +221,3 @@ def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -
         write_beside=functools.partial(save_beside, tokenizer, response_ends(config, tokenizer)),
         notes={**setup.notes, **data.notes},
     )
-
-
-def _tokenizer(config: Config, folder: Path) -> Any:
-    """Return the policy's tokenizer, or one trained on the conversations if an architecture defines the policy."""
-    texts = functools.partial(file_texts, config)
-    return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))

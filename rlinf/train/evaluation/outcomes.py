@@ -64,7 +64,7 @@ class TaskOutcome:
             if verdict == "correct":
                 votes[None] += 1
             elif answer is not None:
-                votes[_plain(answer)] += 1
+                votes["".join(letter for letter in answer.lower() if letter not in " ,$\t\n")] += 1
         if not votes:
             return 0.0
         most = max(votes.values())
@@ -105,14 +105,14 @@ def rates(outcomes: Sequence[TaskOutcome]) -> dict[str, list[float]]:
     ['accuracy', 'avg@3', 'maj@3', 'pass@2', 'pass@3']
     """
     samples = len(outcomes[0].verdicts)
-    found = {"accuracy": [outcome.share for outcome in outcomes]}
+    results = {"accuracy": [outcome.share for outcome in outcomes]}
     if samples == 1:
-        return found
-    found[f"avg@{samples}"] = found["accuracy"]
+        return results
+    results[f"avg@{samples}"] = results["accuracy"]
     for k in pass_sizes(samples):
-        found[f"pass@{k}"] = [pass_at_k(samples, outcome.correct, k) for outcome in outcomes]
-    found[f"maj@{samples}"] = [outcome.majority for outcome in outcomes]
-    return found
+        results[f"pass@{k}"] = [pass_at_k(samples, outcome.correct, k) for outcome in outcomes]
+    results[f"maj@{samples}"] = [outcome.majority for outcome in outcomes]
+    return results
 
 
 def rate_metrics(outcomes: Sequence[TaskOutcome]) -> Metrics:
@@ -124,7 +124,3 @@ def rate_metrics(outcomes: Sequence[TaskOutcome]) -> Metrics:
         mean = sum(values) / len(values)
         metrics |= with_interval(f"eval/{name}", mean, share_interval(values, trials), len(values))
     return metrics
-
-
-def _plain(answer: str) -> str:
-    return "".join(letter for letter in answer.lower() if letter not in " ,$\t\n")

@@ -19,7 +19,7 @@ _GRACE_S = 10.0
 """The time that a worker has beyond `env.step_timeout_s` to report that one conversation hangs."""
 
 
-class GradingPool(Protocol):
+class _GradingPool(Protocol):
     """The pool whose workers answer: it restarts them, and counts what goes wrong."""
 
     group: WorkerGroup
@@ -72,7 +72,7 @@ class Grading:
     are when nothing more comes without an answer of theirs.
     """
 
-    def __init__(self, pool: GradingPool, round: ConversationSet, facts: EnvFacts, timeout_s: float | None) -> None:
+    def __init__(self, pool: _GradingPool, round: ConversationSet, facts: EnvFacts, timeout_s: float | None) -> None:
         self._pool, self._round, self._timeout_s = pool, round, timeout_s
         self._side_by_side, self.in_part = facts.steps_rows, facts.steps_rows or facts.steps_in_part
         self._workers = {rank: _Worker() for rank in round.ranks}
@@ -154,10 +154,10 @@ class Grading:
         self._pool.busy(rank, result.seconds)
         return result.rows
 
-    def _at_fault(self, worker: _Worker, places: Sequence[int], failure: str, account: str) -> list[Feedback]:
+    def _at_fault(self, worker: _Worker, indices: Sequence[int], failure: str, account: str) -> list[Feedback]:
         """Retry each response over which the worker hung or died alone, if it can be; otherwise all are lost."""
-        given = [worker.given.pop(place) for place in places]
-        worker.again.difference_update(places)
+        given = [worker.given.pop(place) for place in indices]
+        worker.again.difference_update(indices)
         if len(given) > 1 and self.in_part and not self._side_by_side:
             worker.suspects.extend(given)
             return []
