@@ -16,7 +16,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pyte
 PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart smollm2 models/smollm2 models/gemma3 test test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks dist clean
+.PHONY: quickstart smollm2 models/smollm2 models/gemma3 test test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks gpu dist clean
 
 quickstart: .venv/.installed-quickstart
 	$(BIN)/rlinf train config/math/quickstart.yaml
@@ -186,6 +186,16 @@ venvs/libero: requirements/libero.txt requirements/libero-packages.txt
 # The short benchmarks, within 20 minutes: which figures moved beyond noise against benchmarks/results/.
 benchmarks: .venv/.installed
 	$(BIN)/python benchmarks/short.py
+
+# What one GPU proves, within nine minutes: figures in build/gpu/results.json, what holds in build/gpu/index.md. The same
+# command goes on with parts that have no result; without a GPU it lists what each part would have proved.
+gpu: .venv/.installed-gpu
+	$(BIN)/python benchmarks/gpu.py
+
+.venv/.installed-gpu: .venv/.installed
+	$(BIN)/pip install -q --disable-pip-version-check -c requirements/lock.txt -e ".[quickstart,megatron]"
+	if command -v nvidia-smi >/dev/null; then $(BIN)/pip install -q --disable-pip-version-check -e ".[vllm]"; fi
+	touch $@
 
 # A wheel and an sdist in dist/.
 dist: .venv/.installed

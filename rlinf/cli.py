@@ -205,6 +205,9 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--rehearse", action="store_true", help="run the learner's code at full size on fake tensors: memory, mistakes"
     )
+    check.add_argument(
+        "--clock", action="store_true", help="predict time and memory of a step from a few short runs at small sizes"
+    )
     check.add_argument("--time", action="store_true", help="run a few steps, and estimate how long the whole run takes")
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
     listed = commands.add_parser("list", description="list recipes, algorithms, environments, metrics, ...")
@@ -306,6 +309,8 @@ def _check(options: argparse.Namespace) -> int:
     failing = bool(options.rehearse and _function("rlinf.commands.rehearse", "rehearse")(config))
     if not options.no_build:
         failing = bool(_function("rlinf.commands.check", "examine")(config)) or failing
+    if options.clock and not failing:
+        _function("rlinf.commands.timing", "predict_step")(config)
     if options.time and not failing:
         _function("rlinf.commands.timing", "time_run")(config)
     return WRONG_CONFIG if failing else 0

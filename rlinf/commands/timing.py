@@ -1,4 +1,7 @@
-"""`rlinf check --time`: how long a run takes on this machine, from a few steps of it at its own sizes."""
+"""`rlinf check --time`: how long a run takes on this machine, from a few steps of it at its own sizes.
+
+`rlinf check --clock` predicts a step at sizes that are too large to try, from short runs at small ones.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_lines
 from rlinf.config import Config
 from rlinf.config.derived import has_warm_start
@@ -63,6 +67,27 @@ def time_run(config: Config) -> None:
         if 0 < warm_steps < config.sft.steps:
             assumed.append(f"Responses were measured after {warm_steps} of {config.sft.steps} steps of the warm start.")
     print("\n" + "\n".join(_lines(parts, start_s, assumed, time.perf_counter() - began)))
+
+
+def predict_step(config: Config) -> None:
+    """Print the CPU-seconds and the memory of a step, from a calibration of about a minute.
+
+    :raises UserError: the clock does not cover this kind of run, or its calibration failed.
+    """
+    from rlinf.train.rehearsal.clock import PHASES, SIZES, Clock
+
+    if config.facts.run_kind != "text" or config.learner.backend != "torch" or config.policy.path is not None:
+        raise UserError(
+            "--clock covers language models with random weights (policy.architecture), learner.backend: torch and "
+            "rollout.sampler: hf: --time measures any other run at its own sizes"
+        )
+    print(f"\nClock: {len(SIZES)} short runs at small sizes", flush=True)
+    clock = Clock.calibrated(config)
+    found = clock.predict(config)
+    parts = ", ".join(f"{phase} {_span(found.seconds[phase])}" for phase in PHASES)
+    print(f"  {'a step':<14}{_span(found.step_s)} of one core ({parts})")
+    print(f"  {'memory':<14}{found.memory_bytes / 1e9:.2f} GB at most, learner and sampler in one process")
+    print(f"  Responses have {found.response_tokens:.0f} tokens there, as the untrained policy's do.")
 
 
 def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]) -> list[Part]:

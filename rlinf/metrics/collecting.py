@@ -97,6 +97,7 @@ ROLLOUT: Mapping[str, Metric] = {
         "above rollout.batch_size",
         "other tasks",
     ),
+    "rollout/prompt_length": Metric("mean length of the prompts", "mean", TOKENS),
     "rollout/response_length": Metric(
         "mean length of the responses", "mean", TOKENS, "steady, or rises with accuracy", _LONGER
     ),
@@ -428,6 +429,9 @@ MACHINE: Mapping[str, Metric] = {
     ),
     "time/evaluation_s": Metric(
         "the evaluation of this step", "wall time", SECONDS, remedy="a smaller evaluation.size"
+    ),
+    "time/evaluation_hidden_s": Metric(
+        "evaluation.background: of it, while the learner trained", "wall time", SECONDS, "near time/evaluation_s"
     ),
     "time/learner_idle_s": Metric(
         "rollout.staleness: the learner waiting for the next batch", "wall time", SECONDS, "near 0", "more samplers"

@@ -28,7 +28,8 @@ from rlinf.config.derived import (
 from rlinf.config.experiment import Config
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes, multiplies_bfloat16
 from rlinf.models.architecture_numbers import decoder_shape, picture_decoder_shape
-from rlinf.planning.memory import Memory, estimate
+from rlinf.planning.cluster_memory import driver_bytes, driver_warnings, engine_cache, engine_warnings
+from rlinf.planning.memory import Memory, bytes_per_value, estimate
 from rlinf.planning.parallel import Split
 from rlinf.planning.precision import policy_dtype
 from rlinf.planning.suited import fit_to_machine
@@ -331,14 +332,25 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     ]
     if memory.host:
         rows.append(("each learner on the host", f"{size_text(memory.host)} (reference)"))
+    held = driver_bytes(config, decoder)
+    if held:
+        rows.append(("the batch in the driver", f"{size_text(held)} at most"))
     samplers = 0 if trains_on_files_alone(config) else config.rollout.num_samplers
     here = memory.peak * config.learner.num_workers + memory.sampler * samplers
     if gpus == 0 and here > memory_bytes():
         return rows, [f"about {size_text(here)} are needed and this machine has {size_text(memory_bytes())} of memory"]
     gpu = config.cluster.gpu_memory_gb
+    warnings = driver_warnings(held)
     if gpus and gpu is not None:
-        return _gpu_row(config, memory, gpu, rows)
-    return rows, []
+        if config.rollout.sampler == "vllm":
+            cache = engine_cache(config, decoder, memory, bytes_per_value(config, gpus), gpu * 1e9)
+            whole = f"{cache.whole_rows} of {cache.side_by_side} rows at full length"
+            used = f"{cache.in_use:,} are in use in 99 of 100 moments"
+            rows.append(("KV cache of a sampler", f"{cache.tokens:,} tokens: {whole}; {used}"))
+            warnings += engine_warnings(config, cache, memory, gpu * 1e9)
+        rows, others = _gpu_row(config, memory, gpu, rows)
+        warnings += others
+    return rows, warnings
 
 
 def rank_memory(config: Config, tokens: int) -> str:

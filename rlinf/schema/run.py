@@ -85,6 +85,10 @@ class EvaluationConfig:
 
     every: int = key(0, at_least=0)
     """Evaluate every N iterations; before the first and after the last step it always happens (unless size is 0)."""
+    background: bool = False
+    """With `rollout.staleness`: evaluate while the learner trains on the next batch, before samplers collect further
+    ones. The numbers are the same; the line of a step in `metrics.jsonl` is written one step later. Evaluations before
+    the first and after the last step are waited for."""
     size: int = key(256, at_least=0)
     """Tasks (text) or episodes (simulators) of the held-out set; 0 evaluates never."""
     samples: int = key(1, at_least=1, read_by=TEXT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,7 @@ def checked_sweep(path: Path, overrides: Sequence[str]) -> tuple[Sweep, list[Tri
 def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
     """Run a validated sweep; return 1 if a trial failed for good, 130, 143 or 129 if it was interrupted, else 0."""
     from rlinf.report.write import write_report
+    from rlinf.sweep.confirmation import confirmation_of, confirmation_sentence
     from rlinf.sweep.engine import run_trials
     from rlinf.sweep.export import write_tables
     from rlinf.sweep.records import open_sweep, read_sweep
@@ -130,9 +132,15 @@ def run_sweep(sweep: Sweep, plans: Sequence[TrialPlan]) -> int:
         print(repeated_draws(sweep.config))
     with as_interrupts("the same command goes on with the trials that are not at their end") as exit_code:
         outcome = run_trials(sweep, plans)
-    summary = summarise(read_sweep(sweep.folder))
+        summary = summarise(read_sweep(sweep.folder))
+        confirmation = None if outcome.interrupted else confirmation_of(sweep, summary)
+        if confirmation is not None:
+            open_sweep(confirmation[0])
+            outcome = replace(outcome, interrupted=run_trials(*confirmation).interrupted)
     write_tables(summary, sweep.folder)
     print(summary.verdict)
+    if sentence := confirmation_sentence(sweep.folder, summary):
+        print(sentence)
     failed = [trial for trial in outcome.trials if trial.status == "failed"]
     for trial in failed:
         print(redacted(f"failed: {trial.folder.name}: {last_line(trial.error)}"))

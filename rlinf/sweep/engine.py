@@ -15,6 +15,7 @@ from rlinf.sweep.records import TrialRecord, read_sweep
 from rlinf.sweep.schema import SpaceEntry
 from rlinf.sweep.sequential import FIRST
 from rlinf.sweep.settings import TrialPlan, complete, plan_of
+from rlinf.sweep.shared_base import fit_on_one_base
 from rlinf.sweep.summary import judge_sweep
 
 # Optuna suggests settings, each after the results of those before.
@@ -128,6 +129,9 @@ def _fit_in_rounds(sweep: Sweep, plans: Sequence[TrialPlan], view: LiveView) -> 
 
 
 def _fit(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:
+    if sweep.config.share_base:
+        fit_on_one_base(sweep, waiting, view)
+        return
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     from rlinf.cluster.ray_settings import apply_settings

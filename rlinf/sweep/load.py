@@ -201,6 +201,8 @@ def _check_budget(config: SweepConfig, say: Say) -> None:
             say("scheduler", "pbt has nothing to perturb.", "Write choice, uniform, loguniform or integer for a key.")
     if config.stop == "sequential":
         _check_sequential(config, say)
+    if config.share_base:
+        _check_share_base(config, say)
     for name in ("trials", "steps", "wall_time_s"):
         value = getattr(config.budget, name)
         if value is not None and value <= 0:
@@ -222,6 +224,20 @@ def _check_sequential(config: SweepConfig, say: Say) -> None:
         )
 
 
+def _check_share_base(config: SweepConfig, say: Say) -> None:
+    if config.schedule.name != "none":
+        message = (
+            f"share_base: whole trials run one after another, and scheduler: {config.schedule.name} compares them."
+        )
+        say("share_base", message, "Write scheduler: none, or take share_base out.")
+    if config.search != "random":
+        say("share_base", f"share_base: search: {config.search} is a searcher of parallel trials.", "Take one out.")
+    if config.resources.max_parallel is not None and config.resources.max_parallel > 1:
+        say("resources.max_parallel", "share_base: trials run one after another.", "Take resources.max_parallel out.")
+    if config.address is not None:
+        say("address", "share_base: all trials run in one process of this machine.", "Take address out.")
+
+
 def _check_ranges(config: SweepConfig, say: Say) -> None:
     schedule, resources = config.schedule, config.resources
     if schedule.reduction < 2:
@@ -235,6 +251,7 @@ def _check_ranges(config: SweepConfig, say: Say) -> None:
         "resources.gpus": (resources.gpus, 0),
         "resources.max_parallel": (resources.max_parallel, 1),
         "retries": (config.retries, 0),
+        "confirm": (config.confirm, 0),
     }
     for key, (value, bound) in least.items():
         if value is not None and value < bound:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +16,7 @@ from rlinf.base.json_files import read_json_lines
 from rlinf.base.redaction import redacted
 from rlinf.config import Config
 from rlinf.config.record import stored_yaml, written
+from rlinf.train.evaluation.missing_metric import missing_metric, missing_success
 
 
 class TrialFailed(RuntimeError):
@@ -92,3 +95,45 @@ class MetricTail:
                 fresh.append(numbers)
                 self._seen = numbers["step"]
         return fresh
+
+
+class ObjectiveTail:
+    """The values of a sweep's metric in a `metrics.jsonl` that grows."""
+
+    def __init__(self, path: Path, metric: str, mode: str, success_key: str | None) -> None:
+        """``success_key``: `env.success_key` of the run."""
+        self._path, self._metric, self._success_key = path, metric, success_key
+        self.begin_again()
+        self._better: Callable[[float, float], float] = max if mode == "max" else min
+        self.best: float | None = None
+        self.value: float | None = None
+        """The newest."""
+        self.steps = 0
+
+    def begin_again(self) -> None:
+        """Read the file from its first line on: it is another one now."""
+        self._tail = MetricTail(self._path)
+
+    def read(self) -> bool:
+        """Read the new lines; return whether there were new values.
+
+        :raises TrialFailed: the run does not measure the metric.
+        """
+        found = False
+        for numbers in self._tail.read():
+            self.steps = numbers["step"]
+            value = numbers.get(self._metric)
+            # At once, instead of after the last step; later episodes may be the first to report success.
+            missing = missing_metric(self._metric, numbers, self._success_key) if self.value is None else None
+            if missing is not None:
+                raise TrialFailed(f"metric: {missing}")
+            if value is not None and math.isfinite(value):
+                self.value, found = value, True
+                self.best = value if self.best is None else self._better(self.best, value)
+        return found
+
+    def require_value(self) -> None:
+        """Raise TrialFailed if there was none."""
+        if self.value is None:
+            why = missing_success(self._metric, self._success_key) if self.steps else ""
+            raise TrialFailed(f"no value of {self._metric} was logged up to step {self.steps}{why}")

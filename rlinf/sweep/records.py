@@ -17,7 +17,7 @@ from rlinf.sweep.load import Sweep
 from rlinf.sweep.schema import SweepConfig
 
 # What may differ when a sweep goes on: how long, how wide, where, and how often something is tried.
-_MAY_CHANGE = ("dir", "resources", "retries", "address", "budget")
+_MAY_CHANGE = ("dir", "resources", "retries", "address", "budget", "confirm")
 
 
 @dataclass

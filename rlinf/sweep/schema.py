@@ -84,9 +84,15 @@ class SweepConfig:
     mode: Literal["max", "min"] = "max"
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     resources: ResourcesConfig = field(default_factory=ResourcesConfig)
+    share_base: bool = False
+    """Trials with `policy.lora` run one after another in one process, which loads their base model once and evaluates
+    it once. Each has the numbers of the run alone."""
     stop: Literal["never", "sequential"] = "never"
     """`sequential`: seeds are run in rounds, two at first; the sweep ends when the best setting is decided, or cannot
     be within `seeds`."""
+    confirm: int = 0
+    """At the end, run the best setting and the next one again with that many fresh seeds; 0: not. The verdict has a
+    sentence about it."""
     retries: int = 1
     """How often a trial that failed is tried again, from its newest checkpoint."""
     address: str | None = None

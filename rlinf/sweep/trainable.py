@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import time
@@ -13,11 +12,10 @@ from typing import Any, cast
 from ray import tune
 
 from rlinf.sweep.load import Sweep
-from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
+from rlinf.sweep.process import ObjectiveTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord
 from rlinf.sweep.settings import plan_of
 from rlinf.sweep.validate import trial_config
-from rlinf.train.evaluation.missing_metric import missing_metric, missing_success
 from rlinf.train.run_dir import RunDirectory
 
 OBJECTIVE, STEP = "objective", "step"
@@ -47,14 +45,12 @@ class Trial(tune.Trainable):
         self.record = TrialRecord.read(folder) if known else TrialRecord(plan.number, {}, plan.seed, folder=folder)
         self.record.setting, self.record.status = plan.setting, "running"
         self.record.write()
-        self.best: float | None = None
-        self.value: float | None = None
-        self.steps_seen = 0
         schedule = sweep.config.schedule
         self.hold_every = schedule.perturb_every if schedule.name == "pbt" else 0
         self.held_at = 0
-        self.tail = MetricTail(self.record.run_dir / "metrics.jsonl")
         self.run_config = trial_config(sweep, plan.setting, seed=plan.seed, run_dir=self.record.run_dir)
+        path, success_key = self.record.run_dir / "metrics.jsonl", self.run_config.env.success_key
+        self.values = ObjectiveTail(path, sweep.config.metric, sweep.config.mode, success_key)
 
     def step(self) -> dict[str, Any]:
         try:
@@ -67,7 +63,8 @@ class Trial(tune.Trainable):
         if ended:
             self.record.status, self.record.error = "finished", None
             self.record.write()
-        return {OBJECTIVE: self.value, "best": self.best, STEP: self.steps_seen, "done": ended}
+        values = self.values
+        return {OBJECTIVE: values.value, "best": values.best, STEP: values.steps, "done": ended}
 
     def _advance(self) -> bool:
         """Wait for the next value of the metric (of a run that holds: until it does), or for the end (True)."""
@@ -81,44 +78,24 @@ class Trial(tune.Trainable):
             )
         while True:
             ended = self.process is None or self.process.ended()
-            result = self._read_values()
-            if ended or (self._holds() if self.hold_every else result):
+            found = self.values.read()
+            if ended or (self._holds() if self.hold_every else found):
                 break
             time.sleep(_POLL_S)
-        if self.value is None:
-            metric = self.sweep.config.metric
-            why = missing_success(metric, self.run_config.env.success_key) if self.steps_seen else ""
-            raise TrialFailed(f"no value of {metric} was logged up to step {self.steps_seen}{why}")
+        self.values.require_value()
         return ended
 
     def _holds(self) -> bool:
         """Return whether the run waits at a step at which it has not waited before.
 
         Its checkpoint is the last thing written."""
-        step = self.steps_seen
+        step = self.values.steps
         saved = self.record.run_dir / "checkpoints" / f"step_{step:06d}"
         last = self.run_config.run.max_steps
         if step % self.hold_every or not self.held_at < step < last or not saved.exists():
             return False
         self.held_at = step
         return True
-
-    def _read_values(self) -> bool:
-        """Whether there were new values of the metric."""
-        result = False
-        better = max if self.sweep.config.mode == "max" else min
-        for numbers in self.tail.read():
-            self.steps_seen = numbers["step"]
-            metric = self.sweep.config.metric
-            value = numbers.get(metric)
-            # At once, instead of after the last step; later episodes may be the first to report success.
-            missing = missing_metric(metric, numbers, self.run_config.env.success_key) if self.value is None else None
-            if missing is not None:
-                raise TrialFailed(f"metric: {missing}")
-            if value is not None and math.isfinite(value):
-                self.value, result = value, True
-                self.best = value if self.best is None else better(self.best, value)
-        return result
 
     def cleanup(self) -> None:
         if self.process is not None:
@@ -144,7 +121,7 @@ class Trial(tune.Trainable):
             # Tune's own notes begin with a dot; so do files inside of sharded checkpoints, which are kept.
             if path.name != _ORIGIN and not path.name.startswith("."):
                 _copy(path, self.record.run_dir / path.name)
-        self.tail = MetricTail(self.record.run_dir / "metrics.jsonl")
+        self.values.begin_again()
         self.record.lineage.append(taken)
         self.record.write()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rlinf.config import Config, ConfigErrors, ConfigProblem, resolve
 from rlinf.config.checks.metric_names import metric_mistake
+from rlinf.config.defaults import value_of
 from rlinf.config.derived import has_warm_start
 from rlinf.config.problems import COMMAND_LINE, Origin
 from rlinf.sweep.load import Sweep
@@ -26,7 +27,8 @@ def _overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -
     """
     schedule = sweep.config.schedule
     # The population is compared and copied every N iterations: each needs a value and a checkpoint then.
-    held = {"evaluation.every": schedule.perturb_every} if schedule.name == "pbt" else {}
+    each = {"evaluation.every": schedule.perturb_every, "evaluation.background": False}
+    held = each if schedule.name == "pbt" else {}
     fixed = {
         **held,
         "cluster.backend": "local",
@@ -74,10 +76,35 @@ def _problems(sweep: Sweep, setting: Setting) -> list[ConfigProblem]:
         config = trial_config(sweep, setting, seed=sweep.config.seeds[0], run_dir=sweep.folder / "trial")
     except ConfigErrors as errors:
         return errors.problems
+    problems = _sharing_problems(config) if sweep.config.share_base else []
     mistake = metric_mistake(config, sweep.config.metric)
-    if mistake is None:
-        return []
-    return [ConfigProblem(COMMAND_LINE, None, "metric", f"metric: {mistake.message}", mistake.fix)]
+    if mistake is not None:
+        problems.append(ConfigProblem(COMMAND_LINE, None, "metric", f"metric: {mistake.message}", mistake.fix))
+    return problems
+
+
+def _sharing_problems(config: Config) -> list[ConfigProblem]:
+    """List what keeps a trial from sharing its base model with others in one process."""
+    wanted = (
+        (
+            "policy.lora.rank",
+            config.policy.lora.rank > 0,
+            "the whole model would be trained.",
+            "Set policy.lora.rank: 16.",
+        ),
+        ("learner.backend", config.learner.backend == "torch", "its weights are split over ranks.", "Set it to torch."),
+        (
+            "cluster.backend",
+            config.cluster.backend == "local",
+            "its workers are processes of their own.",
+            "Set it to local.",
+        ),
+    )
+    return [
+        ConfigProblem(COMMAND_LINE, None, key, f"share_base: {key}: {value_of(config, key)}: {why}", fix)
+        for key, fits, why, fix in wanted
+        if not fits
+    ]
 
 
 def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting, count: int, total: int) -> ConfigProblem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from rlinf.data.messages import Metrics
 from rlinf.data.remote_rows import RemoteRows
 from rlinf.train.callbacks import Callback, RunStart, Step
 from rlinf.train.dynamic_sampling import collect_nonconstant_groups
-from rlinf.train.evaluation.in_training import TrainingEvaluation
+from rlinf.train.evaluation.in_training import FirstEvaluations, Measured, TrainingEvaluation
 from rlinf.train.gap_alarm import GapAlarm
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import Source
@@ -52,10 +53,12 @@ class Trainer:
         batches: BatchSource | None = None,
         recorder: BatchRecorder | None = None,
         spans: RecordSpans | None = None,
+        first_evaluations: FirstEvaluations | None = None,
     ) -> None:
         """``source``: what a run without checkpoints begins with, instead of an untrained policy. ``batches``: saved
         ones, instead of those that the graph collects. ``recorder`` keeps the first batches. ``spans`` begins and ends
-        the recording of what runs in all processes (`logging.trace_every`)."""
+        the recording of what runs in all processes (`logging.trace_every`). ``first_evaluations``: shared with the
+        other runs of this process."""
         endpoint, every = config.logging.otlp_endpoint, config.logging.trace_every
         self.export = TraceExport.to(endpoint, run=config.run.name, say=display.warn) if endpoint and every else None
         send = None if self.export is None else self.export.send
@@ -64,9 +67,10 @@ class Trainer:
         self.config, self.graph, self.display, self.after_step = config, graph, display, after_step
         self.callbacks = callbacks
         self.stopped: str | None = None
+        self.save_requested = False
         self.batches = batches or self._batch_source()
         self.run = RunState(config, graph, self.batches, folder, display, source)
-        self.evaluation = TrainingEvaluation(self.run)
+        self.evaluation = TrainingEvaluation(self.run, first_evaluations)
         self.alarm = GapAlarm(graph.gap_limit, config.rollout.gap_steps, display.warn)
 
     def _batch_source(self) -> BatchSource:
@@ -122,9 +126,12 @@ class Trainer:
             if state.unfinished is None:
                 self.advance()
             metrics = dict(state.unfinished or {})
+            if self.can_evaluate_later():
+                self.evaluate_later(metrics, log)
+                continue
             if run.due(config.evaluation.every):
                 metrics |= self.evaluate()
-            asked = self.call_back(metrics)
+            asked = self.call_back(state.step, metrics)
             if self.stopped is not None and not run.due(config.evaluation.every):
                 metrics |= self.evaluate()
             with defer_signals():
@@ -133,11 +140,7 @@ class Trainer:
                 state.unfinished = None
                 run.mark()
                 self.alarm.add(state.step, metrics)
-                # Under alarm the last checkpoint stays the last good one, until it is clear what this state is.
-                going_on = state.step < config.run.max_steps and self.stopped is None
-                due = run.due(config.checkpoint.every) or asked.save_requested or self.stopped is not None
-                if due and not (going_on and self.alarm.holds_checkpoints):
-                    run.save()
+                self.save_if_due()
             if self.stopped is not None:
                 self.display.say(f"stopped after step {state.step}: {self.stopped}")
                 return
@@ -146,6 +149,43 @@ class Trainer:
         if state.evaluated != state.step:
             # Continued with a run.max_steps at or below its checkpoint, whose step was none of evaluation.every.
             self.evaluate()
+
+    def can_evaluate_later(self) -> bool:
+        """Whether an evaluation is due that may run while the learner trains on (`evaluation.background`)."""
+        config, run = self.config, self.run
+        wanted = config.evaluation.background and self.graph.evaluate is not None and self.stopped is None
+        return wanted and run.due(config.evaluation.every) and run.progress.step < config.run.max_steps
+
+    def evaluate_later(self, metrics: Metrics, log: MetricLog) -> None:
+        """Make the next iteration, in which samplers are evaluated before they collect further batches.
+
+        A checkpoint of before has ``metrics`` as those of an unfinished step: a run that goes on from it evaluates
+        the same weights again. The line of the step is written when its evaluation is over.
+        """
+        step = self.run.progress.step
+        with defer_signals():
+            self.alarm.add(step, metrics)
+            self.save_if_due()
+
+        def finish(measured: Measured, hidden_s: float) -> None:
+            found = metrics | self.evaluation.record(measured) | {"time/evaluation_hidden_s": hidden_s}
+            asked = self.call_back(step, found)
+            log.write(step, found | asked.logged)
+            self.display.step(step, found)
+
+        self.advance(finish)
+        if self.after_step is not None:
+            self.after_step(step)
+
+    def save_if_due(self) -> None:
+        """Save what was marked last, if a checkpoint is due or requested."""
+        config, state = self.config, self.run.progress
+        # Under alarm the last checkpoint stays the last good one, until it is clear what this state is.
+        going_on = state.step < config.run.max_steps and self.stopped is None
+        due = self.run.due(config.checkpoint.every) or self.save_requested or self.stopped is not None
+        if due and not (going_on and self.alarm.holds_checkpoints):
+            self.run.save()
+        self.save_requested = False
 
     def send_first_weights(self) -> None:
         """Send the samplers what they begin with, and name those that cannot be shown to have it."""
@@ -163,31 +203,47 @@ class Trainer:
             for callback in self.callbacks:
                 callback.on_start(start)
 
-    def call_back(self, metrics: Metrics) -> Step:
-        """Call the callbacks after an iteration and do what they request; a new learning rate is set at once."""
+    def call_back(self, number: int, metrics: Metrics) -> Step:
+        """Call the callbacks after iteration ``number`` and do what they request; a new learning rate is set at
+        once."""
         state = self.run.progress
-        step = Step(state.step, self.config, self.run.folder.path, metrics, lr_scale=state.lr_scale)
+        step = Step(number, self.config, self.run.folder.path, metrics, lr_scale=state.lr_scale)
         for callback in self.callbacks:
             callback.on_step(step)
         if step.lr_scale != state.lr_scale:
             state.lr_scale = step.lr_scale
             self.graph.learner.scale_lr(step.lr_scale)
-        self.stopped = step.stop_reason
+        self.stopped = step.stop_reason or self.stopped
+        self.save_requested = self.save_requested or step.save_requested
         return step
 
-    def advance(self) -> None:
-        """One training iteration, up to new weights in the samplers. Until its update begins it can be interrupted."""
+    def advance(self, evaluated: Callable[[Measured, float], None] | None = None) -> None:
+        """One training iteration, up to new weights in the samplers. Until its update begins it can be interrupted.
+
+        With ``evaluated``, samplers are evaluated in parallel with the update, with the weights of before. It is
+        called with the result, and with the seconds of it in which the learner did not wait.
+        """
         graph, state, began = self.graph, self.run.progress, time.perf_counter()
         self.timeline.begin(state.step)
         rows, metrics = self.batches.ready(state.step) or self.collect(state.step)
         if self.recorder is not None:
             self.recorder.add(state.step, rows, metrics)
+        measured: list[Measured] = []
+        first = None if evaluated is None else functools.partial(self.measure_into, measured, state.step)
         if state.step + 1 < self.config.run.max_steps:
-            self.batches.begin(state.step + 1)
+            self.batches.begin(state.step + 1, first=first)
+        elif first is not None:
+            self.batches.start(first)
+        parallel_from = time.perf_counter()
         with graph.learning():
             batch, prepared = self.prepare(rows)
             with defer_signals():
-                metrics |= prepared | self.update(batch, state.step) | self.batches.settle()
+                metrics |= prepared | self.update(batch, state.step)
+                parallel_to = time.perf_counter()
+                metrics |= self.batches.settle()
+                if evaluated is not None:
+                    (one,) = measured
+                    evaluated(one, max(0.0, min(one.ended, parallel_to) - max(one.began, parallel_from)))
                 state.step += 1
                 if self.recorder is not None:
                     self.recorder.updated(graph, state.step)
@@ -247,6 +303,11 @@ class Trainer:
         """Run the evaluation of now, with the weights that the samplers hold."""
         _log.info("step %d: evaluate", self.run.progress.step)
         return self.evaluation.evaluate()
+
+    def measure_into(self, measured: list[Measured], step: int) -> None:
+        """Evaluate the weights after ``step`` iterations while the learner trains, and add the result to a list."""
+        _log.info("step %d: evaluate in the background", step)
+        measured.append(self.evaluation.measure(step))
 
     def keep_samples(self, batch: Rows) -> None:
         """Write graded samples of the iteration that is over, if `logging.samples_every` requires it."""

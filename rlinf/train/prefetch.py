@@ -25,8 +25,12 @@ class BatchSource:
         """Return the batch of ``step``, if it was collected ahead."""
         return None
 
-    def begin(self, step: int) -> None:
-        """Let samplers work on the batch of ``step`` while the learner trains, if they may."""
+    def begin(self, step: int, *, first: Callable[[], None] | None = None) -> None:
+        """Let samplers work on the batch of ``step`` while the learner trains, if they may; on ``first`` before it."""
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Let samplers do ``work`` while the learner trains, where both can work at the same time."""
+        work()
 
     def settle(self) -> Metrics:
         """Before samplers get new weights, are evaluated or saved: nothing is under way afterwards.
@@ -54,7 +58,11 @@ class BackgroundWork(BatchSource):
         """When the work that was started last was done, by the performance counter."""
 
     def start(self, work: Callable[[], None]) -> None:
-        """Run ``work`` until :meth:`join`."""
+        """Run ``work`` until :meth:`join`; in one process at once, in the main thread: environments that hang are
+        interrupted by a timer that works nowhere else."""
+        if not self.concurrent:
+            work()
+            return
 
         def run() -> None:
             try:
@@ -98,20 +106,20 @@ class BatchPrefetcher(BackgroundWork):
             raise RuntimeError(f"the batch collected ahead is of step {made_for}, not {step}")
         return batch, metrics
 
-    def begin(self, step: int) -> None:
+    def begin(self, step: int, *, first: Callable[[], None] | None = None) -> None:
         """Start on the batches up to S steps ahead, of which ``step`` comes next, with the samplers' present
         weights."""
-        first = self._ready[-1][0] + 1 if self._ready else step
-        steps = range(first, min(step - 1 + self.staleness, self.last) + 1)
+        newest = self._ready[-1][0] + 1 if self._ready else step
+        steps = range(newest, min(step - 1 + self.staleness, self.last) + 1)
 
         def collect() -> None:
+            if first is not None:
+                first()
             for one in steps:
                 self._ready.append((one, *self._collect(one)))
 
-        if steps and self.concurrent:
+        if steps or first is not None:
             self.start(collect)
-        else:  # in the main thread: environments that hang are interrupted by a timer that works nowhere else
-            collect()
 
     def settle(self) -> Metrics:
         if self._thread is None:
@@ -144,13 +152,15 @@ class ContinuousBatches(BackgroundWork):
         self._stop = threading.Event()
         self._metrics: Metrics = {}
 
-    def begin(self, step: int) -> None:
+    def begin(self, step: int, *, first: Callable[[], None] | None = None) -> None:
         def generate() -> None:
-            self._metrics = self._rollout.generate(self._stop)
+            if first is not None:
+                first()
+            if self.concurrent:
+                self._metrics = self._rollout.generate(self._stop)
 
-        if self.concurrent:
-            self._stop.clear()
-            self.start(generate)
+        self._stop.clear()
+        self.start(generate)
 
     def settle(self) -> Metrics:
         self._stop.set()

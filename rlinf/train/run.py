@@ -27,6 +27,7 @@ from rlinf.datasets.robot_data.statistics import keep_statistics
 from rlinf.train.assemble.learner_only import build_learner_graph
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.callbacks import Callback, require_callbacks
+from rlinf.train.evaluation.in_training import FirstEvaluations
 from rlinf.train.evaluation.saved import changed_settings, save_evaluation
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import source_of
@@ -87,6 +88,7 @@ def run(
     callbacks: Sequence[Callback] = (),
     save_batches: int = 0,
     from_batches: Path | None = None,
+    first_evaluations: FirstEvaluations | None = None,
 ) -> RunResult:
     """Train, or continue what is in the run directory. A finished run is reported as such and left alone.
 
@@ -94,7 +96,8 @@ def run(
     with each finished step of training but the last, when its metrics and its checkpoint are written; training
     waits for it. ``callbacks`` are called with what was measured, and may change what comes next.
     ``save_batches``: how many batches are kept in the run directory; ``from_batches``: such a folder, whose
-    batches are trained on without samplers or environments.
+    batches are trained on without samplers or environments. ``first_evaluations``: evaluations before the first
+    step that runs of this process share.
 
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
@@ -105,7 +108,14 @@ def run(
     with RunDirectory.open(config) as folder, naming_disk_errors(folder.path):
         recorder = BatchRecorder(folder.path, save_batches) if save_batches else None
         return _run(
-            config, folder, report=report, after_step=after_step, callbacks=callbacks, recorder=recorder, saved=saved
+            config,
+            folder,
+            report=report,
+            after_step=after_step,
+            callbacks=callbacks,
+            recorder=recorder,
+            saved=saved,
+            first_evaluations=first_evaluations,
         )
 
 
@@ -118,6 +128,7 @@ def _run(
     callbacks: Sequence[Callback],
     recorder: BatchRecorder | None,
     saved: BatchFolder | None,
+    first_evaluations: FirstEvaluations | None,
 ) -> RunResult:
     began = time.perf_counter()
     with progress_display(config) as display:
@@ -147,6 +158,7 @@ def _run(
                 batches=batches,
                 recorder=recorder,
                 spans=cluster.record_spans,
+                first_evaluations=first_evaluations,
             )
             if saved is not None:
                 trainer.run.progress.step = saved.steps[0]

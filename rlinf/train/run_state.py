@@ -73,10 +73,10 @@ class RunState:
             return state.step
         return self.order - 1
 
-    def due(self, every: int, *, of: int | None = None) -> bool:
-        """Whether something that happens every ``every`` steps, and after the last one, happens now."""
-        last = self.progress.step == (of or self.config.run.max_steps)
-        return last or (every > 0 and self.progress.step % every == 0)
+    def due(self, every: int, *, of: int | None = None, step: int | None = None) -> bool:
+        """Whether something that happens every ``every`` steps, and after the last one, happens now (at ``step``)."""
+        now = self.progress.step if step is None else step
+        return now == (of or self.config.run.max_steps) or (every > 0 and now % every == 0)
 
     def begin_training(self) -> None:
         """End the warm start: reinforcement learning begins at step 0."""

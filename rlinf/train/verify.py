@@ -101,7 +101,10 @@ def verify(folder: Path, step: int | None = None, overrides: Sequence[str] = ())
         return _compared(folder, again, max(first, 0) + 1, last)
 
 
-_QUIET = ("logging.tensorboard=false", "logging.progress=none", "checkpoint.export=false", "checkpoint.every=0")
+_QUIET = (
+    *("logging.tensorboard=false", "logging.progress=none"),
+    *("checkpoint.export=false", "checkpoint.every=0", "evaluation.background=false"),
+)
 
 
 def _copy_start(folder: Path, again: Path, checkpoint: int | None) -> int:

@@ -11,6 +11,7 @@ import torch
 from tiny_runs import config, logged
 
 from rlinf.config import Config, ConfigErrors
+from rlinf.config.checks import router_replay
 from rlinf.data.inputs import TextInputs
 from rlinf.planning.describe import plan
 from rlinf.train import run
@@ -81,13 +82,45 @@ def test_check_counts_the_memory_of_routes(tmp_path: Path) -> None:
     [
         ({"policy": {"architecture": {**MOE, "model_type": "qwen2"}}}, "the policy has no experts"),
         ({"rollout": {"sampler": "auto"}}, "auto does not say which experts a token was sent to"),
-        ({"learner": {"backend": "megatron"}}, "whose routers divide tokens among ranks"),
-        ({"learner": {"backend": "fsdp"}}, "gathers a layer's weights around the whole layer"),
+        (
+            {"learner": {"backend": "megatron", "megatron": {"recompute": "full"}}},
+            "recomputed layers are computed after",
+        ),
+        ({"rollout": {"sampler": "vllm"}}, "returns the experts of a token on GPUs alone"),
         ({"policy": {"gradient_checkpointing": True}}, "computes a layer again"),
         ({"rollout": {"staleness": 1}}, "continues responses under newer weights"),
         ({"env": {"max_turns": 2}}, "later turns are not recorded"),
     ],
 )
-def test_what_can_not_replay_is_refused(sections: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_what_can_not_replay_is_refused(
+    sections: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(router_replay, "gpu_count", lambda: 0)
     with pytest.raises(ConfigErrors, match=words):
         made(tmp_path, **sections)
+
+
+def test_an_engine_that_can_not_return_experts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router_replay, "gpu_count", lambda: 1)
+    monkeypatch.setattr(router_replay, "engine_arguments", lambda: ("model", router_replay.FLAG))
+    made(tmp_path, rollout={"sampler": "vllm"})
+    monkeypatch.setattr(router_replay, "engine_arguments", lambda: ("model",))
+    with pytest.raises(ConfigErrors, match="has no argument enable_return_routed_experts"):
+        made(tmp_path, rollout={"sampler": "vllm"})
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize(
+    ("backend", "layout"),
+    [
+        ("fsdp", {}),
+        pytest.param("megatron", {"expert_parallel": 2}, marks=pytest.mark.megatron),
+    ],
+)
+def test_sharded_learners_replay_on_ray(tmp_path: Path, backend: str, layout: dict[str, Any]) -> None:
+    """Their log-probabilities are those of the sampler, which chose the experts."""
+    learner = {"backend": backend, "num_workers": 2, **({"megatron": layout} if layout else {})}
+    run(made(tmp_path / "run", learner=learner, cluster={"backend": "ray"}), report=False)
+    gaps = [line["train/sampler_logprob_gap"] for line in logged(tmp_path / "run") if line["step"] > 0]
+    assert max(gaps) < 1e-4

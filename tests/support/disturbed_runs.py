@@ -34,14 +34,16 @@ GONE_S = 10.0
 """Seconds after the end of a driver by which nothing of it is left."""
 
 
-def write_config(folder: Path) -> Path:
-    """A text run of two steps with a sampler, an env worker and a learner on Ray; each step is saved."""
+def write_config(folder: Path, **others: Any) -> Path:
+    """A text run of two steps with a sampler, an env worker and a learner on Ray; each step is saved. ``others`` stand
+    in the place of whole sections."""
     sections: dict[str, Any] = {
         "run": {"max_steps": 2},
         "sft": {"steps": 2},
         "evaluation": {"every": 1},
         "cluster": {"backend": "ray", "max_restarts": 3, "heartbeat_s": 1.0, "heartbeat_timeout_s": 5.0},
         "logging": {"progress": "plain"},
+        **others,
     }
     file = folder / "run.yaml"
     file.write_text(json.dumps(mapping(folder / "run", **sections)))

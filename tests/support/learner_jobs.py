@@ -21,6 +21,7 @@ from rlinf.learners.offload import STAY
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import RowFacts, evaluation_plan, update_plan
 from rlinf.models.checkpoint_names import by_expert
+from rlinf.models.routing import RouteRecorder, routers
 from rlinf.schema.learner import MegatronConfig, OffloadConfig
 
 Evaluated = tuple[Tensor, PolicyOutput]
@@ -480,3 +481,57 @@ def train_in_bfloat16(layout: MegatronConfig) -> tuple[Evaluated, list[Metrics],
     evaluated = learner.evaluate(make_batch())
     metrics = [take_step(learner, step) for step in range(3)]
     return evaluated, metrics, all_weights(learner)
+
+
+def perturbed_moe(noise: float) -> Any:
+    """A mixture of experts whose routers are off by ``noise``: experts that differ, scores that are close."""
+    model = tiny_model("qwen3_moe")
+    random = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for router in routers(model):
+            router.weight.mul_(0.1)
+            router.weight.add_(noise * torch.randn(router.weight.shape, generator=random))
+    return model
+
+
+def moe_batch(seed: int = 0, *, routed: bool = True) -> Batch:
+    """A batch whose log-probabilities and experts are those of the model without noise."""
+    batch, model = make_batch(seed=seed), perturbed_moe(0.0)
+    recorder, inputs, rows = RouteRecorder(model), batch.inputs, []
+    for row in range(batch.num_rows):
+        prompt = inputs.prompt_ids[row, : inputs.prompt_lengths[row]]
+        with torch.no_grad():
+            model(input_ids=torch.cat([prompt, batch.actions[row, : inputs.response_lengths[row]]])[None, :-1])
+        rows.append(recorder.taken())
+    routes = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=-1)
+    return batch.replace(inputs=replace(inputs, routes=routes if routed else None))
+
+
+def replay_experts(layout: MegatronConfig | str, stage: Stage) -> dict[str, Any]:
+    """A learner with perturbed routers: ``with`` and ``without`` the experts of the batch, and one step with them.
+
+    ``layout``: of the megatron learner, or "fsdp" or "torch"."""
+    model = perturbed_moe(1e-2)
+    learner: Any
+    if isinstance(layout, MegatronConfig):
+        from rlinf.learners.megatron.learner import MegatronLearner
+
+        state = dict(by_expert(model.named_parameters()))
+        learner = MegatronLearner(
+            model.config,
+            lambda name: state[name].detach(),
+            layout=layout,
+            stages=(stage,),
+            sampling=SAMPLING,
+            seed=5,
+            micro_batch_tokens=MICRO_BATCH_TOKENS,
+        )
+    else:
+        from rlinf.learners.fsdp import FSDPLearner
+        from rlinf.learners.torch import TorchLearner
+
+        kind = FSDPLearner if layout == "fsdp" else TorchLearner
+        learner = kind(policy_of(model), stages=(stage,), seed=5, micro_batch_tokens=MICRO_BATCH_TOKENS)
+    found = {name: learner.evaluate(moe_batch(routed=routed)) for name, routed in (("with", True), ("without", False))}
+    batch = moe_batch()
+    return {**found, "metrics": learner.update(with_columns(learner, batch), step=0), "weights": all_weights(learner)}

@@ -145,8 +145,8 @@ def test_a_run_holds_at_every_boundary_but_its_end(sweep: Sweep, steps: int, hol
     StandIn(trial.record.folder, trial.run_config, threads=1, hold_every=3)
     trial.hold_every = 3
     trial.run_config = replace(trial.run_config, run=replace(trial.run_config.run, max_steps=steps))
-    trial._read_values()
-    assert trial.steps_seen == 3
+    trial.values.read()
+    assert trial.values.steps == 3
     assert trial._holds() is holds
 
 

@@ -54,6 +54,7 @@ RESERVED: Mapping[str, tuple[str, str]] = {
     "worker_cls": ("weights are loaded by a part of the worker", "Take it out."),
     "worker_extension_cls": ("weights are loaded by it", "Take it out."),
     "scheduler_cls": ("responses are stepped, aborted and continued by hand", "Take it out."),
+    "enable_return_routed_experts": ("it has a key", _OURS.format("rollout.router_replay")),
     "enable_lora": ("adapters are merged into the weights that are sent", _OURS.format("policy.lora.rank")),
     "runner": ("the sampler generates", "Take it out."),
     "convert": ("the sampler generates", "Take it out."),

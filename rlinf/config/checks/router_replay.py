@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from rlinf.config.checks.engine_flags import engine_arguments
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text, max_turns, text_envs
+from rlinf.config.machine import gpu_count
 from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.schema.derived import is_agent
 
 KEY = "rollout.router_replay"
+FLAG = "enable_return_routed_experts"
+"""Of vLLM's engine."""
 
 
 def check_router_replay(context: Context) -> None:
@@ -18,17 +22,14 @@ def check_router_replay(context: Context) -> None:
     decoder = decoder_shape(config.policy)
     if decoder is not None and not decoder.experts:
         context.error(KEY, f"{KEY}: the policy has no experts.", "Take it out.")
-    if config.rollout.sampler != "hf":
+    if config.rollout.sampler == "vllm":
+        _check_engine(context)
+    elif config.rollout.sampler != "hf":
         message = f"{KEY}: rollout.sampler: {config.rollout.sampler} does not say which experts a token was sent to."
-        context.error("rollout.sampler", message, "Set rollout.sampler: hf.")
-    reasons = {
-        "fsdp": "which gathers a layer's weights around the whole layer, and was not tried with replayed routers",
-        "megatron": "whose routers divide tokens among ranks before their experts are chosen",
-    }
-    backend = config.learner.backend
-    if backend in reasons:
-        message = f"{KEY} is not supported by learner.backend: {backend}, {reasons[backend]}."
-        context.error("learner.backend", message, "Set learner.backend: torch.")
+        context.error("rollout.sampler", message, "Set rollout.sampler: hf, or vllm where it samples on a GPU.")
+    if config.learner.backend == "megatron" and config.learner.megatron.recompute != "none":
+        message = f"{KEY}: recomputed layers are computed after the experts of their micro-batch are forgotten."
+        context.error("learner.megatron.recompute", message, "Set it to none.")
     if config.policy.gradient_checkpointing:
         message = f"{KEY}: policy.gradient_checkpointing computes a layer again after its experts are forgotten."
         context.error("policy.gradient_checkpointing", message, "Set it to false.")
@@ -39,3 +40,14 @@ def check_router_replay(context: Context) -> None:
         if getattr(config.rollout, name):
             message = f"{KEY}: rollout.{name} continues responses under newer weights, whose experts are others."
             context.error(f"rollout.{name}", message, "Set it to 0.")
+
+
+def _check_engine(context: Context) -> None:
+    """Check that the installed vLLM returns experts, which its runner for CPUs does not."""
+    known = engine_arguments()
+    if known is not None and FLAG not in known:
+        message = f"{KEY}: the installed vLLM has no argument {FLAG}."
+        context.error("rollout.sampler", message, "Install vLLM 0.32 or newer, or set rollout.sampler: hf.")
+    elif context.config.cluster.address is None and not gpu_count():
+        message = f"{KEY}: vLLM returns the experts of a token on GPUs alone, and this machine has none."
+        context.error("rollout.sampler", message, "Set rollout.sampler: hf.")

@@ -54,7 +54,16 @@ def check_evaluation(context: Context) -> None:
         fix = "Set evaluation.temperature: 0.6, for example, or evaluation.samples: 1."
         context.error("evaluation.samples", message, fix)
     if evaluation.size == 0:
-        for name in ("every", "samples", "temperature", "env_kwargs", "video_every", "video_episodes", "words"):
+        for name in (
+            "every",
+            "background",
+            "samples",
+            "temperature",
+            "env_kwargs",
+            "video_every",
+            "video_episodes",
+            "words",
+        ):
             key = f"evaluation.{name}"
             if context.switched_off(key, "evaluation.size"):
                 continue
@@ -68,6 +77,8 @@ def check_evaluation(context: Context) -> None:
         )
         fix = f"Set it to a multiple, for example {max(1, round(video / every)) * every}."
         context.error("evaluation.video_every", message, fix)
+    if evaluation.background and evaluation.size:
+        context.run(_check_background)
     best = checkpoint.best_metric
     if best is None:
         return
@@ -79,3 +90,18 @@ def check_evaluation(context: Context) -> None:
     mistake = metric_mistake(context.config, best, on_files=False)
     if mistake is not None:
         context.error(key, f"{key}: {mistake.message}", mistake.fix)
+
+
+def _check_background(context: Context) -> None:
+    """Check that samplers are free while the learner trains, and that the learner takes no part in evaluations."""
+    config, key = context.config, "evaluation.background"
+    if not config.rollout.staleness:
+        message = f"{key}: with rollout.staleness: 0 samplers and learner wait for each other, and nothing is saved."
+        context.error(key, message, "Set rollout.staleness: 1, or take it out.")
+    if not config.evaluation.every:
+        message = f"{key}: with evaluation.every: 0 no evaluation falls between two steps of training."
+        context.error(key, message, "Set evaluation.every: 10, for example, or take it out.")
+    held_out = "sft.eval_data" if config.sft.eval_data is not None else "sft.eval_fraction"
+    if config.sft.eval_data is not None or config.sft.eval_fraction:
+        message = f"{key}: the learner itself measures {held_out}, and it trains meanwhile."
+        context.error(key, message, "Take one of the two out.", at=(held_out,))

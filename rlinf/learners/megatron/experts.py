@@ -7,7 +7,7 @@ from the same batch, which would make the gradient depend on how rows are cut in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import rlinf.learners.megatron.cpu  # noqa: F401  (before megatron)
@@ -15,6 +15,7 @@ import rlinf.learners.megatron.cpu  # noqa: F401  (before megatron)
 # isort: split
 import torch
 import torch.distributed as dist
+from megatron.core import parallel_state
 from megatron.core.transformer.moe.experts import SequentialMLP
 from megatron.core.transformer.moe.moe_utils import MoEAuxLossAutoScaler
 from megatron.core.transformer.moe.router import TopKRouter
@@ -24,11 +25,34 @@ from torch.nn.functional import grouped_mm, silu
 from rlinf.data.messages import Metrics
 
 
+class Replay:
+    """What megatron asks for the experts of a layer's tokens: those of ``routes``, or those that it chooses itself.
+
+    It computes their weights from what is returned, so the gradient reaches the router (:mod:`rlinf.models.routing`).
+    """
+
+    def __init__(self) -> None:
+        self.routes: Tensor | None = None
+        """[N, k] int16 experts of this rank's tokens in the coming pass, -1 where they are not known."""
+
+    def get_replay_topk(
+        self, scores: Tensor, topk: int, groups: int | None, group_topk: int | None, choose: Callable[..., Any]
+    ) -> tuple[Tensor, Tensor]:
+        """(scores, experts) [N, k] of tokens with ``scores`` [N, experts]."""
+        own, experts = choose(scores, topk, num_groups=groups, group_topk=group_topk)
+        if self.routes is None:
+            return own, experts
+        chosen = self.routes.long()
+        experts = torch.where(chosen >= 0, chosen, experts)
+        return scores.gather(1, experts), experts
+
+
 class Router(TopKRouter):
     """Counts the tokens that each expert gets in passes with gradient (once with recomputation)."""
 
     def __init__(self, config: Any, pg_collection: Any = None) -> None:
         super().__init__(config=config, pg_collection=pg_collection)
+        self.router_replay = Replay()
         self.load = torch.zeros(config.num_moe_experts, dtype=torch.float64)
         """[experts] tokens of this rank since the last :func:`collect_load`."""
         self.previous: Tensor | None = None
@@ -78,6 +102,24 @@ def routers(chunks: Sequence[nn.Module]) -> Iterator[Router]:
     """Yield the routers of this rank's layers; each has its ``layer_number``, counted from 1 over all stages."""
     for chunk in chunks:
         yield from (module for module in chunk.modules() if isinstance(module, Router))
+
+
+def replay(chunk: nn.Module, routes: Tensor | None) -> None:
+    """Send the tokens of the chunk's next pass to the experts ``routes`` [N, layers * k]; None: to its own.
+
+    Tokens are those of this rank's piece; with tensor parallelism each rank's routers have a part of it in turn.
+    """
+    for router in routers([chunk]):
+        if routes is None:
+            router.router_replay.routes = None
+            continue
+        first = (router.layer_number - 1) * router.topk
+        own = routes[:, first : first + router.topk]
+        if router.config.sequence_parallel:
+            own = own.chunk(parallel_state.get_tensor_model_parallel_world_size())[
+                parallel_state.get_tensor_model_parallel_rank()
+            ]
+        router.router_replay.routes = own
 
 
 def collect_load(chunks: Sequence[nn.Module], *, layers: int, experts: int, device: torch.device) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlinf.learners.megatron.context import together
+from rlinf.learners.megatron.experts import replay
 from rlinf.learners.megatron.layer_spec import PackedRows
 from rlinf.learners.megatron.layout import ShardPlace
 from rlinf.learners.megatron.vocabulary import score_tokens
@@ -40,6 +41,8 @@ class MicroBatch:
     """[1, n] bool: the tokens that only fill up."""
     first: int
     """The packed place of this rank's first token."""
+    routes: Tensor | None = None
+    """[n, layers * k] int16: the experts that its tokens are sent to, -1 for those that only fill up."""
 
     def score(
         self, logits: Tensor, values: Tensor | None, *, vocabulary: int, temperature: float, place: ShardPlace
@@ -97,7 +100,12 @@ class Packer:
         filling = torch.arange(piece.start, piece.stop, device=self.device) >= (0 if blank else used)
         group = parallel_state.get_context_parallel_group() if place.context_size > 1 else None
         packed = PackedRows(packing, mine(packing.positions), group)
-        return MicroBatch(part, rows, packed, mine(packing.tokens)[None], filling[None], piece.start)
+        routes = None
+        if inputs.routes is not None:
+            known = inputs.routes[packing.rows, packing.positions.clamp(max=inputs.routes.shape[1] - 1)]
+            missing = size * place.context_size - used
+            routes = nn.functional.pad(known, (0, 0, 0, missing), value=-1)[piece]
+        return MicroBatch(part, rows, packed, mine(packing.tokens)[None], filling[None], piece.start, routes)
 
     def blank(self, row: Batch) -> MicroBatch:
         """One row in which nothing counts: for a rank that has no row, and to fill up a schedule."""
@@ -154,6 +162,7 @@ def _run(
     def step(feed: Iterator[MicroBatch], model: nn.Module) -> tuple[Tensor, Callable[..., Any]]:
         piece = next(feed)
         positions = piece.packed.positions[None]
+        replay(model, piece.routes)
         out = model(piece.tokens, positions, None, packed_seq_params=piece.packed, padding_mask=piece.filling)
 
         def of_logits(logits: Tensor, non_loss_data: bool = False) -> Any:

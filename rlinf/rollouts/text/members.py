@@ -151,6 +151,7 @@ def summary(rows: Sequence[Row]) -> Metrics:
         "reward/std": float(rewards.std(correction=0)),
         "reward/constant_groups": sum(len(values) == 1 for values in groups.values()) / max(1, len(groups)),
         "rollout/accuracy": verdicts.count("correct") / count,
+        "rollout/prompt_length": sum(len(row.prompt_ids) for row in rows) / count,
         "rollout/response_length": float(lengths.mean()),
         "rollout/response_length_max": float(lengths.max()),
         "rollout/cut_by_length": sum(row.cut_by_length for row in rows) / count,

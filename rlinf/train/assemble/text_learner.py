@@ -12,7 +12,7 @@ from rlinf.cluster import Cluster, RankInfo, Starting, WorkerGroup
 from rlinf.config import Config
 from rlinf.data.messages import SamplingParams
 from rlinf.interfaces import Learner
-from rlinf.schema import OffloadConfig
+from rlinf.schema import LoraConfig, OffloadConfig
 from rlinf.train.assemble.conversations import policy_reader
 from rlinf.train.assemble.learner import join_group, torch_learner
 from rlinf.train.assemble.setup import ResolvedRun
@@ -177,11 +177,16 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
     import torch
 
     from rlinf.models.causal_lm import CausalLMPolicy
+    from rlinf.models.kept_base import base_model
     from rlinf.models.loading import activation_dtype, add_lora, load_tokenizer
     from rlinf.models.vision.families import family_of, freeze_encoder
     from rlinf.models.vision.reading import excluded_ids
 
-    model = language_model(config, tokenizer_path)
+    lora = config.policy.lora
+    if lora.rank > 0:
+        model = base_model(_base_key(config), functools.partial(language_model, config, tokenizer_path))
+    else:
+        model = language_model(config, tokenizer_path)
     sight: dict[str, Any] = {}
     if family_of(model.config) is not None:
         tokenizer = load_tokenizer(tokenizer_path)
@@ -191,7 +196,6 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
             freeze_encoder(model)
     if config.policy.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    lora = config.policy.lora
     if lora.rank > 0:
         model = add_lora(
             model,
@@ -211,3 +215,9 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
         liger=config.policy.fused_logprobs == "liger",
         **sight,
     )
+
+
+def _base_key(config: Config) -> str:
+    """Name what the numbers of the base model depend on: its checkpoint, or what its random weights are drawn for."""
+    policy = replace(config.policy, lora=LoraConfig(), gradient_checkpointing=False)
+    return repr((policy, None if policy.path is not None else (config.run.seed, config.env, config.data)))

@@ -1,0 +1,81 @@
+"""The winner of a sweep again, on seeds that did not choose it: the best of many settings was also the luckiest.
+
+`confirm: N` runs the best setting and the next one with N fresh seeds in `confirmation/`, a sweep directory of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rlinf.sweep.load import Sweep
+from rlinf.sweep.records import read_sweep
+from rlinf.sweep.schema import BudgetConfig
+from rlinf.sweep.settings import Setting, TrialPlan
+from rlinf.sweep.statistics import welch
+from rlinf.sweep.summary import ALPHA, SweepSummary, summarise
+
+FOLDER = "confirmation"
+
+
+def fresh_seeds(seeds: Sequence[int], count: int) -> list[int]:
+    """Return the first ``count`` seeds above all ``seeds``.
+
+    >>> fresh_seeds([0, 1, 5], 2)
+    [6, 7]
+    """
+    first = max(seeds) + 1
+    return list(range(first, first + count))
+
+
+def confirmation_of(sweep: Sweep, summary: SweepSummary) -> tuple[Sweep, list[TrialPlan]] | None:
+    """Return the sweep that runs the two best settings again, and its trials; None if there is nothing to confirm."""
+    ranked = [one for one in summary.settings if one.final is not None]
+    if not sweep.config.confirm or not ranked:
+        return None
+    config = sweep.config
+    seeds = fresh_seeds(config.seeds, config.confirm)
+    again = replace(
+        config,
+        name=sweep.name,
+        dir=str(sweep.folder / FOLDER),
+        seeds=seeds,
+        confirm=0,
+        stop="never",
+        scheduler="none",
+        search="random",
+        budget=BudgetConfig(steps=config.budget.steps, wall_time_s=config.budget.wall_time_s),
+    )
+    settings: list[Setting] = [dict(one.setting) for one in ranked[:2]]
+    plans = [TrialPlan(place, *pair) for place, pair in enumerate(itertools.product(settings, seeds))]
+    return replace(sweep, config=again), plans
+
+
+def confirmation_sentence(folder: Path, summary: SweepSummary) -> str:
+    """Say in a sentence whether the winner of the sweep in ``folder`` won on fresh seeds too; "" without a result."""
+    if not (folder / FOLDER / "sweep.json").exists():
+        return ""
+    ranked = [one for one in summary.settings if one.final is not None]
+    found = {one.label: one for one in summarise(read_sweep(folder / FOLDER)).settings if one.final is not None}
+    if not ranked or ranked[0].label not in found:
+        return ""
+    best, again = ranked[0], found[ranked[0].label]
+    assert best.final is not None
+    assert again.final is not None
+    count = again.final.count
+    seeds = "1 fresh seed" if count == 1 else f"{count} fresh seeds"
+    text = f"Again on {seeds}: {best.label} has {again.final.mean:.4g}, {best.final.mean:.4g} in the sweep"
+    other = found.get(ranked[1].label) if len(ranked) > 1 else None
+    if other is None or other.final is None:
+        return f"{text}."
+    sign = 1 if summary.sweep.mode == "max" else -1
+    text += f", and the next, {other.label}, {other.final.mean:.4g}"
+    if sign * (again.final.mean - other.final.mean) <= 0:
+        return f"{text}: the winner does not win again."
+    p_value = welch(again.finals, other.finals)
+    if p_value is None:
+        return f"{text}: ahead again, and one seed does not distinguish that from noise."
+    known = "by more than noise" if p_value <= ALPHA else "and the difference may be noise"
+    return f"{text}: ahead again, {known} (p = {p_value:.2g})."
