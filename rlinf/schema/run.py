@@ -84,7 +84,9 @@ class EvaluationConfig:
     """How often, on how much held-out data, and how the policy is measured."""
 
     every: int = key(0, at_least=0)
-    """Evaluate every N iterations; before the first and after the last step it always happens (unless size is 0)."""
+    """Evaluate every N iterations; after the last step it always happens, before the first by `at_start`."""
+    at_start: bool = True
+    """Evaluate before the first iteration too; trials of a sweep that begin with one policy need that once."""
     size: int = key(256, at_least=0)
     """Tasks (text) or episodes (simulators) of the held-out set; 0 evaluates never."""
     samples: int = key(1, at_least=1, read_by=TEXT)
