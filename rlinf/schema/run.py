@@ -9,6 +9,7 @@ from rlinf.schema.key import SIMULATOR, TEXT, key
 
 Words = Literal["other_goal", "blank"]
 Pictures = Literal["blank", "swapped"]
+Questions = Literal["blank", "swapped"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,13 @@ class EvaluationConfig:
     """Text: answer the same tasks again with other pictures in their first prompts. `blank` shows one colour
     (`eval/blank_pictures`), `swapped` those of another task (`eval/swapped_pictures`): a policy that looks at pictures
     must then do worse."""
+    questions: list[Questions] = key([], example=["blank", "swapped"], read_by=TEXT)
+    """Text: grade the same tasks again with other questions in their first prompts. `blank` leaves the words out
+    (`eval/blank_questions`), `swapped` asks those of another task (`eval/swapped_questions`): what is still right was
+    not answered, but guessed or learned by heart."""
+    wrong_tools: bool = key(False, read_by=TEXT)
+    """Conversations: answer the same tasks again while each digit in an answer of the environment is one higher
+    (`eval/wrong_tools`): a policy that reads its tools must then do worse."""
     reset_state_ids: list[int] = key([], example=[100, 101], read_by=SIMULATOR)
     """Simulators: evaluation episodes start from these numbered states, as `env.reset_state_ids`, from each once before
     any comes again; empty: by seed."""

@@ -178,7 +178,8 @@ def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, say: Say) -
         if every.count(name) > 1:
             say(key, f"space: {name} is there twice.", "Keep one of them.")
     if entry.variants is not None and (len(together) > 1 or "." in names):
-        say(key, f"space: {names} has variants, and is no key of a run itself.", "For example: estimator: {variants: ...}.")
+        fix = "For example: estimator: {variants: ...}."
+        say(key, f"space: {names} has variants, and is no key of a run itself.", fix)
     values = entry.grid if entry.grid is not None else entry.choice
     if values == [] or entry.variants == {}:
         say(key, f"space: {names} is empty.", "Write at least one value.")
