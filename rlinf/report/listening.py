@@ -16,6 +16,8 @@ _OF_TEXT = {
     "eval/wrong_tools": ("every digit in tool answers is one higher", "evaluation.wrong_tools: true"),
 }
 _OF_SIMULATORS = {"eval/blank_words": ("the words are left out", "evaluation.words: [blank]")}
+_FEW = 0.05
+"""A lower bound of the usual accuracy below which a fall cannot be seen."""
 _PICTURES = ("eval/blank_pictures", "eval/swapped_pictures")
 
 
@@ -37,7 +39,7 @@ def listening(run: RunRecord) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"changed": changed, "usual": values[-1], "value": None, "low": None, "high": None}
         if found:
             row["value"], (row["low"], row["high"]) = found[-1], wilson(found[-1] * count, count)
-            row["verdict"] = "it decides" if row["high"] < base[0] else "it hardly matters"
+            row["verdict"] = _verdict(row["high"], base[0])
         elif _has_input(run, name):
             row["verdict"] = f"not measured ({key})"
         else:
@@ -46,6 +48,12 @@ def listening(run: RunRecord) -> list[dict[str, Any]]:
     if usual == "eval/accuracy":
         rows.append(_of_reward(run, values, count))
     return rows
+
+
+def _verdict(high: float, usual_low: float) -> str:
+    if usual_low < _FEW:
+        return "too few are right to tell"
+    return "it decides" if high < usual_low else "it hardly matters"
 
 
 def _has_input(run: RunRecord, name: str) -> bool:
@@ -60,7 +68,8 @@ def _of_reward(run: RunRecord, values: list[float], count: float) -> dict[str, A
     noise = run.setting("algorithm.reward_noise") or 0.0
     row: dict[str, Any] = {"changed": f"rewards of {noise:.0%} of the responses exchanged", "usual": values[0]}
     low, high = wilson(values[-1] * count, count)
-    gained = "gained" if low > wilson(values[0] * count, count)[1] else "gained nothing that is beyond noise"
+    before = wilson(values[0] * count, count)
+    gained = "gained" if low > before[1] else "lost" if high < before[0] else "gained nothing that is beyond noise"
     control = "" if noise == 1 else "; the control run is algorithm.reward_noise: 1"
     verdict = f"from before to after training it {gained}{control}"
     return {**row, "value": values[-1], "low": low, "high": high, "verdict": verdict}

@@ -25,6 +25,11 @@ def test_a_question_that_is_left_out_decides_or_not(tmp_path: Path, blank: float
     assert row["low"] < blank < row["high"]
 
 
+def test_a_policy_that_is_always_wrong_shows_nothing(tmp_path: Path) -> None:
+    row = rows(tmp_path, eval__blank_questions=0.0, eval__accuracy=0.01)["the question is left out"]
+    assert row["verdict"] == "too few are right to tell"
+
+
 def test_what_was_not_measured_names_its_key(tmp_path: Path) -> None:
     found = rows(tmp_path)
     assert found["the question of another task"]["verdict"] == "not measured (evaluation.questions: [swapped])"
