@@ -115,6 +115,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
             cuda=on_gpus,
             keep=keep,
             workers=config.rollout.vllm.tensor_parallel_size,
+            transfer=facts.transfer_backend,
         ),
         WeightProof(learner.group, samplers.name) if config.rollout.verify_weights else None,
     )
