@@ -303,6 +303,7 @@ def _failures(run: RunRecord) -> Finding | None:
 
 CHECKS: tuple[Callable[[RunRecord], Finding | None], ...] = (
     _first_steps,
+    _reward_hacking,
     _progress,
     _collapse,
     _entropy,
@@ -310,7 +311,6 @@ CHECKS: tuple[Callable[[RunRecord], Finding | None], ...] = (
     _constant_groups,
     _mismatch,
     _length,
-    _reward_hacking,
     _generalisation,
     _gradients,
     _critic,
