@@ -1,9 +1,10 @@
 """A grader with a hole, and the option that closes it: what is paid and what the verifier finds, over seeds.
 
-    python benchmarks/reward_hacking.py [--seeds 0,1,2] [--folder FOLDER] [--write]
+    python benchmarks/reward_hacking.py [--seeds 0,1,2] [--folder FOLDER] [--write] [KEY=VALUE ...]
 
 Each run is `rlinf train examples/reward_hacking/NAME.yaml run.seed=SEED cluster.backend=local`. Runs that the folder
-holds whole are not made again; ``--report`` makes none.
+holds whole are not made again; ``--report`` makes none. ``KEY=VALUE`` words change all runs and are named in the table,
+so they need a folder of their own.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ RECIPES = ("hole", "closed")
 _CPU = "cpu_seconds.json"
 
 
-def measure(recipe: str, seed: int, folder: Path) -> list[Figure]:
+def measure(recipe: str, seed: int, folder: Path, changes: list[str]) -> list[Figure]:
     """Train, unless ``folder`` holds that run whole; return its figures."""
     path = folder / f"{recipe}_{seed}"
     if not (path / _CPU).exists():
         os.environ["PYTHONPATH"] = os.pathsep.join([str(EXAMPLE), os.environ.get("PYTHONPATH", "")])
-        done = train_once(EXAMPLE / f"{recipe}.yaml", path, seed)
+        done = train_once(EXAMPLE / f"{recipe}.yaml", path, seed, changes)
         (path / _CPU).write_text(json.dumps(done.cpu_seconds))
     run = read_run(path)
-    case = f"`{recipe}`, seed {seed}"
+    case = ", ".join([f"`{recipe}`", *(f"`{change}`" for change in changes), f"seed {seed}"])
     count = int(run.values("eval/accuracy/n")[-1])
     found = []
     for when, place in (("before", 0), ("after", -1)):
@@ -55,15 +56,16 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "reward_hacking")
     parser.add_argument("--report", action="store_true", help="only show what the folder holds")
     add_output(parser, "reward_hacking")
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE", help="of the configuration, for all runs")
     options = parser.parse_args()
     figures: list[Figure] = []
     for recipe in RECIPES:
         for seed in map(int, options.seeds.split(",")):
             if not options.report or (options.folder / f"{recipe}_{seed}" / _CPU).exists():
-                figures += measure(recipe, seed, options.folder)
+                figures += measure(recipe, seed, options.folder, options.changes)
                 print(*figures[-6:], sep="\n", flush=True)
     if options.write:
-        save(options.write, figures, intervals="95% Wilson")
+        save(options.write, figures, intervals="95% Wilson", keep_others=True)
 
 
 if __name__ == "__main__":
