@@ -29,9 +29,10 @@ def figures(settings: Sequence[SettingResult]) -> list[Figure]:
     found = []
     for name, one in by_name.items():
         case, seeds = f"`{name}`", tuple(sorted(one.by_seed))
+        tasks = int([count for count in one.counted[0].series["eval/accuracy/n"] if count is not None][-1])
         found.append(_over_seeds(case, "held-out accuracy", one.by_seed, seeds))
         for seed in seeds:
-            found.append(Figure(case, f"seed {seed}", round(one.by_seed[seed], 3), seeds=(seed,)))
+            found.append(Figure(case, f"seed {seed}", round(one.by_seed[seed], 3), n=tasks, seeds=(seed,)))
         shared = tuple(seed for seed in seeds if seed in reference)
         if name not in (START, PAIRED_WITH):
             gains = {seed: one.by_seed[seed] - reference[seed] for seed in shared}
