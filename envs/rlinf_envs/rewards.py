@@ -17,7 +17,7 @@ import math
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,11 @@ if TYPE_CHECKING:  # the protocol lives beside the tensor types, and an env work
     from rlinf.interfaces import RewardTerm
 
 TERMS = ("correctness", "custom", *BUILDERS)
+_CONDITIONS: Mapping[str, Callable[[Judgement], bool]] = {
+    "answered": lambda judgement: judgement.status in ("correct", "wrong"),
+    "correct": lambda judgement: judgement.status == "correct",
+}
+"""What `only_if` demands of a response whose reward is above 0."""
 _ATTEMPTS: Mapping[str, Any] = {"retries": 2, "on_failure": "mask", "concurrency": 16}
 """Options of every term in :data:`SERVICES`."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 8.0
@@ -75,7 +80,8 @@ class RewardSum:
         """
         Args:
             config: term name -> weight, or a mapping with ``weight`` and the term's options; ``custom`` maps
-                "module:function" to weights. Nothing given means ``{"correctness": 1.0}``.
+                "module:function" to weights. Nothing given means ``{"correctness": 1.0}``. ``only_if`` is no term: a
+                response without a final answer (``answered``), or without the right one (``correct``), earns nothing.
             default_format: the format that the ``format`` term requires when it names none.
             custom_timeout_s: deadline of one call of a custom function, seconds.
             custom_memory_mb: what its process and all that it starts may take, MiB; 0 means no limit.
@@ -84,7 +90,10 @@ class RewardSum:
             SettingError: an unknown term or option, a weight that is no finite number, a custom function that is not
                 there.
         """
-        settings = {"correctness": 1.0} if config is None else _mapping("reward", config)
+        settings = {"correctness": 1.0} if config is None else dict(_mapping("reward", config))
+        self.only_if = settings.pop("only_if", None)
+        if self.only_if not in (None, *_CONDITIONS):
+            raise SettingError(f"reward.only_if must be one of {', '.join(_CONDITIONS)}, got {self.only_if!r}")
         reject_unknown("reward term", [name.partition(":")[0] for name in settings], TERMS)
         self.weights: dict[str, float] = {}
         self._functions: dict[str, _Term] = {}
@@ -163,6 +172,9 @@ class RewardSum:
             with np.errstate(over="ignore", invalid="ignore"):
                 columns[name] = column.astype(np.float32)
                 total += weight * column
+        if self.only_if is not None:
+            kept = np.array([_CONDITIONS[self.only_if](judgement) for judgement in judgements], dtype=np.bool_)
+            total = np.where(kept | ~(total > 0), total, 0.0)
         with np.errstate(over="ignore"):
             rounded = total.astype(np.float32)
         quarantined = ~np.isfinite(rounded)

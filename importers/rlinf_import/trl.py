@@ -97,7 +97,6 @@ NAMES: Mapping[str, Meaning] = {
     "deepspeed": nothing("learner.backend is torch, fsdp or megatron; layouts follow from it"),
     "fsdp": nothing("learner.backend: fsdp shards over all of learner.num_workers"),
     "per_device_eval_batch_size": nothing("the sampler takes as many as fit"),
-    "eval_on_start": nothing("unless evaluation.size is 0, every run is evaluated before its first step"),
     "load_best_model_at_end": nothing("checkpoint.best_metric keeps the best one"),
     "metric_for_best_model": nothing("checkpoint.best_metric keeps the best one"),
     "report_to": nothing("metrics and TensorBoard events are in the run directory"),
@@ -454,6 +453,7 @@ def _run(sheet: Sheet, updates: int) -> None:
     if sheet.take("eval_strategy") == "steps":
         evaluated = sheet.count("eval_steps") or sheet.count("logging_steps") or 1
         sheet.put("evaluation.every", max(1, evaluated // updates), "eval_steps")
+    sheet.copy("eval_on_start")
     sheet.ignore("logging_steps", "every step is logged (logging.plain_every is what the terminal shows)")
     report = sheet.take("report_to")
     chosen = report if isinstance(report, list) else [report]

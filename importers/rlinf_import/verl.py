@@ -157,7 +157,6 @@ NAMES: Mapping[str, Meaning] = {
     "async_resources": nothing("learner.num_workers and rollout.num_samplers are the numbers of processes"),
     "trainer.v1": _STALE,
     "trainer.logger": _REPORTED,
-    "trainer.val_before_train": nothing("unless evaluation.size is 0, every run is evaluated at its start"),
     "trainer.log_val_generations": _REPORTED,
     "trainer.validation_data_dir": _REPORTED,
     "trainer.rollout_data_dir": _REPORTED,
@@ -287,6 +286,7 @@ def _run(sheet: Sheet) -> None:
         _length(sheet)
         every(sheet, "trainer.test_freq", "evaluation.every")
         every(sheet, "rollout.test_freq", "evaluation.every")
+        sheet.copy("trainer.val_before_train")
     every(sheet, "trainer.save_freq", "checkpoint.every")
     loggers = sheet.take("trainer.logger")
     if loggers is not None and "wandb" in (loggers if isinstance(loggers, list) else [loggers]):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
+from numpy.random import Generator
 from torch import Tensor
 
 from rlinf.algorithms import catalog, filters
@@ -36,6 +37,7 @@ from rlinf.algorithms.rewards import (
 from rlinf.algorithms.running import RewardState
 from rlinf.algorithms.statistics import gaps, group_statistics, masked_mean, row_sums
 from rlinf.base.errors import OtherPolicy
+from rlinf.base.random_streams import numpy_generator
 from rlinf.data.advantage_spec import PreparedRows, Rows
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import TextInputs
@@ -122,11 +124,12 @@ class OnPolicy(Preparation):
         *,
         ranks: _LearnerRanks | None = None,
         staleness: int | None = 0,
+        seed: int = 0,
     ) -> None:
         """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is the bound on the age of
         tokens, None if responses are continued for as long as it takes. ``ranks`` compute the advantages of the rows
-        that they have; without them all are computed here."""
-        self._ranks = ranks
+        that they have; without them all are computed here. ``seed``: of `reward_noise`."""
+        self._ranks, self._seed = ranks, seed
         self._facts, self._learner, self._teacher, self._bound = facts, learner, teacher, staleness
         # One optimiser step per batch: it is taken from the policy that the batch is evaluated under.
         self._old_is_current = options.update_epochs * options.num_minibatches == 1
@@ -139,6 +142,9 @@ class OnPolicy(Preparation):
         self._options, self._state = options, AlgorithmState.of(options)
 
     def prepare(self, rows: Batch | RemoteRows, step: int) -> tuple[Rows, Metrics]:
+        if self._options.reward_noise:
+            draws = numpy_generator(self._seed, "reward noise", step)
+            rows = rows.replace(rewards=shuffled(rows.rewards, self._options.reward_noise, draws))
         rows, metrics = self._with_old(rows, step)
         if self._facts.needs_reference and isinstance(rows, RemoteRows):
             rows, _ = self._learner.evaluate_remote(rows, ("ref_logprobs",), reference=True)
@@ -203,6 +209,19 @@ class OnPolicy(Preparation):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._state.load_state_dict(state)
+
+
+def shuffled(rewards: Tensor, share: float, draws: Generator) -> Tensor:
+    """Return ``rewards`` [B] of which ``share``, drawn at random, have changed places at random.
+
+    >>> import numpy as np
+    >>> shuffled(torch.tensor([1.0, 2.0, 3.0, 4.0]), 0.5, np.random.default_rng(0)).tolist()
+    [3.0, 2.0, 1.0, 4.0]
+    """
+    chosen = torch.from_numpy(draws.permutation(len(rewards))[: round(share * len(rewards))])
+    noisy = rewards.clone()
+    noisy[chosen] = rewards[chosen[torch.from_numpy(draws.permutation(len(chosen)))]]
+    return noisy
 
 
 def _with_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:

@@ -261,6 +261,27 @@ EVALUATION_OF_TEXT: Mapping[str, Metric] = {
         "near chance",
         "the pictures decide nothing: questions whose words alone do not give the answer",
     ),
+    "eval/blank_questions": Metric(
+        "held-out accuracy without the words of the questions (evaluation.questions)",
+        "correct / responses",
+        SHARE,
+        "near chance",
+        "the questions decide nothing: answers that differ more between tasks",
+    ),
+    "eval/swapped_questions": Metric(
+        "held-out accuracy with the questions of other tasks (evaluation.questions)",
+        "correct / responses",
+        SHARE,
+        "near chance",
+        "the questions decide nothing: answers that differ more between tasks",
+    ),
+    "eval/wrong_tools": Metric(
+        "held-out accuracy while every digit of the environment's answers is one higher (evaluation.wrong_tools)",
+        "correct / responses",
+        SHARE,
+        "far below eval/accuracy",
+        "the policy does not read its tools: tasks that it cannot solve without them",
+    ),
 }
 
 EVALUATION_OF_SIMULATORS: Mapping[str, Metric] = {

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 
 from rlinf.metrics.collecting import EVALUATION_OF_SIMULATORS, EVALUATION_OF_TEXT
 from rlinf.schema import EvaluationConfig
-from rlinf.schema.run import Pictures, Words
+from rlinf.schema.run import Pictures, Questions, Words
 
 WITH_WORDS: Mapping[Words, str] = {"other_goal": "eval/follows", "blank": "eval/blank_words"}
 """What an evaluation with other words is called."""
 WITH_PICTURES: Mapping[Pictures, str] = {"blank": "eval/blank_pictures", "swapped": "eval/swapped_pictures"}
 """What an evaluation with other pictures is called."""
+WITH_QUESTIONS: Mapping[Questions, str] = {"blank": "eval/blank_questions", "swapped": "eval/swapped_questions"}
+"""What an evaluation with other questions is called."""
+WRONG_TOOLS = "eval/wrong_tools"
+"""What an evaluation with wrong answers of environments is called."""
 
 
 def pass_sizes(samples: int) -> list[int]:
@@ -33,6 +37,8 @@ def evaluated(options: EvaluationConfig, *, text: bool) -> list[str]:
         return [name for name in EVALUATION_OF_SIMULATORS if name not in absent]
     names: list[str] = []
     unasked = {name for pictures, name in WITH_PICTURES.items() if pictures not in options.pictures}
+    unasked |= {name for questions, name in WITH_QUESTIONS.items() if questions not in options.questions}
+    unasked |= set() if options.wrong_tools else {WRONG_TOOLS}
     for name in EVALUATION_OF_TEXT:
         if name in unasked:
             continue

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from rlinf.models.gguf import cached_folder, is_gguf
 from rlinf.schema import PolicyConfig
@@ -19,7 +20,38 @@ _DECODERS = {
     "llava": None,
 }
 """Vision-language model -> the family of its decoder; None: as its text_config names it."""
-FAMILIES = ("qwen2", "qwen3", "qwen3_moe", "llama", "mistral")
+
+
+class _Kind(NamedTuple):
+    """What distinguishes a family from llama; transformers leaves out of ``config.json`` what is its default."""
+
+    attention_bias: bool = False
+    head_norms: bool = False
+    norms: int = 2
+    """Of a layer, each as wide as the model."""
+    tied: bool = False
+    """The embeddings, if the file does not say."""
+    head_size: int | None = None
+    """If the file does not say; None: the width divided by the heads."""
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "llama": _Kind(),
+    "mistral": _Kind(),
+    "granite": _Kind(),
+    "phi3": _Kind(),
+    "smollm3": _Kind(tied=True),
+    "cohere": _Kind(norms=1, tied=True),
+    "cohere2": _Kind(norms=1, tied=True),
+    "exaone4": _Kind(head_norms=True),
+    "qwen2": _Kind(attention_bias=True),
+    "qwen3": _Kind(head_norms=True, head_size=128),
+    "qwen3_moe": _Kind(head_norms=True),
+    "gemma": _Kind(tied=True, head_size=256),
+    "gemma2": _Kind(norms=4, tied=True, head_size=256),
+    "gemma3_text": _Kind(head_norms=True, norms=4, tied=True, head_size=256),
+}
+FAMILIES = tuple(_KINDS)
 """Decoders whose parameters this module can count."""
 
 
@@ -51,6 +83,8 @@ class Decoder:
     tied: bool
     attention_bias: bool
     head_norms: bool
+    norms: int = 2
+    """Of a layer."""
     experts: int = 0
     experts_per_token: int = 0
     expert_width: int = 0
@@ -88,7 +122,7 @@ class Decoder:
         if self.head_norms:
             attention += 2 * self.head_size
         forward = self.experts * self.hidden if self.experts else 3 * self.hidden * self.intermediate
-        return self.layers * (attention + forward + 2 * self.hidden) + self.hidden + self.embedding_parameters
+        return self.layers * (attention + forward + self.norms * self.hidden) + self.hidden + self.embedding_parameters
 
     def kv_cache_bytes(self, tokens: int, bytes_per_value: int) -> int:
         """Bytes of the keys and values of ``tokens`` tokens."""
@@ -102,6 +136,7 @@ def decoder_shape(policy: PolicyConfig) -> Decoder | None:
     needed = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
     if family not in FAMILIES or not all(_whole(written, name, 0) > 0 for name in needed):
         return None
+    kind = _KINDS[str(family)]
     hidden, heads = _whole(written, "hidden_size", 0), _whole(written, "num_attention_heads", 1)
     sparse = family == "qwen3_moe"
     # Without a written size, the vocabulary is that of the tokenizer trained for the run.
@@ -110,14 +145,15 @@ def decoder_shape(policy: PolicyConfig) -> Decoder | None:
         hidden=hidden,
         heads=heads,
         kv_heads=_whole(written, "num_key_value_heads", heads),
-        # transformers gives qwen3 heads of 128 whatever the width.
-        head_size=_whole(written, "head_dim", 128 if family == "qwen3" else hidden // heads),
+        head_size=_whole(written, "head_dim", kind.head_size or hidden // heads),
         intermediate=_whole(written, "intermediate_size", 0),
         vocabulary=_whole(written, "vocab_size", policy.tokenizer.vocab_size),
-        tied=bool(written.get("tie_word_embeddings", False)),
-        attention_bias=family == "qwen2",
-        head_norms=family in ("qwen3", "qwen3_moe"),
-        experts=_whole(written, "num_experts", 128) if sparse else 0,
+        tied=bool(written.get("tie_word_embeddings", kind.tied)),
+        attention_bias=kind.attention_bias,
+        head_norms=kind.head_norms,
+        norms=kind.norms,
+        # transformers 5 writes num_local_experts, and earlier versions num_experts.
+        experts=_whole(written, "num_local_experts", _whole(written, "num_experts", 128)) if sparse else 0,
         experts_per_token=_whole(written, "num_experts_per_tok", 8) if sparse else 0,
         expert_width=_whole(written, "moe_intermediate_size", 768) if sparse else 0,
     )

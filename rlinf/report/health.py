@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 from rlinf.report import causes
 from rlinf.report.first_steps import FIRST_STEPS, early_warnings, unpaid_answers
+from rlinf.report.hacking import movements
 from rlinf.report.large_updates import TITLE, destroyed
 from rlinf.report.runs import RunRecord
-from rlinf.report.trends import early, late, lost, peak, risen
+from rlinf.report.trends import early, late, lost, peak
 
 _CEILING = 0.95
 """A rate from which on training can hardly show a gain."""
 _EQUAL_RETURNS = 0.05
 """A standard deviation of the returns, as a share of their mean, below which explained variance says nothing."""
+HACKING = "Signs of reward hacking"
 WORST_FIRST = {"bad": 0, "watch": 1, "ok": 2}
 
 
@@ -224,29 +226,20 @@ def _length(run: RunRecord) -> Finding | None:
     return Finding("ok", "Length", text)
 
 
-# What is optimised, and what is meant by it.
-_REWARD_AND_GOAL = (
-    ("reward/mean", "rollout/accuracy"),
-    ("reward/mean", "eval/accuracy"),
-    ("rollout/return", "rollout/success_once"),
-)
-
-
 def _reward_hacking(run: RunRecord) -> Finding | None:
     together = None
-    for paid, meant in _REWARD_AND_GOAL:
-        reward, goal = run.values(paid), run.values(meant)
-        if len(reward) < 5 or len(goal) < 5:
-            continue
-        text = f"{paid} went from {early(reward):.3g} to {late(reward):.3g}, {meant} from {early(goal):.3g} "
-        text += f"to {late(goal):.3g}."
-        if risen(reward) > 0 and risen(goal) < 0:
-            fix = "What is paid rises while what is meant falls: the policy found something that pays without it."
-            return Finding("bad", "Signs of reward hacking", f"{text} {fix}")
-        if risen(reward) > 0 and risen(goal) == 0 and late(goal) < 0.95:
+    for found in movements(run):
+        if found.hacked:
+            fix = (
+                "What is paid rises while what is meant falls: the policy found something that pays without it. Read "
+                "samples of the last step, and pay nothing where the verifier finds no answer (env.kwargs.reward: "
+                "{only_if: answered})."
+            )
+            return Finding("bad", HACKING, f"{found.words} {fix}")
+        if found.paid > 0 and found.meant == 0 and found.goal < 0.95:
             fix = "What is paid rises and what is meant does not: look at the reward's terms, and at some samples."
-            return Finding("watch", "Signs of reward hacking", f"{text} {fix}")
-        together = Finding("ok", "Reward and goal", f"{text} Neither runs away from the other.")
+            return Finding("watch", HACKING, f"{found.words} {fix}")
+        together = Finding("ok", "Reward and goal", f"{found.words} Neither runs away from the other.")
     return together
 
 
@@ -310,6 +303,7 @@ def _failures(run: RunRecord) -> Finding | None:
 
 CHECKS: tuple[Callable[[RunRecord], Finding | None], ...] = (
     _first_steps,
+    _reward_hacking,
     _progress,
     _collapse,
     _entropy,
@@ -317,7 +311,6 @@ CHECKS: tuple[Callable[[RunRecord], Finding | None], ...] = (
     _constant_groups,
     _mismatch,
     _length,
-    _reward_hacking,
     _generalisation,
     _gradients,
     _critic,

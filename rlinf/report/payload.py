@@ -15,6 +15,7 @@ from rlinf.report.configuration import config_rows
 from rlinf.report.conversations import samples, some_steps
 from rlinf.report.evaluations import comparisons, evaluation_rows
 from rlinf.report.health import examine
+from rlinf.report.listening import listening
 from rlinf.report.runs import RunRecord, leads_out
 from rlinf.report.timeline import timelines
 
@@ -62,6 +63,7 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
         "notes": [*run.notes, *damaged],
         "headlines": headlines(run),
         "health": [asdict(finding) for finding in examine(run)],
+        "listening": listening(run),
         "stages": stages(run),
         "timelines": drawn,
         "samples": samples(run),

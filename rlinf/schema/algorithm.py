@@ -93,6 +93,9 @@ class AlgorithmConfig:
     `loss_agg_func: token-mean` does."""
     step_weight: float = 1.0
     """gigpo: weight of the step-level advantage."""
+    reward_noise: float = key(0.0, at_least=0, at_most=1, example=0.1, read_by=TEXT)
+    """Give this share of a batch's responses each other's rewards, in a random order: 0.1 is a verifier that errs, 1 a
+    control run. What a policy still gains with shuffled rewards does not come from the reward."""
     reward_norm: RewardNormConfig | Scope | dict[str, object] | None = key(
         None, example={"mean": "group", "std": "batch"}
     )

@@ -9,6 +9,7 @@ from rlinf.schema.key import SIMULATOR, TEXT, key
 
 Words = Literal["other_goal", "blank"]
 Pictures = Literal["blank", "swapped"]
+Questions = Literal["blank", "swapped"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,9 @@ class EvaluationConfig:
     """How often, on how much held-out data, and how the policy is measured."""
 
     every: int = key(0, at_least=0)
-    """Evaluate every N iterations; before the first and after the last step it always happens (unless size is 0)."""
+    """Evaluate every N iterations; after the last step it always happens, before the first by `at_start`."""
+    at_start: bool = True
+    """Evaluate before the first iteration too; trials of a sweep that begin with one policy need that once."""
     background: bool = False
     """With `rollout.staleness`: evaluate while the learner trains on the next batch, before samplers collect further
     ones. The numbers are the same; the line of a step in `metrics.jsonl` is written one step later. Evaluations before
@@ -105,6 +108,13 @@ class EvaluationConfig:
     """Text: answer the same tasks again with other pictures in their first prompts. `blank` shows one colour
     (`eval/blank_pictures`), `swapped` those of another task (`eval/swapped_pictures`): a policy that looks at pictures
     must then do worse."""
+    questions: list[Questions] = key([], example=["blank", "swapped"], read_by=TEXT)
+    """Text: grade the same tasks again with other questions in their first prompts. `blank` leaves the words out
+    (`eval/blank_questions`), `swapped` asks those of another task (`eval/swapped_questions`): what is still right was
+    not answered, but guessed or learned by heart."""
+    wrong_tools: bool = key(False, read_by=TEXT)
+    """Conversations: answer the same tasks again while each digit in an answer of the environment is one higher
+    (`eval/wrong_tools`): a policy that reads its tools must then do worse."""
     reset_state_ids: list[int] = key([], example=[100, 101], read_by=SIMULATOR)
     """Simulators: evaluation episodes start from these numbered states, as `env.reset_state_ids`, from each once before
     any comes again; empty: by seed."""

@@ -38,7 +38,7 @@ def write_best(sweep: Sweep, summary: SweepSummary) -> Path | None:
     if best is None:
         return None
     steps = {} if sweep.config.budget.steps is None else {"run.max_steps": sweep.config.budget.steps}
-    keys = {**sweep.config.set, **steps, **best.setting, "run.name": f"{sweep.name}_best"}
+    keys = {**sweep.config.set, **steps, **sweep.written(best.setting), "run.name": f"{sweep.name}_best"}
     is_recipe = packaged(sweep.config.base) == sweep.base
     base = sweep.config.base if is_recipe else os.path.relpath(sweep.base.resolve(), sweep.folder.resolve())
     tree: dict[str, Any] = {"extends": base}

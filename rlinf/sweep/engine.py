@@ -88,6 +88,9 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
     known = {trial.folder.name: trial for trial in read_sweep(sweep.folder).trials}
     done = {name for name, trial in known.items() if trial.status in _DONE}
     waiting = [plan for plan in plans if plan.folder_name not in done]
+    if sweep.config.schedule.name == "none":
+        # All settings with one seed before any with the next: a sweep that is cut can be compared.
+        waiting.sort(key=lambda plan: sweep.config.seeds.index(plan.seed))
     total = len(plans) or (sweep.config.budget.trials or 1) * len(sweep.config.seeds)
     with LiveView(sweep, total=total, done_before=done, begun_before=known.keys() - done) as view:
         if plans and not waiting:

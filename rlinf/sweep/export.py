@@ -57,6 +57,7 @@ def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
         "best": trial.best,
         "steps": trial.steps,
         "minutes": trial.minutes,
+        "cpu_s": trial.record.cpu_s,
         "failures": trial.record.failures,
         "lineage": "; ".join(f"step {one['step']} of {one['from']}" for one in trial.record.lineage) or None,
         "folder": trial.record.folder.name,

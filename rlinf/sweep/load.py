@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from rlinf.config import Config, ConfigErrors, ConfigProblem
 from rlinf.config.names import nearest
@@ -18,7 +19,7 @@ from rlinf.config.values import Builder
 from rlinf.sweep.schema import SpaceEntry, SweepConfig
 from rlinf.sweep.sequential import FIRST
 
-KINDS = ("grid", "choice", "uniform", "loguniform", "integer", "like")
+KINDS = ("grid", "choice", "uniform", "loguniform", "integer", "like", "variants")
 # Reports a mistake: key, what is wrong, what to write instead.
 Say = Callable[[str, str, str], None]
 _RUN_SECTIONS = {section.name for section in fields(Config)}
@@ -50,8 +51,16 @@ class Sweep:
 
     @property
     def keys(self) -> list[str]:
-        """All keys that vary."""
+        """All keys that vary, and the names of entries with variants."""
         return [key for names in self.config.space for key in split_keys(names)]
+
+    def written(self, setting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a setting as keys of a run: a variant's name becomes the keys that it stands for."""
+        keys: dict[str, Any] = {}
+        for name, value in setting.items():
+            entry = self.config.space.get(name)
+            keys |= {name: value} if entry is None or entry.variants is None else entry.variants[value]
+        return keys
 
 
 def base_of(written: str, folder: Path) -> Path:
@@ -105,6 +114,8 @@ def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, l
         problems += [problem for problem in result if not any(_inside(problem.key, key) for key in builder.broken)]
     written = [(tree[name].branch or {}).items() for name in ("set", "space") if name in tree]
     places = {key: child.origin for names, child in itertools.chain(*written) for key in split_keys(names)}
+    for names, entry in config.space.items():
+        places |= {key: places[names] for keys in (entry.variants or {}).values() for key in keys if names in places}
     if "metric" in tree:
         places["metric"] = tree["metric"].origin
     return Sweep(config, path, places), problems
@@ -160,15 +171,18 @@ def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, say: Say) -
         what = f"has {' and '.join(given)}" if given else "has no values"
         say(key, f"space: {names} {what}.", f"Write exactly one of {', '.join(KINDS)}.")
         return
-    every = [name for other in config.space for name in split_keys(other)]
-    for name in together:
+    every = [name for other, one in config.space.items() for name in (one.variant_keys or split_keys(other))]
+    for name in entry.variant_keys or together:
         if name == "run.seed":
             say(key, "space: run.seed does not vary here.", "Write the seeds under `seeds:`.")
         if every.count(name) > 1:
             say(key, f"space: {name} is there twice.", "Keep one of them.")
+    if entry.variants is not None and (len(together) > 1 or "." in names):
+        fix = "For example: estimator: {variants: ...}."
+        say(key, f"space: {names} has variants, and is no key of a run itself.", fix)
     values = entry.grid if entry.grid is not None else entry.choice
-    if values is not None and not values:
-        say(key, f"space: {names} has an empty list.", "Write at least one value.")
+    if values == [] or entry.variants == {}:
+        say(key, f"space: {names} is empty.", "Write at least one value.")
     if len(together) > 1 and not (
         values is not None and all(isinstance(value, list) and len(value) == len(together) for value in values)
     ):
@@ -178,7 +192,7 @@ def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, say: Say) -
     if bounds is not None and (bounds[0] >= bounds[1] or (entry.loguniform is not None and bounds[0] <= 0)):
         above = " above 0" if entry.loguniform is not None else ""
         say(key, f"space: {names} needs a lower and a higher bound{above}.", "For example: [0.0001, 0.01].")
-    before = every[: every.index(together[0])]
+    before = [name for other in itertools.takewhile(names.__ne__, config.space) for name in split_keys(other)]
     for other in [*([entry.like] if entry.like is not None else []), *entry.when]:
         if other not in before:
             close = nearest(other, before)
@@ -188,7 +202,7 @@ def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, say: Say) -
 
 def _check_budget(config: SweepConfig, say: Say) -> None:
     drawn = [names for names, entry in config.space.items() if any(getattr(entry, kind) is not None for kind in _DRAWN)]
-    grids = [names for names, entry in config.space.items() if entry.grid is not None]
+    grids = [names for names, entry in config.space.items() if entry.listed is not None]
     if drawn and config.budget.trials is None:
         say("budget", f"budget.trials is missing, and {drawn[0]} is drawn.", "Write how many settings to draw.")
     if config.search == "optuna" and (grids or not drawn):

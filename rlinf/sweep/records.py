@@ -37,6 +37,9 @@ class TrialRecord:
     """The traceback of the newest failure."""
     lineage: list[dict[str, Any]] = field(default_factory=list)
     """Whose checkpoints it took over (population-based training): ``{step, from, setting}`` each."""
+    cpu_s: float = 0.0
+    """CPU-seconds of its process and of that process's children, start and evaluations included, over all attempts
+    that ended by themselves. Workers of a Ray cluster are no children."""
     folder: Path = field(default=Path())
 
     @property

@@ -18,11 +18,23 @@ class SpaceEntry:
     loguniform: tuple[float, float] | None = None
     integer: tuple[int, int] | None = None
     """A whole number, both ends included."""
+    variants: dict[str, dict[str, object]] | None = None
+    """Named groups of keys, each tried once as in a grid; the entry then has a name of its own (`estimator`)."""
     like: str | None = None
     """Linked: the value of that other key, times `times`."""
     times: float = 1.0
     when: dict[str, object] = field(default_factory=dict)
     """Conditional: the key is set only where these other keys have this value (or one of a list)."""
+
+    @property
+    def listed(self) -> list[object] | None:
+        """The values of a grid, or the names of variants: all are tried; None for what is drawn or linked."""
+        return self.grid if self.variants is None else list(self.variants)
+
+    @property
+    def variant_keys(self) -> list[str]:
+        """Every key of a run that one of the variants sets, once."""
+        return list(dict.fromkeys(key for keys in (self.variants or {}).values() for key in keys))
 
 
 @dataclass(frozen=True)

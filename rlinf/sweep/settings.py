@@ -61,7 +61,7 @@ def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan,
 
 def _enumerate_settings(config: SweepConfig) -> Iterator[Setting]:
     """Every combination of the grids; with drawn keys, combinations in turn until there are ``budget.trials``."""
-    grids = [(names, entry.grid) for names, entry in config.space.items() if entry.grid is not None]
+    grids = [(names, listed) for names, entry in config.space.items() if (listed := entry.listed) is not None]
     combinations = [
         dict(zip([names for names, _ in grids], values, strict=True))
         for values in itertools.product(*(values for _, values in grids))
@@ -108,7 +108,7 @@ def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: A
             if entry.like in setting:
                 setting[names] = _times(setting[entry.like], entry.times)
             continue
-        value = chosen[names] if entry.grid is not None else draw(names, entry)
+        value = chosen[names] if entry.listed is not None else draw(names, entry)
         keys = split_keys(names)
         setting.update(zip(keys, value, strict=True) if len(keys) > 1 else [(names, value)])
     return setting

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from typing import Any, cast
 
 from ray import tune
@@ -77,13 +78,22 @@ class Trial(tune.Trainable):
                 self.record.folder, self.run_config, threads=self._threads(), hold_every=self.hold_every
             )
         while True:
-            ended = self.process is None or self.process.ended()
+            ended = self.process is None or self._ended(self.process)
             found = self.values.read()
             if ended or (self._holds() if self.hold_every else found):
                 break
             time.sleep(_POLL_S)
         self.values.require_value()
         return ended
+
+    def _ended(self, process: RunProcess) -> bool:
+        """Return whether the process is over, and record what it used; raise TrialFailed for its error."""
+        before = getrusage(RUSAGE_CHILDREN)
+        try:
+            return process.ended()
+        finally:
+            after = getrusage(RUSAGE_CHILDREN)
+            self.record.cpu_s += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     def _holds(self) -> bool:
         """Return whether the run waits at a step at which it has not waited before.

@@ -35,7 +35,7 @@ def _overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -
         **sweep.config.set,
         **({"run.max_steps": sweep.config.budget.steps} if sweep.config.budget.steps is not None else {}),
         **({"checkpoint.every": schedule.perturb_every} if schedule.name == "pbt" else {}),
-        **setting,
+        **sweep.written(setting),
         "run.seed": seed,
         "run.name": sweep.name,
         "run.dir": str(run_dir),

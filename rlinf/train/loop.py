@@ -112,7 +112,7 @@ class Trainer:
         run.mark()
         self.send_first_weights()
         if state.step == 0 and not state.initial:
-            initial = self.evaluate()
+            initial = self.evaluate() if config.evaluation.at_start else {}
             with defer_signals():
                 metrics = dict(initial)
                 for model in self.graph.reward_models:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from rlinf.algorithms import compute_advantages, policy_loss
-from rlinf.algorithms.prepare import AlgorithmState, prepare_batch
+from rlinf.algorithms.prepare import AlgorithmState, prepare_batch, shuffled
 from rlinf.data.batch import Batch
 from rlinf.data.inputs import ObservationInputs
 from rlinf.schema import AlgorithmConfig, OverlongPenaltyConfig
@@ -264,3 +265,13 @@ def test_the_controller_follows_the_mean_over_tokens():
     _, metrics, state = run(batch, adv_type="grpo", target_kl=0.24, kl_horizon=100, **options)
     assert metrics["token_kl"] == pytest.approx(0.25)  # one nat over four tokens
     assert state.kl.kl_coef == pytest.approx(0.1 * (1 + (0.25 / 0.24 - 1) * 2 / 100))
+
+
+@pytest.mark.parametrize(("share", "moved"), [(0.0, 0), (0.1, 100), (1.0, 1000)])
+def test_noise_exchanges_a_share_of_the_rewards(share, moved):
+    rewards = torch.arange(1000.0)
+    noisy = shuffled(rewards, share, np.random.default_rng(3))
+    assert sorted(noisy.tolist()) == rewards.tolist()
+    # A few rewards of a random permutation stay in their places.
+    assert moved * 0.9 <= int((noisy != rewards).sum()) <= moved
+    assert torch.equal(noisy, shuffled(rewards, share, np.random.default_rng(3)))

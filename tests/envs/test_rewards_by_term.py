@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from rlinf_envs.errors import SettingError
 from rlinf_envs.rewards import RewardError, RewardSum
 from rlinf_envs.tasks import Judgement, Task
 
@@ -96,3 +97,27 @@ def test_wrong_settings_are_named(config: dict[str, Any], words: str) -> None:
 def test_a_failing_function_is_named(name: str, words: str) -> None:
     with pytest.raises(RewardError, match=rf"(?s)custom:envs_reward_examples:{name}.*{words}"):
         total({"custom": {f"envs_reward_examples:{name}": 1.0}}, "x")
+
+
+@pytest.mark.parametrize(
+    ("only_if", "paid"),
+    [(None, [2.0, 2.0, 2.0, 2.0]), ("answered", [2.0, 2.0, 0.0, 0.0]), ("correct", [2.0, 0.0, 0.0, 0.0])],
+)
+def test_nothing_is_paid_without_an_answer_or_without_the_right_one(only_if: str | None, paid: list[float]) -> None:
+    config: dict[str, Any] = {"correctness": 0.0, "format": {"weight": 2.0, "pattern": "regex:x"}}
+    rewards = RewardSum(config if only_if is None else {**config, "only_if": only_if})
+    statuses = ("correct", "wrong", "unparsable", "timeout")
+    found = [Judgement(status, float(status == "correct"), None) for status in statuses]  # type: ignore[arg-type]
+    task = Task("q", "a", "d")
+    assert rewards.score(["q"] * 4, ["x"] * 4, [task] * 4, found).total.tolist() == paid
+
+
+def test_a_penalty_stays_without_an_answer() -> None:
+    rewards = RewardSum({"length": {"weight": 1.0, "target": 0, "slack": 10}, "only_if": "answered"})
+    judgement = Judgement("unparsable", 0.0, None)
+    assert rewards.score(["q"], ["x" * 5], [Task("q", "a", "d")], [judgement]).total.tolist() == [-0.5]
+
+
+def test_an_unknown_condition_is_refused() -> None:
+    with pytest.raises(SettingError, match="only_if must be one of answered, correct, got 'right'"):
+        RewardSum({"correctness": 1.0, "only_if": "right"})

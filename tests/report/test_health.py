@@ -135,6 +135,15 @@ def test_an_accuracy_that_stays_at_nothing_is_watched_too(tmp_path: Path) -> Non
     assert levels(write_run(tmp_path / "run", lines))["Signs of reward hacking"] == "watch"
 
 
+def test_a_fall_under_a_rising_reward_is_not_blamed_on_the_learning_rate(tmp_path: Path) -> None:
+    lines = [healthy(step) | {"rollout/accuracy": 0.8 - 0.03 * step} for step in STEPS]
+    for line, accuracy in ((lines[0], 0.8), (lines[-1], 0.2)):
+        line |= {"eval/accuracy": accuracy, "eval/accuracy/ci_low": accuracy - 0.1, "eval/accuracy/ci_high": accuracy}
+    found = {one.title: one.words for one in examine(read_run(write_run(tmp_path / "run", lines)))}
+    assert "before the learning rate" in found["Progress"]
+    assert "reward: {only_if: answered}" in found["Signs of reward hacking"]
+
+
 def test_noise_alone_is_no_trend() -> None:
     assert risen([0.5, 0.4, 0.6, 0.5, 0.4, 0.6, 0.5, 0.45, 0.6, 0.55]) == 0
     assert risen([place / 10 for place in range(10)]) == 1

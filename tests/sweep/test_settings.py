@@ -47,6 +47,36 @@ space:
     assert {setting["rollout.batch_size"] for setting in found} == {8}
 
 
+VARIANTS = """
+space:
+  estimator:
+    variants:
+      grpo: {algorithm.group_size: 4}
+      ppo: {algorithm.adv_type: raw, algorithm.group_size: 1}
+  algorithm.kl_beta: {grid: [0.0, 0.1], when: {estimator: grpo}}
+"""
+
+
+def test_a_variant_is_one_name_for_several_keys(tmp_path: Path) -> None:
+    sweep = load_sweep(write_sweep_file(tmp_path, VARIANTS))
+    plans = plan_trials(sweep)
+    assert [plan.folder_name for plan in plans] == [
+        "0000_estimator=grpo_kl_beta=0_seed=0",
+        "0001_estimator=grpo_kl_beta=0.1_seed=0",
+        "0002_estimator=ppo_seed=0",
+    ]
+    validate(sweep, plans)
+    config = trial_config(sweep, plans[2].setting, seed=0, run_dir=tmp_path / "here")
+    assert (config.algorithm.adv_type, config.algorithm.group_size) == ("raw", 1)
+
+
+def test_a_mistake_in_a_variant_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_sweep_file(tmp_path, VARIANTS.replace("adv_type: raw", "adv_tpe: raw"))
+    assert main(["sweep", str(path)]) == 2
+    output = capsys.readouterr().err
+    assert "sweep.yaml:6: algorithm.adv_tpe is not a key. (estimator=ppo) Did you mean algorithm.adv_type?" in output
+
+
 def test_draws_stay_in_bounds_and_do_not_depend_on_other_keys(tmp_path: Path) -> None:
     keys = "learner.optimizer.lr: {loguniform: [1e-4, 1e-2]}, algorithm.group_size: {integer: [2, 4]}"
     found = settings_of(tmp_path, f"space: {{{keys}}}\nbudget: {{trials: 30}}")
@@ -62,6 +92,10 @@ def test_draws_stay_in_bounds_and_do_not_depend_on_other_keys(tmp_path: Path) ->
         ("spce: {}", "spce is not a key. Did you mean space?"),
         ("space: {algorithm.gamma: {grid: [1.0], choice: [1.0]}}", "has grid and choice"),
         ("space: {algorithm.gamma: {}}", "has no values"),
+        ("space: {estimator: {variants: {}}}", "is empty"),
+        ("space: {algorithm.gamma: {variants: {a: {algorithm.gamma: 1.0}}}}", "is no key of a run itself"),
+        ("space: {a: {variants: {b: {run.seed: 1}}}}", "Write the seeds under `seeds:`"),
+        ("space: {a: {variants: {b: {algorithm.gamma: 1}}}, algorithm.gamma: {grid: [1]}}", "is there twice"),
         ("space: {algorithm.gamma: {uniform: [1, 0]}}", "a lower and a higher bound"),
         ("space: {algorithm.gamma: {uniform: [0, 1]}}", "budget.trials is missing"),
         ("space: {run.seed: {grid: [1]}}", "Write the seeds under `seeds:`"),

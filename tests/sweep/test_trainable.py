@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,11 +19,11 @@ from sweep_files import load_sweep, write_sweep_file
 pytest.importorskip("ray.tune")
 
 from rlinf.config import ConfigErrors, to_yaml
-from rlinf.sweep import trainable
+from rlinf.sweep import engine, trainable
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.process import MetricTail, RunProcess, TrialFailed
 from rlinf.sweep.records import TrialRecord, open_sweep, read_sweep
-from rlinf.sweep.settings import plan_trials
+from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import trial_config
 from rlinf.train.evaluation.missing_metric import missing_metric
 
@@ -82,6 +84,32 @@ def test_a_trial_reports_its_last_and_best_value_and_ends(sweep: Sweep) -> None:
     output = start(sweep, 0).step()
     assert (output["objective"], output["best"], output["step"], output["done"]) == (-1.0, 0.0, 3, True)
     assert [trial.status for trial in read_sweep(sweep.folder).trials] == ["finished"]
+
+
+def test_the_cpu_seconds_of_the_trial_s_process_are_recorded(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_: StandIn) -> bool:
+        burn = "import time; t = time.process_time()\nwhile time.process_time() - t < 0.2: pass"
+        subprocess.run([sys.executable, "-c", burn], check=True)
+        return True
+
+    monkeypatch.setattr(StandIn, "ended", ended)
+    start(sweep, 0).step()
+    (trial,) = read_sweep(sweep.folder).trials
+    assert 0.2 <= trial.cpu_s < 5.0
+
+
+def test_all_settings_run_with_a_seed_before_any_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "space: {algorithm.group_size: {grid: [2, 4]}}\nseeds: [1, 0]"
+    sweep = load_sweep(write_sweep_file(tmp_path, text))
+    open_sweep(sweep)
+    begun: list[tuple[int, int]] = []
+
+    def fit(_: Sweep, waiting: list[TrialPlan], view: object) -> None:
+        begun.extend((plan.seed, plan.setting["algorithm.group_size"]) for plan in waiting)
+
+    monkeypatch.setattr(engine, "_fit", fit)
+    engine.run_trials(sweep, plan_trials(sweep))
+    assert begun == [(1, 2), (1, 4), (0, 2), (0, 4)]
 
 
 def test_a_finished_trial_is_not_run_again(sweep: Sweep) -> None:

@@ -53,6 +53,19 @@ def test_a_run_leaves_everything_behind(finished: Path) -> None:
     assert {"prompt", "response", "verdict", "reward", "advantage"} <= set(samples[0])
 
 
+def test_changed_inputs_are_measured_and_the_first_evaluation_can_be_left_out(finished: Path, tmp_path: Path) -> None:
+    changed = {"questions": ["blank", "swapped"], "wrong_tools": True, "at_start": False}
+    run(config(tmp_path / "run", evaluation=changed, algorithm={"reward_noise": 1.0}))
+    lines = logged(tmp_path / "run")
+    measured = {"eval/accuracy", "eval/blank_questions", "eval/swapped_questions", "eval/wrong_tools"}
+    assert not measured & lines[0].keys()
+    assert measured <= lines[-1].keys()
+    # The first responses are those of the other run, and exchanged rewards have the same mean.
+    noisy, usual = lines[1], logged(finished)[1]
+    assert noisy["reward/mean"] == usual["reward/mean"]
+    assert noisy["train/grad_norm"] != usual["train/grad_norm"]
+
+
 def test_every_step_of_the_tiny_run_moves_the_weights(finished: Path) -> None:
     """Without a gradient, the tests below that compare parameters would say nothing about training."""
     lines = logged(finished)

@@ -139,7 +139,7 @@ TRL: Mapping[str, Meaning] = {
     "load_best_model_at_end": means("checkpoint.best_metric"),
     "metric_for_best_model": means("checkpoint.best_metric"),
     "eval_strategy": means("evaluation.every"),
-    "eval_on_start": means("evaluation.size", note="unless it is 0, every run is evaluated before its first step"),
+    "eval_on_start": means("evaluation.at_start"),
     "report_to": means("logging.wandb_project", "logging.mlflow_experiment", "logging.tensorboard"),
     "disable_tqdm": means("logging.progress"),
     "push_to_hub": _HUB,

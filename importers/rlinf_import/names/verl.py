@@ -181,7 +181,7 @@ _TRAINER: Mapping[str, Meaning] = {
     "trainer.n_gpus_per_node": _COUNTED,
     "trainer.save_freq": means("checkpoint.every"),
     "trainer.test_freq": means("evaluation.every"),
-    "trainer.val_before_train": means("evaluation.size", note="unless it is 0, every run is evaluated at its start"),
+    "trainer.val_before_train": means("evaluation.at_start"),
     "trainer.val_only": nothing("`rlinf eval RUN` evaluates a run again"),
     "trainer.resume_mode": means("run.resume", note="the same run.dir goes on by itself"),
     "trainer.resume_from_path": means("run.dir", note="the same directory goes on from its newest checkpoint"),

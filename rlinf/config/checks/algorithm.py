@@ -31,6 +31,7 @@ _LOOP = {
     "max_resample",
     "early_stop_imp_ratio",
     "gamma",
+    "reward_noise",
     "strict",
     "options",
     "reward_type",
@@ -50,11 +51,21 @@ def check_algorithm(context: Context) -> None:
         context.error("algorithm.loss_type", message, "Choose loss_type: actor.")
     context.run(_check_groups)
     context.run(_check_readers)
+    context.run(_check_noise)
     context.run(_check_own_options)
     if not is_off_policy(context.config):
         context.run(_check_conditions)
         context.run(_check_correction)
         context.run(_check_token_scale)
+
+
+def _check_noise(context: Context) -> None:
+    """Refuse noise on outcomes for an estimator that reads rewards of steps, or of terms."""
+    algorithm = context.config.algorithm
+    read = {"step_rewards", "reward_terms"} & set(catalog.estimator(algorithm.adv_type).needs)
+    if algorithm.reward_noise and read:
+        message = f"algorithm.reward_noise exchanges outcomes, and adv_type: {algorithm.adv_type} reads {read.pop()}."
+        context.error("algorithm.reward_noise", message, "Take it out, or choose adv_type: grpo.")
 
 
 def _tables(algorithm: AlgorithmConfig) -> list[tuple[str, Mapping[str, catalog.Entry], str]]:

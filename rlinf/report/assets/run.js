@@ -18,6 +18,14 @@ function healthList(run) {
     el("span", { class: "level" }, finding.level), el("b", {}, finding.title), el("span", {}, finding.words))));
 }
 
+/** What the policy listens to: a row for each input that was changed in an evaluation. */
+function listeningTable(run) {
+  const rows = run.listening.map((row) => ({ ...row, interval: row.value === null ? "" : `[${number(row.low, 3)}, ${number(row.high, 3)}]` }));
+  return sortableTable(
+    [{ name: "changed", key: "changed" }, { name: "as it is", key: "usual", number: true }, { name: "changed so", key: "value", number: true },
+      { name: "95% interval", key: "interval" }, { name: "what it shows", key: "verdict" }], rows);
+}
+
 function overviewPanel(section, runs) {
   for (const note of runs.flatMap((run) => run.notes)) section.append(el("p", { class: "card finding watch" }, note));
   // Facts, then the curve; of several runs the curves are one picture that compares them.
@@ -26,6 +34,7 @@ function overviewPanel(section, runs) {
     section.append(el("h2", {}, runs.length > 1 ? run.label : "At a glance"), runFacts(run));
     if (runs.length === 1) section.append(headlineCurves(runs));
     section.append(el("h2", {}, "Health"), healthList(run));
+    if (run.listening.length) section.append(el("h2", {}, "What the policy listens to"), listeningTable(run));
   }
 }
 

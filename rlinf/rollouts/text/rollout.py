@@ -213,14 +213,15 @@ class TextRollout:
         params: SamplingParams,
         key: tuple[int, ...],
         change: Callable[[Sequence[str]], Sequence[str]] = tuple,
+        answers: Callable[[Answers], Answers] | None = None,
     ) -> Conversations:
         """Hold ``samples`` conversations about each task, in the order of ``task_ids``; ``change`` rewrites the
-        prompts."""
+        prompts, and ``answers`` wraps what environments answer."""
         clock = Clock()
         began = time.perf_counter()
         rows = self.open_rows(split, task_ids, samples, change)
         clock.add("time/env_reset_s", began)
-        self.hold(OpenBatch(0, rows), lambda place: key, self._session(split), params, clock)
+        self.hold(OpenBatch(0, rows), lambda place: key, self._session(split), params, clock, answers)
         return Conversations(rows, {**summary(rows), **metrics_by_member(self.members, rows), **clock.spent})
 
     def _session(self, split: str) -> SamplerSession:
@@ -231,12 +232,19 @@ class TextRollout:
         return self.rounds[split]() if split in self.rounds else StreamSession(self.sampler.stream)
 
     def hold(
-        self, batch: OpenBatch, key: Key, session: SamplerSession | None, params: SamplingParams, clock: Clock
+        self,
+        batch: OpenBatch,
+        key: Key,
+        session: SamplerSession | None,
+        params: SamplingParams,
+        clock: Clock,
+        answers: Callable[[Answers], Answers] | None = None,
     ) -> None:
         """Hold conversations as far as ``session`` responds, in the environments of the last reset."""
         began, busy = time.perf_counter(), self.envs.busy_s
         engine = Engine(self.member, self.turn_limits(params), timed=self.max_turns > 1)
-        engine.begin(batch, key, self.envs.answers())
+        given = self.envs.answers()
+        engine.begin(batch, key, given if answers is None else answers(given))
         engine.run(session)
         waited = time.perf_counter() - began - engine.generation_s
         clock.count(GENERATION, engine.generation_s)

@@ -65,4 +65,5 @@ def _on_policy(config: Config, learner: LearnerPool, folder: Path) -> OnPolicy:
     from rlinf.train.teacher import connect_teacher
 
     teacher, _ = connect_teacher(config, learner, load_tokenizer(str(folder / "tokenizer")))
-    return OnPolicy(config.algorithm, config.facts, learner, teacher, ranks=learner, staleness=oldest_tokens(config))
+    oldest, seed = oldest_tokens(config), config.run.seed
+    return OnPolicy(config.algorithm, config.facts, learner, teacher, ranks=learner, staleness=oldest, seed=seed)

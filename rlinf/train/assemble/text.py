@@ -125,7 +125,15 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     return Graph(
         rollout=rollout,
         learner=learner,
-        preparation=OnPolicy(config.algorithm, facts, learner, teacher, ranks=learner, staleness=oldest_tokens(config)),
+        preparation=OnPolicy(
+            config.algorithm,
+            facts,
+            learner,
+            teacher,
+            ranks=learner,
+            staleness=oldest_tokens(config),
+            seed=config.run.seed,
+        ),
         send_weights=probe.send,
         unproved=lambda: probe.unproved,
         gap_limit=gap_limit,

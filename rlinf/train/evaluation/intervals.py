@@ -16,13 +16,17 @@ def wilson(successes: float, count: float) -> tuple[float, float]:
 
     >>> [round(edge, 3) for edge in wilson(8, 10)]
     [0.49, 0.943]
+    >>> wilson(0, 300)[0], wilson(300, 300)[1]
+    (0.0, 1.0)
     """
     if count == 0:
         return 0.0, 1.0
     share = successes / count
     centre = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
     spread = _Z / (1 + _Z**2 / count) * math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2))
-    return max(0.0, centre - spread), min(1.0, centre + spread)
+    # At the edges the difference is 0 but for rounding.
+    low = centre - spread if successes > 0 else 0.0
+    return max(0.0, low), min(1.0, centre + spread if successes < count else 1.0)
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:

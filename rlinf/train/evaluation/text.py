@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rlinf.data.messages import Metrics
 from rlinf.data.pictures import with_other_pictures
-from rlinf.metrics.evaluated import WITH_PICTURES
-from rlinf.rollouts.text.conversation import Row
+from rlinf.metrics.evaluated import WITH_PICTURES, WITH_QUESTIONS, WRONG_TOOLS
+from rlinf.rollouts.text.conversation import Answers, Row
 from rlinf.rollouts.text.members import TextMixtureEnv, evaluation_tasks
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.schema import EvaluationConfig
-from rlinf.schema.run import Pictures
+from rlinf.train.evaluation.changed_inputs import WrongAnswers, with_other_questions
 from rlinf.train.evaluation.outcomes import Outcome, TaskOutcome, rate_metrics
 
 
@@ -38,7 +38,7 @@ class TextEvaluator:
         """``members``: the environments of the split "eval"."""
         self._members = members
         self.rollout, self.samples, self.seed = rollout, options.samples, options.seed
-        self._pictures = options.pictures
+        self._options = options
         self.task_ids = evaluation_tasks(members, options.size) if options.size else []
         params, temperature = rollout.params, options.temperature
         self.params = params.greedy() if temperature == 0.0 else replace(params, temperature=temperature)
@@ -51,21 +51,43 @@ class TextEvaluator:
         by_task = [rows[i : i + self.samples] for i in range(0, len(rows), self.samples)]
         outcomes = [TaskOutcome.of(responses) for responses in by_task]
         metrics = {**rate_metrics(outcomes), **_shape(rows), **_by_member(self._members, rows)}
-        metrics |= {WITH_PICTURES[which]: self._accuracy_with(which) for which in self._pictures}
+        metrics |= self._listening()
         return Evaluation(
             metrics, [self._sample(row) for row in rows[: 3 * self.samples : self.samples]], outcomes=outcomes
         )
 
-    def _accuracy_with(self, which: Pictures) -> float:
-        """Measure the accuracy on the same tasks with other pictures in their first prompts."""
+    def _listening(self) -> Metrics:
+        """Measure the accuracy on the same tasks with other pictures, other questions and wrong tool answers."""
         offset = self.samples * len(self._members)  # the next task of the same environment
+        changes: dict[str, Callable[[Sequence[str]], Sequence[str]]] = {
+            **{
+                WITH_PICTURES[which]: functools.partial(with_other_pictures, which=which, offset=offset)
+                for which in self._options.pictures
+            },
+            **{
+                WITH_QUESTIONS[which]: functools.partial(with_other_questions, which=which, offset=offset)
+                for which in self._options.questions
+            },
+        }
+        metrics = {name: self._accuracy(change=change) for name, change in changes.items()}
+        if self._options.wrong_tools:
+            metrics[WRONG_TOOLS] = self._accuracy(answers=WrongAnswers)
+        return metrics
+
+    def _accuracy(
+        self,
+        change: Callable[[Sequence[str]], Sequence[str]] = tuple,
+        answers: Callable[[Answers], Answers] | None = None,
+    ) -> float:
+        """Share of right responses when prompts, or the answers of environments, are changed."""
         done = self.rollout.converse(
             "eval",
             self.task_ids,
             samples=self.samples,
             params=self.params,
             key=(self.seed, 0),
-            change=functools.partial(with_other_pictures, which=which, offset=offset),
+            change=change,
+            answers=answers,
         )
         return sum(row.verdict == "correct" for row in done.rows) / len(done.rows)
 

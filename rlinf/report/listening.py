@@ -1,0 +1,75 @@
+"""What a policy listens to: its evaluations with other questions, pictures, words and tool answers, as one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlinf.report.runs import RunRecord
+from rlinf.train.evaluation.intervals import wilson
+
+# Metric of a changed evaluation -> what was changed, and the key that measures it.
+_OF_TEXT = {
+    "eval/blank_questions": ("the question is left out", "evaluation.questions: [blank]"),
+    "eval/swapped_questions": ("the question of another task", "evaluation.questions: [swapped]"),
+    "eval/blank_pictures": ("pictures of one colour", "evaluation.pictures: [blank]"),
+    "eval/swapped_pictures": ("pictures of another task", "evaluation.pictures: [swapped]"),
+    "eval/wrong_tools": ("every digit in tool answers is one higher", "evaluation.wrong_tools: true"),
+}
+_OF_SIMULATORS = {"eval/blank_words": ("the words are left out", "evaluation.words: [blank]")}
+_FEW = 0.05
+"""A lower bound of the usual accuracy below which a fall cannot be seen."""
+_PICTURES = ("eval/blank_pictures", "eval/swapped_pictures")
+
+
+def listening(run: RunRecord) -> list[dict[str, Any]]:
+    """One row for each change: ``changed``, ``usual`` and ``value`` with 95% Wilson intervals, and a ``verdict``.
+
+    What the run did not measure has the key that measures it, if the run's kind has such input. The last row is about
+    the reward: how much of it was exchanged between responses, and what the policy gained all the same.
+    """
+    usual = "eval/accuracy" if run.values("eval/accuracy") else "eval/success_once"
+    values, counts = run.values(usual), run.values(f"{usual}/n")
+    if not values or not counts:
+        return []
+    count = counts[-1]
+    base = wilson(values[-1] * count, count)
+    rows = []
+    for name, (changed, key) in (_OF_TEXT if usual == "eval/accuracy" else _OF_SIMULATORS).items():
+        found = run.values(name)
+        row: dict[str, Any] = {"changed": changed, "usual": values[-1], "value": None, "low": None, "high": None}
+        if found:
+            row["value"], (row["low"], row["high"]) = found[-1], wilson(found[-1] * count, count)
+            row["verdict"] = _verdict(row["high"], base[0])
+        elif _has_input(run, name):
+            row["verdict"] = f"not measured ({key})"
+        else:
+            continue
+        rows.append(row)
+    if usual == "eval/accuracy":
+        rows.append(_of_reward(run, values, count))
+    return rows
+
+
+def _verdict(high: float, usual_low: float) -> str:
+    if usual_low < _FEW:
+        return "too few are right to tell"
+    return "it decides" if high < usual_low else "it hardly matters"
+
+
+def _has_input(run: RunRecord, name: str) -> bool:
+    """Return whether the policy is shown what ``name`` changes."""
+    if name in _PICTURES:
+        return bool(run.values(_PICTURES[0]) or run.values(_PICTURES[1]))
+    return name != "eval/wrong_tools" or (run.setting("env.max_turns") or 1) > 1
+
+
+def _of_reward(run: RunRecord, values: list[float], count: float) -> dict[str, Any]:
+    """Compare the accuracy before with that after training, under the share of rewards that was exchanged."""
+    noise = run.setting("algorithm.reward_noise") or 0.0
+    row: dict[str, Any] = {"changed": f"rewards of {noise:.0%} of the responses exchanged", "usual": values[0]}
+    low, high = wilson(values[-1] * count, count)
+    before = wilson(values[0] * count, count)
+    gained = "gained" if low > before[1] else "lost" if high < before[0] else "gained nothing that is beyond noise"
+    control = "" if noise == 1 else "; the control run is algorithm.reward_noise: 1"
+    verdict = f"from before to after training it {gained}{control}"
+    return {**row, "value": values[-1], "low": low, "high": high, "verdict": verdict}

@@ -1,0 +1,46 @@
+"""The table of what a policy listens to, on runs where the answer is known."""
+
+from pathlib import Path
+
+import pytest
+from report_runs import healthy, write_run
+
+from rlinf.report.listening import listening
+from rlinf.report.runs import read_run
+
+
+def rows(folder: Path, **last: float) -> dict[str, dict]:
+    """The table of a run whose accuracy went from 0.2 to 0.8 on 100 tasks, with further figures of its last step."""
+    lines = [healthy(step) for step in range(1, 6)]
+    for line, accuracy in ((lines[0], 0.2), (lines[-1], 0.8)):
+        line |= {"eval/accuracy": accuracy, "eval/accuracy/n": 100.0}
+    lines[-1] |= {name.replace("__", "/"): value for name, value in last.items()}
+    return {row["changed"]: row for row in listening(read_run(write_run(folder / "run", lines)))}
+
+
+@pytest.mark.parametrize(("blank", "verdict"), [(0.1, "it decides"), (0.75, "it hardly matters")])
+def test_a_question_that_is_left_out_decides_or_not(tmp_path: Path, blank: float, verdict: str) -> None:
+    row = rows(tmp_path, eval__blank_questions=blank)["the question is left out"]
+    assert (row["usual"], row["value"], row["verdict"]) == (0.8, blank, verdict)
+    assert row["low"] < blank < row["high"]
+
+
+def test_a_policy_that_is_always_wrong_shows_nothing(tmp_path: Path) -> None:
+    row = rows(tmp_path, eval__blank_questions=0.0, eval__accuracy=0.01)["the question is left out"]
+    assert row["verdict"] == "too few are right to tell"
+
+
+def test_what_was_not_measured_names_its_key(tmp_path: Path) -> None:
+    found = rows(tmp_path)
+    assert found["the question of another task"]["verdict"] == "not measured (evaluation.questions: [swapped])"
+    # The run has neither pictures nor tools.
+    assert not {"pictures of one colour", "every digit in tool answers is one higher"} & found.keys()
+
+
+def test_the_reward_has_a_row(tmp_path: Path) -> None:
+    row = rows(tmp_path)["rewards of 0% of the responses exchanged"]
+    assert row["verdict"] == "from before to after training it gained; the control run is algorithm.reward_noise: 1"
+
+
+def test_a_run_without_evaluations_has_no_table(tmp_path: Path) -> None:
+    assert listening(read_run(write_run(tmp_path / "run", [{"step": 1, "reward/mean": 0.5}]))) == []
