@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf_import.python_calls import literal
 from rlinf_import.sb3_script import reference
-from rlinf_import.sb3_tables import ATARI, GAME, is_atari, with_module
+from rlinf_import.sb3_tables import ATARI, GAME, is_atari, newest, with_module
 from rlinf_import.sheet import Sheet
 from rlinf_import.written import Code
 
@@ -28,7 +28,9 @@ def environment(sheet: Sheet, name: str | None, algorithm: str) -> int:
     elif is_atari(name):
         _atari(sheet, name)
     else:
-        sheet.put("env.id", with_module(name))
+        sheet.put("env.id", with_module(newest(name)))
+        if newest(name) != name:
+            sheet.differs.append(f"{sheet.source.path}: {name}: today's package has {newest(name)}")
     run = "atari" if name in (None, "atari") else str(name).rpartition(":")[2].rpartition("/")[2]
     sheet.put("run.name", f"{run}_{algorithm}")
     envs = sheet.count("n_envs") or 1

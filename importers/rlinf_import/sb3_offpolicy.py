@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rlinf_import.sb3_hindsight import hindsight
 from rlinf_import.sheet import Sheet
 
 COLLECTED = 16
@@ -17,9 +18,7 @@ def off_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
     if algorithm != "crossq":
         sheet.copy("tau")
     sheet.ignore("tau", "loss_type: crossq has no target networks")
-    if "Her" in sheet.text("replay_buffer_class"):
-        nearest = f"loss_type: {algorithm} with a dense reward"
-        sheet.refuse("hindsight relabelling of goals (HER)", nearest, "replay_buffer_class")
+    hindsight(sheet)
     ratio, each = _frequency(sheet, envs)
     if algorithm in ("sac", "tqc", "crossq"):
         _entropy(sheet)

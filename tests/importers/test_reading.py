@@ -188,6 +188,26 @@ def test_zoo_s_sac() -> None:
     assert ours["policy.hidden_sizes"] == [64, 64]
 
 
+HER = """
+FetchReach-v1:
+  n_timesteps: !!float 20000
+  policy: 'MultiInputPolicy'
+  normalize: True
+  replay_buffer_class: HerReplayBuffer
+  replay_buffer_kwargs: "dict(goal_selection_strategy='episode', n_sampled_goal=8, copy_info_dict=True)"
+"""
+
+
+def test_zoo_s_hindsight(tmp_path: Path) -> None:
+    (tmp_path / "tqc.yml").write_text(HER)
+    sheet = imported("sb3", tmp_path / "tqc.yml", (), Options())
+    ours = values(sheet)
+    assert (ours["algorithm.hindsight"], ours["algorithm.hindsight_goals"]) == ("episode", 8)
+    assert (ours["env.id"], ours["env.success_key"]) == ("gymnasium_robotics:FetchReach-v4", "is_success")
+    assert (ours["env.normalize_observations"], ours["env.normalize_rewards"]) == (True, False)
+    assert any("copy_info_dict" in line for line in sheet.differs)
+
+
 def test_a_script_of_stable_baselines3() -> None:
     ours = values(sheet_of("sb3_script.py"))
     assert (ours["env.id"], ours["env.num_envs"], ours["run.max_steps"]) == ("Pendulum-v1", 4, 25)

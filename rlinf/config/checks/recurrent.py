@@ -16,6 +16,7 @@ _WITHOUT_MEMORY: tuple[tuple[str, object, str], ...] = (
     ("algorithm.priority_exponent", 0.0, "priorities"),
     ("algorithm.prior_data", None, "recorded transitions, whose recurrent states nobody stored"),
     ("algorithm.random_shift", 0, "image augmentation"),
+    ("algorithm.hindsight", "none", "other goals"),
 )
 
 

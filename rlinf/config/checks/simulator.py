@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from rlinf.algorithms import catalog
+from rlinf.config.checks.hindsight import check_hindsight
 from rlinf.config.checks.recurrent import check_memory
 from rlinf.config.context import Context, neighbours
 from rlinf.config.derived import (
@@ -235,6 +236,7 @@ def _check_off_policy(context: Context) -> None:
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.")
     context.run(_check_prior)
     context.run(check_memory)
+    context.run(check_hindsight)
     if config.algorithm.priority_exponent == 0:
         why = "is not read without algorithm.priority_exponent."
         context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.")

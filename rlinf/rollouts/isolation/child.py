@@ -118,6 +118,13 @@ class Host:
 
         return Message("expert", arrays={"action": self._held().expert_action(message.fields["env_index"])})
 
+    def _goals(self, message: Message) -> Message:
+        from rlinf.rollouts.isolation.wire import Message
+
+        found = self._held().goal_rewards(message.arrays["achieved"], message.arrays["desired"])
+        ends = {} if found.terminated is None else {"terminated": found.terminated}
+        return Message("goals", arrays={"rewards": found.rewards, **ends})
+
     def _film(self, message: Message) -> Message:
         """Whether pictures can be drawn here."""
         from rlinf.rollouts.isolation.wire import Message
