@@ -174,7 +174,7 @@ def test_zoo() -> None:
     assert (ours["policy.hidden_sizes"], ours["policy.activation"]) == ([256, 128], "relu")
     assert (ours["env.normalize_observations"], ours["env.normalize_rewards"]) == (True, False)
     assert ours["env.wrappers"] == ["gymnasium.wrappers:FlattenObservation"]
-    assert any("use_sde" in line for line in sheet.differs)
+    assert (ours["policy.use_sde"], ours["policy.sde_sample_freq"]) == (True, -1)
     assert any("clip_range" in line for line in sheet.differs)
 
 
@@ -206,6 +206,20 @@ def test_zoo_s_hindsight(tmp_path: Path) -> None:
     assert (ours["env.id"], ours["env.success_key"]) == ("gymnasium_robotics:FetchReach-v4", "is_success")
     assert (ours["env.normalize_observations"], ours["env.normalize_rewards"]) == (True, False)
     assert any("copy_info_dict" in line for line in sheet.differs)
+
+
+def test_zoo_s_state_dependent_noise(tmp_path: Path) -> None:
+    """Off-policy it is drawn again with each collection, and sooner if it is written."""
+    (tmp_path / "sac.yml").write_text(
+        "Pendulum-v1:\n  n_timesteps: 9600\n  train_freq: 32\n  use_sde: True\n"
+        '  policy_kwargs: "dict(log_std_init=-3.67, use_expln=True)"\n'
+    )
+    for words, every in (((), 32), (("sde_sample_freq=8",), 8), (("sde_sample_freq=64",), 32)):
+        sheet = imported("sb3", tmp_path / "sac.yml", words, Options())
+        ours = values(sheet)
+        assert (ours["policy.use_sde"], ours["policy.sde_sample_freq"]) == (True, every)
+        assert ours["policy.init_log_std"] == -3.67
+        assert any("use_expln" in line for line in sheet.differs)
 
 
 def test_a_script_of_stable_baselines3() -> None:

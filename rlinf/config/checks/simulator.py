@@ -47,8 +47,9 @@ _NATIVE = (
     "env.num_action_chunks",
 )
 _OF_A_DATASET = ("dataset_stride", "rename")
+_ACTS_BY_NORMAL = ("sac", "tqc", "crossq")
 _ACTS_BY = {
-    **dict.fromkeys(("sac", "tqc", "crossq"), ("squashed_gaussian",)),
+    **dict.fromkeys(_ACTS_BY_NORMAL, ("squashed_gaussian",)),
     "discrete_sac": ("categorical",),
 }
 _UNREAD_OFF_POLICY = (
@@ -77,6 +78,7 @@ def check_simulator(context: Context) -> None:
     context.run(_check_levels)
     context.run(_check_dueling)
     context.run(_check_mask)
+    context.run(_check_state_dependent_noise)
     if is_off_policy(context.config):
         context.run(_check_off_policy)
 
@@ -232,7 +234,8 @@ def _check_off_policy(context: Context) -> None:
     if entry.discrete and config.env.num_action_chunks > 1:
         message = f"env.num_action_chunks: loss_type: {name} has a value for each action, and a chunk has too many."
         context.error("env.num_action_chunks", message, "Set it to 1.")
-    for key in (*_UNREAD_OFF_POLICY, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
+    unread = [key for key in _UNREAD_OFF_POLICY if not (config.policy.use_sde and key == "policy.init_log_std")]
+    for key in (*unread, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.")
     context.run(_check_prior)
     context.run(check_memory)
@@ -303,6 +306,22 @@ def _check_mask(context: Context) -> None:
         message = "env.action_mask: the entropy that sac_alpha: auto steers to counts all actions, legal or not."
         fix = "Set algorithm.sac_target_entropy (0.5 for half a dozen legal actions), or a number for sac_alpha."
         context.error("algorithm.sac_target_entropy", message, fix)
+
+
+def _check_state_dependent_noise(context: Context) -> None:
+    """Check that the noise that depends on the state is that of normal actions."""
+    policy, loss = context.config.policy, context.config.algorithm.loss_type
+    if not policy.use_sde:
+        context.unread("policy.sde_sample_freq", "is not read without policy.use_sde.", "Add use_sde: true.")
+    elif is_off_policy(context.config) and loss not in _ACTS_BY_NORMAL:
+        message = f"policy.use_sde: loss_type: {loss} has no normal actions whose noise could depend on the state."
+        context.error("policy.use_sde", message, f"Take it out, or choose loss_type: {', '.join(_ACTS_BY_NORMAL)}.")
+    elif policy.distribution not in ("auto", "gaussian", "squashed_gaussian"):
+        message = f"policy.use_sde is of normal actions, not of policy.distribution: {policy.distribution}."
+        context.error("policy.use_sde", message, "Set policy.distribution: gaussian or squashed_gaussian.")
+    elif policy.sde_sample_freq == 0:
+        message = "policy.sde_sample_freq 0 is no number of decisions."
+        context.error("policy.sde_sample_freq", message, "Use -1 to draw once a rollout, or 1 for each decision.")
 
 
 def check_acting(context: Context) -> None:

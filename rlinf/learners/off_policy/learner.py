@@ -176,7 +176,7 @@ class OffPolicyLearner:
         count = algorithm.replay_batch_size
         sampled = self._drawn(updates, generator)
         draws = self.objective.noise_draws
-        noise = torch.randn(updates, draws, count, self.policy.noise_size if draws else 0, generator=generator)
+        noise = torch.randn(updates, draws, count, self.policy.head.draw_size if draws else 0, generator=generator)
         if self._shift is not None:
             sampled = self._shift(sampled, updates * count, generator, rank=place.rank, size=place.size)
         length = 1 if self._sequences is None else algorithm.sequence_length
