@@ -9,10 +9,12 @@ from rlinf_import.sheet import Sheet
 from rlinf_import.written import Code
 
 _ATARI_WRAPPER = "stable_baselines3.common.atari_wrappers.AtariWrapper"
+_SAME = {"clip_obs": 10.0, "clip_reward": 10.0, "epsilon": 1e-8}
+"""Values that are the same here."""
 _NORMALISED = {
-    "clip_obs": "normalised observations are not clipped",
-    "clip_reward": "normalised rewards are not clipped",
-    "epsilon": "a small number of rlinf's own is added to the deviation",
+    "clip_obs": "normalised observations are cut at 10",
+    "clip_reward": "normalised rewards are cut at 10",
+    "epsilon": "1e-8 is added to variances",
     "training": "statistics are updated while a run trains, and kept afterwards",
     "norm_obs_keys": "all parts of an observation are normalised",
     "gamma": "returns are discounted by algorithm.gamma",
@@ -126,7 +128,8 @@ def _normalisation(sheet: Sheet) -> None:
         for name, why in _NORMALISED.items():
             if name in options:
                 place = sheet.place(key)
-                sheet.differs.append(f"{place}: {key}.{name}: {options[name]}: {why}")
+                same = options[name] == _SAME.get(name)
+                (sheet.ignored if same else sheet.differs).append(f"{place}: {key}.{name}: {options[name]}: {why}")
                 sheet.named.add(f"{key}.{name}")
     elif isinstance(chosen, Code):
         sheet.ask("env.normalize_observations and env.normalize_rewards", key)

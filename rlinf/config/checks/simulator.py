@@ -36,6 +36,7 @@ _SHAPE = (
     "policy.flow",
     *(key for key in leaves() if facts_of(key).read_by is ACTOR_CRITIC),
     "env.normalize_observations",
+    "env.normalize_from",
 )
 _NATIVE = (
     "env.tasks",
@@ -79,6 +80,13 @@ def check_simulator(context: Context) -> None:
     context.run(_check_dueling)
     context.run(_check_mask)
     context.run(_check_state_dependent_noise)
+    env = context.config.env
+    if not env.normalize_observations and not env.normalize_rewards:
+        why = "is not read without env.normalize_observations or env.normalize_rewards."
+        context.unread("env.normalize_from", why, "Set one of them to true.")
+    elif env.normalize_from is not None and context.config.policy.name != "actor_critic":
+        message = f"env.normalize_from: policy.name: {context.config.policy.name} begins without statistics."
+        context.error("env.normalize_from", message, "Take it out.")
     if is_off_policy(context.config):
         context.run(_check_off_policy)
 

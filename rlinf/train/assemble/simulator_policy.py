@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rlinf.base.random_streams import stream_seed
 from rlinf.config import Config
 from rlinf.data.granularity import Levels
+from rlinf.data.vec_normalize import read_statistics
 from rlinf.interfaces import ActingPolicy, ActorCriticPolicy
 from rlinf.models.own import is_own, make_own, own_class, own_options
 from rlinf.models.own_contract import require_policy
@@ -37,6 +38,8 @@ def make_policy(
     """
     import torch
 
+    from rlinf.models.actor_critic.encoders import ObservationEncoder
+
     own = is_own(config.policy.name)
     if config.policy.path is not None and not own:
         require_fit(config, observation_space, action_space)
@@ -46,9 +49,13 @@ def make_policy(
             return _own_policy(config, observation_space, action_space)
         if config.facts.vla:
             return _vla(config, observation_space, action_space, tokenizer)
-        if config.facts.off_policy:
-            return _off_policy(config, observation_space, action_space)
-        return _actor_critic(config, observation_space, action_space)
+        make = _off_policy if config.facts.off_policy else _actor_critic
+        policy = make(config, observation_space, action_space)
+    if config.env.normalize_from is not None and config.env.normalize_observations:
+        statistics = read_statistics(config.env.normalize_from).observations
+        for encoder in (part for part in policy.children() if isinstance(part, ObservationEncoder)):
+            encoder.begin_with(statistics)
+    return policy
 
 
 def make_trained_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path) -> ActingPolicy:
