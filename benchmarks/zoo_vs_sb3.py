@@ -27,15 +27,15 @@ from sim_vs_sb3 import _our_return, _starts, _step, _trainer
 
 ENTRIES: dict[str, int] = {
     "ppo/CartPole-v1": 24_000,
-    "ppo/Pendulum-v1": 16_384,
-    "ppo/Acrobot-v1": 20_480,
-    "ppo/MountainCar-v0": 20_480,
-    "a2c/CartPole-v1": 16_000,
-    "a2c/Acrobot-v1": 16_000,
-    "a2c/MountainCarContinuous-v0": 16_000,
-    "dqn/CartPole-v1": 16_384,
-    "sac/MountainCarContinuous-v0": 3_200,
-    "td3/Pendulum-v1": 11_008,
+    "ppo/Pendulum-v1": 8_192,
+    "ppo/Acrobot-v1": 8_192,
+    "ppo/MountainCar-v0": 8_192,
+    "a2c/CartPole-v1": 8_000,
+    "a2c/Acrobot-v1": 8_000,
+    "a2c/MountainCarContinuous-v0": 8_000,
+    "dqn/CartPole-v1": 8_192,
+    "sac/MountainCarContinuous-v0": 1_600,
+    "td3/Pendulum-v1": 10_496,
 }
 SIDES = ("rlinf", "sb3")
 
