@@ -17,7 +17,7 @@ from rlinf.models.own_contract import require_policy
 from rlinf.schema.derived import activation_dtype
 
 if TYPE_CHECKING:
-    from rlinf.models.actor_critic import ActorCriticOptions
+    from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
     from rlinf.models.off_policy.networks import OffPolicyNetworks
     from rlinf.models.vla import VlaOptions
     from rlinf.models.vla.action_bins import ActionStatistics
@@ -49,13 +49,22 @@ def make_policy(
             return _own_policy(config, observation_space, action_space)
         if config.facts.vla:
             return _vla(config, observation_space, action_space, tokenizer)
-        make = _off_policy if config.facts.off_policy else _actor_critic
-        policy = make(config, observation_space, action_space)
+        policy = _network(config, observation_space, action_space)
     if config.env.normalize_from is not None and config.env.normalize_observations:
         statistics = read_statistics(config.env.normalize_from).observations
         for encoder in (part for part in policy.children() if isinstance(part, ObservationEncoder)):
             encoder.begin_with(statistics)
     return policy
+
+
+def _network(config: Config, observation_space: Any, action_space: Any) -> ActorCritic | OffPolicyNetworks:
+    from rlinf.models.actor_critic import ActorCritic
+
+    if config.facts.off_policy:
+        return _off_policy(config, observation_space, action_space)
+    if config.policy.path is not None:
+        return ActorCritic.from_pretrained(config.policy.path, _levels(config))
+    return ActorCritic(observation_space, action_space, _actor_critic_options(config))
 
 
 def make_trained_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path) -> ActingPolicy:
@@ -129,14 +138,6 @@ def _require_same_algorithm(config: Config, path: str) -> None:
             f"policy.path: the policy in {path} has the networks of {trained}, and this run those of {wanted}: take "
             "the same algorithm, or leave policy.path out"
         )
-
-
-def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
-    from rlinf.models.actor_critic import ActorCritic
-
-    if config.policy.path is not None:
-        return ActorCritic.from_pretrained(config.policy.path, _levels(config))
-    return ActorCritic(observation_space, action_space, _actor_critic_options(config))
 
 
 def _off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
