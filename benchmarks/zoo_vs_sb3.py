@@ -34,7 +34,7 @@ ENTRIES: dict[str, int] = {
     "a2c/Acrobot-v1": 8_000,
     "a2c/MountainCarContinuous-v0": 8_000,
     "dqn/CartPole-v1": 8_192,
-    "sac/MountainCarContinuous-v0": 1_600,
+    "sac/MountainCarContinuous-v0": 4_800,
     "td3/Pendulum-v1": 10_496,
 }
 SIDES = ("rlinf", "sb3")
