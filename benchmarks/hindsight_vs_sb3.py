@@ -7,7 +7,7 @@
 Every run is a process of its own; imports and construction are not counted on either side. `fetch` and `panda` are the
 entries of RL Zoo's hyperparams/tqc.yml on both sides, for `--steps` steps; the Zoo normalises rewards there, too, which
 ours do not. `without` is ours with algorithm.hindsight: none. Success is that of 50 greedy episodes from the same
-start states, anywhere in an episode.
+start states, anywhere in an episode. `sb3_unscaled` is the peer without normalised rewards.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TASKS = {
     "panda": Task("fetch_reach_her", "PandaReach-v3", 4_000, ("env.id=panda_gym:PandaReach-v3",)),
     "bits": Task("bit_flip_dqn", "rlinf/BitFlip-v0", 12_000),
 }
-SIDES = ("rlinf", "sb3", "without")
+SIDES = ("rlinf", "sb3", "sb3_unscaled", "without")
 
 
 def ours(task: Task, seed: int, *settings: str) -> dict[str, float]:
@@ -60,7 +60,7 @@ def ours(task: Task, seed: int, *settings: str) -> dict[str, float]:
         return {"cpu_s": spent, "success": reached, "return": statistics.mean(record.total for record in records)}
 
 
-def peers(task: Task, seed: int) -> dict[str, float]:
+def peers(task: Task, seed: int, *, norm_reward: bool = True) -> dict[str, float]:
     import gymnasium
     import torch
     from stable_baselines3.common.env_util import make_vec_env
@@ -78,7 +78,7 @@ def peers(task: Task, seed: int) -> dict[str, float]:
     settings = {"bits": 12} if task.recipe == "bit_flip_dqn" else {}
     env: Any = make_vec_env(task.env, 4 if settings else 1, env_kwargs=settings, seed=seed)
     if not settings:
-        env = VecNormalize(env, gamma=0.95)
+        env = VecNormalize(env, norm_reward=norm_reward, gamma=0.95)
     model = _bits_model(env, seed) if settings else _reach_model(env, seed)
     began = time.process_time()
     model.learn(task.steps)
@@ -155,8 +155,8 @@ def _episode(model: Any, env: Any, start: int) -> tuple[float, float]:
 
 
 def _run(task: Task, side: str, seed: int) -> dict[str, float]:
-    if side == "sb3":
-        return peers(task, seed)
+    if side.startswith("sb3"):
+        return peers(task, seed, norm_reward=side == "sb3")
     return ours(task, seed, *(["algorithm.hindsight=none"] if side == "without" else []))
 
 
