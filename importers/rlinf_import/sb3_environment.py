@@ -75,6 +75,8 @@ def _arguments(sheet: Sheet) -> None:
 def _stack(sheet: Sheet) -> None:
     for key in ("frame_stack", "VecFrameStack.n_stack"):
         sheet.copy_as(key, "env.frame_stack")
+        if sheet.value("env.frame_stack") not in (None, 1):
+            sheet.put("env.frame_padding", "zero", key)
     sheet.ignore("VecFrameStack.channels_order", "frames are stacked as the policy's encoder reads them")
 
 

@@ -198,6 +198,12 @@ FetchReach-v1:
 """
 
 
+def test_zoo_s_stacked_frames(tmp_path: Path) -> None:
+    (tmp_path / "ppo.yml").write_text("CartPole-v1:\n  n_timesteps: 9600\n  frame_stack: 4\n")
+    ours = values(imported("sb3", tmp_path / "ppo.yml", (), Options()))
+    assert (ours["env.frame_stack"], ours["env.frame_padding"]) == (4, "zero")
+
+
 def test_zoo_s_hindsight(tmp_path: Path) -> None:
     (tmp_path / "tqc.yml").write_text(HER)
     sheet = imported("sb3", tmp_path / "tqc.yml", (), Options())

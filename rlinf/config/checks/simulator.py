@@ -84,6 +84,8 @@ def check_simulator(context: Context) -> None:
     context.run(_check_mask)
     context.run(_check_state_dependent_noise)
     env = context.config.env
+    if env.frame_stack == 1:
+        context.unread("env.frame_padding", "is not read with env.frame_stack: 1.", "Set env.frame_stack: 4.")
     if not env.normalize_observations and not env.normalize_rewards:
         why = "is not read without env.normalize_observations or env.normalize_rewards."
         context.unread("env.normalize_from", why, "Set one of them to true.")
