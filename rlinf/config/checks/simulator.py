@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rlinf.algorithms import catalog
 from rlinf.base.json_text import parse_json
-from rlinf.config.checks.hindsight import check_hindsight
 from rlinf.config.context import Context, neighbours
 from rlinf.config.defaults import value_of
 from rlinf.config.derived import (
@@ -56,6 +55,19 @@ _ACTS_BY = {
     **dict.fromkeys(_ACTS_BY_NORMAL, ("squashed_gaussian",)),
     "discrete_sac": ("categorical",),
 }
+_WITHOUT_HINDSIGHT: tuple[tuple[str, object, str, str], ...] = (
+    ("algorithm.n_step", 1, "a return of several steps is of the goal that they were made for", "Set it to 1."),
+    ("algorithm.priority_exponent", 0.0, "priorities are of transitions with their own goal", "Set it to 0."),
+    (
+        "env.num_action_chunks",
+        1,
+        "a chunk's reward is the sum of several, of which one goal is recorded",
+        "Set it to 1.",
+    ),
+    ("env.normalize_rewards", False, "relabelled rewards are the environment's own", "Take it out."),
+    ("env.frame_stack", 1, "stacked goals are none that compute_reward takes", "Set it to 1."),
+    ("env.tasks", [], "rewards are computed by the environment of one task", "Take it out."),
+)
 _UNREAD_OFF_POLICY = (
     "policy.init_log_std",
     "policy.shared_critic",
@@ -252,7 +264,7 @@ def _check_off_policy(context: Context) -> None:
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.")
     context.run(_check_prior)
     context.run(_check_memory)
-    context.run(check_hindsight)
+    context.run(_check_hindsight)
     if config.algorithm.priority_exponent == 0:
         why = "is not read without algorithm.priority_exponent."
         context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.")
@@ -286,6 +298,22 @@ def _check_prior(context: Context) -> None:
     if algorithm.priority_exponent > 0:
         message = "algorithm.priority_exponent: recorded transitions have no priorities beside those of the run."
         context.error("algorithm.priority_exponent", message, "Set it to 0, or take prior_data out.")
+
+
+def _check_hindsight(context: Context) -> None:
+    """Report keys that go with relabelled goals alone, and those that do not go with them."""
+    config = context.config
+    strategy = config.algorithm.hindsight
+    if strategy == "none":
+        why = "is not read without algorithm.hindsight."
+        context.unread("algorithm.hindsight_goals", why, "Add hindsight: future.")
+        return
+    for key, without, why, fix in _WITHOUT_HINDSIGHT:
+        if value_of(config, key) != without:
+            context.error(key, f"{key} does not go with algorithm.hindsight: {strategy}: {why}.", fix)
+    if "FlattenObservation" in config.env.wrappers:
+        message = f"env.wrappers: FlattenObservation hides the goals that algorithm.hindsight: {strategy} relabels."
+        context.error("env.wrappers", message, "Take it out: policy.encoder: auto reads all parts of an observation.")
 
 
 def _check_dueling(context: Context) -> None:
