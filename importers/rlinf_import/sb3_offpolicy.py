@@ -41,7 +41,8 @@ def off_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
         sheet.copy_as("target_noise_clip", "algorithm.target_noise_clip")
     _noise(sheet, algorithm)
     if algorithm == "dqn":
-        _dqn(sheet, ratio)
+        frequency = sheet.take("train_freq")
+        _dqn(sheet, ratio, frequency * envs if isinstance(frequency, int) else 1)
     return envs * each
 
 
@@ -121,10 +122,12 @@ def _noise(sheet: Sheet, algorithm: str) -> None:
         sheet.differ("noise_type", "the noise of each step is independent of the one before")
 
 
-def _dqn(sheet: Sheet, ratio: float) -> None:
+def _dqn(sheet: Sheet, ratio: float, collected: int) -> None:
+    """Set the keys of DQN alone; ``collected``: environment steps between two rounds of updates."""
     sheet.put("algorithm.double_q", False)
     sheet.put("algorithm.huber_delta", 1.0)
-    interval = sheet.count("target_update_interval") or 10_000
+    # The target there moves while steps are collected: not during the updates that follow them.
+    interval = max(sheet.count("target_update_interval") or 10_000, collected)
     sheet.put("algorithm.target_update_every", max(1, round(interval * ratio)), "target_update_interval", "train_freq")
     sheet.copy_as("exploration_initial_eps", "algorithm.epsilon_start")
     sheet.copy_as("exploration_final_eps", "algorithm.epsilon_end")

@@ -106,7 +106,9 @@ def _on_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
         sheet.put("algorithm.update_epochs", 1)
         sheet.put("algorithm.num_minibatches", 1)
         if sheet.take("use_rms_prop") is not False:
-            sheet.differs.append(f"{sheet.place('use_rms_prop')}: use_rms_prop: the optimiser is AdamW, not RMSprop")
+            sheet.put("learner.optimizer.betas", [0.0, 0.99])
+            line = "the optimiser is AdamW without momentum; RMSprop differs from it in its first hundred steps"
+            sheet.differs.append(f"{sheet.place('use_rms_prop')}: use_rms_prop: {line}")
             sheet.named.add("use_rms_prop")
         sheet.ignore("use_rms_prop", "the optimiser is AdamW (learner.optimizer)")
         return envs * each

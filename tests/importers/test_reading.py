@@ -198,6 +198,18 @@ FetchReach-v1:
 """
 
 
+def test_zoo_s_dqn_and_a2c(tmp_path: Path) -> None:
+    """A target stays as it is during a round of updates, and RMSprop has no momentum."""
+    (tmp_path / "dqn.yml").write_text(
+        "CartPole-v1:\n  n_timesteps: 9600\n  train_freq: 256\n  gradient_steps: 128\n  target_update_interval: 10\n"
+    )
+    assert values(imported("sb3", tmp_path / "dqn.yml", (), Options()))["algorithm.target_update_every"] == 128
+    often = imported("sb3", tmp_path / "dqn.yml", ("train_freq=4", "gradient_steps=1"), Options())
+    assert values(often)["algorithm.target_update_every"] == 2
+    (tmp_path / "a2c.yml").write_text("CartPole-v1:\n  n_timesteps: 9600\n")
+    assert values(imported("sb3", tmp_path / "a2c.yml", (), Options()))["learner.optimizer.betas"] == [0.0, 0.99]
+
+
 def test_zoo_s_stacked_frames(tmp_path: Path) -> None:
     (tmp_path / "ppo.yml").write_text("CartPole-v1:\n  n_timesteps: 9600\n  frame_stack: 4\n")
     ours = values(imported("sb3", tmp_path / "ppo.yml", (), Options()))
