@@ -21,6 +21,7 @@ _ENVIRONMENTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _SINGLE = {
     "rlinf/MetaWorld-v0": "rlinf_envs.sim.metaworld:MetaWorldEnv",
+    "rlinf/BitFlip-v0": "rlinf_envs.sim.bit_flip:BitFlipEnv",
     "rlinf/Libero-v0": "rlinf_envs.sim.libero:LiberoEnv",
     "rlinf/ManiSkill-v0": "rlinf_envs.sim.maniskill:ManiSkillEnv",
     "rlinf/MiniGrid-v0": "rlinf_envs.sim.minigrid:GridEnv",

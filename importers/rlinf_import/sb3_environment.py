@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from rlinf_import.python_calls import literal
 from rlinf_import.sb3_script import reference
-from rlinf_import.sb3_tables import ATARI, GAME, is_atari, with_module
+from rlinf_import.sb3_tables import ATARI, GAME, is_atari, newest, with_module
 from rlinf_import.sheet import Sheet
 from rlinf_import.written import Code
 
 _ATARI_WRAPPER = "stable_baselines3.common.atari_wrappers.AtariWrapper"
+_SAME = {"clip_obs": 10.0, "clip_reward": 10.0, "epsilon": 1e-8}
+"""Values that are the same here."""
 _NORMALISED = {
-    "clip_obs": "normalised observations are not clipped",
-    "clip_reward": "normalised rewards are not clipped",
-    "epsilon": "a small number of rlinf's own is added to the deviation",
+    "clip_obs": "normalised observations are cut at 10",
+    "clip_reward": "normalised rewards are cut at 10",
+    "epsilon": "1e-8 is added to variances",
     "training": "statistics are updated while a run trains, and kept afterwards",
     "norm_obs_keys": "all parts of an observation are normalised",
     "gamma": "returns are discounted by algorithm.gamma",
@@ -28,7 +30,9 @@ def environment(sheet: Sheet, name: str | None, algorithm: str) -> int:
     elif is_atari(name):
         _atari(sheet, name)
     else:
-        sheet.put("env.id", with_module(name))
+        sheet.put("env.id", with_module(newest(name)))
+        if newest(name) != name:
+            sheet.differs.append(f"{sheet.source.path}: {name}: today's package has {newest(name)}")
     run = "atari" if name in (None, "atari") else str(name).rpartition(":")[2].rpartition("/")[2]
     sheet.put("run.name", f"{run}_{algorithm}")
     envs = sheet.count("n_envs") or 1
@@ -71,6 +75,8 @@ def _arguments(sheet: Sheet) -> None:
 def _stack(sheet: Sheet) -> None:
     for key in ("frame_stack", "VecFrameStack.n_stack"):
         sheet.copy_as(key, "env.frame_stack")
+        if sheet.value("env.frame_stack") not in (None, 1):
+            sheet.put("env.frame_padding", "zero", key)
     sheet.ignore("VecFrameStack.channels_order", "frames are stacked as the policy's encoder reads them")
 
 
@@ -124,7 +130,8 @@ def _normalisation(sheet: Sheet) -> None:
         for name, why in _NORMALISED.items():
             if name in options:
                 location = sheet.place(key)
-                sheet.differs.append(f"{location}: {key}.{name}: {options[name]}: {why}")
+                same = options[name] == _SAME.get(name)
+                (sheet.ignored if same else sheet.differs).append(f"{location}: {key}.{name}: {options[name]}: {why}")
                 sheet.named.add(f"{key}.{name}")
     elif isinstance(chosen, Code):
         sheet.ask("env.normalize_observations and env.normalize_rewards", key)

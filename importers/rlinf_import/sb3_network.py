@@ -11,9 +11,9 @@ from rlinf_import.written import Code
 _ACTIVATIONS = ("tanh", "relu", "silu", "gelu")
 _ORTHOGONAL = "layers are always orthogonal at first"
 _IGNORED = {
+    "full_std": "without use_sde nothing reads it",
     "use_expln": "deviations are the exponential of a logarithm",
     "squash_output": "actions are bounded by policy.distribution",
-    "full_std": "exploration is not state-dependent",
     "normalize_images": "pixels are always divided by 255",
     "lstm_hidden_size": "policy.embedding_size is the width of the memory",
     "n_lstm_layers": "a memory has one layer",
@@ -80,7 +80,7 @@ def _option(sheet: Sheet, algorithm: str, name: str, value: object) -> None:
             sheet.put("policy.activation", given, "policy_kwargs")
         else:
             sheet.refuse(f"the activation {given}", f"policy.activation: {', '.join(_ACTIVATIONS)}", "policy_kwargs")
-    elif name == "log_std_init" and not off_policy:
+    elif name == "log_std_init" and (not off_policy or sheet.take("use_sde") is True):
         sheet.put("policy.init_log_std", value, "policy_kwargs")
     elif name == "log_std_init":
         sheet.ignored.append(_line(sheet, name, value, "the deviation of an off-policy actor is learned from 1"))
@@ -107,6 +107,10 @@ def _option(sheet: Sheet, algorithm: str, name: str, value: object) -> None:
         sheet.decide.append(_line(sheet, name, value, "write it as policy.encoder: module:Class (docs/plugins.md)"))
     elif name == "share_features_extractor":
         sheet.decide.append(_line(sheet, name, value, "see policy.shared_critic"))
+    elif name in ("use_expln", "full_std") and sheet.take("use_sde") is True:
+        what = "deviations of gSDE are exp(log_std), one for each feature and number of an action"
+        plain = value is (name == "full_std")
+        (sheet.ignored if plain else sheet.differs).append(_line(sheet, name, value, what))
     elif name in _IGNORED:
         sheet.ignored.append(_line(sheet, name, value, _IGNORED[name]))
     else:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from rlinf_import.python_calls import literal
+from rlinf_import.sb3_script import reference
 from rlinf_import.sheet import Sheet
 
 COLLECTED = 16
 """Decisions of every environment in a training iteration: a longer one costs fewer messages, updates stay."""
+
+
+_REPLAY, _REPLAY_OPTIONS = "replay_buffer_class", "replay_buffer_kwargs"
+_HER_IGNORED = {
+    "online_sampling": "goals are always chosen when transitions are sampled",
+    "max_episode_length": "ends of episodes are recorded",
+    "handle_timeout_termination": "truncated episodes are always bootstrapped",
+    "copy_info_dict": "compute_reward is given an empty info",
+}
 
 
 def off_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
@@ -17,9 +28,7 @@ def off_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
     if algorithm != "crossq":
         sheet.copy("tau")
     sheet.ignore("tau", "loss_type: crossq has no target networks")
-    if "Her" in sheet.text("replay_buffer_class"):
-        nearest = f"loss_type: {algorithm} with a dense reward"
-        sheet.refuse("hindsight relabelling of goals (HER)", nearest, "replay_buffer_class")
+    _hindsight(sheet)
     ratio, each = _frequency(sheet, envs)
     if algorithm in ("sac", "tqc", "crossq"):
         _entropy(sheet)
@@ -32,8 +41,36 @@ def off_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
         sheet.copy_as("target_noise_clip", "algorithm.target_noise_clip")
     _noise(sheet, algorithm)
     if algorithm == "dqn":
-        _dqn(sheet, ratio)
+        frequency = sheet.take("train_freq")
+        _dqn(sheet, ratio, frequency * envs if isinstance(frequency, int) else 1)
     return envs * each
+
+
+def _hindsight(sheet: Sheet) -> None:
+    """Set the goals that replayed transitions get, if the replay buffer is one for that."""
+    if "Her" not in sheet.text(_REPLAY):
+        return
+    located = sheet.written(_REPLAY_OPTIONS)
+    plain = None if located is None else located.plain()
+    chosen = literal(plain) if isinstance(plain, str) else plain
+    options = chosen if isinstance(chosen, dict) else {}
+    if plain is not None and not isinstance(chosen, dict):
+        sheet.ask("algorithm.hindsight and algorithm.hindsight_goals", _REPLAY_OPTIONS)
+    strategy = reference(options.get("goal_selection_strategy", "future")).rpartition(".")[2].lower()
+    sheet.put("algorithm.hindsight", strategy, _REPLAY, _REPLAY_OPTIONS)
+    goals = options.get("n_sampled_goal", 4)
+    if isinstance(goals, int):
+        sheet.put("algorithm.hindsight_goals", goals, _REPLAY_OPTIONS)
+    else:
+        sheet.ask("algorithm.hindsight_goals", _REPLAY_OPTIONS)
+    for name in options.keys() & _HER_IGNORED.keys():
+        kept = name == "copy_info_dict" and options[name] is True
+        line = f"{sheet.place(_REPLAY_OPTIONS)}: {_REPLAY_OPTIONS}.{name}: {options[name]}: {_HER_IGNORED[name]}"
+        (sheet.differs if kept else sheet.ignored).append(line)
+    sheet.named.update({_REPLAY, _REPLAY_OPTIONS, *(f"{_REPLAY_OPTIONS}.{name}" for name in options)})
+    sheet.put("env.success_key", "is_success")
+    if sheet.value("env.normalize_rewards"):
+        sheet.adjust("env.normalize_rewards", False, "relabelled rewards are the environment's own, as they are")
 
 
 def _frequency(sheet: Sheet, envs: int) -> tuple[float, int]:
@@ -85,10 +122,12 @@ def _noise(sheet: Sheet, algorithm: str) -> None:
         sheet.differ("noise_type", "the noise of each step is independent of the one before")
 
 
-def _dqn(sheet: Sheet, ratio: float) -> None:
+def _dqn(sheet: Sheet, ratio: float, collected: int) -> None:
+    """Set the keys of DQN alone; ``collected``: environment steps between two rounds of updates."""
     sheet.put("algorithm.double_q", False)
     sheet.put("algorithm.huber_delta", 1.0)
-    interval = sheet.count("target_update_interval") or 10_000
+    # The target there moves while steps are collected: not during the updates that follow them.
+    interval = max(sheet.count("target_update_interval") or 10_000, collected)
     sheet.put("algorithm.target_update_every", max(1, round(interval * ratio)), "target_update_interval", "train_freq")
     sheet.copy_as("exploration_initial_eps", "algorithm.epsilon_start")
     sheet.copy_as("exploration_final_eps", "algorithm.epsilon_end")

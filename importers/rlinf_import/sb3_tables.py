@@ -91,7 +91,7 @@ MISSING: Mapping[str, tuple[str, str]] = {
     "qrdqn": ("the algorithm QR-DQN", "loss_type: dqn"),
     "trpo": ("the algorithm TRPO", "adv_type: gae with loss_type: actor_critic"),
     "ars": ("the algorithm ARS", "adv_type: gae with loss_type: actor_critic"),
-    "her": ("hindsight relabelling of goals (HER)", "loss_type: sac with a dense reward"),
+    "her": ("the class HER, of versions before 1.1", "replay_buffer_class=HerReplayBuffer, or algorithm.hindsight"),
 }
 _MODULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r".*Bullet(Duck)?Env-v\d+"), "pybullet_envs_gymnasium"),
@@ -112,6 +112,24 @@ GAME = "Pong"
 def is_atari(environment: str) -> bool:
     """Whether an id is one of the Atari games'."""
     return environment == "atari" or "NoFrameskip" in environment or "ALE/" in environment
+
+
+_NEWEST: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(Fetch\w+)-v[1-3]"), r"\1-v4"),
+    (re.compile(r"(Panda\w+)-v[12]"), r"\1-v3"),
+)
+"""Versions that the package of an environment no longer has, and the one that follows them."""
+
+
+def newest(environment: str) -> str:
+    """Return the id of the version that today's package has.
+
+    >>> newest("FetchReach-v1")
+    'FetchReach-v4'
+    """
+    return next(
+        (pattern.sub(now, environment) for pattern, now in _NEWEST if pattern.fullmatch(environment)), environment
+    )
 
 
 def with_module(environment: str) -> str:

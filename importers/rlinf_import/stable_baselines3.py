@@ -59,8 +59,8 @@ NAMES: Mapping[str, Meaning] = {
     "rollout_buffer_class": _BUFFER,
     "rollout_buffer_kwargs": _BUFFER,
     "action_noise": nothing("algorithm.exploration_noise is that of td3 and ddpg"),
-    "sde_sample_freq": nothing("exploration is not state-dependent"),
-    "use_sde_at_warmup": nothing("exploration is not state-dependent"),
+    "sde_sample_freq": nothing("without use_sde nothing reads it"),
+    "use_sde_at_warmup": nothing("the policy acts from the first step on (td3 and ddpg: at random until replay_start)"),
     "rms_prop_eps": nothing("the optimiser is AdamW (learner.optimizer)"),
     "target_update_interval": nothing("targets follow each update (algorithm.target_update_every)"),
     "_init_setup_model": nothing("the policy is always built"),
@@ -82,7 +82,7 @@ def translate(sheet: Sheet) -> None:
     if algorithm == "maskable_ppo":
         sheet.put("env.action_mask", "action_masks")
     if sheet.take("use_sde") is True:
-        sheet.differ("use_sde", "exploration is not state-dependent: each step draws from the policy's distribution")
+        _state_dependent_noise(sheet, on_policy)
     for key in ("n_timesteps", "total_timesteps"):
         total = sheet.number(key)
         if total is not None:
@@ -106,7 +106,9 @@ def _on_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
         sheet.put("algorithm.update_epochs", 1)
         sheet.put("algorithm.num_minibatches", 1)
         if sheet.take("use_rms_prop") is not False:
-            sheet.differs.append(f"{sheet.place('use_rms_prop')}: use_rms_prop: the optimiser is AdamW, not RMSprop")
+            sheet.put("learner.optimizer.betas", [0.0, 0.99])
+            line = "the optimiser is AdamW without momentum; RMSprop differs from it in its first hundred steps"
+            sheet.differs.append(f"{sheet.place('use_rms_prop')}: use_rms_prop: {line}")
             sheet.named.add("use_rms_prop")
         sheet.ignore("use_rms_prop", "the optimiser is AdamW (learner.optimizer)")
         return envs * each
@@ -129,6 +131,18 @@ def _on_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
         "truncated episode is bootstrapped in both"
     )
     return envs * each
+
+
+def _state_dependent_noise(sheet: Sheet, on_policy: bool) -> None:
+    """Set gSDE; off-policy, the noise there is drawn again with every collection of ``train_freq`` steps at least."""
+    sheet.put("policy.use_sde", True, "use_sde")
+    every = sheet.count("sde_sample_freq") or -1
+    collected = -1 if on_policy else sheet.take("train_freq")
+    collected = collected[0] if isinstance(collected, list) and collected[1:] == ["step"] else collected
+    if isinstance(collected, int) and collected > 0:
+        every = collected if every < 1 else min(every, collected)
+    sheet.put("policy.sde_sample_freq", every, *(["sde_sample_freq"] if every != collected else ["train_freq"]))
+    sheet.named.add("sde_sample_freq")
 
 
 def _rate(sheet: Sheet, on_policy: bool) -> None:

@@ -34,6 +34,8 @@ REPLAY_OPTIONS = (
     "replay_ratio",
     "priority_exponent",
     "priority_correction",
+    "hindsight",
+    "hindsight_goals",
     "random_shift",
 )
 """Read with every off-policy ``loss_type``."""

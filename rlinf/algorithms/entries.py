@@ -25,6 +25,10 @@ OWN_ARGUMENTS: Mapping[str, str] = {
 """The keys that take ``module:name`` of a function -> its one argument, by its class where it has one of its own."""
 
 
+_COLUMNS = ("values", "step_rewards", "greedy_rewards", "reward_terms", "reward_weights", "anchor_ids")
+"""Of `AdvantageInputs`, those that are there only for estimators which need them."""
+
+
 @dataclass(frozen=True)
 class OptionGroup:
     """Options that a function takes as one argument."""
@@ -91,8 +95,17 @@ class Estimator(Entry):
 
     @classmethod
     def of_function(cls, name: str, function: Callable[..., Any]) -> Self:
-        """Its options are its parameters behind the first."""
-        return cls(name, _first_line(function, name), "", name, keyword_options(function))
+        """Its options are its parameters behind the first, the columns it needs an attribute ``needs`` of it.
+
+        ``function.needs = ("values",)`` is that of an estimator with a critic; a simulator's rows are fragments then.
+        Raises ValueError for columns that no batch has.
+        """
+        needs = tuple(getattr(function, "needs", ()))
+        if unknown := [column for column in needs if column not in _COLUMNS]:
+            raise ValueError(
+                f"{name} needs {', '.join(map(str, unknown))}: its attribute needs names {', '.join(_COLUMNS)}"
+            )
+        return cls(name, _first_line(function, name), "", name, keyword_options(function), needs)
 
     @property
     def reads(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import re
 import time
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from rlinf.base.errors import UserError
 from rlinf.commands.data_check import dataset_findings
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _PATIENCE_S = 2.0
 _LONG = 1_000
 """Decisions: gymnasium's own time limits are at most this long."""
-
-_GOALS = ("achieved_goal", "desired_goal")
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _REPEATS = (
@@ -145,6 +143,7 @@ def _remarks(options: EnvConfig) -> list[Caveat]:
 
 def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
     """Environments that differ from each other, or that the policy cannot be made for, or that never end."""
+    from rlinf.data.goals import GOALS, GoalEnvironment, require_goals
     from rlinf.data.spaces import observation_leaves
     from rlinf.models.own import OwnClassError, is_own
     from rlinf.rollouts.env_errors import account_of
@@ -165,6 +164,10 @@ def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
             policy = make_policy(config, *made)
         elif config.policy.path is not None:
             require_fit(config, *made)
+        if config.algorithm.hindsight != "none":
+            require_goals(vec_env[0].observations, options.id)
+            # Of another interpreter's environments too.
+            cast(GoalEnvironment, vec_env[0]).goal_rewards(*(vec_env[0].observations[name] for name in GOALS))
         of_data = dataset_findings(config, *made, policy, _frames_a_second(options))
     except OwnClassError as error:
         return [Caveat(True, str(error), "Training would stop here.", "policy")]
@@ -187,14 +190,15 @@ def _unfit(config: Config, options: EnvConfig) -> list[Caveat]:
 
 def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Caveat]:
     """Return the remark on goals that a replay buffer does not relabel."""
-    if not config.facts.off_policy or not leaves >= {f"observation.{name}" for name in _GOALS}:
+    from rlinf.data.goals import GOALS
+
+    if not config.facts.off_policy or config.algorithm.hindsight != "none" or not leaves.issuperset(GOALS):
         return []
     return [
         Caveat(
             False,
-            f"it observes {' and '.join(_GOALS)}",
-            "Goals are not relabelled: there is no hindsight replay (HER). With a sparse reward, give demonstrations "
-            "(algorithm.prior_data) or choose a dense reward.",
+            "it observes achieved_goal and desired_goal",
+            "Goals are not relabelled: with a sparse reward, set algorithm.hindsight: future.",
         )
     ]
 

@@ -20,6 +20,7 @@ from rlinf.config.derived import (
     has_files_alone,
     has_warm_start,
     holds_fragments,
+    is_off_policy,
     is_pretrained,
     is_text,
 )
@@ -56,6 +57,7 @@ _RUNS: Mapping[str, Callable[[Sections], bool]] = {
     "simulators with adv_type: gae or an off-policy loss_type": holds_fragments,
     "supervised training on sft.data without an environment": has_files_alone,
     "pretrained language models": _tunes_pretrained,
+    "off-policy loss_type with policy.use_sde: true": lambda config: is_off_policy(config) and config.policy.use_sde,
     "estimators that do not compare groups": lambda config: not compares_groups(config),
     **{f"loss_type: {name}": functools.partial(_has_loss, name) for name in OFF_POLICY},
 }

@@ -257,6 +257,13 @@ TRAIN: Mapping[str, Metric] = {
     "train/replay_size": Metric(
         "off-policy: transitions in the replay buffer", "number", COUNT, "grows to replay_capacity"
     ),
+    "train/relabelled_reward": Metric(
+        "off-policy with algorithm.hindsight: reward of the transitions that got another goal",
+        "mean r(achieved goal, relabelled goal)",
+        REWARD,
+        "above the mean of rollout rewards",
+        "hindsight: future",
+    ),
     "train/updates": Metric("off-policy: gradient updates since the start", "number", COUNT, "replay_ratio a step"),
 }
 

@@ -34,6 +34,8 @@ class PolicyFacts:
     action_dtype: type[np.generic]
     imitation_noise: int = 0
     """Of `interfaces.ActorCriticPolicy`."""
+    noise_hold: int = 1
+    """Decisions in a row that share their noise; -1: all of a rollout."""
     tells: bool = False
     """Whether a decision that is not greedy brings its log-probabilities: nobody need ask for them."""
 
@@ -47,6 +49,7 @@ class PolicyFacts:
             policy.action_shape,
             policy.action_dtype,
             getattr(policy, "imitation_noise", 0),  # off-policy networks imitate nothing
+            getattr(policy, "noise_hold", 1),  # only normal actions have it
             decides(policy),
         )
 

@@ -8,6 +8,7 @@ from typing import Literal
 from rlinf.schema.key import SIMULATOR, TEXT, key, section
 
 Scope = Literal["group", "batch", "running"]
+Hindsight = Literal["none", "future", "final", "episode"]
 
 
 @dataclass(frozen=True)
@@ -259,6 +260,11 @@ class AlgorithmConfig:
     burn_in: int = key(8, at_least=0, read_by=SIMULATOR)
     """sac with `policy.recurrent`: decisions before each sequence that bring its stored recurrent state up to date with
     the newest weights, without gradient (R2D2)."""
+    hindsight: Hindsight = key("none", example="future", read_by=SIMULATOR)
+    """Off-policy, in goal environments (Dict observations with `achieved_goal` and `desired_goal`): sampled transitions
+    get a goal that their episode achieved at a later step, at its last, or at any (HER, arXiv:1707.01495)."""
+    hindsight_goals: int = key(4, at_least=1, example=8, read_by=SIMULATOR)
+    """With `hindsight`: relabelled transitions for each one that keeps its own goal."""
     random_shift: int = key(0, at_least=0, example=4, read_by=SIMULATOR)
     """Off-policy: sampled images are shifted by up to N pixels (DrQ; 4 for 84 x 84); 0 is off."""
     strict: bool = True

@@ -93,8 +93,13 @@ class EnvConfig:
     """Subtract the running mean and divide by the running standard deviation (checkpointed)."""
     normalize_rewards: bool = key(False, read_by=SIMULATOR)
     """Divide rewards by the running standard deviation of the discounted return (checkpointed)."""
+    normalize_from: str | None = key(None, example="vecnormalize.pkl", read_by=SIMULATOR)
+    """Statistics that normalisation begins with: a file of Stable-Baselines3's VecNormalize. null: none."""
     frame_stack: int = key(1, at_least=1, example=4, read_by=SIMULATOR)
     """Give the policy the last N observations, stacked."""
+    frame_padding: Literal["reset", "zero"] = key("reset", read_by=SIMULATOR)
+    """With `frame_stack`: what stands for observations before an episode's first, the first one or zeros (as in
+    Stable-Baselines3)."""
     action_mask: str | None = key(None, example="action_mask", read_by=SIMULATOR)
     """Name what says which discrete actions are legal: an entry of a Dict observation or of `info`, or a method of
     the environment (`action_masks`, as sb3-contrib reads). Policies never take another action."""

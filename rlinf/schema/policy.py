@@ -191,8 +191,15 @@ class PolicyConfig:
     `squashed_gaussian`, `beta`, or `module:Class` of your own."""
     distribution_options: dict[str, object] = key({}, example={"scale": 0.5}, read_by=ACTOR_CRITIC)
     """Options of your own distribution class: its keyword-only parameters, by name."""
-    init_log_std: float = key(0.0, example=-0.5, read_by=ACTOR_CRITIC)
+    init_log_std: float = key(
+        0.0, example=-0.5, for_runs={"off-policy loss_type with policy.use_sde: true": -3.0}, read_by=ACTOR_CRITIC
+    )
     """Logarithm of the initial standard deviation of the gaussian distributions."""
+    use_sde: bool = key(False, read_by=ACTOR_CRITIC)
+    """Gaussian actions, and those of sac, tqc and crossq: the noise is a function of the state (gSDE,
+    arXiv:2005.05719)."""
+    sde_sample_freq: int = key(-1, at_least=-1, example=16, read_by=ACTOR_CRITIC)
+    """With `use_sde`: decisions after which that function is drawn again; -1: with each rollout alone."""
     shared_critic: bool = key(False, read_by=ACTOR_CRITIC)
     """Actor and critic share their hidden layers."""
     critic_layer_norm: bool = key(False, read_by=ACTOR_CRITIC)

@@ -363,5 +363,5 @@ def test_features_that_are_not_read_are_remarked(own: Path, capsys: pytest.Captu
     recipe = Path(env_check.__file__).parents[2] / "config" / "sim" / "cartpole_dqn.yaml"
     goals = {"observation.achieved_goal", "observation.desired_goal"}
     found = env_check._unlabelled_goals(load(recipe), goals)
-    assert "no hindsight replay" in found[0].meaning
+    assert "set algorithm.hindsight: future" in found[0].meaning
     assert env_check._unlabelled_goals(load(recipe), {"observation"}) == []

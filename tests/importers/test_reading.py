@@ -174,7 +174,7 @@ def test_zoo() -> None:
     assert (ours["policy.hidden_sizes"], ours["policy.activation"]) == ([256, 128], "relu")
     assert (ours["env.normalize_observations"], ours["env.normalize_rewards"]) == (True, False)
     assert ours["env.wrappers"] == ["gymnasium.wrappers:FlattenObservation"]
-    assert any("use_sde" in line for line in sheet.differs)
+    assert (ours["policy.use_sde"], ours["policy.sde_sample_freq"]) == (True, -1)
     assert any("clip_range" in line for line in sheet.differs)
 
 
@@ -186,6 +186,58 @@ def test_zoo_s_sac() -> None:
         100,
     )
     assert ours["policy.hidden_sizes"] == [64, 64]
+
+
+HER = """
+FetchReach-v1:
+  n_timesteps: !!float 20000
+  policy: 'MultiInputPolicy'
+  normalize: True
+  replay_buffer_class: HerReplayBuffer
+  replay_buffer_kwargs: "dict(goal_selection_strategy='episode', n_sampled_goal=8, copy_info_dict=True)"
+"""
+
+
+def test_zoo_s_dqn_and_a2c(tmp_path: Path) -> None:
+    """A target stays as it is during a round of updates, and RMSprop has no momentum."""
+    (tmp_path / "dqn.yml").write_text(
+        "CartPole-v1:\n  n_timesteps: 9600\n  train_freq: 256\n  gradient_steps: 128\n  target_update_interval: 10\n"
+    )
+    assert values(imported("sb3", tmp_path / "dqn.yml", (), Options()))["algorithm.target_update_every"] == 128
+    often = imported("sb3", tmp_path / "dqn.yml", ("train_freq=4", "gradient_steps=1"), Options())
+    assert values(often)["algorithm.target_update_every"] == 2
+    (tmp_path / "a2c.yml").write_text("CartPole-v1:\n  n_timesteps: 9600\n")
+    assert values(imported("sb3", tmp_path / "a2c.yml", (), Options()))["learner.optimizer.betas"] == [0.0, 0.99]
+
+
+def test_zoo_s_stacked_frames(tmp_path: Path) -> None:
+    (tmp_path / "ppo.yml").write_text("CartPole-v1:\n  n_timesteps: 9600\n  frame_stack: 4\n")
+    ours = values(imported("sb3", tmp_path / "ppo.yml", (), Options()))
+    assert (ours["env.frame_stack"], ours["env.frame_padding"]) == (4, "zero")
+
+
+def test_zoo_s_hindsight(tmp_path: Path) -> None:
+    (tmp_path / "tqc.yml").write_text(HER)
+    sheet = imported("sb3", tmp_path / "tqc.yml", (), Options())
+    ours = values(sheet)
+    assert (ours["algorithm.hindsight"], ours["algorithm.hindsight_goals"]) == ("episode", 8)
+    assert (ours["env.id"], ours["env.success_key"]) == ("gymnasium_robotics:FetchReach-v4", "is_success")
+    assert (ours["env.normalize_observations"], ours["env.normalize_rewards"]) == (True, False)
+    assert any("copy_info_dict" in line for line in sheet.differs)
+
+
+def test_zoo_s_state_dependent_noise(tmp_path: Path) -> None:
+    """Off-policy it is drawn again with each collection, and sooner if it is written."""
+    (tmp_path / "sac.yml").write_text(
+        "Pendulum-v1:\n  n_timesteps: 9600\n  train_freq: 32\n  use_sde: True\n"
+        '  policy_kwargs: "dict(log_std_init=-3.67, use_expln=True)"\n'
+    )
+    for words, every in (((), 32), (("sde_sample_freq=8",), 8), (("sde_sample_freq=64",), 32)):
+        sheet = imported("sb3", tmp_path / "sac.yml", words, Options())
+        ours = values(sheet)
+        assert (ours["policy.use_sde"], ours["policy.sde_sample_freq"]) == (True, every)
+        assert ours["policy.init_log_std"] == -3.67
+        assert any("use_expln" in line for line in sheet.differs)
 
 
 def test_a_script_of_stable_baselines3() -> None:

@@ -78,6 +78,19 @@ def test_frames_are_stacked_and_terminations_ignored():
     assert [truncated for _, truncated in ends] == [False] * 29 + [True]
 
 
+@pytest.mark.peers
+def test_stacked_frames_begin_with_zeros_as_those_of_stable_baselines3():
+    vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
+    theirs = vec_env.VecFrameStack(vec_env.DummyVecEnv([lambda: gymnasium.make("CartPole-v1")]), 3)
+    theirs.seed(5)
+    ours = make_env(EnvConfig("CartPole-v1", frame_stack=3, frame_padding="zero"))
+    seen, _ = ours.reset(seed=5)
+    other = theirs.reset()
+    for action in (0, 1, 1, 0):
+        np.testing.assert_array_equal(seen.reshape(-1), other[0])
+        seen, other = ours.step(action)[0], theirs.step(np.array([action]))[0]
+
+
 def test_wrappers_take_arguments():
     rescaled = {"RescaleAction": {"min_action": -1.0, "max_action": 1.0}}
     env = make_env(EnvConfig("Pendulum-v1", wrappers=[rescaled, "FlattenObservation"], max_episode_steps=9))

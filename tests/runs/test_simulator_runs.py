@@ -25,6 +25,8 @@ AT_NIGHT = (
     "sac_memory",
     "td3",
     "ddpg",
+    "sac_hindsight",
+    "dqn_hindsight",
     "tqc",
     "crossq",
     "sac_chunks",

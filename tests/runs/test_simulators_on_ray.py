@@ -30,6 +30,7 @@ AT_NIGHT = (
     "grpo",
     "sac_chunks",
     "sac",
+    "sac_hindsight",
     "td3",
     "ddpg",
     "tqc",

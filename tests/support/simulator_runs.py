@@ -46,6 +46,11 @@ SMALL = {
     "priority_exponent: 0.6, huber_delta: 1.0, epsilon_steps: 100, target_update_every: 10}\n",
     "discrete_sac": "env: {id: CartPole-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: discrete_sac, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "sac_hindsight": "env: {id: 'rlinf_envs:rlinf/SparseReach-v0', kwargs: {goals: true, max_steps: 7}, num_envs: 2}\n"
+    "rollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: sac, hindsight: future, replay_start: 32, replay_batch_size: 16, replay_capacity: 100}\n",
+    "dqn_hindsight": "env: {id: 'rlinf_envs:rlinf/BitFlip-v0', num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: dqn, hindsight: episode, replay_start: 32, replay_batch_size: 16, replay_capacity: 100}\n",
     "sac_memory": "env: {id: Pendulum-v1, num_envs: 2, max_episode_steps: 11}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 100, "
     "sequence_length: 4, burn_in: 2}\n",

@@ -17,15 +17,20 @@ class SparseReachEnv(gymnasium.Env):
     Observation: float32 [6], the point and the way from it to the goal. Action: the move, [-1, 1] a side. Reward:
     0 within ``tolerance`` of the goal, else -1; nothing ends an episode before ``max_steps``. ``info["success"]``
     reports whether the point is there. A move is ``reach`` long at most, a side.
+
+    With ``goals`` the observation is a Dict of float32 [3] each: ``observation`` and ``achieved_goal`` are the point,
+    ``desired_goal`` is the goal.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012
 
     @typed
-    def __init__(self, max_steps: int = 25, reach: float = 0.1, tolerance: float = 0.1) -> None:
-        self.max_steps, self.reach, self.tolerance = max_steps, reach, tolerance
+    def __init__(self, max_steps: int = 25, reach: float = 0.1, tolerance: float = 0.1, goals: bool = False) -> None:
+        self.max_steps, self.reach, self.tolerance, self.goals = max_steps, reach, tolerance, goals
         self.action_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
-        self.observation_space = spaces.Box(-2.0, 2.0, (6,), np.float32)
+        names = ("observation", "achieved_goal", "desired_goal")
+        parts = {name: spaces.Box(-1.0, 1.0, (3,), np.float32) for name in names}
+        self.observation_space = spaces.Dict(parts) if goals else spaces.Box(-2.0, 2.0, (6,), np.float32)
         self._point = self._goal = np.zeros(3)
         self._steps = 0
 
@@ -39,12 +44,19 @@ class SparseReachEnv(gymnasium.Env):
         move = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0) * self.reach
         self._point = np.clip(self._point + move, -1.0, 1.0)
         self._steps += 1
-        success = bool(np.linalg.norm(self._goal - self._point) < self.tolerance)
-        return self._observation(), float(success) - 1.0, False, self._steps >= self.max_steps, {"success": success}
+        reward = float(self.compute_reward(self._point, self._goal, {}))
+        return self._observation(), reward, False, self._steps >= self.max_steps, {"success": reward == 0.0}
+
+    def compute_reward(self, achieved_goal: np.ndarray, desired_goal: np.ndarray, info: object) -> np.ndarray:
+        """Compute the rewards [...] of points and goals [..., 3]."""
+        return (np.linalg.norm(desired_goal - achieved_goal, axis=-1) < self.tolerance) - 1.0
 
     def expert_action(self) -> np.ndarray:
         """Straight to the goal: float32 [3]."""
         return np.clip((self._goal - self._point) / self.reach, -1.0, 1.0).astype(np.float32)
 
-    def _observation(self) -> np.ndarray:
+    def _observation(self) -> np.ndarray | dict[str, np.ndarray]:
+        if self.goals:
+            point, goal = self._point.astype(np.float32), self._goal.astype(np.float32)
+            return {"observation": point, "achieved_goal": point, "desired_goal": goal}
         return np.concatenate([self._point, self._goal - self._point]).astype(np.float32)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from rlinf_import.names.meaning import Meaning, means, nothing
 
-_SDE = nothing("exploration is not state-dependent; policy.distribution chooses the distribution of actions")
 _BUFFER = nothing("the buffers are our own (algorithm.replay_capacity)")
 _STEPS = "a training iteration is rollout.num_steps decisions of each of env.num_envs environments"
 
@@ -33,9 +32,9 @@ STABLE_BASELINES3: Mapping[str, Meaning] = {
     ),
     "vf_coef": means("algorithm.value_coef"),
     "max_grad_norm": means("learner.optimizer.grad_clip"),
-    "use_sde": _SDE,
-    "sde_sample_freq": _SDE,
-    "use_sde_at_warmup": _SDE,
+    "use_sde": means("policy.use_sde"),
+    "sde_sample_freq": means("policy.sde_sample_freq"),
+    "use_sde_at_warmup": nothing("the policy acts from the first step on (td3 and ddpg: at random until replay_start)"),
     "rollout_buffer_class": _BUFFER,
     "rollout_buffer_kwargs": _BUFFER,
     "target_kl": means("algorithm.early_stop_imp_ratio", note="it stops by the ratio, not by the KL divergence"),
@@ -70,8 +69,10 @@ STABLE_BASELINES3: Mapping[str, Meaning] = {
     "exploration_fraction": means("algorithm.epsilon_steps", note="environment steps, not a share of the run"),
     "exploration_initial_eps": means("algorithm.epsilon_start"),
     "exploration_final_eps": means("algorithm.epsilon_end"),
-    "replay_buffer_class": _BUFFER,
-    "replay_buffer_kwargs": _BUFFER,
+    "replay_buffer_class": means("algorithm.hindsight", note="of HerReplayBuffer; others are replaced by our own"),
+    "replay_buffer_kwargs": means("algorithm.hindsight_goals", note="goal_selection_strategy is algorithm.hindsight"),
+    "goal_selection_strategy": means("algorithm.hindsight"),
+    "n_sampled_goal": means("algorithm.hindsight_goals"),
     "optimize_memory_usage": _BUFFER,
     "target_update_interval": means("algorithm.target_update_every"),
     "target_entropy": means("algorithm.sac_target_entropy"),
@@ -90,7 +91,7 @@ STABLE_BASELINES3: Mapping[str, Meaning] = {
     "wrapper_class": means("env.wrappers"),
     "vec_env_cls": means("env.vectorization"),
     "normalize": means("env.normalize_observations", "env.normalize_rewards"),
-    "n_stack": means("env.frame_stack"),
+    "n_stack": means("env.frame_stack", note="with env.frame_padding: zero"),
     "n_eval_episodes": means("evaluation.size"),
     "eval_freq": means("evaluation.every", note="in training iterations"),
     "deterministic": means("evaluation.temperature", note="0 takes the most likely action"),

@@ -39,6 +39,7 @@ def check_files(context: Context) -> None:
     context.run(_exists, "sft.eval_data", config.sft.eval_data)
     context.run(_exists, "sft.dataset", config.sft.dataset)
     context.run(_exists, "algorithm.prior_data", config.algorithm.prior_data)
+    context.run(_exists, "env.normalize_from", config.env.normalize_from)
     context.run(_exists, "env.kwargs.path", config.env.kwargs.get("path"))
     if config.evaluation.env_kwargs is not None:
         context.run(_exists, "evaluation.env_kwargs.path", config.evaluation.env_kwargs.get("path"))

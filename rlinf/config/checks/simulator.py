@@ -38,6 +38,7 @@ _SHAPE = (
     "policy.flow",
     *(key for key in leaves() if facts_of(key).read_by is ACTOR_CRITIC),
     "env.normalize_observations",
+    "env.normalize_from",
 )
 _NATIVE = (
     "env.tasks",
@@ -49,10 +50,24 @@ _NATIVE = (
     "env.num_action_chunks",
 )
 _OF_A_DATASET = ("dataset_stride", "rename")
+_ACTS_BY_NORMAL = ("sac", "tqc", "crossq")
 _ACTS_BY = {
-    **dict.fromkeys(("sac", "tqc", "crossq"), ("squashed_gaussian",)),
+    **dict.fromkeys(_ACTS_BY_NORMAL, ("squashed_gaussian",)),
     "discrete_sac": ("categorical",),
 }
+_WITHOUT_HINDSIGHT: tuple[tuple[str, object, str, str], ...] = (
+    ("algorithm.n_step", 1, "a return of several steps is of the goal that they were made for", "Set it to 1."),
+    ("algorithm.priority_exponent", 0.0, "priorities are of transitions with their own goal", "Set it to 0."),
+    (
+        "env.num_action_chunks",
+        1,
+        "a chunk's reward is the sum of several, of which one goal is recorded",
+        "Set it to 1.",
+    ),
+    ("env.normalize_rewards", False, "relabelled rewards are the environment's own", "Take it out."),
+    ("env.frame_stack", 1, "stacked goals are none that compute_reward takes", "Set it to 1."),
+    ("env.tasks", [], "rewards are computed by the environment of one task", "Take it out."),
+)
 _UNREAD_OFF_POLICY = (
     "policy.init_log_std",
     "policy.shared_critic",
@@ -79,6 +94,16 @@ def check_simulator(context: Context) -> None:
     context.run(_check_levels)
     context.run(_check_dueling)
     context.run(_check_mask)
+    context.run(_check_state_dependent_noise)
+    env = context.config.env
+    if env.frame_stack == 1:
+        context.unread("env.frame_padding", "is not read with env.frame_stack: 1.", "Set env.frame_stack: 4.")
+    if not env.normalize_observations and not env.normalize_rewards:
+        why = "is not read without env.normalize_observations or env.normalize_rewards."
+        context.unread("env.normalize_from", why, "Set one of them to true.")
+    elif env.normalize_from is not None and context.config.policy.name != "actor_critic":
+        message = f"env.normalize_from: policy.name: {context.config.policy.name} begins without statistics."
+        context.error("env.normalize_from", message, "Take it out.")
     if is_off_policy(context.config):
         context.run(_check_off_policy)
 
@@ -234,10 +259,12 @@ def _check_off_policy(context: Context) -> None:
     if entry.discrete and config.env.num_action_chunks > 1:
         message = f"env.num_action_chunks: loss_type: {name} has a value for each action, and a chunk has too many."
         context.error("env.num_action_chunks", message, "Set it to 1.")
-    for key in (*_UNREAD_OFF_POLICY, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
+    unread = [key for key in _UNREAD_OFF_POLICY if not (config.policy.use_sde and key == "policy.init_log_std")]
+    for key in (*unread, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.")
     context.run(_check_prior)
     context.run(_check_memory)
+    context.run(_check_hindsight)
     if config.algorithm.priority_exponent == 0:
         why = "is not read without algorithm.priority_exponent."
         context.unread("algorithm.priority_correction", why, "Add priority_exponent: 0.6.")
@@ -273,6 +300,22 @@ def _check_prior(context: Context) -> None:
         context.error("algorithm.priority_exponent", message, "Set it to 0, or take prior_data out.")
 
 
+def _check_hindsight(context: Context) -> None:
+    """Report keys that go with relabelled goals alone, and those that do not go with them."""
+    config = context.config
+    strategy = config.algorithm.hindsight
+    if strategy == "none":
+        why = "is not read without algorithm.hindsight."
+        context.unread("algorithm.hindsight_goals", why, "Add hindsight: future.")
+        return
+    for key, without, why, fix in _WITHOUT_HINDSIGHT:
+        if value_of(config, key) != without:
+            context.error(key, f"{key} does not go with algorithm.hindsight: {strategy}: {why}.", fix)
+    if "FlattenObservation" in config.env.wrappers:
+        message = f"env.wrappers: FlattenObservation hides the goals that algorithm.hindsight: {strategy} relabels."
+        context.error("env.wrappers", message, "Take it out: policy.encoder: auto reads all parts of an observation.")
+
+
 def _check_dueling(context: Context) -> None:
     """Options of the networks that only some losses have."""
     name = context.config.algorithm.loss_type
@@ -306,6 +349,22 @@ def _check_mask(context: Context) -> None:
         context.error("algorithm.sac_target_entropy", message, fix)
 
 
+def _check_state_dependent_noise(context: Context) -> None:
+    """Check that the noise that depends on the state is that of normal actions."""
+    policy, loss = context.config.policy, context.config.algorithm.loss_type
+    if not policy.use_sde:
+        context.unread("policy.sde_sample_freq", "is not read without policy.use_sde.", "Add use_sde: true.")
+    elif is_off_policy(context.config) and loss not in _ACTS_BY_NORMAL:
+        message = f"policy.use_sde: loss_type: {loss} has no normal actions whose noise could depend on the state."
+        context.error("policy.use_sde", message, f"Take it out, or choose loss_type: {', '.join(_ACTS_BY_NORMAL)}.")
+    elif policy.distribution not in ("auto", "gaussian", "squashed_gaussian"):
+        message = f"policy.use_sde is of normal actions, not of policy.distribution: {policy.distribution}."
+        context.error("policy.use_sde", message, "Set policy.distribution: gaussian or squashed_gaussian.")
+    elif policy.sde_sample_freq == 0:
+        message = "policy.sde_sample_freq 0 is no number of decisions."
+        context.error("policy.sde_sample_freq", message, "Use -1 to draw once a rollout, or 1 for each decision.")
+
+
 def check_acting(context: Context) -> None:
     """Only samplers have stages, and every stage has envs."""
     config = context.config
@@ -333,6 +392,7 @@ _WITHOUT_MEMORY: tuple[tuple[str, object, str], ...] = (
     ("algorithm.priority_exponent", 0.0, "priorities"),
     ("algorithm.prior_data", None, "recorded transitions, whose recurrent states nobody stored"),
     ("algorithm.random_shift", 0, "image augmentation"),
+    ("algorithm.hindsight", "none", "other goals"),
 )
 
 

@@ -19,10 +19,12 @@ from rlinf.algorithms import catalog
 from rlinf.base.random_streams import torch_generator
 from rlinf.base.user_code import imported
 from rlinf.data.batch import Batch
+from rlinf.data.goals import GoalEnvironment
 from rlinf.data.inputs import ObservationInputs
 from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
 from rlinf.data.shards import DataParallelRank, RankBatch, complete
 from rlinf.data.spaces import SpaceError
+from rlinf.learners.off_policy.hindsight import HindsightSampler
 from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
@@ -89,9 +91,11 @@ class OffPolicyLearner:
         replay_folder: Path | None = None,
         place: Placement | None = None,
         prior: PriorTransitions | None = None,
+        goals: GoalEnvironment | None = None,
     ) -> None:
         """Networks are on the device of ``place``, the buffer in host memory or on disk. Raises SpaceError for image
-        augmentation without images. ``prior``: recorded transitions that enter every update."""
+        augmentation without images. ``prior``: recorded transitions that enter every update. ``goals``: computes the
+        rewards of relabelled transitions (`algorithm.hindsight`)."""
         self.place = place or Placement()
         self.policy = policy.to(self.place.device).eval()
         self.algorithm, self.seed = algorithm, seed
@@ -105,6 +109,11 @@ class OffPolicyLearner:
         make = imported(entry.recurrent_function if policy.remembers else entry.function)
         length, warm_up = algorithm.sequence_length, algorithm.burn_in
         self._sequences = SequenceSampler(length, warm_up, algorithm.gamma) if policy.remembers else None
+        self._hindsight: HindsightSampler | None = None
+        if goals is not None:
+            self._hindsight = HindsightSampler(
+                goals, strategy=algorithm.hindsight, goals=algorithm.hindsight_goals, gamma=algorithm.gamma
+            )
         self.objective: OffPolicyObjective[Any] = make(self.policy, algorithm, optimizer, self.place)
         self._prior = prior
         self._seen = 0
@@ -154,6 +163,8 @@ class OffPolicyLearner:
                 self._updates += 1
                 for name, value in improvement.metrics.items():
                     collected[name].append(value)
+        if self._hindsight is not None:
+            collected["relabelled_reward"].append(self._hindsight.mean_reward().to(self.place.device))
         local = torch.stack([torch.stack(values).mean() for values in collected.values()])
         means = self.place.ranks.sum(local) / self.place.size
         return metrics | dict(zip(collected, means.tolist(), strict=True)) | {"updates": float(self._updates)}
@@ -165,7 +176,7 @@ class OffPolicyLearner:
         count = algorithm.replay_batch_size
         sampled = self._drawn(updates, generator)
         draws = self.objective.noise_draws
-        noise = torch.randn(updates, draws, count, self.policy.noise_size if draws else 0, generator=generator)
+        noise = torch.randn(updates, draws, count, self.policy.head.draw_size if draws else 0, generator=generator)
         if self._shift is not None:
             sampled = self._shift(sampled, updates * count, generator, rank=place.rank, size=place.size)
         length = 1 if self._sequences is None else algorithm.sequence_length
@@ -179,15 +190,19 @@ class OffPolicyLearner:
         count = algorithm.replay_batch_size
         if self._sequences is not None:
             return self._sequences(self.replay, count, updates, generator, rank=place.rank, size=place.size)
-        sampled = self.replay.sample(
-            updates * (count if self._prior is None else count - self._prior.count),
-            gamma=algorithm.gamma,
-            n_step=algorithm.n_step,
-            priority_correction=algorithm.priority_correction,
-            generator=generator,
-            rank=place.rank,
-            size=place.size,
-        )
+        own = count if self._prior is None else count - self._prior.count
+        if self._hindsight is not None:
+            sampled = self._hindsight(self.replay, own, updates, generator, rank=place.rank, size=place.size)
+        else:
+            sampled = self.replay.sample(
+                updates * own,
+                gamma=algorithm.gamma,
+                n_step=algorithm.n_step,
+                priority_correction=algorithm.priority_correction,
+                generator=generator,
+                rank=place.rank,
+                size=place.size,
+            )
         if self._prior is None:
             return sampled
         return self._prior.joined(sampled, updates, generator, rank=place.rank, size=place.size)

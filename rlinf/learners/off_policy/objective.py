@@ -104,7 +104,7 @@ class OffPolicyObjective(Generic[PolicyT]):
     """One algorithm. A subclass makes :attr:`trained` and :attr:`target`, and writes :meth:`improve`."""
 
     noise_draws = 0
-    """Standard normal numbers [M, noise_size of the policy] that an update consumes."""
+    """Standard normal numbers [M, draw_size of the policy's head] that an update consumes."""
 
     trained: dict[str, Trained]
     target: Target | None = None
@@ -121,7 +121,7 @@ class OffPolicyObjective(Generic[PolicyT]):
         return {}
 
     def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:
-        """Apply the update ``number`` (from 0 on) by this rank's transitions and noise [noise_draws, M, noise_size]."""
+        """Apply the update ``number`` (from 0 on) by this rank's transitions and noise [noise_draws, M, draw_size]."""
         raise NotImplementedError
 
     def acts_now(self, number: int) -> bool:

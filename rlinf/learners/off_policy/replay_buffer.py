@@ -102,6 +102,8 @@ class ReplayBuffer:
         self._rows = 0
         self._head = 0
         self._filled = 0
+        self.added = 0
+        """Timesteps of each sub-environment that arrived; those of a loaded buffer are the ones it held."""
 
     def __len__(self) -> int:
         """Transitions held, those of broken episodes included."""
@@ -123,6 +125,7 @@ class ReplayBuffer:
                 self._priorities.add(self._head * len(valid) + np.arange(len(valid)), valid)
             self._head = (self._head + 1) % self._rows
             self._filled = min(self._filled + 1, self._rows)
+        self.added += batch.num_positions
 
     def sample(
         self,
@@ -215,6 +218,39 @@ class ReplayBuffer:
         """Names of the observation's leaves."""
         return [name for name in self._columns if _NEXT + name in self._columns]
 
+    @property
+    def timesteps(self) -> int:
+        """Timesteps held of each sub-environment."""
+        return self._filled
+
+    def whole_column(self, name: str) -> Tensor:
+        """Return a column [C, N, ...] in the order of its rows; it must not be changed."""
+        return self._columns[name]
+
+    def rows_at(self, times: Tensor) -> Tensor:
+        """Find the rows of timesteps that are counted as :attr:`added` counts them."""
+        return (self._head - self.added + times) % self._rows
+
+    def times_of(self, rows: Tensor) -> Tensor:
+        """Find the timesteps that rows hold, counted so."""
+        return self.added - 1 - (self._head - 1 - rows) % self._rows
+
+    def draw(self, count: int, generator: Generator | None) -> tuple[Tensor, Tensor]:
+        """Draw rows and sub-environments [count] of valid transitions, with replacement."""
+        age, env_index = self._draw(count, self._columns["rewards"].shape[1], generator)
+        return (self._head - self._filled + age) % self._rows, env_index
+
+    def transitions(self, rows: Tensor, env_index: Tensor, *, gamma: float) -> Transitions:
+        """Read the transitions of single steps at ``rows`` and ``env_index`` [M]."""
+        terminated = self._columns["terminated"][rows, env_index]
+        return Transitions(
+            inputs=self._leaves("", rows, env_index),
+            actions=self._columns["actions"][rows, env_index],
+            rewards=self._columns["rewards"][rows, env_index],
+            next_inputs=self._leaves(_NEXT, rows, env_index),
+            discounts=torch.where(terminated, 0.0, gamma),
+        )
+
     def _leaves(self, prefix: str, rows: Tensor, num_envs: Tensor) -> dict[str, Tensor]:
         return {name: self._columns[prefix + name][rows, num_envs] for name in self.leaves}
 
@@ -260,6 +296,7 @@ class ReplayBuffer:
         self._columns = {}
         self._allocate({n: torch.empty(shape[0], 1, *shape[1:], dtype=d) for n, (d, shape) in saved["columns"].items()})
         self._head, self._filled = saved["head"], saved["filled"]
+        self.added = self._filled
         if self._priorities is not None:
             self._priorities.load(saved["priorities"].numpy(), saved["largest_priority"])
         for name, column in self._columns.items():

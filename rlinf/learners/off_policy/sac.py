@@ -29,7 +29,7 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
     ) -> None:
         super().__init__(policy, algorithm, optimizer, place)
         self.target = self.make_target()
-        self._temperature = Temperature(algorithm, -float(policy.noise_size), place.device)
+        self._temperature = Temperature(algorithm, -float(policy.action_shape[0]), place.device)
         actor = [*policy.parameters_of_actor(), *self._temperature.parameters]
         betas = self.betas()
         self.actor = Trained(actor, optimizer.lr, place, betas=betas)

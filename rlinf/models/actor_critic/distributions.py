@@ -43,6 +43,11 @@ class ActionHead(nn.Module):
     action_shape: tuple[int, ...]
     action_dtype: type[np.generic] = np.float32
 
+    @property
+    def draw_size(self) -> int:
+        """Standard normal numbers of a draw in an update, where the noise of one decision is that of no other."""
+        return self.noise_size
+
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """Actions [N, *action_shape] from noise [N, noise_size]."""
         raise NotImplementedError
@@ -161,33 +166,44 @@ class BoxHead(ActionHead):
         return np.clip(share_of_bounds(flat, self.low, self.high), _EDGE, 1.0 - _EDGE)
 
 
-class _GaussianHead(BoxHead):
+class GaussianHead(BoxHead):
     """Independent normals with a state-free standard deviation; the environment gets the clipped action."""
 
     noise_kind = "normal"
 
     def __init__(self, features: int, space: spaces.Box, init_log_std: float) -> None:
         super().__init__(space)
-        (self.noise_size,) = self.action_shape
-        self.mean = orthogonal(nn.Linear(features, self.noise_size), _POLICY_GAIN)
-        self.log_std = nn.Parameter(torch.full((self.noise_size,), float(init_log_std)))
+        (self.actions,) = self.action_shape
+        self.noise_size = self.actions
+        self.mean = orthogonal(nn.Linear(features, self.actions), _POLICY_GAIN)
+        self.log_std = nn.Parameter(torch.full((self.actions,), float(init_log_std)))
 
     def forward(self, features: Tensor) -> Tensor:
         mean = self.mean(features)
         return torch.stack([mean, self.log_std.expand_as(mean)], dim=1)  # [N, 2, A]
 
+    @property
+    def draw_size(self) -> int:
+        return self.actions
+
+    def moments(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and logarithm of the standard deviation [N, A]."""
+        mean, log_std = parameters.unbind(1)
+        return mean, log_std
+
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
-        return parameters[:, 0] + parameters[:, 1].exp() * noise
+        mean, log_std = self.moments(parameters)
+        return mean + log_std.exp() * noise
 
     def mode(self, parameters: Tensor) -> Tensor:
-        return parameters[:, 0]
+        return self.moments(parameters)[0]
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        mean, log_std = parameters.unbind(1)
+        mean, log_std = self.moments(parameters)
         return -0.5 * ((actions - mean) * torch.exp(-log_std)).square() - log_std - _LOG_SQRT_2PI
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        return parameters[:, 1] + 0.5 + _LOG_SQRT_2PI
+        return self.moments(parameters)[1] + 0.5 + _LOG_SQRT_2PI
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return self._shaped(np.clip(actions, self.low, self.high))
@@ -196,7 +212,7 @@ class _GaussianHead(BoxHead):
         return np.asarray(actions, dtype=np.float32).reshape(len(actions), -1)
 
 
-class SquashedGaussianHead(_GaussianHead):
+class SquashedGaussianHead(GaussianHead):
     """tanh of a normal, stretched to the bounds. Actions are kept before the tanh: the density is exact at the edges.
 
     Densities are those of tanh(u) on [-1, 1]; stretching to the bounds would only add a constant.
@@ -217,13 +233,16 @@ class SquashedGaussianHead(_GaussianHead):
         return super().log_prob(parameters, actions) - _log_tanh_slope(actions)
 
     def draw(self, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a sample and its log-probability, cheaper than by two calls: the distance to the mean is the noise."""
-        actions = self.sample(parameters, noise)
-        return actions, -0.5 * noise.square() - parameters[:, 1] - _LOG_SQRT_2PI - _log_tanh_slope(actions)
+        """Return a sample [N, A] and its log-probability from noise [N, draw_size].
+
+        It is cheaper than two calls: the distance to the mean is the noise."""
+        mean, log_std = self.moments(parameters)
+        actions = mean + log_std.exp() * noise
+        return actions, -0.5 * noise.square() - log_std - _LOG_SQRT_2PI - _log_tanh_slope(actions)
 
     def entropy(self, parameters: Tensor) -> Tensor:
         # H[tanh u] = H[u] + E log(1 - tanh(u)^2); the expectation by Gauss-Hermite quadrature, exact enough and smooth.
-        mean, log_std = parameters.unbind(1)
+        mean, log_std = self.moments(parameters)
         points = mean[..., None] + log_std.exp()[..., None] * self.nodes
         return super().entropy(parameters) + (_log_tanh_slope(points) * self.weights).sum(-1)
 
@@ -317,7 +336,7 @@ def action_head(
             "MultiBinary is wanted. A gymnasium.ActionWrapper of your own makes it one (env.wrappers: [module:Class])"
         )
     if distribution in ("auto", "gaussian"):
-        return _GaussianHead(features, space, init_log_std)
+        return GaussianHead(features, space, init_log_std)
     if distribution == "squashed_gaussian":
         return SquashedGaussianHead(features, space, init_log_std)
     if distribution == "beta":

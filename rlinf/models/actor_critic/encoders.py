@@ -11,6 +11,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.data.spaces import ACTION_MASK, SpaceError, observation_leaves
+from rlinf.data.vec_normalize import Moments, StatisticsError
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.own import is_own, make_own
@@ -146,6 +147,17 @@ class ObservationEncoder(nn.Module):
             part: Any = self.parts[_key(name)]
             part.observe(inputs[name])
 
+    def begin_with(self, statistics: Mapping[str, Moments]) -> None:
+        """Take over statistics by leaf. Raises StatisticsError unless they are those of the normalised leaves."""
+        if missing := [name for name in self.observed if name not in statistics]:
+            raise StatisticsError(
+                f"env.normalize_from: it has no statistics of {', '.join(missing)}, but of "
+                f"{', '.join(statistics) or 'no observations'}"
+            )
+        for name in self.observed:
+            part: Any = self.parts[_key(name)]
+            part.normalizer.begin_with(name, statistics[name])
+
 
 def leaf_encoder(name: str, space: spaces.Space, options: ActorCriticOptions) -> nn.Module:
     """Build the encoder of a leaf by its space; for integers of a Box by its name (``...tokens`` holds token ids)."""
@@ -224,6 +236,18 @@ class RunningNormalizer(nn.Module):
         self.register_buffer("mean", torch.zeros(shape, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(shape, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.float64))
+
+    @torch.no_grad()
+    def begin_with(self, name: str, statistics: Moments) -> None:
+        """Take over the statistics of leaf ``name``. Raises StatisticsError for another number of entries."""
+        if statistics.mean.size != self.mean.numel():
+            raise StatisticsError(
+                f"env.normalize_from: its statistics of {name} have {statistics.mean.size} entries, the environment's "
+                f"{self.mean.numel()}"
+            )
+        self.mean.copy_(torch.from_numpy(statistics.mean.reshape(self.mean.shape)))
+        self.variance.copy_(torch.from_numpy(statistics.variance.reshape(self.mean.shape)))
+        self.count.fill_(statistics.count)
 
     def forward(self, values: Tensor) -> Tensor:
         """[..., *shape] to float32 of the same shape."""

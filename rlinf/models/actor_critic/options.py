@@ -27,6 +27,10 @@ class ActorCriticOptions:
     distribution_options: Mapping[str, object] = field(default_factory=dict)
     """Of a distribution of one's own."""
     init_log_std: float = 0.0
+    use_sde: bool = False
+    """The noise of normal actions depends on the state (`state_dependent`)."""
+    sde_sample_freq: int = -1
+    """Decisions that share that noise; -1: all of a rollout."""
     dueling: bool = False
     """Of a Q-network: value and advantages have a layer each."""
     exploration_noise: float = 0.1

@@ -30,6 +30,7 @@ from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.export import load_policy, save_policy
 from rlinf.models.actor_critic.layers import mlp, orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.actor_critic.state_dependent import state_dependent_head
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.memory import Cell, advance, make_cell, state_numbers, unroll
 from rlinf.models.policy_of_head import PolicyOfHead
@@ -61,9 +62,12 @@ class ActorCritic(PolicyOfHead):
         self._observation_space, self._action_space = observation_space, action_space
         chunk = options.num_action_chunks
         joint_space = action_space if chunk == 1 else chunked_space(action_space, chunk)
-        self.head = action_head(
-            last, joint_space, options.distribution, options.init_log_std, options.distribution_options
-        )
+        if options.use_sde:
+            self.head = state_dependent_head(last, joint_space, options.distribution, options.init_log_std)
+        else:
+            self.head = action_head(
+                last, joint_space, options.distribution, options.init_log_std, options.distribution_options
+            )
         if options.action_mask is not None and (chunk > 1 or not isinstance(self.head, CategoricalHead)):
             raise SpaceError(f"env.action_mask needs single actions of a categorical distribution, not {joint_space}")
         dimensions = math.prod(self.head.action_shape) // chunk
@@ -75,6 +79,11 @@ class ActorCritic(PolicyOfHead):
     def state_size(self) -> int:
         """Numbers of recurrent state per row; 0 for feed-forward policies."""
         return 0 if self.cell is None else state_numbers(self.cell)
+
+    @property
+    def noise_hold(self) -> int:
+        """Return how many decisions share their noise; -1: all of a rollout."""
+        return self.options.sde_sample_freq if self.options.use_sde else 1
 
     @property
     def positions_independent(self) -> bool:

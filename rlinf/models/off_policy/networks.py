@@ -65,6 +65,11 @@ class OffPolicyNetworks(PolicyOfHead):
         self.options = options
         self._spaces = (observation_space, action_space)
 
+    @property
+    def noise_hold(self) -> int:
+        """Return how many decisions share their noise; -1: all of a rollout."""
+        return self.options.sde_sample_freq if self.options.use_sde else 1
+
     def joint_box(self) -> spaces.Box:
         """Return the space of all actions of a decision."""
         chunk, space = self.options.num_action_chunks, self._spaces[1]

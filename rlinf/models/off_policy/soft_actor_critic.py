@@ -16,6 +16,7 @@ from rlinf.data.granularity import Granularity
 from rlinf.models.actor_critic.distributions import SquashedGaussianHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
+from rlinf.models.actor_critic.state_dependent import SoftStateDependentNoiseHead
 from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
 from rlinf.models.off_policy.layers import CriticEnsemble, body
 
@@ -27,7 +28,7 @@ class StateDependentSquashedHead(SquashedGaussianHead):
 
     def __init__(self, features: int, space: spaces.Box) -> None:
         super().__init__(features, space, 0.0)
-        self.mean = nn.Linear(features, 2 * self.noise_size)
+        self.mean = nn.Linear(features, 2 * self.actions)
         del self.log_std
 
     def forward(self, features: Tensor) -> Tensor:
@@ -42,17 +43,20 @@ class SoftActorCritic(ActorAndCritics):
     """
 
     loss_type = "sac"
-    head: StateDependentSquashedHead
+    head: SquashedGaussianHead
 
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
     ) -> None:
         super().__init__(observation_space, action_space, options)
         self.actor_body = self.make_body(self.feature_width(self.actor_encoder))
-        self.head = StateDependentSquashedHead(options.hidden_sizes[-1], self.joint_box())
-        chunk = options.num_action_chunks
-        self.granularity = Granularity(actions=chunk, dimensions=self.head.noise_size // chunk)
-        self.critic = self.make_critic(self.feature_width(self.critic_encoder) + self.head.noise_size)
+        width, chunk = options.hidden_sizes[-1], options.num_action_chunks
+        if options.use_sde:
+            self.head = SoftStateDependentNoiseHead(width, self.joint_box(), options.init_log_std)
+        else:
+            self.head = StateDependentSquashedHead(width, self.joint_box())
+        self.granularity = Granularity(actions=chunk, dimensions=self.head.actions // chunk)
+        self.critic = self.make_critic(self.feature_width(self.critic_encoder) + self.head.actions)
 
     def feature_width(self, encoder: ObservationEncoder) -> int:
         """Features that the layers behind ``encoder`` read."""
@@ -79,7 +83,9 @@ class SoftActorCritic(ActorAndCritics):
         return 1
 
     def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights."""
+        """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights.
+
+        ``noise`` is [N, draw_size of the head]."""
         return self.drawn(self.distribution(inputs), noise)
 
     def drawn(self, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:

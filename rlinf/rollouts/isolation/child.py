@@ -118,6 +118,13 @@ class EnvHost:
 
         return WireMessage("expert", arrays={"action": self._held().expert_action(message.fields["env_index"])})
 
+    def _goals(self, message: WireMessage) -> WireMessage:
+        from rlinf.rollouts.isolation.wire import WireMessage
+
+        found = self._held().goal_rewards(message.arrays["achieved"], message.arrays["desired"])
+        ends = {} if found.terminated is None else {"terminated": found.terminated}
+        return WireMessage("goals", arrays={"rewards": found.rewards, **ends})
+
     def _film(self, message: WireMessage) -> WireMessage:
         """Whether pictures can be drawn here."""
         from rlinf.rollouts.isolation.wire import WireMessage

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 import numpy as np
 
+from rlinf.data.goals import GoalRewards
 from rlinf.data.space_description import rebuild
 from rlinf.data.spaces import Arrays, empty_leaves
 from rlinf.rollouts.deadline import can_interrupt
@@ -120,6 +121,12 @@ class IsolatedVecEnv:
         index = self._home[env_index]
         message = WireMessage("expert", {"env_index": env_index - self._shares[index][0]})
         return self._processes[index].ask(message, self._patience_s).arrays["action"]
+
+    def goal_rewards(self, achieved: np.ndarray, desired: np.ndarray) -> GoalRewards:
+        """Compute the rewards of goals [n, ...] in the first process."""
+        message = WireMessage("goals", arrays={"achieved": achieved, "desired": desired})
+        found = self._processes[0].ask(message, self._patience_s).arrays
+        return GoalRewards(found["rewards"], found.get("terminated"))
 
     def close(self) -> None:
         for process in self._processes:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-VERSION = 4
+VERSION = 5
 """Of the frames and of what the messages mean; both sides must have the same."""
 _MAGIC = b"RLEV"
 _HEAD = struct.Struct("<4sHIQ")

@@ -76,6 +76,8 @@ class _Running:
     first: int
     """Index of its first decision among those of the run."""
     noise: NoiseStream | None
+    hold: int
+    """Decisions that share their noise; -1: all."""
     block: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.float32))
 
 
@@ -199,7 +201,7 @@ class EpisodeCollector:
                 continue
             names: tuple[int | str, ...] = ("act", *key, task.row, attempt)
             noise = None if greedy else NoiseStream(policy.noise_kind, policy.noise_size, self._seed, *names)
-            busy[env_index] = _Running(task, attempt, first, noise)
+            busy[env_index] = _Running(task, attempt, first, noise, policy.noise_hold)
             state[env_index] = 0.0
             self._tally.clear(env_index)
 
@@ -222,9 +224,10 @@ class EpisodeCollector:
     def _noise(timestep: _Running, now: int) -> np.ndarray:
         """[noise_size] for the sub-environment's next decision."""
         assert timestep.noise is not None
-        index = (now - timestep.first) % _NOISE_BLOCK
-        if index == 0:
-            timestep.block = timestep.noise.draw(_NOISE_BLOCK)
+        draw, repeat = divmod(now - timestep.first, timestep.hold) if timestep.hold > 0 else (0, now - timestep.first)
+        index = draw % _NOISE_BLOCK
+        if index == 0 and repeat == 0:
+            timestep.block = timestep.noise.draw(_NOISE_BLOCK if timestep.hold > 0 else 1)
         return timestep.block[index]
 
     def _advance(

@@ -7,6 +7,7 @@ sub-environment's history does not depend on which others run.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,9 @@ class Columns:
     """Decisions by sub-environments [T, N, ...], time first while they are filled."""
 
     noise: np.ndarray
+    """[ceil(T / hold), N, noise_size]."""
+    hold: int
+    """Decisions that share their noise."""
     before: np.ndarray
     """[N, S]: recurrent states before the first decision."""
     observations: Arrays
@@ -118,11 +122,14 @@ class FragmentCollector:
             NoiseStream(policy.noise_kind, policy.noise_size, self._seed, "act", *key, env_index)
             for env_index in self._global_indices
         )
+        hold = policy.noise_hold if policy.noise_hold > 0 else self._num_steps
+        draws = math.ceil(self._num_steps / hold)
         lead = (self._num_steps, len(self._all))
         parts = (*lead, self._chunk)
         space = self._vec_env.observation_space
         return Columns(
-            noise=np.stack([stream.draw(self._num_steps) for stream in streams], axis=1),
+            noise=np.stack([stream.draw(draws) for stream in streams], axis=1),
+            hold=hold,
             before=self._state.copy(),
             observations=empty_leaves(space, lead),
             actions=np.zeros((*lead, *policy.action_shape), dtype=policy.action_dtype),
@@ -150,7 +157,8 @@ class FragmentCollector:
         if state.size:
             state = np.where(fresh[:, None], np.float32(0.0), state)
         self._fresh[mine] = False
-        decision: Decision = yield PolicyRequest("decide", (observations, state, columns.noise[timestep, mine]))
+        noise = columns.noise[timestep // columns.hold, mine]
+        decision: Decision = yield PolicyRequest("decide", (observations, state, noise))
         columns.actions[timestep, mine], self._state[mine] = decision.actions, decision.state
         if decision.output is not None:
             columns.outputs[stage].append(decision.output)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from rlinf.data.batch import Batch
+from rlinf.data.vec_normalize import Moments
 
 
 class RewardNormalizer:
@@ -21,6 +22,11 @@ class RewardNormalizer:
         self._gamma, self._clip = gamma, clip
         self._mean, self._m2, self._count = 0.0, 0.0, 0.0
         self._running: torch.Tensor | None = None  # [B] discounted return of every sub-environment
+
+    def begin_with(self, returns: Moments) -> None:
+        """Take over statistics of the discounted return."""
+        self._mean, self._count = float(returns.mean), returns.count
+        self._m2 = float(returns.variance) * returns.count
 
     def __call__(self, batch: Batch) -> Batch:
         """Add rewards [B, T] to the statistics, then scale them."""

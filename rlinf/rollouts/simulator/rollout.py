@@ -16,6 +16,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.random_streams import numpy_generator, rollout_key, stream_seed
 from rlinf.data.batch import Batch, concatenate
 from rlinf.data.messages import Metrics
+from rlinf.data.vec_normalize import read_statistics
 from rlinf.datasets.robot_data.reading import count_episodes
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.episodes import EpisodeTask
@@ -61,6 +62,10 @@ class VectorRollout:
         self._recent: deque[float] = deque(maxlen=_RECENT)
         self._env_steps = 0
         self._normalizer = RewardNormalizer(config.algorithm.gamma) if config.env.normalize_rewards else None
+        if self._normalizer is not None and config.env.normalize_from is not None:
+            returns = read_statistics(config.env.normalize_from).returns
+            if returns is not None:
+                self._normalizer.begin_with(returns)
 
     def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
         """Collect a batch of a step. If every episode of it broke it is collected again, until too many have failed."""

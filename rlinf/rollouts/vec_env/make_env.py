@@ -105,7 +105,7 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
     if options.ignore_terminations:
         env = IgnoreTerminations(env)
     if options.frame_stack > 1:
-        env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack)
+        env = gymnasium.wrappers.FrameStackObservation(env, options.frame_stack, padding_type=options.frame_padding)
     if options.action_mask is not None:
         env = _masked(env, options.action_mask)
     return env

@@ -8,9 +8,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from rlinf.data.goals import GoalRewards
 from rlinf.data.spaces import Arrays, empty_leaves, write_observation
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.vec_env.goal_rewards import goal_rewards
 from rlinf.rollouts.vec_env.make_env import DRAWS, EnvConstructionError, make_env, may_skip_pictures
 from rlinf.rollouts.vec_env.vec_env import StepResult, close_quietly, mark_not_a_number, require_alike
 from rlinf.schema import EnvConfig
@@ -109,6 +111,11 @@ class SyncVecEnv:
         """Return the action of the environment's own demonstrator now (if it ``demonstrates``)."""
         with deadline(self._timeout_s):
             return np.asarray(self._envs[env_index].get_wrapper_attr("expert_action")())
+
+    def goal_rewards(self, achieved: np.ndarray, desired: np.ndarray) -> GoalRewards:
+        """Compute the rewards of goals [n, ...] by the first environment. Raises SpaceError if it cannot."""
+        with deadline(self._timeout_s):
+            return goal_rewards(self._envs[0], achieved, desired)
 
     @property
     def demonstrates(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     import torch
 
     from rlinf.data.batch import Batch
+    from rlinf.data.goals import GoalEnvironment
     from rlinf.datasets.robot_data.dataset import RobotDataset
     from rlinf.learners.off_policy.prior import PriorTransitions
     from rlinf.learners.torch import TorchLearner
@@ -229,7 +231,26 @@ def _off_policy_learner(
         replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
         place=Placement(device, info.rank, info.size, ranks),
         prior=_make_prior(config, policy, spaces),
+        goals=_make_goals(config, spaces),
     )
+
+
+def _make_goals(config: Config, spaces: tuple[Any, Any]) -> GoalEnvironment | None:
+    """Make an environment of the learner's own, which is never stepped; None without `algorithm.hindsight`.
+
+    Raises SpaceError for observations without goals.
+    """
+    from rlinf.data.goals import require_goals
+    from rlinf.data.spaces import observation_leaves
+    from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
+    from rlinf.rollouts.vec_env.sync import SyncVecEnv
+
+    if config.algorithm.hindsight == "none":
+        return None
+    require_goals(observation_leaves(spaces[0]), config.env.id)
+    env = config.facts.training_env
+    # A timer works in a process's main thread alone, and rewards are computed from arrays.
+    return IsolatedVecEnv(env, 1) if env.isolation == "process" else SyncVecEnv(replace(env, step_timeout_s=0.0), 1)
 
 
 def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTransitions | None:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rlinf.base.random_streams import stream_seed
 from rlinf.config import Config
 from rlinf.data.granularity import Levels
+from rlinf.data.vec_normalize import read_statistics
 from rlinf.interfaces import ActingPolicy, ActorCriticPolicy
 from rlinf.models.own import is_own, make_own, own_class, own_options
 from rlinf.models.own_contract import require_policy
 from rlinf.schema.derived import activation_dtype
 
 if TYPE_CHECKING:
-    from rlinf.models.actor_critic import ActorCriticOptions
+    from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
     from rlinf.models.off_policy.networks import OffPolicyNetworks
     from rlinf.models.vla import VlaOptions
     from rlinf.models.vla.action_bins import ActionStatistics
@@ -37,6 +38,8 @@ def make_policy(
     """
     import torch
 
+    from rlinf.models.actor_critic.encoders import ObservationEncoder
+
     own = is_own(config.policy.name)
     if config.policy.path is not None and not own:
         require_fit(config, observation_space, action_space)
@@ -46,19 +49,28 @@ def make_policy(
             return _own_policy(config, observation_space, action_space)
         if config.facts.vla:
             return _vla(config, observation_space, action_space, tokenizer)
-        if config.facts.off_policy:
-            from rlinf.learners.off_policy.kinds import load_networks, networks_of
+        policy = _network(config, observation_space, action_space)
+    if config.env.normalize_from is not None and config.env.normalize_observations:
+        statistics = read_statistics(config.env.normalize_from).observations
+        for encoder in (part for part in policy.children() if isinstance(part, ObservationEncoder)):
+            encoder.begin_with(statistics)
+    return policy
 
-            loss_type = config.algorithm.loss_type
-            if config.policy.path is not None:
-                return load_networks(config.policy.path, loss_type)
-            kind = networks_of(loss_type, recurrent=config.policy.recurrent != "none")
-            return kind(observation_space, action_space, _actor_critic_options(config))
-        from rlinf.models.actor_critic import ActorCritic
 
+def _network(config: Config, observation_space: Any, action_space: Any) -> ActorCritic | OffPolicyNetworks:
+    from rlinf.models.actor_critic import ActorCritic
+
+    if config.facts.off_policy:
+        from rlinf.learners.off_policy.kinds import load_networks, networks_of
+
+        loss_type = config.algorithm.loss_type
         if config.policy.path is not None:
-            return ActorCritic.from_pretrained(config.policy.path, _levels(config))
-        return ActorCritic(observation_space, action_space, _actor_critic_options(config))
+            return load_networks(config.policy.path, loss_type)
+        kind = networks_of(loss_type, recurrent=config.policy.recurrent != "none")
+        return kind(observation_space, action_space, _actor_critic_options(config))
+    if config.policy.path is not None:
+        return ActorCritic.from_pretrained(config.policy.path, _levels(config))
+    return ActorCritic(observation_space, action_space, _actor_critic_options(config))
 
 
 def make_trained_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path) -> ActingPolicy:
