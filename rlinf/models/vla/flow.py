@@ -77,9 +77,9 @@ class FlowChain(nn.Module):
             points.append(mean + deviation * drawn[:, number + 1])
         return torch.cat(points, dim=1)
 
-    def follow(self, speed: Speed, rows: int) -> Tensor:
-        """Chains [N, (S + 1) n] without any noise, from the middle of the first one."""
-        points = [self.times.new_zeros(rows, self.numbers)]
+    def follow(self, speed: Speed, rows: int, start: Tensor | None = None) -> Tensor:
+        """Chains [N, (S + 1) n] without any noise on the way, from ``start`` [N, n] (None: from zeros)."""
+        points = [self.times.new_zeros(rows, self.numbers) if start is None else start]
         for number in range(self.steps):
             points.append(self._step(speed, points[-1], number, noisy=False)[0])
         return torch.cat(points, dim=1)

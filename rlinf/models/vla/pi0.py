@@ -54,11 +54,16 @@ class Pi0Head(nn.Module):
     noise_kind = "normal"
     action_dtype: type[np.generic] = np.float32
 
-    def __init__(self, speed: Any, config: Any, space: spaces.Space, options: VlaOptions) -> None:
-        """``speed(prefix, points [N, H M], times [N])``. Raises SpaceError for actions that do not fit ``config``."""
+    def __init__(
+        self, speed: Any, config: Any, space: spaces.Space, options: VlaOptions, *, units: Any = None
+    ) -> None:
+        """``speed(prefix, points [N, H M], times [N])``; ``units``: of actions, as `flow.Bounds`, which is the default.
+
+        Raises SpaceError for actions that do not fit ``config``.
+        """
         super().__init__()
         self._speed, self.chunk = speed, options.num_action_chunks
-        self._bounds = Bounds(space, self.chunk)
+        self._bounds = Bounds(space, self.chunk) if units is None else units
         self.horizon, self.width, self.per_action = config.chunk_size, config.max_action_dim, self._bounds.per_action
         if self.chunk > self.horizon or self.per_action > self.width:
             raise SpaceError(
