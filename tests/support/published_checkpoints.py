@@ -121,3 +121,23 @@ def save_weights(shapes: Mapping[str, Sequence[int]], file: Path) -> None:
     from safetensors.numpy import save_file
 
     save_file({name: weight(name, shape) for name, shape in shapes.items()}, file)
+
+
+def fit_checkpoint(folder: Path, *, camera: str, state: int, action: int) -> None:
+    """Rewrite a checkpoint's features and statistics for another robot with one camera; its network stays."""
+    from safetensors.numpy import load_file, save_file
+
+    file = folder / "config.json"
+    config = json.loads(file.read_text())
+    first = next(iter(config["input_features"].values()))
+    config["input_features"] = {
+        f"observation.images.{camera}": first,
+        "observation.state": {"type": "STATE", "shape": [state]},
+    }
+    config["output_features"]["action"]["shape"] = [action]
+    config["empty_cameras"] = 0
+    file.write_text(json.dumps(config))
+    counts = {"observation.state": state, "action": action}
+    for file in folder.glob("policy_*.safetensors"):
+        parts = load_file(file)
+        save_file({name: np.resize(value, counts[name.rsplit(".", 1)[0]]) for name, value in parts.items()}, file)

@@ -54,9 +54,7 @@ class Pi0Head(nn.Module):
     noise_kind = "normal"
     action_dtype: type[np.generic] = np.float32
 
-    def __init__(
-        self, speed: Any, config: Any, space: spaces.Space, options: VlaOptions, *, units: Any = None
-    ) -> None:
+    def __init__(self, speed: Any, config: Any, space: spaces.Space, options: VlaOptions, *, units: Any = None) -> None:
         """``speed(prefix, points [N, H M], times [N])``; ``units``: of actions, as `flow.Bounds`, which is the default.
 
         Raises SpaceError for actions that do not fit ``config``.

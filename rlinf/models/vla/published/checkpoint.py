@@ -178,14 +178,18 @@ class Checkpoint:
 
     def unread(self) -> list[Unread]:
         """List everything in the folder that is not read, keys of `config.json` and of steps, steps and tensors."""
-        found = [Unread(f"config.json: {name}", *_why(self.family, name)) for name in self.config if self._unknown(name)]
+        found = [
+            Unread(f"config.json: {name}", *_why(self.family, name)) for name in self.config if self._unknown(name)
+        ]
         for kind, file in _PIPELINES.items():
             for step in getattr(self, kind)["steps"]:
                 name = step.get("registry_name", step.get("class"))
                 if name not in _STEPS:
                     found.append(Unread(f"{file}: step {name}", "the step is not known", True))
                     continue
-                known = _SETTINGS.get(name, set()) | ({"device", "float_dtype"} if name == "device_processor" else set())
+                known = _SETTINGS.get(name, set()) | (
+                    {"device", "float_dtype"} if name == "device_processor" else set()
+                )
                 found += [
                     Unread(f"{file}: {name}.{key}", "the setting is not known", True)
                     for key in step.get("config", {})
@@ -202,7 +206,9 @@ class Checkpoint:
 
     def _stands_in(self) -> set[str]:
         """Output layers that are read as embeddings, since these are not stored."""
-        return {name for name in self.shapes if is_output_layer(name) and not self._has_words() and "expert" not in name}
+        return {
+            name for name in self.shapes if is_output_layer(name) and not self._has_words() and "expert" not in name
+        }
 
     def _has_words(self) -> bool:
         return any(name.endswith("embed_tokens.weight") for name in self.shapes)
@@ -280,7 +286,9 @@ def checkpoint_folder(path: str) -> Path:
     try:
         return Path(snapshot_download(path, allow_patterns=["*.json", "*.safetensors"]))
     except Exception as error:
-        raise PolicyError(f"policy.flow.checkpoint.path: {path} is no folder and could not be fetched: {error}") from error
+        raise PolicyError(
+            f"policy.flow.checkpoint.path: {path} is no folder and could not be fetched: {error}"
+        ) from error
 
 
 def _why(family: str, name: str) -> tuple[str, bool]:
@@ -289,7 +297,7 @@ def _why(family: str, name: str) -> tuple[str, bool]:
     if name.startswith(_TRAINING):
         return f"of LeRobot's own training; learner and sft have their keys ({family})", False
     if name == "rtc_config":
-        return "serve --real-time has its own", False
+        return "chunks are not guided by the one before", False
     return "the key is not known", True
 
 

@@ -70,7 +70,9 @@ class RmsNorm(nn.Module):
         super().__init__()
         self._eps, self._gemma = eps, gemma
         self.dense = None if condition is None else nn.Linear(condition, 3 * width)
-        self.weight = None if condition is not None else nn.Parameter(torch.zeros(width) if gemma else torch.ones(width))
+        self.weight = (
+            None if condition is not None else nn.Parameter(torch.zeros(width) if gemma else torch.ones(width))
+        )
 
     def forward(self, hidden: Tensor, condition: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Normalised [N, L, width], and the gate [N, 1, width] of what follows (None: 1)."""

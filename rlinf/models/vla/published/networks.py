@@ -120,7 +120,9 @@ class SmolVla(_TimedByMlp):
 
         super().__init__(checkpoint)
         config, shapes = checkpoint.config, checkpoint.shapes
-        backbone = SmolVLMConfig(**{name: value for name, value in (checkpoint.backbone or {}).items() if name != "model_type"})
+        backbone = SmolVLMConfig(
+            **{name: value for name, value in (checkpoint.backbone or {}).items() if name != "model_type"}
+        )
         text, vision = backbone.text_config, backbone.vision_config
         reader = DecoderSizes.of(shapes, f"{_SMOL}vlm.model.text_model.", text.head_dim)
         expert = DecoderSizes.of(shapes, f"{_SMOL}lm_expert.", text.head_dim)
@@ -216,7 +218,9 @@ class _PaliGemma:
         seeing = f"{place}vision_tower.vision_model."
         head_dim = shapes[f"{place}language_model.layers.0.self_attn.k_proj.weight"][0]
         hidden, _, patch, _ = shapes[f"{seeing}embeddings.patch_embedding.weight"]
-        layers = {name.removeprefix(f"{seeing}encoder.layers.").split(".")[0] for name in shapes if f"{seeing}encoder" in name}
+        layers = {
+            name.removeprefix(f"{seeing}encoder.layers.").split(".")[0] for name in shapes if f"{seeing}encoder" in name
+        }
         vision = SiglipVisionConfig(
             hidden_size=hidden,
             intermediate_size=shapes[f"{seeing}encoder.layers.0.mlp.fc1.weight"][0],
@@ -230,7 +234,7 @@ class _PaliGemma:
         projected = shapes[f"{place}multi_modal_projector.linear.weight"]
         network.projector = nn.Linear(projected[1], projected[0])
         stored = next(
-            (shapes[name] for name in (f"{place}language_model.embed_tokens.weight", _WORDS_OF_OUTPUT) if name in shapes)
+            shapes[name] for name in (f"{place}language_model.embed_tokens.weight", _WORDS_OF_OUTPUT) if name in shapes
         )
         network.words = nn.Embedding(*stored)
         for name, whole, given in (
@@ -245,9 +249,7 @@ class _PaliGemma:
         network.tokens_per_picture = (side // patch) ** 2
 
     @staticmethod
-    def prefix(
-        network: Any, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor
-    ) -> Prefix:
+    def prefix(network: Any, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> Prefix:
         rows, cameras = seen.shape
         patches = network.projector(network.vision(pixel_values=pictures.flatten(0, 1)).last_hidden_state)
         patches = patches.unflatten(0, (rows, cameras)).flatten(1, 2)

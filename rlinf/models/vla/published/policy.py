@@ -45,7 +45,9 @@ class PublishedHead(Pi0Head):
 
     def mode(self, context: Prefix) -> Tensor:  # type: ignore[override]
         """Noiseless chains from noise that follows from each row's observation."""
-        drawn = [torch.randn(self.chain.numbers, generator=torch.Generator().manual_seed(seed)) for seed in context.seeds]
+        drawn = [
+            torch.randn(self.chain.numbers, generator=torch.Generator().manual_seed(seed)) for seed in context.seeds
+        ]
         return self.followed(context, torch.stack(drawn).to(context.valid.device))
 
     def followed(self, context: Prefix, noise: Tensor) -> Tensor:
@@ -128,7 +130,7 @@ class PublishedPolicy(VisionLanguageAction):
         return words + self.options.flow_steps * (self.head.horizon + 1)
 
     def read(self, leaves: Mapping[str, Tensor]) -> tuple[Prefix, Tensor | None]:
-        """The reader's pass over pictures, words and state."""
+        """Read pictures, words and state, once for a decision."""
         device = self.network.words.weight.device
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.options.dtype == "bfloat16"):
             pictures, seen = self._pictures(leaves, device)
@@ -157,7 +159,9 @@ class PublishedPolicy(VisionLanguageAction):
             pixels = self._picture_scaling[theirs].scaled(pixels)
             made.append(resized(pixels, self.network.size, self._place) * 2.0 - 1.0)
         there = len(made)
-        known = [name for name, feature in self.checkpoint.config["input_features"].items() if feature["type"] == "VISUAL"]
+        known = [
+            name for name, feature in self.checkpoint.config["input_features"].items() if feature["type"] == "VISUAL"
+        ]
         absent = len(known) - there
         if self.checkpoint.family == "smolvla":
             absent = min(absent, int(self.checkpoint.config["empty_cameras"]))
@@ -189,7 +193,9 @@ def paired_cameras(checkpoint: Checkpoint, space: spaces.Space, chosen: Mapping[
     images = list(sort_leaves(space).images)
     known = {name.removeprefix("observation."): name for name in images}
     unknown = [name for name in chosen if name not in checkpoint.cameras]
-    renamed = {theirs: ours for ours, theirs in checkpoint.step("rename_observations_processor").get("rename_map", {}).items()}
+    renamed = {
+        theirs: ours for ours, theirs in checkpoint.step("rename_observations_processor").get("rename_map", {}).items()
+    }
     found, missing = {}, list(unknown)
     for theirs in checkpoint.cameras:
         wanted = chosen.get(theirs)

@@ -14,7 +14,12 @@ from torch.nn import functional
 from rlinf.data.spaces import SpaceError
 
 Place = Literal["corner", "centre"]
-_KINDS = {"MEAN_STD": ("mean", "std"), "MIN_MAX": ("min", "max"), "QUANTILES": ("q01", "q99"), "QUANTILE10": ("q10", "q90")}
+_KINDS = {
+    "MEAN_STD": ("mean", "std"),
+    "MIN_MAX": ("min", "max"),
+    "QUANTILES": ("q01", "q99"),
+    "QUANTILE10": ("q10", "q90"),
+}
 _JOINTS, _GRIPPERS = (1, 2, 8, 9), (6, 13)
 _GRIPPER_TURN, _GRIPPER_WAY = (0.4, 1.5), (0.01844, 0.05800)
 _GRIPPER_JOINT = (-0.6213, 1.4910)
@@ -116,7 +121,7 @@ def aloha_state(state: Tensor) -> Tensor:
 
 
 def _aloha_actions(actions: NDArray[Any]) -> NDArray[Any]:
-    """From pi's joints to Aloha's [..., 14]."""
+    """Turn pi's joints into Aloha's [..., 14]."""
     made = _joints_flipped(actions)
     turn, joint = _GRIPPER_TURN, _GRIPPER_JOINT
     for gripper in _GRIPPERS:
@@ -126,7 +131,7 @@ def _aloha_actions(actions: NDArray[Any]) -> NDArray[Any]:
 
 
 def _aloha_data(actions: NDArray[Any]) -> NDArray[Any]:
-    """The way back."""
+    """Turn Aloha's joints [..., 14] back into pi's."""
     made = _joints_flipped(actions)
     turn, joint = _GRIPPER_TURN, _GRIPPER_JOINT
     for gripper in _GRIPPERS:
