@@ -98,6 +98,18 @@ def make_tokenizer(folder: Path, *, begins: bool) -> None:
     ).save_pretrained(str(folder))
 
 
+def write_processor(folder: Path) -> None:
+    """Write the files of SmolVLM's processor, which LeRobot loads with the tokenizer."""
+    side = {"longest_edge": 32}
+    common = {"size": side, "max_image_size": side}
+    video = {"video_processor_type": "SmolVLMVideoProcessor", **common}
+    video["video_sampling"] = {"fps": 1, "max_frames": 4, "video_size": side}
+    picture = {"image_processor_type": "SmolVLMImageProcessor", **common}
+    (folder / "video_preprocessor_config.json").write_text(json.dumps(video))
+    (folder / "preprocessor_config.json").write_text(json.dumps(picture))
+    (folder / "processor_config.json").write_text(json.dumps({"processor_class": "SmolVLMProcessor"}))
+
+
 def write_checkpoint(family: str, folder: Path) -> dict[str, Any]:
     """Write the checkpoint of a golden file, as the original code wrote it; returns the golden file's content."""
     from safetensors.numpy import save_file
@@ -105,6 +117,8 @@ def write_checkpoint(family: str, folder: Path) -> dict[str, Any]:
     golden: dict[str, Any] = json.loads((GOLDEN / f"{family}.json").read_text())
     folder.mkdir(parents=True, exist_ok=True)
     make_tokenizer(folder / "tokenizer", begins=family.startswith("pi"))
+    if family.startswith("smolvla"):
+        write_processor(folder / "tokenizer")
     for name, written in golden["files"].items():
         text = json.dumps(written).replace("TOKENIZER", str(folder / "tokenizer"))
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

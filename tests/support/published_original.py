@@ -83,13 +83,7 @@ def _make_backbone(folder: Path) -> None:
         pad_token_id=0,
     )
     config.save_pretrained(str(folder))
-    video = {"video_processor_type": "SmolVLMVideoProcessor", "size": {"longest_edge": 32}}
-    picture = {"image_processor_type": "SmolVLMImageProcessor", "size": {"longest_edge": 32}}
-    video["max_image_size"] = picture["max_image_size"] = {"longest_edge": 32}
-    video["video_sampling"] = {"fps": 1, "max_frames": 4, "video_size": {"longest_edge": 32}}
-    (folder / "video_preprocessor_config.json").write_text(json.dumps(video))
-    (folder / "preprocessor_config.json").write_text(json.dumps(picture))
-    (folder / "processor_config.json").write_text(json.dumps({"processor_class": "SmolVLMProcessor"}))
+    small.write_processor(folder)
 
 
 def _policy(family: str, tokenizer: Path) -> Any:

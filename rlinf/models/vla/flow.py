@@ -191,6 +191,10 @@ class ActionFlow(nn.Module):
         """Noiseless chains."""
         return self.chain.follow(functools.partial(self.speed, context), len(context))
 
+    def followed(self, context: Tensor, noise: Tensor) -> Tensor:
+        """Noiseless chains that begin with noise [N, K A]."""
+        return self.chain.follow(functools.partial(self.speed, context), len(context), noise)
+
     def log_prob(self, context: Tensor, actions: Tensor) -> Tensor:
         """Log-probability of each number of the chunk [N, K A]; see :meth:`FlowChain.log_prob`."""
         return self.chain.log_prob(functools.partial(self.speed, context), actions)

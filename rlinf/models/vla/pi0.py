@@ -90,6 +90,10 @@ class Pi0Head(nn.Module):
         """Noiseless chains."""
         return self.chain.follow(functools.partial(self._speed, context), len(context))
 
+    def followed(self, context: Any, noise: Tensor) -> Tensor:
+        """Noiseless chains [N, (S + 1) H M] that begin with noise [N, H M]."""
+        return self.chain.follow(functools.partial(self._speed, context), len(context), noise)
+
     def log_prob(self, context: Prefix, actions: Tensor) -> Tensor:
         """[N, K A]; see :meth:`rlinf.models.vla.flow.FlowChain.log_prob`."""
         return self._taken(self.chain.log_prob(functools.partial(self._speed, context), actions))

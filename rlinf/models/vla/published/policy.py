@@ -6,7 +6,6 @@ same observation has the same action.
 
 from __future__ import annotations
 
-import functools
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,10 +48,6 @@ class PublishedHead(Pi0Head):
             torch.randn(self.chain.numbers, generator=torch.Generator().manual_seed(seed)) for seed in context.seeds
         ]
         return self.followed(context, torch.stack(drawn).to(context.valid.device))
-
-    def followed(self, context: Prefix, noise: Tensor) -> Tensor:
-        """Noiseless chains [N, (S + 1) H M] from noise [N, H M]: what the original's sampler computes."""
-        return self.chain.follow(functools.partial(self._speed, context), len(context), noise)
 
 
 class PublishedPolicy(VisionLanguageAction):
