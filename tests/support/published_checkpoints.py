@@ -6,6 +6,8 @@ The original code (LeRobot, `published_original.py`) and this project's tests bo
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -135,6 +137,22 @@ def save_weights(shapes: Mapping[str, Sequence[int]], file: Path) -> None:
     from safetensors.numpy import save_file
 
     save_file({name: weight(name, shape) for name, shape in shapes.items()}, file)
+
+
+def acted_by_original(interpreter: str, folders: Sequence[str]) -> list[Any]:
+    """Actions of checkpoints, named as their families, by LeRobot in another interpreter."""
+    script = Path(__file__).parent / "published_original.py"
+    environment = {**os.environ, "PYTHONPATH": str(script.parent), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [interpreter, str(script), "act", *folders],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=1800,
+        env=environment,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[[")]
+    return [json.loads(line) for line in lines]
 
 
 def fit_checkpoint(folder: Path, *, camera: str, state: int, action: int) -> None:

@@ -1,10 +1,11 @@
 """Expected actions of published robot policies, by their original code: run with an interpreter that has LeRobot 0.6.
 
     python tests/support/published_original.py make           writes the golden files
-    python tests/support/published_original.py act FAMILY FOLDER   prints the actions of a checkpoint as JSON
+    python tests/support/published_original.py act FOLDER...   prints the actions of each checkpoint, a line of JSON
 
-It needs `pip install 'lerobot[smolvla,pi]==0.6.1'` on Python 3.12, and this folder on PYTHONPATH. The original classes
-know two sizes of Gemma and one of SigLIP; here they are made smaller, and nothing else about them is changed.
+A folder to act is named as its family. It needs `pip install 'lerobot[smolvla,pi]==0.6.1'` on Python 3.12, and this
+folder on PYTHONPATH. The original classes know two sizes of Gemma and one of SigLIP; here they are made smaller, and
+nothing else about them is changed.
 """
 
 from __future__ import annotations
@@ -206,7 +207,9 @@ def main() -> None:
     _shrink(modeling_pi05)
     torch.manual_seed(0)
     if sys.argv[1] == "act":
-        sys.stdout.write(json.dumps(act(sys.argv[2], Path(sys.argv[3]))) + "\n")
+        for place in map(Path, sys.argv[2:]):
+            actions = act(place.name, place)
+            sys.stdout.write(json.dumps(actions) + "\n")
         return
     for family in sys.argv[2:] or small.FAMILIES:
         make(family)
