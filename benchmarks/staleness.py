@@ -55,8 +55,7 @@ from rlinf.config import load_mapping
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.samplers.build import SAMPLERS
 from rlinf.samplers.decoding import Row
-from rlinf.samplers.hf import HFSampler
-from rlinf.samplers.hf_engine import HFEngine
+from rlinf.samplers.hf import HFEngine, HFSampler
 from rlinf.samplers.session import EngineSession
 from rlinf.samplers.spec import SamplerSpec
 from rlinf.schema.rollout import RolloutConfig

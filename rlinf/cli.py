@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if words and words[0] in DELEGATED:
         # Not through argparse, which would take `--help` for itself.
-        return _guarded(lambda: _delegate(words[0], words[1:]))
+        return _guarded(lambda: _code(_function(DELEGATED[words[0]][0], "main")(words[1:])))
     parser = build_parser()
     if not words:
         parser.print_help(sys.stderr)
@@ -169,20 +169,16 @@ def _reported(error: Exception) -> int:
         _complain(missing)
         return WRONG_CONFIG
     if isinstance(error, OSError) and error.errno in _OF_THE_MACHINE and LEVEL not in os.environ:
-        _complain(_of_the_machine(error))
+        # Build a sentence with the file, which a traceback would only hide.
+        place = error.filename2 or error.filename or "the command"
+        fix = " (ulimit -n raises the limit)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
+        _complain(f"{place}: {error.strerror}{fix}. RLINF_LOG=info shows the line of code.")
     elif isinstance(error, ClusterError):
         # It names the worker and holds its traceback: that of the driver would only say who waited for it.
         _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
     else:
         _complain("".join(traceback.format_exception(error)).rstrip())
     return FAILED
-
-
-def _of_the_machine(error: OSError) -> str:
-    """Build a sentence with the file, which a traceback would only hide."""
-    place = error.filename2 or error.filename or "the command"
-    fix = " (ulimit -n raises the limit)" if error.errno in (errno.EMFILE, errno.ENFILE) else ""
-    return f"{place}: {error.strerror}{fix}. RLINF_LOG=info shows the line of code."
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -247,15 +243,11 @@ def _add_config_command(
 ) -> Parser:
     command = commands.add_parser(name, description=line)
     command.add_argument("file", metavar="FILE", help="a YAML file, or the name of a recipe (`rlinf list recipes`)")
-    _add_overrides(command)
+    command.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the file")
+    command.add_argument("--set", action="append", default=[], metavar="key=value", help="override a configuration key")
     command.resumes = RESUMES
     command.set_defaults(handler=handler)
     return command
-
-
-def _add_overrides(command: argparse.ArgumentParser) -> None:
-    command.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace keys of the file")
-    command.add_argument("--set", action="append", default=[], metavar="key=value", help="override a configuration key")
 
 
 def _overrides(options: argparse.Namespace) -> list[str]:
@@ -347,10 +339,6 @@ def _doctor(options: argparse.Namespace) -> int:
     for finding in findings:
         print(finding)
     return FAILED if any(finding.state == "broken" for finding in findings) else 0
-
-
-def _delegate(name: str, arguments: Sequence[str]) -> int:
-    return _code(_function(DELEGATED[name][0], "main")(arguments))
 
 
 def _code(result: object) -> int:

@@ -98,7 +98,7 @@ class TokenLoss:
     """Per-position facts [B, T], reported as their mean over valid positions."""
 
 
-class LossOutput(NamedTuple):
+class _LossOutput(NamedTuple):
     """``loss``: the scalar sum of these rows, already weighted. ``metrics``: pairs (sum, count), see ``metrics``."""
 
     loss: Tensor
@@ -218,7 +218,7 @@ class Objective:
         rollout_logprobs: Tensor | None = None,
         selected: Tensor | None = None,
         environment: Tensor | None = None,
-    ) -> LossOutput:
+    ) -> _LossOutput:
         """Compute the weighted sum over these rows; every column [B, T].
 
         Rows are whole: some losses read a row's mean ratio. ``environment``: the weights (:meth:`weights`) of the
@@ -257,11 +257,16 @@ class Objective:
         )
         with torch.no_grad():
             metrics = totals_of({"loss": loss, **sums})
-            facts = {**positions.metrics, **_ratio_metrics(x), **self._facts(x, ref_logprobs, entropy)}
+            # The mean ratio, and the KL of the old policy from the current one by two estimators.
+            facts = {
+                **positions.metrics,
+                **{"ratio": x.ratio, "approx_kl_k1": -x.log_ratio, "approx_kl_k3": x.ratio - 1 - x.log_ratio},
+                **self._facts(x, ref_logprobs, entropy),
+            }
             metrics |= means_over(facts, mask, whole=x.whole)
             highest = x.only_true(x.ratio).max() if mask.numel() else x.ratio.new_zeros(())
             metrics["ratio_max"] = highest.double(), metrics["ratio"][1]
-        return LossOutput(loss, metrics)
+        return _LossOutput(loss, metrics)
 
     def _terms(
         self, x: LossInputs, positions: TokenLoss, ref_logprobs: Tensor | None, entropy: Tensor | None
@@ -295,11 +300,6 @@ class Objective:
             facts["rollout_weight"] = weight
             facts["rollout_kept_fraction"] = (weight > 0).to(weight.dtype)
         return facts
-
-
-def _ratio_metrics(x: LossInputs) -> dict[str, Tensor]:
-    """Compute the mean ratio, and the KL of the old policy from the current one by two estimators."""
-    return {"ratio": x.ratio, "approx_kl_k1": -x.log_ratio, "approx_kl_k3": x.ratio - 1 - x.log_ratio}
 
 
 def zeroed(column: Tensor, mask: Tensor | None) -> Tensor:

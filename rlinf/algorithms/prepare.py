@@ -87,7 +87,7 @@ class Preparation:
         """There is nothing to restore."""
 
 
-class EvaluatesBatches(Protocol):
+class _EvaluatesBatches(Protocol):
     """The part of a learner that a preparation uses."""
 
     def evaluate(self, batch: Batch, *, reference: bool = False) -> PolicyOutput:
@@ -99,7 +99,7 @@ class EvaluatesBatches(Protocol):
         """Compute the same as columns ``names`` that stay with the ranks; the second result are `statistics.gaps`."""
 
 
-class LearnerRanks(Protocol):
+class _LearnerRanks(Protocol):
     """The ranks of a learner, that compute the advantages of the rows that they have."""
 
     @property
@@ -117,10 +117,10 @@ class OnPolicy(Preparation):
         self,
         options: AlgorithmConfig,
         facts: DerivedConfig,
-        learner: EvaluatesBatches,
+        learner: _EvaluatesBatches,
         teacher: Callable[[Batch], Tensor] | None = None,
         *,
-        ranks: LearnerRanks | None = None,
+        ranks: _LearnerRanks | None = None,
         staleness: int | None = 0,
     ) -> None:
         """``teacher`` gives its log-probabilities [B, T] of a batch's tokens; ``staleness`` is the bound on the age of
@@ -180,7 +180,7 @@ class OnPolicy(Preparation):
             distance, count = row_sums(distances.T).tolist()
             if count:
                 metrics["train/sampler_logprob_gap"] = distance / count
-            rows = _without_newest(rows)
+            rows = rows.replace(on_policy=None) if isinstance(rows, RemoteRows) else rows.replace(fresh=None)
         elif stale:
             rows = _with_newest(rows)  # compared at the learner's first step
         if stale and not self._corrected:
@@ -210,10 +210,6 @@ def _with_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:
     if isinstance(rows, RemoteRows):
         return rows.replace(on_policy=rows.policy_version == rows.policy_version[rows.lengths > 0].max())
     return rows.replace(fresh=rows.mask & (rows.policy_version == rows.policy_version[rows.mask].max()))
-
-
-def _without_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:
-    return rows.replace(on_policy=None) if isinstance(rows, RemoteRows) else rows.replace(fresh=None)
 
 
 def _require_bound(ages: Tensor, valid: Tensor, bound: int, step: int) -> None:
@@ -269,7 +265,7 @@ def prepare_batch(
 
 
 def prepare_rows(
-    rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, ranks: LearnerRanks
+    rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, ranks: _LearnerRanks
 ) -> tuple[Rows, Metrics]:
     """Prepare rows as :func:`prepare_batch` does; ``ranks`` compute the advantages of rows that they have.
 
@@ -332,7 +328,9 @@ class _Shaped:
 def _shaped(rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> _Shaped:
     """Apply filters and shape rewards; ``state`` is updated."""
     batch = rows.by_reward() if isinstance(rows, Batch) else rows
-    outcomes = batch.rewards.detach().double() if isinstance(batch, RemoteRows) else _outcomes(batch)
+    outcomes = (
+        batch.rewards.detach().double() if isinstance(batch, RemoteRows) else row_outcomes(batch.rewards, batch.mask)
+    )
     kept = _kept(batch, outcomes, algorithm)
     processed = _processed(batch, algorithm, state, fragments=fragments)
     now = dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef)
@@ -340,10 +338,6 @@ def _shaped(rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: Algorit
     if isinstance(batch, Batch):
         metrics |= _divergences(batch.keeping(kept), algorithm, state.kl)
     return _Shaped(rows, kept, processed, now, metrics)
-
-
-def _outcomes(batch: Batch) -> Tensor:
-    return row_outcomes(batch.rewards, batch.mask)
 
 
 def _divergences(batch: Batch, algorithm: AlgorithmConfig, controller: KLController) -> Metrics:

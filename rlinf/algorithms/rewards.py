@@ -18,12 +18,12 @@ from rlinf.schema.algorithm import AlgorithmConfig, OverlongPenaltyConfig, Rewar
 SCOPES = ("group", "batch", "running")
 
 
-def reward_norm_of(
+def _reward_norm_of(
     option: RewardNormConfig | Mapping[str, Any] | str | None, *, shift: bool = False, scale: bool = False
 ) -> RewardNormConfig:
     """From ``{mean, std}``, or a scope with ``reward_shift`` (mean only; it wins) or ``reward_scale`` (std only).
 
-    >>> reward_norm_of("group", scale=True)
+    >>> _reward_norm_of("group", scale=True)
     RewardNormConfig(mean=None, std='group')
     """
     if isinstance(option, Mapping):
@@ -119,7 +119,7 @@ def normalise_rewards(
         raise ValueError(f"reward_norm has no entry for the domains {', '.join(sorted(set(names) - set(per_domain)))}")
     result, scale = samples.clone(), torch.ones_like(samples)
     for name, rows in names.items():
-        chosen = reward_norm_of(
+        chosen = _reward_norm_of(
             norm if per_domain is None else cast("str | None", per_domain[name]),
             shift=algorithm.reward_shift,
             scale=algorithm.reward_scale,

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 
-def next_true(mask: Tensor) -> Tensor:
+def _next_true(mask: Tensor) -> Tensor:
     """Find the index of the next valid position after each position, [B, T] int64; T if there is none.
 
-    >>> next_true(torch.tensor([[True, False, True]]))
+    >>> _next_true(torch.tensor([[True, False, True]]))
     tensor([[2, 2, 3]])
     """
     positions = mask.shape[1]
@@ -24,7 +24,7 @@ def last_true(mask: Tensor) -> Tensor:
     >>> last_true(torch.tensor([[True, True, False]]))
     tensor([[False,  True, False]])
     """
-    return mask & (next_true(mask) == mask.shape[1])
+    return mask & (_next_true(mask) == mask.shape[1])
 
 
 def shift_back(values: Tensor, mask: Tensor, fill: float = 0.0) -> Tensor:
@@ -34,7 +34,7 @@ def shift_back(values: Tensor, mask: Tensor, fill: float = 0.0) -> Tensor:
     tensor([[3., 3., 0.]])
     """
     padded = torch.cat([values, values.new_full((values.shape[0], 1), fill)], dim=1)
-    return padded.gather(1, next_true(mask))
+    return padded.gather(1, _next_true(mask))
 
 
 def discounted_sum(values: Tensor, mask: Tensor, decay: Tensor) -> Tensor:

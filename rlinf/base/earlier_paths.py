@@ -46,7 +46,7 @@ def present_path(name: str) -> str | None:
     return None
 
 
-class EarlierPaths(MetaPathFinder, Loader):
+class _EarlierPaths(MetaPathFinder, Loader):
     """Find modules under their earlier paths (a meta path finder and loader)."""
 
     def find_spec(
@@ -69,5 +69,5 @@ class EarlierPaths(MetaPathFinder, Loader):
 
 def install() -> None:
     """Put the finder before the others, which would load a second copy of a moved package's modules. Once."""
-    if not any(isinstance(finder, EarlierPaths) for finder in sys.meta_path):
-        sys.meta_path.insert(0, EarlierPaths())
+    if not any(isinstance(finder, _EarlierPaths) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _EarlierPaths())

@@ -11,7 +11,7 @@ from rlinf.base.json_text import parse_json
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class _JsonLines:
     """The objects of a JSONL file in their order, and the numbers (from 1) of the lines that hold none."""
 
     rows: list[dict[str, Any]]
@@ -26,7 +26,7 @@ class JsonLines:
         return f"{path}: {len(self.damaged)} damaged {lines} {were} skipped ({lines} {shown})"
 
 
-def read_json_lines(path: Path, *, number: str | None = None) -> JsonLines:
+def read_json_lines(path: Path, *, number: str | None = None) -> _JsonLines:
     """Read the objects of ``path``; with ``number`` only those that have a number under that key.
 
     Empty without the file.
@@ -42,7 +42,7 @@ def read_json_lines(path: Path, *, number: str | None = None) -> JsonLines:
             damaged.append(place)
         else:
             rows.append(row)
-    return JsonLines(rows, damaged)
+    return _JsonLines(rows, damaged)
 
 
 def read_json_file(path: Path) -> dict[str, Any] | None:

@@ -45,7 +45,7 @@ def kill_marked(marks: Collection[str]) -> None:
         time.sleep(_PAUSE_S)
 
 
-class Guard:
+class _Guard:
     """Kills what bears the marks once this process is gone, for whatever reason."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Guard:
         self._lock, self._process = threading.Lock(), None
 
 
-guard = Guard()
+guard = _Guard()
 
 
 def _process_ids() -> list[int]:

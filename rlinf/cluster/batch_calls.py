@@ -153,7 +153,9 @@ class BatchCalls:
         here = rows.rows if isinstance(rows, PreparedRows) else rows
         if isinstance(here, Batch) and isinstance(here.inputs, ObservationInputs):
             common = self._cluster.share(BroadcastFacts(plan.steps, None, spec, observed))
-            slim = _slim(here, columns)
+            # Drop from the batch the columns that no rank reads and that a batch can be without.
+            dropped = {name for name in OPTIONAL_COLUMNS if name not in columns}
+            slim = here.replace(metadata={}, domains=None, **dict.fromkeys(dropped))
             held = self._with_leaves(here.inputs, [slim.select(share.rows) for share in own], common, own)
         else:
             layout = RowFormat.of(rows, columns)
@@ -206,14 +208,8 @@ class BatchCalls:
         return self._group.call(self._place_of.__name__)
 
 
-def _slim(batch: Batch, columns: Collection[str]) -> Batch:
-    """Drop from the batch the columns that no rank reads and that a batch can be without."""
-    dropped = {name for name in OPTIONAL_COLUMNS if name not in columns}
-    return batch.replace(metadata={}, domains=None, **dict.fromkeys(dropped))
-
-
 @dataclass(frozen=True)
-class Placed:
+class _Placed:
     """Columns that come as runs in addition to a call, and the rows [n] that they are of."""
 
     columns: Mapping[str, torch.dtype]
@@ -222,10 +218,10 @@ class Placed:
 
 def _remote_columns(
     rows: Batch | RemoteRows, columns: Collection[str], shares: Sequence[OwnRows] | None = None
-) -> list[tuple[list[Placed], list[Any]]]:
+) -> list[tuple[list[_Placed], list[Any]]]:
     """For each share its ``columns`` that are elsewhere, and where they belong; or those of all rows."""
     own_rows = [share.rows for share in shares] if shares is not None else [torch.arange(rows.num_rows)]
-    parts: list[tuple[list[Placed], list[Any]]] = [([], []) for _ in own_rows]
+    parts: list[tuple[list[_Placed], list[Any]]] = [([], []) for _ in own_rows]
     waiting: list[tuple[list[int], Callable[[], list[Any]]]] = []
     for remote in rows.columns if isinstance(rows, RemoteRows) else ():
         kinds = {name: dtype for name, dtype in remote.names.items() if name in columns}
@@ -236,7 +232,7 @@ def _remote_columns(
         for share, own in enumerate(own_rows):
             for number, stored, at in remote.requested_rows(own):
                 asked.setdefault(number, []).append((share, stored))
-                parts[share][0].append(Placed(kinds, at))
+                parts[share][0].append(_Placed(kinds, at))
         for number, pieces in sorted(asked.items()):  # as each share has them
             waiting.append(([share for share, _ in pieces], remote.stores[number].pieces([own for _, own in pieces])))
     for takers, wait in waiting:
@@ -246,7 +242,7 @@ def _remote_columns(
 
 
 def _of_records(
-    own: tuple[Tensor, Sequence[StepShard], Sequence[Placed]], common: BroadcastFacts, *ragged: RaggedRows
+    own: tuple[Tensor, Sequence[StepShard], Sequence[_Placed]], common: BroadcastFacts, *ragged: RaggedRows
 ) -> RankBatch:
     """Build the rows of a batch of text from their records in shared memory and the columns sent with them."""
     assert common.layout is not None
@@ -254,7 +250,7 @@ def _of_records(
     return _share(_with_columns(batch, own[2], ragged), own[1], common, pending)
 
 
-def _with_columns(batch: Batch, placed: Sequence[Placed], ragged: Sequence[RaggedRows]) -> Batch:
+def _with_columns(batch: Batch, placed: Sequence[_Placed], ragged: Sequence[RaggedRows]) -> Batch:
     """``batch`` with the columns that came as ragged rows. Padding is 0."""
     columns: dict[str, Tensor] = {}
     for where, part in zip(placed, ragged, strict=True):
@@ -265,7 +261,7 @@ def _with_columns(batch: Batch, placed: Sequence[Placed], ragged: Sequence[Ragge
 
 
 def _with_all_columns(
-    known: tuple[RemoteRows, PendingAdvantages | None, Sequence[Placed]], *ragged: RaggedRows
+    known: tuple[RemoteRows, PendingAdvantages | None, Sequence[_Placed]], *ragged: RaggedRows
 ) -> Batch | PreparedRows:
     """All rows of a batch, with the columns that were elsewhere."""
     rows, pending, placed = known

@@ -6,7 +6,6 @@ import re
 import time
 import traceback
 from dataclasses import dataclass
-from types import TracebackType
 
 from rlinf.base.errors import UserError, exit_code_of, is_user_error
 
@@ -29,15 +28,12 @@ class Failure:
 def capture(error: BaseException) -> Failure:
     """Build the failure for an exception caught in a worker, without the frames from here to the user's code."""
     when = time.time()
-    lines = traceback.format_exception(type(error), error, _users(error.__traceback__))
+    # The traceback from the first frame that is neither ours nor Ray's; all of it if there is no such
+    # frame.
+    below = error.__traceback__
+    while below is not None and _CARRIER.search(below.tb_frame.f_code.co_filename):
+        below = below.tb_next
+    lines = traceback.format_exception(type(error), error, (below or error.__traceback__))
     if is_user_error(error):
         return Failure("".join(lines), when, words=str(error), exit_code=exit_code_of(error))
     return Failure("".join(lines), when)
-
-
-def _users(trace: TracebackType | None) -> TracebackType | None:
-    """Return the traceback from the first frame that is neither ours nor Ray's; all of it if there is no such frame."""
-    below = trace
-    while below is not None and _CARRIER.search(below.tb_frame.f_code.co_filename):
-        below = below.tb_next
-    return below or trace

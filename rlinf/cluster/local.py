@@ -57,10 +57,10 @@ class LocalHandle(Handle):
         return LocalHandle(self.group, self.rank, self.method, value, self.error)
 
 
-class LocalStream(Stream):
+class _LocalStream(Stream):
     """A generator that runs while its next item is requested."""
 
-    def __init__(self, workers: LocalGroup, rank: int, method: str, items: Iterator[Any]) -> None:
+    def __init__(self, workers: _LocalGroup, rank: int, method: str, items: Iterator[Any]) -> None:
         self.group, self.rank, self.method = workers.name, rank, method
         self._workers = workers
         self._items = items
@@ -78,7 +78,7 @@ class LocalStream(Stream):
             self._items.close()
 
 
-class LocalGroup(WorkerGroup):
+class _LocalGroup(WorkerGroup):
     """Workers that are objects of this process."""
 
     def __init__(
@@ -144,12 +144,12 @@ class LocalGroup(WorkerGroup):
         return [handle.result() for handle in handles]
 
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        return LocalStream(self, rank, method, iter(getattr(self._worker(rank), method)(*args, **options)))
+        return _LocalStream(self, rank, method, iter(getattr(self._worker(rank), method)(*args, **options)))
 
     def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         pairs = getattr(self._worker(rank), method)(*args, **options)
         items = ((facts, LocalHandle(self.name, rank, method, apart, None)) for facts, apart in pairs)
-        return LocalStream(self, rank, method, items)
+        return _LocalStream(self, rank, method, items)
 
     def record_spans(self, on: bool) -> list[Span]:
         """Return nothing: the workers' spans are those of this process."""
@@ -182,7 +182,7 @@ class LocalCluster(Cluster):
         import torch
 
         self._config = config
-        self._groups: dict[str, LocalGroup] = {}
+        self._groups: dict[str, _LocalGroup] = {}
         self._threads_before: int | None = torch.get_num_threads()
         torch.set_num_threads(config.threads_per_worker)
         self._env_before = {name: os.environ.get(name) for name in config.env}
@@ -209,7 +209,7 @@ class LocalCluster(Cluster):
         def release() -> None:
             self._groups.pop(name, None)
 
-        self._groups[name] = group = LocalGroup(
+        self._groups[name] = group = _LocalGroup(
             name, build, infos, RestartBudget(self._config.max_restarts, self._config.restart_window_s), release
         )
         return Starting(group, lambda: None)  # its objects are made

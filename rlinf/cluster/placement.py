@@ -30,7 +30,7 @@ class _Bundle:
 
 
 @dataclass(frozen=True)
-class Reserved:
+class _Reserved:
     """A rank's reservation: Ray's actor options, and the GPUs that it sees (None: those that Ray shows it)."""
 
     options: dict[str, Any]
@@ -43,7 +43,7 @@ class Placement:
     def __init__(self) -> None:
         self._bundles: dict[str, _Bundle] = {}
 
-    def reserve(self, group: str, n: int, resources: Resources) -> list[Reserved]:
+    def reserve(self, group: str, n: int, resources: Resources) -> list[_Reserved]:
         """Reserve a seat for each rank.
 
         :raises PlacementError: no node, or not all nodes together, have what is requested.
@@ -62,11 +62,11 @@ class Placement:
         gpus = 1 / _SHARERS if shared and resources.gpus else resources.gpus
         cpus = 0.0 if bundle.groups > 1 else resources.cpus
         return [
-            Reserved({"num_cpus": cpus, "num_gpus": gpus, "scheduling_strategy": _at(bundle, rank % bundle.size)})
+            _Reserved({"num_cpus": cpus, "num_gpus": gpus, "scheduling_strategy": _at(bundle, rank % bundle.size)})
             for rank in range(n)
         ]
 
-    def _reserve_wide(self, group: str, n: int, resources: Resources) -> list[Reserved]:
+    def _reserve_wide(self, group: str, n: int, resources: Resources) -> list[_Reserved]:
         """Ranks in bundles of several GPUs, of which each is shown its own.
 
         In Ray's accounting the bundle alone holds the GPUs: two parts of one GPU, as Ray would deal them out, could be
@@ -92,7 +92,7 @@ class Placement:
         bundle.groups += 1
         cpus = 0.0 if bundle.groups > 1 else resources.cpus
         return [
-            Reserved(
+            _Reserved(
                 {"num_cpus": cpus, "num_gpus": 0.0, "scheduling_strategy": _at(bundle, seat.bundle)},
                 ",".join(bundle.gpu_names[seat.bundle][position] for position in seat.gpus),
             )
@@ -188,14 +188,14 @@ def _text(amounts: dict[str, float]) -> str:
 
 
 @dataclass(frozen=True)
-class Seat:
+class _Seat:
     """A rank's seat: the bundle, and the positions of its GPUs among those of the bundle."""
 
     bundle: int
     gpus: tuple[int, ...]
 
 
-def seats(ranks: int, *, gpus: float, bundle_gpus: int) -> list[Seat]:
+def seats(ranks: int, *, gpus: float, bundle_gpus: int) -> list[_Seat]:
     """Fill one bundle after another; a rank never reaches over the edge of its bundle, which lies on one node.
 
     Four learner ranks of one GPU and two engines of two share two bundles:
@@ -216,6 +216,6 @@ def seats(ranks: int, *, gpus: float, bundle_gpus: int) -> list[Seat]:
     if not per_bundle:
         raise ValueError(f"a rank of {width} GPUs does not fit a bundle of {bundle_gpus}")
     return [
-        Seat(rank // per_bundle, tuple(range(rank % per_bundle * width, (rank % per_bundle + 1) * width)))
+        _Seat(rank // per_bundle, tuple(range(rank % per_bundle * width, (rank % per_bundle + 1) * width)))
         for rank in range(ranks)
     ]

@@ -43,7 +43,11 @@ class RayCluster(Cluster):
         self._session = RaySession(
             config.address,
             start_timeout_s=config.start_timeout_s,
-            options=_init_options(config),
+            options={
+                "log_to_driver": os.environ.get("RLINF_WORKER_LOGS") == "1",
+                "logging_level": "ERROR",
+                "runtime_env": {"env_vars": worker_environment(config)},
+            },
             local_options=_local_options(),
         )
 
@@ -71,7 +75,11 @@ class RayCluster(Cluster):
         environment = {"env_vars": worker_environment(self._config)}
 
         def start(rank: int) -> Any:
-            actor = _actor().options(**places[rank].options, runtime_env=environment, max_restarts=0)
+            make: Any = ray.remote
+            # its type stubs know no concurrency groups
+            actor = make(concurrency_groups={CONTROL: 2, PIECES: 1})(Host).options(
+                **places[rank].options, runtime_env=environment, max_restarts=0
+            )
             return actor.remote(places[rank].visible_gpus)
 
         def release() -> None:
@@ -126,36 +134,18 @@ def _handle(pending: Handle | Stream) -> RayHandle:
     return found
 
 
-def _actor() -> Any:
-    make: Any = ray.remote  # its type stubs know no concurrency groups
-    return make(concurrency_groups={CONTROL: 2, PIECES: 1})(Host)
-
-
 def worker_environment(config: ClusterConfig) -> dict[str, str]:
     """Environment variables of every worker: torch threads, where the driver's modules are, then the user's own."""
     threads = str(config.threads_per_worker)
-    return {
-        "OMP_NUM_THREADS": threads,
-        "MKL_NUM_THREADS": threads,
-        "PYTHONPATH": os.pathsep.join(_source_paths()),
-    } | config.env
-
-
-def _source_paths() -> list[str]:
-    """Folders that the driver imports from, without those of the interpreter, which every worker has anyway."""
+    # Folders that the driver imports from, without those of the interpreter, which every worker has anyway.
     own = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
     folders = [Path(entry or os.curdir).resolve() for entry in sys.path]
     found = [path for path in folders if path.is_dir() and not own.intersection((path, *path.parents))]
-    return list(dict.fromkeys(str(path) for path in found))
-
-
-def _init_options(config: ClusterConfig) -> dict[str, Any]:
-    """Return the arguments of ``ray.init``."""
     return {
-        "log_to_driver": os.environ.get("RLINF_WORKER_LOGS") == "1",
-        "logging_level": "ERROR",
-        "runtime_env": {"env_vars": worker_environment(config)},
-    }
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "PYTHONPATH": os.pathsep.join(list(dict.fromkeys(str(path) for path in found))),
+    } | config.env
 
 
 def _local_options() -> dict[str, Any]:

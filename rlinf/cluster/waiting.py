@@ -43,7 +43,7 @@ class Workers(Protocol):
         """Describe the line of code that each of ``ranks`` is at."""
 
 
-class PendingCall(Protocol):
+class _PendingCall(Protocol):
     """A call on an actor; ``started`` and ``deadline`` are on the monotonic clock, seconds."""
 
     @property
@@ -57,7 +57,7 @@ class PendingCall(Protocol):
     deadline: float
 
 
-Call = TypeVar("Call", bound=PendingCall)
+Call = TypeVar("Call", bound=_PendingCall)
 
 
 def wait_first(handles: Sequence[Call], limit: float = float("inf")) -> list[Call]:
@@ -85,9 +85,9 @@ def wait_first(handles: Sequence[Call], limit: float = float("inf")) -> list[Cal
             group.check_alive([handle.rank for handle in handles if handle.workers is group])
 
 
-def gather(handles: Sequence[PendingCall]) -> list[Any]:
+def gather(handles: Sequence[_PendingCall]) -> list[Any]:
     """Values in the order of the handles; of several failures the first in time is raised."""
-    outcomes: dict[PendingCall, Any] = {}
+    outcomes: dict[_PendingCall, Any] = {}
     while pending := [handle for handle in handles if handle not in outcomes]:
         for handle in wait_first(pending):
             outcomes[handle] = fetch(handle)
@@ -97,7 +97,7 @@ def gather(handles: Sequence[PendingCall]) -> list[Any]:
     return [outcomes[handle] for handle in handles]
 
 
-def fetch(handle: PendingCall) -> Any:
+def fetch(handle: _PendingCall) -> Any:
     """Return the value of a call that is done, or its :class:`Failure`, :class:`WorkerDied` or :class:`ValueLost`."""
     try:
         outcome = ray.get(handle.ref)
@@ -111,11 +111,11 @@ def fetch(handle: PendingCall) -> Any:
     return unpack(outcome, writable=True) if isinstance(outcome, Packed) else outcome
 
 
-def _problems(outcomes: dict[PendingCall, Any]) -> dict[PendingCall, Failure | WorkerError]:
+def _problems(outcomes: dict[_PendingCall, Any]) -> dict[_PendingCall, Failure | WorkerError]:
     return {handle: value for handle, value in outcomes.items() if isinstance(value, Failure | WorkerError)}
 
 
-def _first(problems: dict[PendingCall, Failure | WorkerError], rest: Sequence[PendingCall]) -> WorkerError:
+def _first(problems: dict[_PendingCall, Failure | WorkerError], rest: Sequence[_PendingCall]) -> WorkerError:
     """Choose the failure that came first.
 
     A death counts as earlier than anything raised: what the others raise then is about the lost connection."""
@@ -130,7 +130,7 @@ def _first(problems: dict[PendingCall, Failure | WorkerError], rest: Sequence[Pe
     return handle.workers.failure(handle.rank, handle.method, raised[handle])
 
 
-def timeout_error(late: Sequence[PendingCall], took_s: float) -> WorkerTimeout:
+def timeout_error(late: Sequence[_PendingCall], took_s: float) -> WorkerTimeout:
     """Build the error for calls that took too long, with the stack of each worker concerned (the first few of many)."""
     first, group = late[0], late[0].workers
     late = [handle for handle in late if handle.workers is group]

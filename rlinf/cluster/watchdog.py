@@ -45,7 +45,7 @@ def main(folder: str, driver: int) -> None:
             f"The program (pid {driver}) ended without a word: it was killed, crashed in native code, or was "
             "ended by Ray because its raylet was lost; the same command continues from the last checkpoint."
         )
-    end_members(folder, driver)
+    _end_members(folder, driver)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -74,7 +74,7 @@ def _say(sentence: str) -> None:
         os.write(2, f"{sentence}\n".encode())
 
 
-def end_members(folder: str, driver: int) -> None:
+def _end_members(folder: str, driver: int) -> None:
     """Kills the processes of the cluster until none has been seen for a moment; the driver is spared."""
     give_up = time.monotonic() + _PATIENCE_S
     last_seen = time.monotonic()

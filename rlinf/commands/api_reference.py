@@ -104,21 +104,17 @@ def _signature(name: str, function: Any) -> str:
         if one.kind is one.KEYWORD_ONLY and not starred:
             pieces.append("*")
         starred = starred or one.kind in (one.VAR_POSITIONAL, one.KEYWORD_ONLY)
-        pieces.append(_parameter(one))
+        stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
+        kind = "" if one.annotation is one.empty else f": {one.annotation}"
+        shown = json.dumps(one.default) if isinstance(one.default, str) else repr(one.default)
+        default = "" if one.default is one.empty else f" = {shown}" if kind else f"={shown}"
+        pieces.append(f"{stars}{one.name}{kind}{default}")
     returned = signature.return_annotation
     arrow = "" if returned is inspect.Signature.empty else f" -> {returned}"
     line = f"def {name}({', '.join(pieces)}){arrow}: ..."
     if len(line) > _LINE:
         line = f"def {name}(\n" + "".join(f"    {piece},\n" for piece in pieces) + f"){arrow}: ..."
     return f"```python\n{line}\n```\n"
-
-
-def _parameter(one: inspect.Parameter) -> str:
-    stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
-    kind = "" if one.annotation is one.empty else f": {one.annotation}"
-    shown = json.dumps(one.default) if isinstance(one.default, str) else repr(one.default)
-    default = "" if one.default is one.empty else f" = {shown}" if kind else f"={shown}"
-    return f"{stars}{one.name}{kind}{default}"
 
 
 def _prose(found: Any) -> str:

@@ -30,16 +30,16 @@ def main(arguments: Sequence[str]) -> int:
         raise absent("shtab", "rlinf completion") from error
     from rlinf.cli import build_parser
 
-    print(shtab.complete(with_files(build_parser(), shtab.FILE), shell=shell))
+    print(shtab.complete(_with_files(build_parser(), shtab.FILE), shell=shell))
     return 0
 
 
-def with_files(parser: argparse.ArgumentParser, file: object) -> argparse.ArgumentParser:
+def _with_files(parser: argparse.ArgumentParser, file: object) -> argparse.ArgumentParser:
     """Mark arguments whose value is a file, in all subcommands, with the library's ``file``; return ``parser``."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
-                with_files(command, file)
+                _with_files(command, file)
         elif action.metavar == "FILE":
             action.complete = file  # type: ignore[attr-defined]
     return parser

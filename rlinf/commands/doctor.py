@@ -47,8 +47,10 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, in the order of importance."""
+    version = platform.python_version()
+    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
     return [
-        _python(),
+        Finding("python", "ok" if good else "broken", version, "use Python 3.11, 3.12 or 3.13"),
         *_base(),
         *_hardware(),
         *_extras(),
@@ -58,12 +60,6 @@ def examine() -> list[Finding]:
         *_space(),
         _sandbox(),
     ]
-
-
-def _python() -> Finding:
-    version = platform.python_version()
-    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    return Finding("python", "ok" if good else "broken", version, "use Python 3.11, 3.12 or 3.13")
 
 
 def _base() -> list[Finding]:

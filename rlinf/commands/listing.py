@@ -132,14 +132,14 @@ def _recipes() -> str:
     """Every packaged recipe with the first sentence of its file."""
     packaged = {**recipes(), **sweep_recipes()}
     width = max((len(name) for name in packaged), default=0)
-    heads = {name: first_sentence(path.read_text(encoding="utf-8")) for name, path in packaged.items()}
+    heads = {name: _first_sentence(path.read_text(encoding="utf-8")) for name, path in packaged.items()}
     return "\n".join(f"{name:<{width}}  {head}" for name, head in heads.items())
 
 
-def first_sentence(text: str) -> str:
+def _first_sentence(text: str) -> str:
     """Return the first sentence of the comment that a file begins with, without the command behind its last colon.
 
-    >>> first_sentence("# Dr. GRPO: no division by the\\n# deviation: rlinf train dr_grpo. More.\\nrun: {name: a}")
+    >>> _first_sentence("# Dr. GRPO: no division by the\\n# deviation: rlinf train dr_grpo. More.\\nrun: {name: a}")
     'Dr. GRPO: no division by the deviation'
     """
     lines = itertools.takewhile(lambda line: line.startswith("#"), text.splitlines())

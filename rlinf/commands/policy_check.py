@@ -32,7 +32,12 @@ def policy_findings(config: Config) -> list[Finding]:
     lora = config.policy.lora
     if lora.rank > 0 and (config.policy.path is None or local_files(config.policy.path) is not None):
         try:
-            _require_targets(config)
+            # Build the model without memory for its weights, and search for the layers that adapters are to be
+            # added to.
+            from rlinf.models.loading import empty_causal_lm, require_targets
+
+            model = empty_causal_lm(config.policy.path, config.policy.architecture)
+            require_targets(model, config.policy.lora.target_modules)
         except UserError as error:
             findings.append(Finding(True, str(error), subject="policy"))
     return findings
@@ -135,11 +140,3 @@ def _architecture(config: Config) -> Mapping[str, Any]:
     except (OSError, ValueError) as error:
         raise UserError(f"policy.path: {config.policy.path} holds no readable config.json: {error}") from error
     return written if isinstance(written, Mapping) else {}
-
-
-def _require_targets(config: Config) -> None:
-    """Build the model without memory for its weights, and search for the layers that adapters are to be added to."""
-    from rlinf.models.loading import empty_causal_lm, require_targets
-
-    model = empty_causal_lm(config.policy.path, config.policy.architecture)
-    require_targets(model, config.policy.lora.target_modules)

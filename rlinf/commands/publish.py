@@ -17,7 +17,7 @@ def main(arguments: Sequence[str]) -> int:
     """Write the folder, send it to the hub with `--push`, and return the exit code."""
     options = _parser().parse_args(list(arguments))
     out = options.out or options.run / "publish"
-    license = write_folder(options.run, out, step=options.step, license=options.license)
+    license = _write_folder(options.run, out, step=options.step, license=options.license)
     files = sorted(path for path in out.rglob("*") if path.is_file())
     for path in files:
         print(f"{path.stat().st_size:>12,}  {path.relative_to(out)}")
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def write_folder(run: Path, out: Path, *, step: int | None = None, license: str | None = None) -> str | None:
+def _write_folder(run: Path, out: Path, *, step: int | None = None, license: str | None = None) -> str | None:
     """Write the policy, model card, curves and training records to ``out``; return the licence that is stated.
 
     Raises UserError if there is no policy to publish, or ``out`` holds something else.

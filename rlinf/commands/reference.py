@@ -33,7 +33,7 @@ def pages() -> Mapping[str, str]:
     return {
         "config.md": reference(),
         "metrics.md": metrics_page(),
-        "cli.md": commands_page(),
+        "cli.md": _commands_page(),
         "api.md": api_page(),
     }
 
@@ -43,7 +43,7 @@ def commands() -> list[str]:
     return [name for group in cli.GROUPS.values() for name in group]
 
 
-def commands_page() -> str:
+def _commands_page() -> str:
     """docs/cli.md."""
     parts = [_HEAD]
     parts += [f"## rlinf {name}\n\n```text\n{help_of([name])}\n```\n" for name in commands()]

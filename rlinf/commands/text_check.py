@@ -37,7 +37,7 @@ _MEASURED = 200
 
 
 @dataclass
-class TextReport:
+class _TextReport:
     """Findings about a text run, and the prompts that the policy will read."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -53,11 +53,11 @@ class TextReport:
         self.findings.append(Finding(True, message, "Training would stop here.", subject))
 
 
-def examine_text(config: Config) -> TextReport:
+def examine_text(config: Config) -> _TextReport:
     """Make the environments of training and evaluation, the tokenizer and some prompts. Nothing is written."""
     from rlinf.train.assemble.conversations import conversation_envs
 
-    report = TextReport()
+    report = _TextReport()
     if config.sft.steps and config.sft.data is not None:
         _examine_conversations(config, report)
     if trains_on_files_alone(config):
@@ -78,7 +78,7 @@ def examine_text(config: Config) -> TextReport:
     return report
 
 
-def _examine_conversations(config: Config, report: TextReport) -> None:
+def _examine_conversations(config: Config, report: _TextReport) -> None:
     """Read `sft.data` and `sft.eval_data` as training does."""
     try:
         findings, lines = conversation_findings(config)
@@ -89,7 +89,7 @@ def _examine_conversations(config: Config, report: TextReport) -> None:
     report.lines += lines
 
 
-def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: TextReport) -> None:
+def _examine_prompts(config: Config, worker: TextEnvWorker, facts: EnvFacts, report: _TextReport) -> None:
     from rlinf.rollouts.text.demonstrated import shown
     from rlinf.train.assemble.conversations import conversation_members
 
@@ -202,7 +202,7 @@ def _tools(renderer: PromptRenderer, facts: EnvFacts) -> list[str]:
     return [f"Tools: {names}", f"  {renderer.about_tools()}"]
 
 
-def _start(config: Config, worker: TextEnvWorker, report: TextReport) -> None:
+def _start(config: Config, worker: TextEnvWorker, report: _TextReport) -> None:
     """Start conversations, which a task without an answer to grade responses by refuses."""
     wanted = {"eval": config.evaluation.size > 0, "train": config.run.max_steps > 0}
     for split in (split for split, is_wanted in wanted.items() if is_wanted):

@@ -70,12 +70,19 @@ def _parser() -> argparse.ArgumentParser:
 def _panel(graded: Mapping[str, Any]) -> Panel:
     correct = graded["verdict"] == "correct"
     grid = Table.grid(padding=(0, 2))
+    found = graded["extracted"]
+    terms = ", ".join(f"{printable(name)} {value:g}" for name, value in graded["terms"].items())
     rows: list[tuple[str, Text]] = [
         ("prompt", Text(printable(described(graded["rendered"])))),
         ("response", transcript(graded)),
-        ("found", Text(_answers(graded))),
+        (
+            "found",
+            Text(
+                f"{'no answer' if found is None else printable(str(found))} (right: {printable(str(graded['answer']))})"
+            ),
+        ),
         ("verdict", Text(printable(graded["verdict"]), style="green" if correct else "red")),
-        ("reward", Text(_reward(graded))),
+        ("reward", Text(f"{graded['reward']:g}" + (f" (before weights: {terms})" if terms else ""))),
     ]
     rows += [("pictures", Text("\n".join(graded["picture_costs"])))] if graded["picture_costs"] else []
     for label, text in rows:
@@ -84,16 +91,6 @@ def _panel(graded: Mapping[str, Any]) -> Panel:
     seen = f", {token_count(graded['picture_tokens'])} of pictures" if graded["picture_tokens"] else ""
     title = f"task {graded['task']}, {token_count(graded['tokens'])}{seen}{ended}"
     return Panel(Group(grid), title=title, title_align="left", border_style="green" if correct else "red")
-
-
-def _answers(graded: Mapping[str, Any]) -> str:
-    found = graded["extracted"]
-    return f"{'no answer' if found is None else printable(str(found))} (right: {printable(str(graded['answer']))})"
-
-
-def _reward(graded: Mapping[str, Any]) -> str:
-    terms = ", ".join(f"{printable(name)} {value:g}" for name, value in graded["terms"].items())
-    return f"{graded['reward']:g}" + (f" (before weights: {terms})" if terms else "")
 
 
 def _summary(shown: Sequence[Mapping[str, Any]], *, sampled: bool) -> str:

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=0, metavar="N", help="default: a free one")
     parser.add_argument("--tied", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(list(arguments))
-    require_server()
+    _require_server()
     if not options.folder.is_dir():
         raise UserError(f"{options.folder} is no folder: name the one that your runs are in")
     if options.tied:
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def require_server() -> None:
+def _require_server() -> None:
     """Raise UserError without the packages that serve the pages."""
     missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
@@ -65,7 +65,7 @@ def require_server() -> None:
 @contextmanager
 def beside(run: Path) -> Iterator[None]:
     """Serve the parent folder of a run directory while the run goes on, from a process of its own."""
-    require_server()
+    _require_server()
     run.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "rlinf.cli", "ui", str(run.parent), "--tied"]
     child = ChildProcess(command, name="rlinf ui", output="inherit")

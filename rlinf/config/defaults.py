@@ -30,7 +30,7 @@ SomeConfig = TypeVar("SomeConfig", bound=Sections)
 
 
 @dataclass(frozen=True)
-class ConditionalDefault:
+class _ConditionalDefault:
     """The default of ``key`` for the runs that ``holds`` selects and ``runs`` describes in words."""
 
     key: str
@@ -68,12 +68,12 @@ def _has_preset(name: str, config: Sections) -> bool:
 
 CONDITIONAL = (
     *(
-        ConditionalDefault(key, value, runs, _RUNS[runs])
+        _ConditionalDefault(key, value, runs, _RUNS[runs])
         for key in leaves()
         for runs, value in facts_of(key).for_runs.items()
     ),
     *(
-        ConditionalDefault(
+        _ConditionalDefault(
             f"algorithm.rollout_correction.{name}", value, f"preset: {preset}", functools.partial(_has_preset, preset)
         )
         for preset, correction in CORRECTIONS.items()
@@ -108,7 +108,7 @@ def schema_default(key: str) -> object:
     return value_of(Sections(), key)
 
 
-def conditional(config: Sections, key: str) -> ConditionalDefault | None:
+def conditional(config: Sections, key: str) -> _ConditionalDefault | None:
     """Return the default that this kind of run has instead of the schema's, if any."""
     return next((default for default in CONDITIONAL if default.key == key and default.holds(config)), None)
 

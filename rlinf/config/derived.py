@@ -27,7 +27,7 @@ from rlinf.schema.derived import (
     is_agent,
 )
 from rlinf.schema.env import TaskConfig
-from rlinf.schema.rollout import WeightTransportName
+from rlinf.schema.rollout import TransferBackend, WeightTransportName
 
 RUN_DIR_PLACEHOLDERS = ("name", "seed")
 _EXACT_GAP, _ROUNDED_GAP = 0.02, 0.1
@@ -280,6 +280,13 @@ def shares_gpus(config: Sections) -> bool:
     return config.cluster.placement != "separate"
 
 
+def transfer_backend(config: Sections) -> TransferBackend | None:
+    """Return how tensors travel in vLLM's own weight transfer; None if `rollout.weight_transport` is another."""
+    if config.rollout.weight_transport != "vllm":
+        return None
+    return "ipc" if shares_gpus(config) else "nccl"
+
+
 def gap_limit(config: Sections, *, on_gpu: bool) -> float | None:
     """Return `rollout.gap_limit`, or for null a limit above rounding alone; None if more than rounding is expected.
 
@@ -348,6 +355,7 @@ def derive(config: Sections) -> DerivedConfig:
         acts_in=acts_in(config),
         overlaps=overlaps(config),
         weight_transport=weight_transport(config),
+        transfer_backend=transfer_backend(config),
         shares_gpus=shares_gpus(config),
         continues_responses=continues_responses(config),
         gap_limits={on_gpu: gap_limit(config, on_gpu=on_gpu) for on_gpu in (False, True)},

@@ -67,7 +67,7 @@ _SIMULATORS: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class OwnEnvironment:
+class _OwnEnvironment:
     """A simulator whose pins clash with ours: it is no extra, but a virtual environment that `make` makes."""
 
     begins: str
@@ -101,10 +101,12 @@ _LIBERO_ASSETS = (
     "lib/python3*/site-packages/libero/libero/assets/scenes",
     "~/.cache/libero/assets/scenes",
 )
-OWN_ENVIRONMENT: Mapping[str, OwnEnvironment] = {
-    "robosuite": OwnEnvironment("rlinf_envs:rlinf/Robosuite-", "robosuite", "venvs/robosuite/bin/python"),
-    "panda-gym": OwnEnvironment("panda_gym:", "panda_gym", "venvs/panda_gym/bin/python"),
-    "libero": OwnEnvironment("rlinf_envs:rlinf/Libero-", "libero", "venvs/libero/bin/python", _LIBERO_ASSETS, "assets"),
+OWN_ENVIRONMENT: Mapping[str, _OwnEnvironment] = {
+    "robosuite": _OwnEnvironment("rlinf_envs:rlinf/Robosuite-", "robosuite", "venvs/robosuite/bin/python"),
+    "panda-gym": _OwnEnvironment("panda_gym:", "panda_gym", "venvs/panda_gym/bin/python"),
+    "libero": _OwnEnvironment(
+        "rlinf_envs:rlinf/Libero-", "libero", "venvs/libero/bin/python", _LIBERO_ASSETS, "assets"
+    ),
 }
 
 

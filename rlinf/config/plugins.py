@@ -39,7 +39,7 @@ _ENVS, _REWARDS, _SINKS = "rlinf.envs", "rlinf.rewards", "rlinf.sinks"
 
 
 @dataclass(frozen=True)
-class Plugin:
+class _Plugin:
     """One entry point."""
 
     name: str
@@ -55,14 +55,14 @@ class Plugin:
 
 
 @functools.cache
-def plugins(group: str) -> Mapping[str, Plugin]:
+def plugins(group: str) -> Mapping[str, _Plugin]:
     """Read the entry points of a group by name; of two packages with the same name the first that is found."""
-    found: dict[str, Plugin] = {}
+    found: dict[str, _Plugin] = {}
     for entry in metadata.entry_points(group=group):
         target = f"{entry.value}:{entry.name}" if group == _ENVS and ":" not in entry.value else entry.value
         package = entry.dist.name if entry.dist is not None else "?"
         version = entry.dist.version if entry.dist is not None else "?"
-        found.setdefault(entry.name, Plugin(entry.name, target, package, version))
+        found.setdefault(entry.name, _Plugin(entry.name, target, package, version))
     return found
 
 

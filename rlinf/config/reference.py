@@ -76,7 +76,10 @@ def _table(section: type, prefix: str) -> list[str]:
         if isinstance(hint, type) and is_dataclass(hint):
             nested += _table(hint, f"{prefix}{name}.")[2:]
             continue
-        default = _default(f"{prefix}{name}")
+        # Show the schema's default, and those that other kinds of run have instead.
+        key = f"{prefix}{name}"
+        others = [f"`{_show(other.value)}` for {other.runs}" for other in CONDITIONAL if other.key == key]
+        default = "; ".join([f"`{_show(schema_default(key))}`", *others])
         meaning = " ".join(documented.get(name, "").split()).replace("|", "\\|")
         shown = _example(f"{prefix}{name}")
         rows.append(f"| `{prefix}{name}` | {_type(hint)} | {default} | {shown} | {meaning} |")
@@ -110,12 +113,6 @@ def _type(hint: object) -> str:
     if origin is dict or is_dataclass(hint):
         return "mapping"
     return {"int": "integer", "float": "number", "str": "text", "bool": "switch"}[typing.cast(type, hint).__name__]
-
-
-def _default(key: str) -> str:
-    """Show the schema's default, and those that other kinds of run have instead."""
-    others = [f"`{_show(other.value)}` for {other.runs}" for other in CONDITIONAL if other.key == key]
-    return "; ".join([f"`{_show(schema_default(key))}`", *others])
 
 
 def example(key: str) -> object:

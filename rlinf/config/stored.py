@@ -15,11 +15,11 @@ import yaml
 from rlinf.base.errors import UserError
 from rlinf.config.experiment import Config
 from rlinf.config.interpolate import unset
-from rlinf.config.loading import Resolved, resolve_reader
+from rlinf.config.loading import resolve_reader
 from rlinf.config.problems import ConfigErrors, Origin
 from rlinf.config.reader import Reader
 from rlinf.config.record import MASK
-from rlinf.config.tree import Branch, drop, get
+from rlinf.config.tree import drop, get
 
 
 class StoredConfigError(UserError):
@@ -34,23 +34,23 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
     reader = Reader()
     reader.read_file(path)
     for layer in reader.layers:
-        _leave_to_the_environment(layer)
+        cluster = layer["cluster"].branch if "cluster" in layer else None
+        env = cluster["env"].branch if cluster is not None and "env" in cluster else None
+        for name, located in list((env or {}).items()):
+            if env is not None and (located.value == MASK or unset(str(located.value))):
+                del env[name]
     _keep_earlier_prompts(reader)
     _keep_earlier_towers(reader)
     _join_earlier_ahead(reader)
     _keep_evaluations_off(reader)
     try:
-        return _resolved(reader, path, overrides).config
+        reader.read_overrides(overrides)
+        return resolve_reader(reader, Origin(str(path))).config
     except ConfigErrors as errors:
         own = [str(problem) for problem in errors.problems if problem.file == str(path)]
         if not own:
             raise
         raise StoredConfigError(f"{path}, the run's own copy of its configuration, does not hold: {own[0]}") from errors
-
-
-def _resolved(reader: Reader, path: Path, overrides: Sequence[str]) -> Resolved:
-    reader.read_overrides(overrides)
-    return resolve_reader(reader, Origin(str(path)))
 
 
 def _require_whole(path: Path) -> None:
@@ -107,11 +107,3 @@ def _keep_evaluations_off(reader: Reader) -> None:
     sizes = [get(layer, "evaluation.size") for layer in reader.layers]
     if any(size is not None and size.value == 0 for size in sizes):
         reader.read_overrides(["evaluation.size=0"])
-
-
-def _leave_to_the_environment(tree: Branch) -> None:
-    cluster = tree["cluster"].branch if "cluster" in tree else None
-    env = cluster["env"].branch if cluster is not None and "env" in cluster else None
-    for name, located in list((env or {}).items()):
-        if env is not None and (located.value == MASK or unset(str(located.value))):
-            del env[name]

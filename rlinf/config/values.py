@@ -131,7 +131,13 @@ class Builder:
         if origin is list:
             return self._list(typing.get_args(hint)[0], located, dotted)
         if origin is tuple:
-            return self._tuple(typing.get_args(hint), located, dotted)
+            members = typing.get_args(hint)
+            if not isinstance(located.value, list) or len(located.value) != len(members):
+                example = ", ".join(_example(member) for member in members)
+                raise Mismatch(f"a list of {len(members)} values", f"For example: [{example}].")
+            return tuple(
+                self.value(member, child, dotted) for member, child in zip(members, located.value, strict=True)
+            )
         if origin is dict:
             return self._dict(typing.get_args(hint)[1], located, dotted)
         if isinstance(hint, type) and is_dataclass(hint):
@@ -186,12 +192,6 @@ class Builder:
             return [self.value(member, child, dotted) for child in located.value]
         except Mismatch as mismatch:
             raise Mismatch(f"a list where each entry is {mismatch.expected}", mismatch.fix) from None
-
-    def _tuple(self, members: tuple[object, ...], located: Located, dotted: str) -> tuple[object, ...]:
-        if not isinstance(located.value, list) or len(located.value) != len(members):
-            example = ", ".join(_example(member) for member in members)
-            raise Mismatch(f"a list of {len(members)} values", f"For example: [{example}].")
-        return tuple(self.value(member, child, dotted) for member, child in zip(members, located.value, strict=True))
 
     def _dict(self, member: object, located: Located, dotted: str) -> dict[str, object]:
         if located.branch is None:

@@ -25,7 +25,7 @@ _VALID, _TRUNCATED, _ON_POLICY = "lengths", "truncated_rows", "on_policy"
 
 
 @dataclass(frozen=True)
-class FixedField:
+class _FixedField:
     """The position of a column in the record of a row."""
 
     name: str
@@ -43,7 +43,7 @@ class FixedField:
 
 
 @dataclass(frozen=True)
-class RaggedField:
+class _RaggedField:
     """A column [B, T] of which a record has the positions of its row."""
 
     name: str
@@ -60,28 +60,28 @@ class RaggedField:
 class RowFormat:
     """The layout of the rows of a batch of text: some of its columns, all of its inputs, and pending advantages."""
 
-    fields: tuple[FixedField, ...]
+    fields: tuple[_FixedField, ...]
     width: int
     """Bytes of the fixed fields."""
-    ragged: tuple[RaggedField, ...]
+    ragged: tuple[_RaggedField, ...]
     positions: int
     """T."""
 
     @classmethod
     def of(cls, rows: Rows, columns: Collection[str]) -> Self:
         """Lay out ``columns``; those that the rows have not, or that are elsewhere, are left out."""
-        fields: list[FixedField] = []
-        ragged: list[RaggedField] = []
+        fields: list[_FixedField] = []
+        ragged: list[_RaggedField] = []
         end = 0
         for name, column in _named(rows).items():
             of_positions = tuple(column.shape[1:]) == (rows.num_positions,)
             always = name.startswith((_INPUT, _PENDING)) or name in (_VALID, _TRUNCATED, _ON_POLICY)
             if name.startswith(_INPUT) or (not of_positions and (always or name in columns)):
                 size = column[0].numel() * column.element_size()
-                fields.append(FixedField(name, column.dtype, tuple(column.shape[1:]), end, size))
+                fields.append(_FixedField(name, column.dtype, tuple(column.shape[1:]), end, size))
                 end += -(-size // _ALIGNMENT) * _ALIGNMENT
             elif always or name in columns:
-                ragged.append(RaggedField(name, torch.int32 if name == _TOKENS else column.dtype))
+                ragged.append(_RaggedField(name, torch.int32 if name == _TOKENS else column.dtype))
         return cls(tuple(fields), end, tuple(ragged), rows.num_positions)
 
     def records(self, rows: Rows, shards: Sequence[Tensor]) -> list[Tensor]:

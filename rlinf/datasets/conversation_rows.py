@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rlinf.base.json_text import parse_json
 from rlinf.base.user_code import did_you_mean
+from rlinf.data.picture_fields import PLACE, field_pictures, with_pictures
+from rlinf.data.pictures import PictureError, pictures_of
 from rlinf.datasets.conversation_messages import (
     ConversationError,
     Message,
@@ -16,10 +18,9 @@ from rlinf.datasets.conversation_messages import (
     own_fields,
     text_message,
 )
-from rlinf.datasets.conversation_pictures import COLUMNS as IMAGES
-from rlinf.datasets.conversation_pictures import require_unimitated, with_column
 
 MESSAGES = ("messages", "conversations", "conversation")
+IMAGES = ("images", "image")
 PROMPTS = ("prompt", "question", "instruction", "problem", "query", "input")
 MATERIAL = ("input", "context", "query")
 """Behind the prompt proper, on a line of its own: Alpaca's ``input``, Dolly's ``context``."""
@@ -90,15 +91,25 @@ def conversation_of(place: str, row: object, folder: Path | None = None) -> Conv
 
     Raises ConversationError if there is none, or a part of it would be left out.
     """
-    columns = _columns(place, row, folder)
+    if not isinstance(row, Mapping):
+        raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
+    columns = _Columns(place, row, folder)
     listed = columns.take(MESSAGES)
     if listed is None and columns.has("0"):
-        listed = _numbered(columns)
+        # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
+        names = [str(number) for number in range(len(columns.row)) if columns.has(str(number))]
+        columns.read |= set(names)
+        listed = [columns.row[name] for name in names]
     if listed is not None:
         messages = messages_of(place, listed, folder=folder)
         _nothing_else_asked(columns, messages, _BESIDE_MESSAGES)
     else:
-        messages = _exchange(columns)
+        # Build the messages of a row with a prompt and a response.
+        asked = _asked(columns)
+        response = columns.take(RESPONSES)
+        if response is None:
+            raise _missing(columns, RESPONSES)
+        messages = _joined(columns, asked, response, "response", imitated=True)
     return _whole(columns, messages, listed if listed is not None else [])
 
 
@@ -114,28 +125,6 @@ def pair_of(place: str, row: object, folder: Path | None = None) -> tuple[Conver
     if chosen.messages[:-1] != rejected.messages[:-1]:
         raise ConversationError(f"{place}: {CHOSEN} and {REJECTED} answer different prompts")
     return chosen, rejected
-
-
-def _columns(place: str, row: object, folder: Path | None) -> _Columns:
-    if not isinstance(row, Mapping):
-        raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
-    return _Columns(place, row, folder)
-
-
-def _numbered(columns: _Columns) -> list[Any]:
-    """Messages in columns 0, 1, ...: a row that is a list, as tables have it."""
-    names = [str(number) for number in range(len(columns.row)) if columns.has(str(number))]
-    columns.read |= set(names)
-    return [columns.row[name] for name in names]
-
-
-def _exchange(columns: _Columns) -> list[Message]:
-    """Build the messages of a row with a prompt and a response."""
-    asked = _asked(columns)
-    response = columns.take(RESPONSES)
-    if response is None:
-        raise _missing(columns, RESPONSES)
-    return _joined(columns, asked, response, "response", imitated=True)
 
 
 def _asked(columns: _Columns) -> list[Message]:
@@ -263,7 +252,7 @@ def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversat
     if messages[0].role == _ASSISTANT:
         raise ConversationError(f"{place}: the assistant speaks first: there is no prompt to answer")
     messages = with_column(place, messages, columns.take(IMAGES), columns.folder)
-    require_unimitated(place, messages)
+    _require_unimitated(place, messages)
     tools = _tools(place, columns.take(TOOLS))
     columns.repeated([*RESPONSES, *MESSAGES], messages)
     fields = [f"messages[].{name}" for name in own_fields(listed)]
@@ -282,14 +271,12 @@ def _tools(place: str, value: Any) -> tuple[Mapping[str, Any], ...]:
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(tool, Mapping) for tool in listed):
         raise ConversationError(f"{place}: tools must be a list of objects with a name each")
-    wrapped = [tool if isinstance(tool.get("function"), Mapping) else _function(tool) for tool in listed]
+    wrapped = [
+        tool if isinstance(tool.get("function"), Mapping) else {"type": "function", "function": tool} for tool in listed
+    ]
     if not all(isinstance(tool["function"].get("name"), str) for tool in wrapped):
         raise ConversationError(f"{place}: a description in tools has no name")
     return tuple(wrapped)
-
-
-def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {"type": "function", "function": tool}
 
 
 def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
@@ -298,3 +285,36 @@ def _missing(columns: _Columns, names: Sequence[str]) -> ConversationError:
         f"{columns.place}: neither {' nor '.join(MESSAGES[:2])}, and none of {', '.join(names)}; the row has "
         f"{', '.join(fields) or 'no fields'}"
     )
+
+
+def with_column(place: str, messages: Sequence[Message], value: Any, folder: Path | None) -> list[Message]:
+    """Put the pictures of a column where messages have ``<image>``, or in front of the first message of the user.
+
+    Names of picture files start in ``folder``.
+
+    Raises:
+        ConversationError: a picture cannot be read, or messages have ``<image>`` more or fewer times.
+    """
+    try:
+        uris = field_pictures(value, folder)
+        counts = [message.content.count(PLACE) for message in messages]
+        if not uris:
+            return list(messages)
+        if not any(counts):
+            first = next((at for at, message in enumerate(messages) if message.role == "user"), 0)
+            counts[first] = len(uris)
+        if sum(counts) != len(uris):
+            raise PictureError(f"the messages have {PLACE} {sum(counts)} times, and the row has {len(uris)} pictures")
+        placed = []
+        for message, count in zip(messages, counts, strict=True):
+            own, uris = uris[:count], uris[count:]
+            placed.append(replace(message, content=with_pictures(message.content, own)) if own else message)
+        return placed
+    except PictureError as error:
+        raise ConversationError(f"{place}: {error}") from error
+
+
+def _require_unimitated(place: str, messages: Sequence[Message]) -> None:
+    """Raise ConversationError where an answer to imitate has a picture, which no policy of text can give."""
+    if any(message.imitated and pictures_of(message.content) for message in messages):
+        raise ConversationError(f"{place}: an answer of the assistant has a picture, and policies answer in text")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 _NOT_OPTIONS = ("params", "step")
 
 
-class HasGroups(Protocol):
+class _HasGroups(Protocol):
     """An optimiser of torch or megatron."""
 
     @property
@@ -18,7 +18,7 @@ class HasGroups(Protocol):
 
 
 @contextmanager
-def own_options(*optimizers: HasGroups) -> Iterator[None]:
+def own_options(*optimizers: _HasGroups) -> Iterator[None]:
     """Around a load: moments come from the checkpoint, learning rates and the like stay those of the configuration.
 
     A run that goes on has them equal. Population-based training continues another trial's checkpoint with other ones.

@@ -26,7 +26,7 @@ class Ranks(Protocol):
         """Concatenate the entries of all ranks along dimension 0; their numbers of entries may differ."""
 
 
-class OneRank:
+class _OneRank:
     """The whole batch is here."""
 
     def sum(self, tensor: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class TorchRanks:
         return torch.cat([part[: int(size)] for part, size in zip(parts, sizes, strict=True)]).to(tensor.device)
 
 
-ONE_RANK = OneRank()
+ONE_RANK = _OneRank()
 
 
 def complete_gradients(parameters: Iterable[nn.Parameter]) -> None:

@@ -105,7 +105,7 @@ class Divides(Protocol):
     def costs(self, batch: Batch) -> Costs: ...
 
 
-class DividesSteps(Divides, Protocol):
+class _DividesSteps(Divides, Protocol):
     """A learner, as far as optimiser steps are divided by it."""
 
     seed: int
@@ -132,7 +132,7 @@ def update_plan(facts: RowFacts, place: DataParallelRank, *, stage: Stage, seed:
             if len(rows):
                 rewards = None if facts.rewards is None else LossCounts.of(facts.rewards[rows])
                 steps.append(StepTotals(loss_counts(facts, rows), rewards, rows if chooses else None))
-                parts.append(_parts(rows_with_gradient(rows, facts, stage), facts, place))
+                parts.append(_parts(_rows_with_gradient(rows, facts, stage), facts, place))
     return BatchPlan(parts, steps)
 
 
@@ -144,7 +144,7 @@ def share_of_evaluation(batch: Batch | RankBatch, model: Divides) -> RankBatch:
     return evaluation_plan(RowFacts.of(batch, model.costs(batch)), place).of_whole(batch, place.index)
 
 
-def share_of_update(batch: Batch | RankBatch, learner: DividesSteps, *, step: int) -> RankBatch:
+def share_of_update(batch: Batch | RankBatch, learner: _DividesSteps, *, step: int) -> RankBatch:
     """Return this rank's share of all optimiser steps of training iteration ``step``, in the same way."""
     if isinstance(batch, RankBatch):
         return batch
@@ -159,7 +159,7 @@ def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:
     return LossCounts.of(facts.tokens[rows])
 
 
-def rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
+def _rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
     """Return the ``rows`` of an optimiser step without those that cannot move the weights.
 
     If the objective is a multiple of the advantage, a row whose advantages are all 0 has a gradient of exactly 0

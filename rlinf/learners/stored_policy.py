@@ -21,16 +21,16 @@ class WeightsMismatch(UserError):
 
 def load_policy(folder: Path, policy: Any) -> None:
     """Load the weights that a PyTorch learner, sharded or not, saved into ``folder``; its optimiser is left out."""
-    policy.load_state_dict(stored_weights(folder, policy.state_dict()))
+    policy.load_state_dict(_stored_weights(folder, policy.state_dict()))
 
 
-def stored_weights(folder: Path, weights: dict[str, Any]) -> dict[str, Any]:
+def _stored_weights(folder: Path, weights: dict[str, Any]) -> dict[str, Any]:
     """Read the weights in ``folder``, under the names and in the shapes of ``weights``, which may be overwritten.
 
     Raises WeightsMismatch if names or shapes differ.
     """
     if is_sharded(folder):
-        require_same_weights(shapes(weights), sharded_shapes(folder))
+        require_same_weights(shapes(weights), _sharded_shapes(folder))
         checkpoint.load({"policy": weights}, checkpoint_id=folder / "fsdp", no_dist=True)
         return weights
     found: dict[str, Any] = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True)["policy"]
@@ -41,7 +41,7 @@ def stored_weights(folder: Path, weights: dict[str, Any]) -> dict[str, Any]:
 def stored_shapes(folder: Path) -> Shapes:
     """Name -> shape of the weights that a PyTorch learner saved."""
     if is_sharded(folder):
-        return sharded_shapes(folder)
+        return _sharded_shapes(folder)
     found = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True, mmap=True)
     return shapes(found["policy"])
 
@@ -56,7 +56,7 @@ def shapes(weights: Mapping[str, Any]) -> Shapes:
     return {name: tuple(value.shape) for name, value in weights.items() if isinstance(value, Tensor)}
 
 
-def sharded_shapes(folder: Path) -> Shapes:
+def _sharded_shapes(folder: Path) -> Shapes:
     """Read the shapes of a sharded checkpoint's weights from its metadata alone."""
     entries = checkpoint.FileSystemReader(folder / "fsdp").read_metadata().state_dict_metadata
     found = {name.removeprefix("policy."): entry for name, entry in entries.items() if name.startswith("policy.")}

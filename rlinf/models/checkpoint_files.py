@@ -11,7 +11,7 @@ _WHOLE = ("model.safetensors", "pytorch_model.bin")
 """Each may be cut into files that an index beside them names."""
 
 
-def missing_weights(folder: Path) -> list[str]:
+def _missing_weights(folder: Path) -> list[str]:
     """List the weight files that a model's folder lacks, none if it can be loaded."""
     for name in _WHOLE:
         if (folder / name).exists():
@@ -26,7 +26,7 @@ def missing_weights(folder: Path) -> list[str]:
 def without_weights(path: str) -> str | None:
     """Describe in a sentence a folder that is to be read as a model and lacks weights; None for all else."""
     folder = Path(path).expanduser()
-    missing = missing_weights(folder) if folder.is_dir() else []
+    missing = _missing_weights(folder) if folder.is_dir() else []
     if not missing:
         return None
     if missing == [_WHOLE[0]]:

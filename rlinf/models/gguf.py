@@ -45,7 +45,7 @@ class _Facts:
 
 
 @dataclass(frozen=True)
-class Conversion:
+class _Conversion:
     """The result of a conversion."""
 
     parameters: int
@@ -88,7 +88,7 @@ def cached_folder(path: str) -> Path:
     return cache / f"{file.stem}-{hashlib.sha256(mark.encode()).hexdigest()[:12]}"
 
 
-def convert_gguf(file: Path, out: Path) -> Conversion:
+def convert_gguf(file: Path, out: Path) -> _Conversion:
     """Write ``file`` as a Hugging Face folder in float32: weights, configuration, tokenizer and chat template.
 
     The folder appears whole or not at all. Before, it is read back. Its logits on a sentence must be those of the
@@ -107,7 +107,7 @@ def convert_gguf(file: Path, out: Path) -> Conversion:
     model = _read_model(file)
     with first_folder(out) as aside:
         _write(file, model, tokenizer, aside)
-    return Conversion(
+    return _Conversion(
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         quantisation=facts.quantisation,
         chat_template=tokenizer.chat_template is not None,

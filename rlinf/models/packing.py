@@ -24,7 +24,7 @@ _SHORT = 8
 
 
 @dataclass(frozen=True)
-class ResponseBlock:
+class _ResponseBlock:
     """Responses of similar length, laid out as a rectangle for the attention alone.
 
     b  responses of the block        R  inputs of its longest response (its length minus 1)
@@ -54,7 +54,7 @@ class Packing:
     """[U, P] packed place of each prompt token (0 where there is none)."""
     prompt_mask: Tensor
     """[U, P] bool."""
-    blocks: tuple[ResponseBlock, ...]
+    blocks: tuple[_ResponseBlock, ...]
     """All responses of two tokens or more, longest first."""
     target_index: Tensor
     """[S] packed place that predicts each position."""
@@ -151,7 +151,7 @@ def _similar(lengths: list[int]) -> list[slice]:
     return runs
 
 
-def _block(index: Tensor, mask: Tensor, prompt_index: Tensor, prompt_mask: Tensor) -> ResponseBlock:
+def _block(index: Tensor, mask: Tensor, prompt_index: Tensor, prompt_mask: Tensor) -> _ResponseBlock:
     """From the rows of [B, longest response] and [B, P] that the block is made of, the longest response first."""
     reach = int(mask[0].sum())
     index, mask = index[:, :reach], mask[:, :reach]
@@ -159,7 +159,7 @@ def _block(index: Tensor, mask: Tensor, prompt_index: Tensor, prompt_mask: Tenso
     rows, width = prompt_mask.shape
     prompt_keys = prompt_mask[:, None, None, :].expand(rows, 1, reach, width)
     causal = (columns[None, :] <= columns[:, None]).expand(rows, 1, reach, reach)
-    return ResponseBlock(
+    return _ResponseBlock(
         index=index,
         mask=mask,
         key_index=torch.cat([prompt_index, index], dim=1),

@@ -118,7 +118,13 @@ class _TokenScores(torch.autograd.Function):
             if of_hidden is not None:
                 of_hidden[chunk] = gradient @ head
             if of_weight is not None:
-                _add_product(of_weight, gradient, inputs)
+                # Add gradient [C, V] x inputs [C, H] to the float32 ``total`` [V, H].
+                total = of_weight
+                if inputs.dtype == torch.float32:
+                    total.addmm_(gradient.t(), inputs)
+                else:
+                    # Products of 16-bit matrices are much faster on a CPU where the transposed one is laid out again.
+                    total += gradient.t().contiguous() @ inputs
         return (
             of_hidden,
             None if of_weight is None else of_weight.to(weight.dtype),
@@ -170,12 +176,3 @@ def _gradient_of_logits(
         gradient.mul_(factor)
     gradient.scatter_add_(-1, tokens[:, None], of_logprobs[:, None])
     return gradient if sampling.temperature in (0.0, 1.0) else gradient.div_(sampling.temperature)
-
-
-def _add_product(total: Tensor, gradient: Tensor, inputs: Tensor) -> None:
-    """Add gradient [C, V] x inputs [C, H] to the float32 ``total`` [V, H]."""
-    if inputs.dtype == torch.float32:
-        total.addmm_(gradient.t(), inputs)
-    else:
-        # Products of 16-bit matrices are much faster on a CPU where the transposed one is laid out again.
-        total += gradient.t().contiguous() @ inputs

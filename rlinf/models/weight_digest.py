@@ -45,7 +45,7 @@ class TensorDigest:
     numbers: np.ndarray
     """float64, at :func:`places`."""
     bits: int | None = None
-    """The sum over all bits (:func:`sum_of_bits`); None: not computed."""
+    """The sum over all bits (:func:`_sum_of_bits`); None: not computed."""
     slack: np.ndarray | None = None
     """float64: how large the terms are that each number was added up from; None: the numbers were copied."""
     every: int = 1
@@ -69,7 +69,7 @@ def places(size: int, salt: int) -> Tensor:
     return torch.cat([torch.tensor([0]), inner, torch.tensor([size - 1])])
 
 
-def numbers_at(tensor: Tensor, salt: int) -> Tensor:
+def _numbers_at(tensor: Tensor, salt: int) -> Tensor:
     """[n] float64 on the tensor's device: its numbers at :func:`places`."""
     found = places(tensor.numel(), salt).to(tensor.device)
     if tensor.is_contiguous():
@@ -77,10 +77,10 @@ def numbers_at(tensor: Tensor, salt: int) -> Tensor:
     return tensor.detach()[torch.unravel_index(found, tensor.shape)].double()
 
 
-def sum_of_bits(tensor: Tensor) -> Tensor | None:
+def _sum_of_bits(tensor: Tensor) -> Tensor | None:
     """Add up the bits of ``tensor`` as whole numbers of 64 bits (int64 []); None if its memory has gaps.
 
-    >>> int(sum_of_bits(torch.zeros(4))), int(sum_of_bits(torch.ones(2, dtype=torch.uint8)))
+    >>> int(_sum_of_bits(torch.zeros(4))), int(_sum_of_bits(torch.ones(2, dtype=torch.uint8)))
     (0, 257)
     """
     if not tensor.is_contiguous():
@@ -98,8 +98,8 @@ def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, Asked]
     """Compute digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's
     names."""
     chosen = [(name, tensor, asked[name]) for name, tensor in named if name in asked]
-    numbers = [numbers_at(tensor, one.salt) for _, tensor, one in chosen]
-    sums = [sum_of_bits(tensor) if one.whole else None for _, tensor, one in chosen]
+    numbers = [_numbers_at(tensor, one.salt) for _, tensor, one in chosen]
+    sums = [_sum_of_bits(tensor) if one.whole else None for _, tensor, one in chosen]
     # One copy for all: from a GPU each of its own would wait for the device.
     flat = torch.cat(numbers).cpu() if numbers else torch.zeros(0)
     whole = [total for total in sums if total is not None]
@@ -168,7 +168,9 @@ def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str 
     expected = torch.from_numpy(sent.numbers[:: held.every]).to(getattr(torch, sent.dtype)).to(kept).double().numpy()
     same = np.equal(expected, held.numbers) | (np.isnan(expected) & np.isnan(held.numbers))
     if sent.slack is not None:
-        same |= np.abs(expected - held.numbers) <= _rounding(sent.dtype, held.dtype) * sent.slack[:: held.every]
+        # Bound the distance between two ways of adding the same terms up, as a share of the terms' size.
+        exact = max(torch.finfo(getattr(torch, dtype)).eps for dtype in (sent.dtype, held.dtype))
+        same |= np.abs(expected - held.numbers) <= (exact if exact > 1e-5 else 8 * exact) * sent.slack[:: held.every]
     if same.all():
         alike = sent.bits is None or held.bits is None or sent.dtype != held.dtype or sent.bits == held.bits
         return None if alike else f"{name}: its bits do not add up to the same sum"
@@ -202,9 +204,3 @@ def _adapted(base: TensorDigest, down: Tensor, up: Tensor, scale: float) -> Tens
     numbers = torch.from_numpy(base.numbers).to(kept) + product
     slack = np.abs(base.numbers) + factors.abs().sum(dim=1).numpy() * abs(scale)
     return TensorDigest(base.shape, base.dtype, base.salt, numbers.double().numpy(), slack=slack)
-
-
-def _rounding(sent: str, held: str) -> float:
-    """Bound the distance between two ways of adding the same terms up, as a share of the terms' size."""
-    exact = max(torch.finfo(getattr(torch, dtype)).eps for dtype in (sent, held))
-    return exact if exact > 1e-5 else 8 * exact

@@ -18,7 +18,7 @@ BASE_MARK, DOWN_MARK, UP_MARK, SCALE_MARK = "@base", "@down", "@up", "@scale"
 [out, rank] and []."""
 
 
-class WeightHolder(Protocol):
+class _WeightHolder(Protocol):
     """A destination of weights: any torch module, and any policy that acts."""
 
     def state_dict(self, *, keep_vars: bool = False) -> dict[str, Any]: ...
@@ -39,7 +39,7 @@ class WeightLayout:
     """The parameter's first name, for every name of a parameter."""
 
     @classmethod
-    def of_model(cls, model: WeightHolder) -> WeightLayout:
+    def of_model(cls, model: _WeightHolder) -> WeightLayout:
         state = dict(by_expert(model.state_dict(keep_vars=True).items()))
         first: dict[int, str] = {}
         for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -92,7 +92,7 @@ class WeightLayout:
         return {self.owners.get(name, name): tensor for name, tensor in given.items()}
 
 
-def copy_weights(model: WeightHolder, update: WeightUpdate, arrived: set[str] | None = None) -> Metrics:
+def copy_weights(model: _WeightHolder, update: WeightUpdate, arrived: set[str] | None = None) -> Metrics:
     """Every tensor of ``update`` into the parameter (or buffer) of its name; seconds and bytes.
 
     Nothing is copied unless all fits. ``arrived``: see :meth:`WeightLayout.distinct`.
@@ -117,7 +117,7 @@ class WeightTaker:
         self._arrived: set[str] = set()
         self._base: dict[str, Tensor] = {}
 
-    def take(self, model: WeightHolder, update: WeightUpdate) -> Metrics:
+    def take(self, model: _WeightHolder, update: WeightUpdate) -> Metrics:
         """Copy the update into the model; return seconds, and the bytes that travelled.
 
         Raises:

@@ -86,10 +86,20 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
         activations, logits, gathered = _fullest_moment(config, decoder, split, size)
     else:
         activations, gathered = _activations(config, decoder, split, size), 0
-        logits = _logits(config, decoder, split, size, on_gpu=gpus > 0)
+        # Estimate the logits, float32 scores that the backward pass reads, and their gradient in both
+        # precisions.
+        on_gpu = gpus > 0
+        values = micro_batch_tokens(config) // split.context * decoder.vocabulary // split.tensor
+        if config.learner.backend != "megatron":
+            values = min(values, _LOGITS_AT_ONCE[on_gpu])
+        logits = values * (2 * size + 2 * 4)
     if not config.policy.vision.freeze:
         activations += picture_tokens(config) * decoder.tower_values * size
-    kv_cache = decoder.kv_cache_bytes(_tokens_at_once(config), size) // parallel
+    # Tokens whose keys and values one sampler keeps.
+    at_once = min(-(-rows_per_iteration(config) // config.rollout.num_samplers), config.rollout.generation_batch_size)
+    if config.rollout.sampler == "vllm":
+        at_once = min(at_once, config.rollout.vllm.max_num_seqs)
+    kv_cache = decoder.kv_cache_bytes((at_once * row_tokens(config)), size) // parallel
     return Memory(
         parameters=parameters,
         trained=trained,
@@ -169,14 +179,6 @@ def _activations(config: Config, decoder: Decoder, split: Split, size: int) -> i
     return layers * layer * split.pipeline
 
 
-def _logits(config: Config, decoder: Decoder, split: Split, size: int, *, on_gpu: bool) -> int:
-    """Estimate the logits, float32 scores that the backward pass reads, and their gradient in both precisions."""
-    values = micro_batch_tokens(config) // split.context * decoder.vocabulary // split.tensor
-    if config.learner.backend != "megatron":
-        values = min(values, _LOGITS_AT_ONCE[on_gpu])
-    return values * (2 * size + 2 * 4)
-
-
 def recomputes(config: Config) -> bool:
     """Whether every layer is computed again in the backward pass."""
     full = config.learner.backend == "megatron" and config.learner.megatron.recompute == "full"
@@ -192,14 +194,6 @@ def micro_batch_tokens(config: Config) -> int:
 def picture_tokens(config: Config) -> int:
     """Feature tokens of the largest micro-batch at most: all tokens of its prompts."""
     return micro_batch_tokens(config) * config.data.max_prompt_length // max(1, row_tokens(config))
-
-
-def _tokens_at_once(config: Config) -> int:
-    """Tokens whose keys and values one sampler keeps."""
-    at_once = min(-(-rows_per_iteration(config) // config.rollout.num_samplers), config.rollout.generation_batch_size)
-    if config.rollout.sampler == "vllm":
-        at_once = min(at_once, config.rollout.vllm.max_num_seqs)
-    return at_once * row_tokens(config)
 
 
 def _reasons_to_keep(config: Config, gpus: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from rlinf.config.experiment import Config
 from rlinf.config.machine import memory_bytes
-from rlinf.models.architecture_numbers import Decoder, decoder_shape
+from rlinf.models.architecture_numbers import decoder_shape
 from rlinf.planning.memory import estimate, layer_values, recomputes
 from rlinf.planning.precision import policy_dtype
 
@@ -47,11 +47,8 @@ def fitting_micro_batch(config: Config, memory_bytes: int) -> int:
         return asked
     ranks, memory = config.learner.num_workers, estimate(config, decoder, 0)
     taken = ranks * (memory.learner + memory.host + memory.logits) + config.rollout.num_samplers * memory.sampler
-    fits = int((_SHARE * memory_bytes - taken) / ranks / _bytes_per_token(config, decoder))
-    return min(asked, max(_STEP, fits // _STEP * _STEP))
-
-
-def _bytes_per_token(config: Config, decoder: Decoder) -> int:
-    """Bytes that the backward pass keeps of a token, all in float32: norms, attention and residuals are on a CPU."""
+    # Bytes that the backward pass keeps of a token, all in float32: norms, attention and residuals are on a
+    # CPU.
     kept = decoder.hidden if recomputes(config) else layer_values(decoder)
-    return 4 * decoder.layers * kept
+    fits = int((_SHARE * memory_bytes - taken) / ranks / (4 * decoder.layers * kept))
+    return min(asked, max(_STEP, fits // _STEP * _STEP))

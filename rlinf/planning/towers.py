@@ -20,7 +20,7 @@ _VIT = ("hidden_size", "intermediate_size", "num_hidden_layers", "patch_size")
 
 
 @dataclass(frozen=True)
-class TowersMemory:
+class _TowersMemory:
     """Numbers of weights, and bytes."""
 
     parameters: int
@@ -34,7 +34,7 @@ class TowersMemory:
     """Of all copies of the policy that act."""
 
 
-def towers_memory(config: Config) -> TowersMemory | None:
+def towers_memory(config: Config) -> _TowersMemory | None:
     """Estimate the towers' memory; None if an architecture is unknown, or not given (the default towers are tiny)."""
     vla, policy, ranks = config.policy.vla, config.policy, config.learner.num_workers
     language, vision = _decoder_parameters(vla.language), _vision_parameters(vla.vision)
@@ -49,7 +49,7 @@ def towers_memory(config: Config) -> TowersMemory | None:
     offload = config.learner.offload
     acting = config.rollout.num_samplers if acts_in(config) == "sampler" else config.env.num_workers
     on_host = reference if config.learner.backend == "fsdp" else 0
-    return TowersMemory(
+    return _TowersMemory(
         parameters=whole,
         trained=trained,
         rank=weights + state + reference - on_host,

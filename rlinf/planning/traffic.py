@@ -46,7 +46,7 @@ def traffic(config: Config, decoder: Decoder, gpus: int) -> dict[str, int]:
     flows = {
         "tensor parallel": size * layers * tensor_values(decoder, split, passes, here),
         "context parallel": size * layers * context_values(decoder, split, passes, here),
-        "experts": size * layers * expert_values(decoder, split, passes, here),
+        "experts": size * layers * _expert_values(decoder, split, passes, here),
         "pipeline": size * pipeline_values(config, decoder, split, passes, here),
         **_data_parallel(config, decoder, split, size, steps, here),
         "weights to samplers": size * sampler_values(decoder, split),
@@ -77,7 +77,7 @@ def context_values(decoder: Decoder, split: Split, passes: Passes, tokens: int) 
     return (swapped + shared) * (passes.forwards + passes.training)
 
 
-def expert_values(decoder: Decoder, split: Split, passes: Passes, tokens: int) -> int:
+def _expert_values(decoder: Decoder, split: Split, passes: Passes, tokens: int) -> int:
     """Values sent in one layer: each token to its experts and back, those on this rank aside."""
     if split.expert == 1:
         return 0

@@ -24,7 +24,7 @@ _MOST = 0.95
 
 
 @dataclass(frozen=True)
-class EarlyWarning:
+class _EarlyWarning:
     """``title`` states what happened, ``words`` what it means and what to change."""
 
     title: str
@@ -49,7 +49,7 @@ class FirstSteps:
         for metrics in earlier:
             self._keep(int(metrics["step"]), metrics)
 
-    def add(self, step: int, metrics: Mapping[str, float]) -> list[EarlyWarning]:
+    def add(self, step: int, metrics: Mapping[str, float]) -> list[_EarlyWarning]:
         """Return the warnings, with the last of the first steps. Later ones are about services that no longer
         answer."""
         self._keep(step, metrics)
@@ -59,13 +59,13 @@ class FirstSteps:
         steps = [self._steps[number] for number in sorted(self._steps)]
         return self._large_updates(steps) or early_warnings(steps, self._config)
 
-    def _large_updates(self, steps: Sequence[Mapping[str, float]]) -> list[EarlyWarning]:
+    def _large_updates(self, steps: Sequence[Mapping[str, float]]) -> list[_EarlyWarning]:
         """Return a warning that these steps destroyed the policy, if they did."""
         series = {name: [step[name] for step in steps if name in step] for name in sorted(set().union(*steps))}
         words = destroyed(series, setting(self._config, "learner.optimizer.lr"))
-        return [EarlyWarning(TITLE, words)] if words else []
+        return [_EarlyWarning(TITLE, words)] if words else []
 
-    def _services(self, metrics: Mapping[str, float]) -> list[EarlyWarning]:
+    def _services(self, metrics: Mapping[str, float]) -> list[_EarlyWarning]:
         """Warn of services that have failed throughout :data:`FIRST_STEPS` iterations on end, once each time."""
         down = _down([metrics], self._config)
         self._silent = {name: self._silent.get(name, 0) + 1 for name in down}
@@ -79,7 +79,7 @@ class FirstSteps:
             self._steps[step] = dict(metrics)
 
 
-def early_warnings(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> list[EarlyWarning]:
+def early_warnings(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> list[_EarlyWarning]:
     """Find what the first ``steps`` all have in common and no run should have; a cause goes before its effects.
 
     >>> dead = {"algorithm/reward_mean": 0.0, "algorithm/reward_std": 0.0, "verdict/unparsable": 1.0}
@@ -115,17 +115,17 @@ def _zero(steps: Sequence[Mapping[str, float]], *names: str) -> bool:
     return all(metrics.get(name) == 0 for metrics in steps for name in names)
 
 
-def _not_finite(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+def _not_finite(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> _EarlyWarning | None:
     rows = (setting(config, "rollout.batch_size") or 1) * (setting(config, "algorithm.group_size") or 1)
     if not _always(steps, "verdict/quarantined", least=rows):
         return None
     custom = setting(config, "env.kwargs.reward.custom")
     names = ", ".join(custom) if isinstance(custom, Mapping) else "the custom reward"
     words = f"Rewards that are NaN or infinite count as 0, and every response got one. Look at what {names} returns."
-    return EarlyWarning(f"Every reward was NaN or infinite {when}", words)
+    return _EarlyWarning(f"Every reward was NaN or infinite {when}", words)
 
 
-def _no_service(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+def _no_service(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> _EarlyWarning | None:
     names = _down(steps, config)
     return _service_warning(names, when, config) if names else None
 
@@ -137,26 +137,26 @@ def _down(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> li
     return [name.removeprefix(_FAILURES) for name in known if _always(steps, name, least=rows)]
 
 
-def _service_warning(names: Sequence[str], when: str, config: Mapping[str, Any]) -> EarlyWarning:
+def _service_warning(names: Sequence[str], when: str, config: Mapping[str, Any]) -> _EarlyWarning:
     terms = setting(config, "env.kwargs.reward")
     own = [terms.get(name) if isinstance(terms, Mapping) else None for name in names]
     urls = [each.get("url") or each.get("base_url") for each in own if isinstance(each, Mapping)]
     at = ", ".join(public_url(str(url)) for url in urls if url)
     listed = ", ".join(f"env.kwargs.reward.{name}" for name in names) + (f" ({at})" if at else "")
     words = "They are masked or count 0: nothing was learned from them. Start the service, or correct its address."
-    return EarlyWarning(f"The service of {listed} failed for every response {when}", words)
+    return _EarlyWarning(f"The service of {listed} failed for every response {when}", words)
 
 
-def _cut(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+def _cut(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> _EarlyWarning | None:
     if not _always(steps, "rollout/cut_by_length", least=_ALL):
         return None
     limit, turns = setting(config, "rollout.max_new_tokens"), setting(config, "env.max_turns") or 1
     what = "conversation" if turns > 1 else "response"
     words = f"Raise rollout.max_new_tokens (now {limit}), or ask for shorter answers (data.system_prompt)."
-    return EarlyWarning(f"Every {what} was cut by the length limit {when}", words)
+    return _EarlyWarning(f"Every {what} was cut by the length limit {when}", words)
 
 
-def _unparsable(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+def _unparsable(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> _EarlyWarning | None:
     if not _always(steps, "verdict/unparsable", least=_ALL):
         return None
     written = setting(config, "env.kwargs.answer_format")
@@ -165,7 +165,7 @@ def _unparsable(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any],
         f"No response states its answer{expected}. Tell the model the format (data.system_prompt, "
         "env.kwargs.prompt_template), choose the one that it uses, or teach it with a warm start (sft.steps)."
     )
-    return EarlyWarning(f"No answer could be read {when}", words)
+    return _EarlyWarning(f"No answer could be read {when}", words)
 
 
 def _unpaid(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any]) -> str:
@@ -197,11 +197,11 @@ def _weight(term: object) -> object:
     return term.get("weight", ", ".join(map(str, term))) if isinstance(term, Mapping) else term
 
 
-def _no_reward(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+def _no_reward(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> _EarlyWarning | None:
     if not _zero(steps, "algorithm/reward_mean", "algorithm/reward_std"):
         return None
     if unpaid := _unpaid(steps, config):
-        return EarlyWarning(f"No reward was earned {when}", unpaid)
+        return _EarlyWarning(f"No reward was earned {when}", unpaid)
     if setting(config, "policy.name") in (None, "causal_lm"):
         words = (
             "There is nothing to learn from. Take easier tasks or a stronger model, begin with a warm start "
@@ -212,14 +212,14 @@ def _no_reward(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], 
             "Where rewards are rare this can be chance: collect more of them in an iteration (env.num_envs, "
             "rollout.num_steps), begin with a warm start (sft.steps), or choose a denser reward."
         )
-    return EarlyWarning(f"No reward was earned {when}", words)
+    return _EarlyWarning(f"No reward was earned {when}", words)
 
 
-def _no_advantage(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> EarlyWarning | None:
+def _no_advantage(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any], when: str) -> _EarlyWarning | None:
     if not _zero(steps, "algorithm/advantage_abs_mean"):
         return None
     if _zero(steps, "algorithm/reward_std") and (unpaid := _unpaid(steps, config)):
-        return EarlyWarning(f"Every advantage was 0 {when}", unpaid)
+        return _EarlyWarning(f"Every advantage was 0 {when}", unpaid)
     words = (
         "All members of a group earned the same, so that no gradient came from rewards. Try larger groups "
         f"(algorithm.group_size, now {setting(config, 'algorithm.group_size')}), harder or easier tasks, "
@@ -227,4 +227,4 @@ def _no_advantage(steps: Sequence[Mapping[str, float]], config: Mapping[str, Any
     )
     if not _always(steps, "algorithm/constant_group_fraction", least=_ALL):
         words = "No gradient came from rewards. Look at filters (difficulty_mask, filter_rewards) and at the rewards."
-    return EarlyWarning(f"Every advantage was 0 {when}", words)
+    return _EarlyWarning(f"Every advantage was 0 {when}", words)

@@ -42,7 +42,7 @@ def examine(run: RunRecord) -> list[Finding]:
 
 
 @dataclass(frozen=True)
-class Limit:
+class _Limit:
     """Above ``value`` the finding is ``title``, and ``fix`` is what one can try."""
 
     value: float
@@ -50,7 +50,7 @@ class Limit:
     fix: str
 
 
-def graded(value: float, text: str, *, bad: Limit, watch: Limit, fine: str = "") -> Finding:
+def graded(value: float, text: str, *, bad: _Limit, watch: _Limit, fine: str = "") -> Finding:
     """Build a finding from ``text`` and the first limit that ``value`` exceeds; ``fine`` if it exceeds none."""
     for level, limit in (("bad", bad), ("watch", watch)):
         if value > limit.value:
@@ -133,8 +133,8 @@ def _collapse(run: RunRecord) -> Finding | None:
         return graded(
             share,
             text,
-            bad=Limit(0.5, f"{what} collapse", fix),
-            watch=Limit(0.25, f"{what} over training", "checkpoint.best_metric keeps the best checkpoint."),
+            bad=_Limit(0.5, f"{what} collapse", fix),
+            watch=_Limit(0.25, f"{what} over training", "checkpoint.best_metric keeps the best checkpoint."),
         )
     return None
 
@@ -152,8 +152,8 @@ def _clipping(run: RunRecord) -> Finding | None:
     return graded(
         share,
         f"Of the late decisions {share:.1%} were clipped.",
-        bad=Limit(0.3, "Clip fraction too high", fix),
-        watch=Limit(0.15, "Clip fraction", "The updates are large for the clip range."),
+        bad=_Limit(0.3, "Clip fraction too high", fix),
+        watch=_Limit(0.15, "Clip fraction", "The updates are large for the clip range."),
     )
 
 
@@ -173,8 +173,8 @@ def _constant_groups(run: RunRecord) -> Finding | None:
     return graded(
         share,
         f"In {share:.0%} of the late groups every member had the same reward.",
-        bad=Limit(0.95, "All groups constant", fix),
-        watch=Limit(0.7, "Constant groups", thin),
+        bad=_Limit(0.95, "All groups constant", fix),
+        watch=_Limit(0.7, "Constant groups", thin),
     )
 
 
@@ -198,8 +198,8 @@ def _mismatch(run: RunRecord) -> Finding | None:
     return graded(
         gap,
         f"Sampler and learner differ by {gap:.2g} nats per decision on average.",
-        bad=Limit(0.1, "Sampler and learner disagree", fix),
-        watch=Limit(0.02, "Sampler and learner", slight),
+        bad=_Limit(0.1, "Sampler and learner disagree", fix),
+        watch=_Limit(0.02, "Sampler and learner", slight),
     )
 
 

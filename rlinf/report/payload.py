@@ -47,6 +47,10 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
     """One run."""
     summary = run.summary or {}
     drawn, damaged = timelines(run.path)
+    numbers = some_steps(run.episodes, MAX_EPISODES)
+    chosen = {str(number): run.episodes[number] for number in numbers}
+    given = {name: run.setting(f"algorithm.{name}") for name in CLIP.options}
+    clip = Clip.of(**{name: value for name, value in given.items() if value is not None})
     return {
         "name": run.name,
         "path": str(run.path),
@@ -61,9 +65,9 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
         "stages": stages(run),
         "timelines": drawn,
         "samples": samples(run),
-        "clip": _clip_range(run),
+        "clip": [1 - clip.low, 1 + clip.high],
         "evaluations": evaluation_rows(run),
-        "episodes": _episodes(run),
+        "episodes": {"steps": chosen, "left_out": len(run.episodes) - len(numbers)},
         "videos": _videos(run.path / "videos"),
         "video_limit": MAX_VIDEO_BYTES,
         "config": config_rows(run.config),
@@ -95,20 +99,6 @@ def thinned(series: Any) -> dict[str, list[float | None]]:
         if place % every == 0 or place == count - 1 or any(column[place] is not None for column in evaluated)
     ]
     return {name: [column[place] for place in kept] for name, column in series.items()}
-
-
-def _episodes(run: RunRecord) -> dict[str, Any]:
-    """Step -> evaluation episodes, likewise."""
-    numbers = some_steps(run.episodes, MAX_EPISODES)
-    chosen = {str(number): run.episodes[number] for number in numbers}
-    return {"steps": chosen, "left_out": len(run.episodes) - len(numbers)}
-
-
-def _clip_range(run: RunRecord) -> list[float]:
-    """(low, high) of the ratio's clip range."""
-    given = {name: run.setting(f"algorithm.{name}") for name in CLIP.options}
-    clip = Clip.of(**{name: value for name, value in given.items() if value is not None})
-    return [1 - clip.low, 1 + clip.high]
 
 
 def _videos(folder: Path) -> list[dict[str, Any]]:

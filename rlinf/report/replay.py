@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from rlinf.train.tracking.transcript import transcript
 
-    recorded = recorded_group(options.run, options.step, options.group)
+    recorded = _recorded_group(options.run, options.step, options.group)
     again = replay(options.run, options.step, options.group)
     for place, row in enumerate(again):
         shown = transcript(row) if "response" in row else f"{row['slots']} decisions"
@@ -49,13 +49,13 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if found else 0
 
 
-def recorded_group(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
+def _recorded_group(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     """Read the rows that the run wrote down; none if it did not."""
     rows = read_json_lines(folder / "samples" / f"step_{step:06d}.jsonl").rows
     return [row for row in rows if row["group"] == group]
 
 
-def available_steps(folder: Path, config: Config) -> list[int]:
+def _available_steps(folder: Path, config: Config) -> list[int]:
     """List the steps whose starting weights are there: one after each checkpoint, and the first if it restarts."""
     from rlinf.train.run_dir import RunDirectory
 
@@ -70,7 +70,7 @@ def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     if not is_run(folder):
         raise ReplayError(f"{folder} is no run directory: it has no config.yaml")
     config = load_stored(folder / "config.yaml", ["cluster.backend=local"])
-    steps = available_steps(folder, config)
+    steps = _available_steps(folder, config)
     if step not in steps:
         listed = ", ".join(str(one) for one in steps) or "none"
         raise ReplayError(

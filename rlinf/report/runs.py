@@ -134,15 +134,13 @@ def read_series(path: Path) -> tuple[dict[str, list[float | None]], str]:
     series: dict[str, list[float | None]] = {"step": []}
     for count, numbers in enumerate(lines.rows):
         for name, value in numbers.items():
-            series.setdefault(name, [None] * count).append(value if _is_finite(value) else None)
+            series.setdefault(name, [None] * count).append(
+                value if (isinstance(value, int | float) and abs(value) <= sys.float_info.max) else None
+            )
         for column in series.values():
             if len(column) == count:
                 column.append(None)
     return series, lines.note(path)
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def _rows_by_step(folder: Path, needed: Sequence[str], notes: list[str]) -> dict[int, list[dict[str, Any]]]:

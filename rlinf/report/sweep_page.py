@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
     """``kind: sweep``: ranking, curves with intervals, importance, every trial, and what failed."""
     summary = summarise(read_sweep(folder))
     sweep = summary.sweep
+    # List the sweep file's keys that are set, with their values as YAML.
+    said = {key: _set(value) for key, value in sweep.definition.items() if _is_set(value)}
     return {
         "kind": "sweep",
         "name": sweep.name,
@@ -33,7 +35,9 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
         "short_names": short_names(sweep.keys),
         "verdict": summary.verdict.splitlines(),
         "sure": summary.sure,
-        "settings": [_setting(sweep.keys, one) for one in summary.settings],
+        "settings": [
+            {**setting_row(sweep.keys, one), "label": one.label, "finals": one.finals} for one in summary.settings
+        ],
         "trials": [trial_row(sweep.keys, trial) for trial in summary.trials],
         "errors": _errors(summary),
         "notes": summary.notes,
@@ -42,21 +46,14 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
             for one in summary.importance
         ],
         "curves": _curves(summary),
-        "definition": _definition(sweep.definition),
+        "definition": [
+            {
+                "key": key,
+                "value": yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip(),
+            }
+            for key, value in said.items()
+        ],
     }
-
-
-def _setting(keys: Sequence[str], one: SettingResult) -> dict[str, Any]:
-    return {**setting_row(keys, one), "label": one.label, "finals": one.finals}
-
-
-def _definition(definition: Mapping[str, Any]) -> list[dict[str, str]]:
-    """List the sweep file's keys that are set, with their values as YAML."""
-    said = {key: _set(value) for key, value in definition.items() if _is_set(value)}
-    return [
-        {"key": key, "value": yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip()}
-        for key, value in said.items()
-    ]
 
 
 def _set(value: Any) -> Any:

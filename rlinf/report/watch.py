@@ -44,7 +44,7 @@ from rlinf.train.tracking.transcript import graded
 
 
 # Answers of a language model to held-out tasks, as they are given and graded.
-class TextShow:
+class _TextShow:
     """Fits `watch.Show`, with the processes of the run inside this one."""
 
     def __init__(self, config: Config, options: WatchOptions) -> None:
@@ -198,7 +198,7 @@ def _nothing(directory: RunDirectory, options: WatchOptions, config: Config) -> 
 
 def _show(config: Config, options: WatchOptions) -> Show:
     if is_text(config):
-        return TextShow(config, options)
+        return _TextShow(config, options)
     from rlinf.report.watch_simulator import SimulatorShow
 
     return SimulatorShow(config, options)

@@ -43,7 +43,8 @@ class SimulatorShow:
         env = evaluation_env(config)
         self.film: FilmedVecEnv | None = None
         if options.out is None and has_display() and _opens_windows(env):
-            self.vec_env: VecEnv = _window(env)
+            # One environment that draws itself into a window, at its own pace.
+            self.vec_env: VecEnv = SyncVecEnv(env, 1, partial(make_env, render_mode=_WINDOW_MODE))
         else:
             self.film = self.vec_env = _film(env, options.episodes)
         self.policy: Any = make_policy(
@@ -85,11 +86,6 @@ def _opens_windows(env: EnvConfig) -> bool:
         return _WINDOW_MODE in (probe.metadata.get("render_modes") or [])
     finally:
         probe.close()
-
-
-def _window(env: EnvConfig) -> SyncVecEnv:
-    """One environment that draws itself into a window, at its own pace."""
-    return SyncVecEnv(env, 1, partial(make_env, render_mode=_WINDOW_MODE))
 
 
 def _film(env: EnvConfig, episodes: int) -> FilmedVecEnv:

@@ -20,7 +20,7 @@ from rlinf.samplers.slot_attention import running_window, slot_attention
 NAME = "rlinf_grouped_sdpa"
 
 
-def grouped_attention(
+def _grouped_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -52,9 +52,9 @@ def grouped_attention(
 
 
 def use_grouped_attention(model: PreTrainedModel) -> None:
-    """Lets a model that uses transformers' ``sdpa`` attention decode with :func:`grouped_attention`."""
+    """Lets a model that uses transformers' ``sdpa`` attention decode with :func:`_grouped_attention`."""
     if model.config._attn_implementation != "sdpa" or not getattr(model, "_supports_attention_backend", False):
         return
-    AttentionInterface.register(NAME, grouped_attention)
+    AttentionInterface.register(NAME, _grouped_attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     model.set_attn_implementation(NAME)

@@ -108,7 +108,7 @@ def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         load_format="dummy" if spec.random_weights else "auto",
         dtype=spec.dtype,
         sight=_sight(checkpoint_config(spec.model), spec),
-        transfer=config.weight_transport == "vllm",
+        transfer=spec.transfer,
     )
 
 

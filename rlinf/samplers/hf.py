@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -17,7 +19,6 @@ from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
 from rlinf.samplers.decoding import DecodeBatch, Row, rows_of
-from rlinf.samplers.hf_engine import HFEngine
 from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.linear import use_weight_first_products
 from rlinf.samplers.requests import check_requests, in_request_order
@@ -220,3 +221,49 @@ class HFSampler:
             sight=self._sight,
             routes=self._routes,
         )
+
+
+class HFEngine:
+    """A :class:`rlinf.samplers.session.SteppedEngine` over :class:`~rlinf.samplers.continuous.RunningRows`."""
+
+    def __init__(
+        self,
+        rows: RunningRows,
+        *,
+        version: Callable[[], int],
+        most: int,
+        max_model_len: int,
+        on_close: Callable[[], Any],
+    ) -> None:
+        """``version`` gives that of the weights, ``most`` how many rows are decoded side by side."""
+        self._rows, self._version, self._most, self._max_model_len = rows, version, most, max_model_len
+        self._on_close = on_close
+        self._waiting: deque[Row] = deque()
+        self._asked: set[int] = set()
+
+    @property
+    def running(self) -> int:
+        return len(self._waiting) + len(self._rows)
+
+    def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        self._asked.update(request.request_id for request in requests)
+        rows, done = rows_of(requests, self._max_model_len)
+        self._waiting += rows
+        return done
+
+    def step(self, max_s: float) -> list[Completion]:
+        """Decode one more token of every row; rows that wait join first."""
+        room = min(self._most - len(self._rows), len(self._waiting))
+        if room:
+            self._rows.add([self._waiting.popleft() for _ in range(room)], self._version())
+        return self._rows.step(self._version())
+
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        leaving = [row for row in self._waiting if row.request.request_id in request_ids]
+        self._waiting = deque(row for row in self._waiting if row.request.request_id not in request_ids)
+        return self._rows.remove(request_ids) + [row.completion((), (), (), "abort") for row in leaving]
+
+    def end_session(self) -> None:
+        self._waiting.clear()
+        self._rows.remove(self._asked)
+        self._on_close()

@@ -17,7 +17,7 @@ from transformers import PretrainedConfig
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 
-class BufferedLayer(DynamicLayer):
+class _BufferedLayer(DynamicLayer):
     """Keys and values [B, heads, length, head_dim] of one layer, as views of larger buffers."""
 
     def __init__(self) -> None:
@@ -82,12 +82,12 @@ class RowCache(DynamicCache):
 
     def __init__(self, config: PretrainedConfig) -> None:
         super().__init__(config=config)
-        self.layers = [BufferedLayer() if type(layer) is DynamicLayer else layer for layer in self.layers]
+        self.layers = [_BufferedLayer() if type(layer) is DynamicLayer else layer for layer in self.layers]
 
     @property
     def plain(self) -> bool:
         """Whether every layer attends to every earlier token: then one mask serves them all."""
-        return all(isinstance(layer, BufferedLayer) for layer in self.layers)
+        return all(isinstance(layer, _BufferedLayer) for layer in self.layers)
 
     def select(self, index: Tensor) -> None:
         """Make the rows ``index`` int64 [B'] the batch."""
@@ -98,7 +98,7 @@ class RowCache(DynamicCache):
         """Move rows ``sources`` to ``places`` and keep the first ``rows``; this costs what the moved rows cost."""
         order: Tensor | None = None
         for layer in self.layers:
-            if isinstance(layer, BufferedLayer):
+            if isinstance(layer, _BufferedLayer):
                 layer.fill_places(places, sources, rows)
                 continue
             if order is None:

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
-import socket
-import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from rlinf.base.errors import UserError
+from rlinf.base.http_client import Exchange, StatusError
 from rlinf.base.json_text import parse_json
 from rlinf.base.redaction import public_url
 
 _MOST_IDLE = 128
 """Connections that are kept open for later requests."""
-_END_S = 1.0
-"""Seconds in which an answer has to end after its last event; later, its connection is closed instead of kept."""
 
 
 class ServerError(RuntimeError):
@@ -57,7 +53,7 @@ class Server:
             text = exchange.ask(body).read()
             exchange.keep()
         except Exception as error:
-            exchange.explain(error)
+            _explain(url, self.timeout_s, error)
             raise
         finally:
             exchange.hang_up()
@@ -66,10 +62,10 @@ class Server:
     def events(self, url: str, body: Mapping[str, Any]) -> EventStream:
         """Return the answer to a POST of ``body`` as server-sent events; nothing is sent before the first is
         requested."""
-        return EventStream(url, body, self._exchange(url))
+        return EventStream(url, body, self._exchange(url), self.timeout_s)
 
-    def _exchange(self, url: str) -> _Exchange:
-        return _Exchange(url, self.timeout_s, self._headers, self._idle)
+    def _exchange(self, url: str) -> Exchange:
+        return Exchange(url, self.timeout_s, self._headers, idle=self._idle)
 
 
 def _authorisation(variable: str | None) -> dict[str, str]:
@@ -88,8 +84,8 @@ class EventStream:
     decide, which sees other streams too: a request that waits for its turn is silent for good reasons.
     """
 
-    def __init__(self, url: str, body: Mapping[str, Any], exchange: _Exchange) -> None:
-        self._url, self._body, self._exchange = url, body, exchange
+    def __init__(self, url: str, body: Mapping[str, Any], exchange: Exchange, timeout_s: float) -> None:
+        self._url, self._body, self._exchange, self._timeout_s = url, body, exchange, timeout_s
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the events. Nothing is raised after ``close``.
@@ -113,7 +109,7 @@ class EventStream:
         except Exception as error:
             # Whoever hung up does not care how the reading ended.
             if not self._exchange.closed:
-                self._exchange.explain(error)
+                _explain(self._url, self._timeout_s, error)
                 raise
         finally:
             self._exchange.hang_up()
@@ -123,102 +119,14 @@ class EventStream:
         self._exchange.hang_up()
 
 
-class _Exchange:
-    """One request on one connection: an idle one if there is one, else a new one."""
-
-    def __init__(
-        self, url: str, timeout_s: float, headers: Mapping[str, str], idle: deque[http.client.HTTPConnection]
-    ) -> None:
-        self.closed = False
-        self._url, self._timeout_s, self._headers, self._idle = public_url(url), timeout_s, headers, idle
-        parts = urlsplit(url)
-        self._target = parts.path + (f"?{parts.query}" if parts.query else "")
-        self._connection: http.client.HTTPConnection | None = None
-        self._answer: http.client.HTTPResponse | None = None
-        self._socket: socket.socket | None = None
-        self._changing = threading.Lock()
-
-    def ask(self, body: Mapping[str, Any] | None, *, patient: bool = False) -> http.client.HTTPResponse:
-        """Return the answer to a POST (a GET for None), its status checked; ``patient`` drops its content's
-        deadline."""
-        data = json.dumps(body).encode() if body is not None else None
-        answer = self._asked(data, kept=True) or self._asked(data, kept=False)
-        assert answer is not None
-        assert self._socket is not None
-        if answer.status >= 400:
-            text = answer.read().decode(errors="replace")[:500]
-            raise ServerError(f"{self._url} answered {answer.status}: {text}")
-        if patient:
-            self._socket.settimeout(None)
-        self._answer = answer
-        return answer
-
-    def _asked(self, data: bytes | None, *, kept: bool) -> http.client.HTTPResponse | None:
-        """Return the answer over a kept connection, or over a new one.
-
-        None if there is no kept connection, or the server has closed it."""
-        try:
-            connection = self._idle.pop() if kept else self._opened()
-        except IndexError:
-            return None
-        with self._changing:
-            self._connection, self._socket = connection, connection.sock
-            if self.closed or self._socket is None:
-                # Checked after the socket is there to be shut down: otherwise an aborted request could begin.
-                connection.close()
-                raise ConnectionAbortedError("closed before it began")
-            self._socket.settimeout(self._timeout_s)
-        try:
-            connection.request("GET" if data is None else "POST", self._target, data, dict(self._headers))
-            return connection.getresponse()
-        except (ConnectionError, http.client.RemoteDisconnected):
-            if not kept or self.closed:
-                raise
-            connection.close()  # the server ended it while it was idle
-            return None
-
-    def _opened(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self._url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        connection = kind(parts.hostname or "", parts.port, timeout=self._timeout_s)
-        connection.connect()
-        return connection
-
-    def finish(self) -> None:
-        """Read the end of an answer whose last event has arrived, then :meth:`keep` its connection."""
-        if self._answer is None or self._socket is None:
-            return
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            self._socket.settimeout(_END_S)
-            self._answer.read()
-            self.keep()
-
-    def keep(self) -> None:
-        """Leave the connection to later requests, if the answer was read to its end and the server keeps it open."""
-        with self._changing:
-            connection, answer = self._connection, self._answer
-            if self.closed or connection is None or connection.sock is None or answer is None or not answer.isclosed():
-                return
-            self._socket = self._connection = None
-            self._idle.append(connection)
-
-    def hang_up(self) -> None:
-        """End the connection; a thread that reads from it gets the end."""
-        with self._changing:
-            self.closed = True
-            if self._socket is None:
-                return
-            # Closing alone would leave a reader in another thread waiting for ever.
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-            self._socket.close()
-
-    def explain(self, error: Exception) -> None:
-        """Raise :class:`ServerError` with the address, if ``error`` comes from the network."""
-        if isinstance(error, TimeoutError):
-            message = f"{self._url} gave no answer within {self._timeout_s:g} s (rollout.server.timeout_s)"
-            raise ServerError(message) from error
-        if isinstance(error, OSError):
-            raise ServerError(f"{self._url} can't be reached: {error}") from error
-        if isinstance(error, http.client.HTTPException):
-            raise ServerError(f"{self._url} hung up in the middle of an answer: {error!r}") from error
+def _explain(url: str, timeout_s: float, error: Exception) -> None:
+    """Raise :class:`ServerError` with the address, if ``error`` comes from the network."""
+    place = public_url(url)
+    if isinstance(error, StatusError):
+        raise ServerError(f"{place} answered {error.status}: {error.text[:500]}") from error
+    if isinstance(error, TimeoutError):
+        raise ServerError(f"{place} gave no answer within {timeout_s:g} s (rollout.server.timeout_s)") from error
+    if isinstance(error, OSError):
+        raise ServerError(f"{place} can't be reached: {error}") from error
+    if isinstance(error, http.client.HTTPException):
+        raise ServerError(f"{place} hung up in the middle of an answer: {error!r}") from error

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from rlinf.base.random_streams import stream_seed
 from rlinf.schema import PolicyConfig
 from rlinf.schema.policy import VisionConfig
+from rlinf.schema.rollout import TransferBackend
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class SamplerSpec:
     """Ids that are never drawn: those that have to do with pictures."""
     placeholder: int | None = None
     """The vocabulary's own token for a feature of a picture; None if it has none."""
+    transfer: TransferBackend | None = None
+    """How weights travel in vLLM's own transfer; None if they come otherwise."""
 
 
 def sampler_spec(
@@ -47,11 +50,12 @@ def sampler_spec(
     max_model_len: int,
     device: str,
     turn_ends: Collection[int] = (),
+    transfer: TransferBackend | None = None,
 ) -> SamplerSpec:
     """Collect the facts for every sampler.
 
     Without a checkpoint it gets a folder with the model's configuration alone. ``seed`` is the run's; ``folder``
-    its directory. ``turn_ends``: tokens that end the policy's turn in its chat template.
+    its directory. ``turn_ends``: tokens that end the policy's turn in its chat template. ``transfer``: see the spec.
     """
     from rlinf.models.architecture import PolicyError, architecture_config, require_text_model
     from rlinf.models.gguf import model_folder
@@ -97,6 +101,7 @@ def sampler_spec(
         vision=policy.vision,
         excluded=excluded_ids(architecture, tokenizer),
         placeholder=None if family is None else tokenizer.get_vocab().get(family.feature),
+        transfer=transfer,
     )
 
 

@@ -35,7 +35,7 @@ from rlinf.samplers.vllm_cache import allow_blocks_of_16, cpu_block, cpu_cache_m
 from rlinf.samplers.vllm_pictures import OPTIONS, PicturePrompts
 from rlinf.samplers.vllm_products import use_onednn_products
 from rlinf.schema.derived import Precision, activation_dtype
-from rlinf.schema.rollout import VllmConfig
+from rlinf.schema.rollout import TransferBackend, VllmConfig
 
 if TYPE_CHECKING:
     from vllm import SamplingParams as EngineParams
@@ -87,12 +87,13 @@ class VllmSampler:
         load_format: str = "auto",
         dtype: Precision = "auto",
         sight: Sight | None = None,
-        transfer: bool = False,
+        transfer: TransferBackend | None = None,
     ) -> None:
         """``model`` is a folder with a transformers configuration and weights (``load_format="dummy"``: without
         weights, which then come by :meth:`load`). ``config.max_model_len`` wins over ``max_model_len`` (prompt plus
         response tokens). ``sight``: of a vision-language model, whose folder has a tokenizer and an image processor
-        too; a model of text needs neither. ``transfer``: weights come by :meth:`follow_transfer` too.
+        too; a model of text needs neither. ``transfer``: how weights come by
+        :meth:`follow_transfer` too, if they do.
 
         Raises:
             ModuleNotFoundError: vLLM is not installed; the message states how to install it.
@@ -100,6 +101,9 @@ class VllmSampler:
         os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)
         for name, value in environment(gpu=torch.cuda.is_available()).items():
             os.environ.setdefault(name, value)
+        if transfer == "ipc":
+            # Handles of CUDA IPC come pickled, from this run's own learner.
+            os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
         self._model = str(model)
         self._config = config
         self._eos_token_ids = frozenset(eos_token_ids)
@@ -225,7 +229,7 @@ class VllmSampler:
         return figures(tensors, time.perf_counter() - started)
 
     def follow_transfer(self, order: str, options: Mapping[str, Any], *, version: int) -> None:
-        """Carry out an order of vLLM's own weight transfer (``transfer=True``), of weights that become ``version``.
+        """Carry out an order of vLLM's own weight transfer (``transfer``), of weights that become ``version``.
 
         No copy stays in this process: an engine that fails afterwards is not restarted here.
 
@@ -309,7 +313,7 @@ class VllmSampler:
             worker_extension_cls="rlinf.samplers.vllm_weights.WeightReceiver",
             disable_log_stats=True,
             **_further(config.extra),
-            **({"weight_transfer_config": {"backend": "nccl"}} if self._transfer else {}),
+            **({"weight_transfer_config": {"backend": self._transfer}} if self._transfer else {}),
         )
         if cpu:
             use_onednn_products()

@@ -1,4 +1,6 @@
-"""The learner's side of vLLM's own weight transfer by NCCL: its trainer engine, led past the driver to every sampler.
+"""The learner's side of vLLM's own weight transfer: its trainer engine, led past the driver to every sampler.
+
+Tensors travel by NCCL to samplers on GPUs of their own, and by CUDA IPC to those that share the learner's GPU.
 
 vLLM's engine has one sender and a client, by which it gives orders (begin, take these weights, finish). Here an order
 is a JSON text in a store that samplers read, and each of them confirms it there. So every wait has a deadline.
@@ -6,7 +8,9 @@ is a JSON text in a store that samplers read, and each of them confirms it there
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,8 +19,11 @@ import torch
 from torch import Tensor
 
 from rlinf.data.messages import WeightUpdate
+from rlinf.schema.rollout import TransferBackend
 
 _ABANDON = "abandon"
+_BUFFER_BYTES = 256 << 20
+"""The least size of the buffer that CUDA IPC fills again and again; vLLM refuses tensors that exceed it."""
 
 
 class Store(Protocol):
@@ -46,7 +53,13 @@ class OrderingClient:
         self._order("start_weight_update")
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
-        """Let the samplers receive the tensors that ``update_info`` names."""
+        """Let the samplers receive the tensors that ``update_info`` names.
+
+        Handles of CUDA IPC are Python objects. They are pickled, as vLLM's own HTTP client does it.
+        """
+        if (handles := update_info.get("ipc_handles")) is not None:
+            pickled = base64.b64encode(pickle.dumps(handles)).decode()
+            update_info = {**update_info, "ipc_handles": None, "ipc_handles_pickled": pickled}
         self._order("update_weights", update_info=update_info)
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
@@ -111,12 +124,27 @@ class UpdateSource:
 
 
 def trainer_engine(
-    meeting: tuple[str, int], *, rank: int, size: int, client: OrderingClient, source: UpdateSource
+    meeting: tuple[str, int],
+    *,
+    backend: TransferBackend,
+    rank: int,
+    size: int,
+    client: OrderingClient,
+    source: UpdateSource,
 ) -> Any:
     """Build vLLM's engine on a learner rank and, on rank 0, meet the samplers' workers (``size`` processes in all).
 
-    Its ``send_weights()`` sends what ``source`` yields, on every rank. ``meeting``: address and free port of rank 0.
+    Its ``send_weights()`` sends what ``source`` yields, on every rank. ``meeting``: address and free port of rank 0,
+    which NCCL needs. CUDA IPC sends through one buffer, as large as the largest tensor, so the GPU never holds a second
+    whole copy of the weights.
     """
+    if backend == "ipc":
+        from vllm.distributed.weight_transfer.ipc_engine import IPCTrainerInitInfo, IPCTrainerWeightTransferEngine
+
+        largest = max(one.dtype.itemsize * torch.Size(one.shape).numel() for one in source.metadata())
+        buffer = max(largest, _BUFFER_BYTES)
+        shared = IPCTrainerInitInfo(rank=rank, packed=True, packed_buffer_size_bytes=buffer)
+        return IPCTrainerWeightTransferEngine.trainer_init(shared, client=client, source=source)
     from vllm.distributed.weight_transfer.nccl_engine import NCCLTrainerInitInfo, NCCLTrainerWeightTransferEngine
 
     info = NCCLTrainerInitInfo(master_address=meeting[0], master_port=meeting[1], world_size=size, rank=rank)

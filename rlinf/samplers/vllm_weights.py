@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlinf.models.distribution import without
 from rlinf.models.weight_digest import Asked, TensorDigest
@@ -51,7 +51,19 @@ class WeightReceiver:
         """Load all weights (Hugging Face names) in-place; sharding and fusing are vLLM's own loaders'."""
         self.reload_weights(weights_iterator=iter(named))
         if self.device.type == "cpu":
-            _repack_shared_heads(self.model_runner.get_model())
+            # Packs the weights of an output head that is tied to the embedding again. On a CPU vLLM multiplies
+            # with packed copies of the weights. Reloading renews them, except that of a tied head: its weight
+            # is the embedding's, which is not a linear layer, so the copy would silently stay as it was.
+            model = self.model_runner.get_model()
+            for module in model.modules():
+                weight = getattr(module, "weight", None)
+                if (
+                    hasattr(module, "cpu_linear")
+                    and isinstance(weight, Tensor)
+                    and weight.numel()
+                    and not weight.is_meta
+                ):
+                    cast(Any, module).quant_method.process_weights_after_loading(module)
 
     def receive_shared_weights(self, path: str) -> None:
         """Receive the same from shared memory, for workers that are processes of their own."""
@@ -76,15 +88,3 @@ class WeightReceiver:
         """Load the weights that :meth:`receive_encoded` kept."""
         named, self._encoded_weights = self._encoded_weights or [], None
         self.receive_weights(named)
-
-
-def _repack_shared_heads(model: nn.Module) -> None:
-    """Packs the weights of an output head that is tied to the embedding again.
-
-    On a CPU vLLM multiplies with packed copies of the weights. Reloading renews them, except that of a tied head: its
-    weight is the embedding's, which is not a linear layer, so the copy would silently stay as it was.
-    """
-    for module in model.modules():
-        weight = getattr(module, "weight", None)
-        if hasattr(module, "cpu_linear") and isinstance(weight, Tensor) and weight.numel() and not weight.is_meta:
-            cast(Any, module).quant_method.process_weights_after_loading(module)

@@ -13,7 +13,7 @@ from rlinf.schema.algorithm import AlgorithmConfig
 from rlinf.schema.cluster import ClusterConfig
 from rlinf.schema.env import DataConfig, EnvConfig, TaskConfig
 from rlinf.schema.learner import SftConfig
-from rlinf.schema.rollout import RolloutConfig, WeightTransportName
+from rlinf.schema.rollout import RolloutConfig, TransferBackend, WeightTransportName
 from rlinf.schema.run import EvaluationConfig, RunConfig, Words
 from rlinf.schema.teacher import TeacherConfig
 
@@ -130,6 +130,8 @@ class DerivedConfig:
     overlaps: bool
     weight_transport: WeightTransportName | Literal["object_store"]
     """`object_store` within one process, which hands weights over as they are."""
+    transfer_backend: TransferBackend | None
+    """How tensors travel in vLLM's own weight transfer; None with another transport."""
     shares_gpus: bool
     continues_responses: bool
     gap_limits: Mapping[bool, float | None]

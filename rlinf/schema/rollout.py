@@ -8,6 +8,8 @@ from typing import Literal
 from rlinf.schema.key import LANGUAGE, SIMULATOR, TEXT, key, section
 
 WeightTransportName = Literal["auto", "shared_memory", "collective", "vllm"]
+TransferBackend = Literal["nccl", "ipc"]
+"""How tensors travel in vLLM's own weight transfer, by vLLM's names: NCCL, or handles of CUDA IPC."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class RolloutConfig:
     """How new weights get to samplers and env workers: memory shared on one node, or a broadcast.
 
     `auto`: shared memory if all of them are on one node, otherwise a broadcast; Ray's object store if no group for a
-    broadcast can be formed. `vllm`: vLLM's own transfer by NCCL, for samplers on GPUs of their own."""
+    broadcast can be formed. `vllm`: vLLM's own transfer, by NCCL to samplers on GPUs of
+    their own, by CUDA IPC to one that shares the GPU of a single learner."""
     verify_weights: bool = True
     """Every update is proved: whatever acts with the policy reads its weights back, and they are compared with those
     that were sent. A sampler that holds others ends the run. One that cannot read them back is named at the start, and

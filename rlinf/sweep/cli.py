@@ -18,7 +18,7 @@ from rlinf.config import ConfigErrors
 from rlinf.config.recipes import located, packaged, sweep_recipes
 from rlinf.sweep.load import Sweep, read_sweep_file
 from rlinf.sweep.settings import TrialPlan, plan_trials, repeated_draws
-from rlinf.sweep.summary import SettingResult, SweepSummary
+from rlinf.sweep.summary import SweepSummary
 from rlinf.sweep.validate import validate
 
 # `best.yaml`: the best setting of a sweep as a file that `rlinf train` takes.
@@ -45,7 +45,14 @@ def write_best(sweep: Sweep, summary: SweepSummary) -> Path | None:
         if not f"{key}.".startswith(f"{_SECRET}."):
             _put(tree, key, value)
     path = sweep.folder / NAME
-    write_atomically(path, _head(summary, best) + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
+    assert best.final is not None
+    score = f"{summary.sweep.metric} {best.final.mean:.4g} over {best.final.count} trial"
+    plural = "" if best.final.count == 1 else "s"
+    write_atomically(
+        path,
+        (f"# The best setting of the sweep {summary.sweep.name}: {best.label}\n# {score}{plural}\n")
+        + yaml.safe_dump(tree, sort_keys=False, allow_unicode=True),
+    )
     return path
 
 
@@ -56,13 +63,6 @@ def best_run(summary: SweepSummary) -> Path | None:
         return None
     sign = 1 if summary.sweep.mode == "max" else -1
     return max(best.counted, key=lambda trial: sign * (trial.final or 0.0)).record.run_dir
-
-
-def _head(summary: SweepSummary, best: SettingResult) -> str:
-    assert best.final is not None
-    score = f"{summary.sweep.metric} {best.final.mean:.4g} over {best.final.count} trial"
-    plural = "" if best.final.count == 1 else "s"
-    return f"# The best setting of the sweep {summary.sweep.name}: {best.label}\n# {score}{plural}\n"
 
 
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:

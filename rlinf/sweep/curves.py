@@ -15,7 +15,7 @@ AXES = ("step", "axis/tokens", "axis/env_steps", "axis/minutes")
 
 
 @dataclass(frozen=True)
-class Curve:
+class _Curve:
     """``low`` and ``high``: the 95% interval of the mean. All columns have one value a step."""
 
     seeds: int
@@ -27,7 +27,7 @@ class Curve:
     iqm: list[float]
 
 
-def curve(trials: Sequence[TrialResult], metric: str, *, points: int | None = None) -> Curve | None:
+def curve(trials: Sequence[TrialResult], metric: str, *, points: int | None = None) -> _Curve | None:
     """Compute the curve of a setting's finished trials; about ``points`` steps at most. None if they share no step."""
     columns = [_at_steps(trial, metric) for trial in trials]
     steps = sorted(set.intersection(*(set(column) for column in columns))) if columns else []
@@ -38,7 +38,7 @@ def curve(trials: Sequence[TrialResult], metric: str, *, points: int | None = No
     values = np.asarray([[column[step] for step in steps] for column in columns], dtype=np.float64)
     mean, low, high = mean_band(values)
     places = {axis: [_at_steps(trial, axis) for trial in trials] for axis in AXES}
-    return Curve(
+    return _Curve(
         seeds=len(values),
         axes={
             axis: [float(np.mean([place[step] for place in found])) for step in steps]

@@ -19,10 +19,14 @@ def write_tables(summary: SweepSummary, folder: Path) -> None:
     """Write `settings` (over seeds), `trials` (runs), `curves` (over seeds, by step): CSV, Parquet; settings.md."""
     settings = [setting_row(summary.sweep.keys, one) for one in summary.settings]
     trials = [trial_row(summary.sweep.keys, one) for one in summary.trials]
-    curves = [row for one in summary.settings for row in curve_rows(summary.sweep, one)]
+    curves = [row for one in summary.settings for row in _curve_rows(summary.sweep, one)]
     for name, rows in (("settings", settings), ("trials", trials), ("curves", curves)):
         if rows:
-            _csv(folder / f"{name}.csv", rows)
+            path = folder / f"{name}.csv"
+            with path.open("w", newline="", encoding="utf-8") as file:
+                writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+                writer.writeheader()
+                writer.writerows(rows)
             _parquet(folder / f"{name}.parquet", rows)
     (folder / "settings.md").write_text(_markdown(summary), encoding="utf-8")
 
@@ -59,7 +63,7 @@ def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
     }
 
 
-def curve_rows(sweep: SweepRecord, one: SettingResult) -> list[dict[str, Any]]:
+def _curve_rows(sweep: SweepRecord, one: SettingResult) -> list[dict[str, Any]]:
     """Return a setting's learning curve, a flat row for each step; none if no trial finished."""
     found = curve(one.counted, sweep.metric)
     if found is None:
@@ -92,13 +96,6 @@ def _columns(name: str, found: Estimate | None) -> dict[str, Any]:
             "iqm_high": found.iqm_interval[1],
         }
     return {f"{name}_{key}": value for key, value in numbers.items()}
-
-
-def _csv(path: Path, rows: Sequence[Record]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def _parquet(path: Path, rows: Sequence[Record]) -> None:

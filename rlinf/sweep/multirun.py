@@ -45,7 +45,7 @@ def sweep_of(file: Path, overrides: Sequence[str]) -> Sweep:
         if not equals:
             reader.read_overrides([override])  # words the mistake
             continue
-        values = [_value(reader, key, part) for part in split_values(text)]
+        values = [_value(reader, key, part) for part in _split_values(text)]
         if key == "run.seed":
             seeds = values
         elif len(values) > 1:
@@ -80,10 +80,10 @@ def _usual_metric(file: Path, overrides: Sequence[str]) -> str:
         return SweepConfig.metric
 
 
-def split_values(text: str) -> list[str]:
+def _split_values(text: str) -> list[str]:
     """At commas that stand in no bracket or quotes.
 
-    >>> split_values("4,8,[1, 2]")
+    >>> _split_values("4,8,[1, 2]")
     ['4', '8', '[1, 2]']
     """
     parts, depth, quote = [""], 0, ""

@@ -86,7 +86,7 @@ def read_sweep(folder: Path) -> SweepRecord:
     )
 
 
-def shown_definition(config: SweepConfig) -> dict[str, Any]:
+def _shown_definition(config: SweepConfig) -> dict[str, Any]:
     """Return the sweep as `sweep.json` shows it: everything but the values of `cluster.env`."""
     definition: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     for key, value in definition["set"].items():
@@ -98,7 +98,7 @@ def shown_definition(config: SweepConfig) -> dict[str, Any]:
 def open_sweep(sweep: Sweep) -> None:
     """Make the directory, or check that it holds this very sweep; raise ConfigErrors otherwise."""
     path = sweep.folder / "sweep.json"
-    definition = shown_definition(sweep.config)
+    definition = _shown_definition(sweep.config)
     if path.exists():
         before = json.loads(path.read_text())["definition"]
         names = [name for name in definition if name not in _MAY_CHANGE and before.get(name) != definition[name]]

@@ -80,7 +80,7 @@ def scheduler_of(sweep: Sweep) -> TrialScheduler:
     """Build the scheduler that `scheduler` names."""
     schedule, steps = sweep.config.schedule, sweep.config.budget.steps
     if schedule.name == "asha":
-        return RememberingAsha(
+        return _RememberingAsha(
             sweep.folder / "asha.pkl",
             time_attr="step",
             grace_period=schedule.grace_steps,
@@ -101,7 +101,7 @@ def scheduler_of(sweep: Sweep) -> TrialScheduler:
     return FIFOScheduler()
 
 
-class RememberingAsha(ASHAScheduler):
+class _RememberingAsha(ASHAScheduler):
     """ASHA whose rungs outlive the driver: Tune saves trials and searchers, but no schedulers."""
 
     def __init__(self, path: Path, **options: Any) -> None:

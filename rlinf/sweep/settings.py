@@ -43,7 +43,7 @@ class TrialPlan:
 
 def plan_trials(sweep: Sweep) -> list[TrialPlan]:
     """All trials of a sweep whose settings are known beforehand (all but optuna's): settings times seeds."""
-    settings = list(distinct(enumerate_settings(sweep.config)))
+    settings = list(distinct(_enumerate_settings(sweep.config)))
     pairs = itertools.product(settings, sweep.config.seeds)
     return [TrialPlan(number, setting, seed) for number, (setting, seed) in enumerate(pairs)]
 
@@ -59,7 +59,7 @@ def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan,
     return plan, plan.folder_name
 
 
-def enumerate_settings(config: SweepConfig) -> Iterator[Setting]:
+def _enumerate_settings(config: SweepConfig) -> Iterator[Setting]:
     """Every combination of the grids; with drawn keys, combinations in turn until there are ``budget.trials``."""
     grids = [(names, entry.grid) for names, entry in config.space.items() if entry.grid is not None]
     combinations = [
@@ -85,7 +85,7 @@ def repeated_draws(config: SweepConfig) -> str:
     """Return a sentence about settings that are drawn more than once; "" if all differ, or if a searcher chooses."""
     if config.search == "optuna" or config.budget.trials is None:
         return ""
-    drawn = list(enumerate_settings(config))
+    drawn = list(_enumerate_settings(config))
     different = len(list(distinct(iter(drawn))))
     if different == len(drawn):
         return ""

@@ -137,7 +137,7 @@ class SettingResult:
 
     @property
     def label(self) -> str:
-        return setting_label(self.setting)
+        return _setting_label(self.setting)
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,9 @@ class SweepSummary:
         return [trial.note for trial in self.trials if trial.note]
 
 
-def setting_label(setting: Mapping[str, Any]) -> str:
+def _setting_label(setting: Mapping[str, Any]) -> str:
     """
-    >>> setting_label({"algorithm.group_size": 8, "learner.optimizer.lr": 0.001})
+    >>> _setting_label({"algorithm.group_size": 8, "learner.optimizer.lr": 0.001})
     'group_size=8, lr=0.001'
     """
     names = short_names(list(setting))

@@ -19,7 +19,7 @@ from rlinf.config import load_mapping
 ORPHANED = 3
 
 
-class Leash:
+class _Leash:
     """Standard input: each byte is a leave to go on, its end is the end."""
 
     def __init__(self, hold_every: int) -> None:
@@ -46,8 +46,12 @@ def main(trial: str, hold_every: int = 0) -> int:
     """
     redact_warnings()
     try:
-        config = load_mapping(json.loads(_first_line()), source=trial)
-        leash = Leash(hold_every)
+        # Byte by byte, since what follows is for the leash.
+        line = bytearray()
+        while (byte := os.read(sys.stdin.fileno(), 1)) not in (b"", b"\n"):
+            line += byte
+        config = load_mapping(json.loads(bytes(line)), source=trial)
+        leash = _Leash(hold_every)
         from rlinf.train import run
 
         run(config, report=False, after_step=leash.after_step)
@@ -55,14 +59,6 @@ def main(trial: str, hold_every: int = 0) -> int:
         print(redacted(traceback.format_exc()), file=sys.stderr, flush=True)
         return 1
     return 0
-
-
-def _first_line() -> bytes:
-    """Byte by byte, since what follows is for the leash."""
-    line = bytearray()
-    while (byte := os.read(sys.stdin.fileno(), 1)) not in (b"", b"\n"):
-        line += byte
-    return bytes(line)
 
 
 if __name__ == "__main__":

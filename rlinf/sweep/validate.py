@@ -18,7 +18,7 @@ from rlinf.sweep.settings import Setting, TrialPlan, complete, draw_corner, draw
 _PROBES = 32
 
 
-def overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> list[str]:
+def _overrides_of(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) -> list[str]:
     """Return the overrides of a trial over the base: the sweep's own keys, the setting, and a directory to run in.
 
     Trials run in one process each, unless the sweep sets otherwise: a cluster inside a trial takes a while to
@@ -47,7 +47,7 @@ def trial_config(sweep: Sweep, setting: Setting, *, seed: int, run_dir: Path) ->
     """Return the resolved configuration of a trial; raise ConfigErrors.
 
     Trials share the warm starts that are the same."""
-    config = resolve(sweep.base, overrides_of(sweep, setting, seed=seed, run_dir=run_dir)).config
+    config = resolve(sweep.base, _overrides_of(sweep, setting, seed=seed, run_dir=run_dir)).config
     if has_warm_start(config) and config.sft.cache is None:
         config = replace(config, sft=replace(config.sft, cache=str(sweep.folder / "warm_starts")))
     return config

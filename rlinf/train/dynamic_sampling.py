@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
@@ -26,7 +26,7 @@ def collect_nonconstant_groups(
     batch, metrics = collect(0)
     kept = [_varied(batch)]
     rounds = 0
-    while _groups(kept) < groups and rounds < max_rounds:
+    while sum(len(batch.group_ids.unique()) for batch in kept) < groups and rounds < max_rounds:
         more, again = collect(rounds + 1)
         for name in _SUMMED & again.keys():
             metrics[name] += again[name]
@@ -43,7 +43,3 @@ def collect_nonconstant_groups(
 def _varied(batch: Batch | RemoteRows) -> Batch | RemoteRows:
     outcomes = batch.rewards if batch.rewards.ndim == 1 else batch.rewards.sum(dim=1)
     return batch.select(dynamic_sampling(outcomes, batch.group_ids).nonzero()[:, 0])
-
-
-def _groups(batches: Sequence[Batch | RemoteRows]) -> int:
-    return sum(len(batch.group_ids.unique()) for batch in batches)

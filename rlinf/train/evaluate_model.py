@@ -46,7 +46,7 @@ def evaluate_model(
         config = evaluation_config(model, choice, overrides, room=_positions(model))
         folder = Path(out or Path("runs") / f"eval_{Path(model).name}")
         evaluation = _evaluate(config, f"{model} on {choice.label}")
-        path = save_bare(folder, config, choice.label, evaluation)
+        path = _save_bare(folder, config, choice.label, evaluation)
         return _result(evaluation, folder, path)
     run, named = place
     if out is not None:
@@ -62,7 +62,7 @@ def evaluate_model(
     return _result(evaluation, run, saved)
 
 
-def save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation) -> Path:
+def _save_bare(folder: Path, config: Config, label: str, evaluation: Evaluation) -> Path:
     """Save the evaluation of a model without a run, in a folder that reports read; return the evaluation's file."""
     with naming_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -47,7 +47,10 @@ class GapAlarm:
         if gap <= self.limit + _DRIFT * age:
             self.above = 0 if age == 0 else self.above
             return
-        words = _words(gap, self.limit, age)
+        kind = "the same tokens" if age == 0 else f"tokens of weights {age:.0f} updates old"
+        words = (
+            f"sampler and learner differ by {gap:.3g} nats a token on {kind}, where {self.limit:g} is expected at most"
+        )
         if age > 0:
             self.say(f"WARNING: step {step}: {words}")
             return
@@ -68,8 +71,3 @@ _ADVICE = (
     "See that samplers take every update (weights/proved is 1), and have the learner's dtype, chat template and "
     "temperature; algorithm.rollout_correction weighs small differences out."
 )
-
-
-def _words(gap: float, limit: float, age: float) -> str:
-    kind = "the same tokens" if age == 0 else f"tokens of weights {age:.0f} updates old"
-    return f"sampler and learner differ by {gap:.3g} nats a token on {kind}, where {limit:g} is expected at most"

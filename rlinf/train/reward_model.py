@@ -96,7 +96,11 @@ class LearnedReward:
         """On the responses since the last time and some from before; how it judged the new ones before and after."""
         current = concatenate(self._current)
         before = _judged(self._scores(current), current)
-        rows = self._mixed(current, step)
+        # Join ``current`` with remembered groups, whose rows make up at most ``replay_fraction`` of the result.
+        share = self.options.replay_fraction
+        count = round(current.num_rows * share / (1 - share))
+        old = None if self._history is None else self._some(self._history, count, "reward replay", step)
+        rows = concatenate([current, old]) if old is not None and old.num_rows else current
         groups = rows.group_ids.unique()
         for epoch in range(self.options.epochs):
             parts = math.ceil(rows.num_rows / self.options.batch_rows)
@@ -158,13 +162,6 @@ class LearnedReward:
         values = self.learner.evaluate(examples).values
         assert values is not None
         return values
-
-    def _mixed(self, current: Batch, step: int) -> Batch:
-        """Join ``current`` with remembered groups, whose rows make up at most ``replay_fraction`` of the result."""
-        share = self.options.replay_fraction
-        count = round(current.num_rows * share / (1 - share))
-        old = None if self._history is None else self._some(self._history, count, "reward replay", step)
-        return concatenate([current, old]) if old is not None and old.num_rows else current
 
     def _remember(self, current: Batch, step: int) -> None:
         """Move ``current`` to the history; what is too much goes by chance, a group at a time, old and new alike."""

@@ -124,7 +124,7 @@ def _run(
         done = folder.summary()
         if done is not None and done["steps"] >= config.run.max_steps:
             display.say(f"{folder.path} holds a finished run: {done['metrics']}")
-            return RunResult(done["metrics"], folder.path, findings=diagnosis(folder, display))
+            return RunResult(done["metrics"], folder.path, findings=_diagnosis(folder, display))
         setup = ResolvedRun.of(config)
         if saved is not None:
             saved.begin(config, folder.path)
@@ -162,10 +162,10 @@ def _run(
     if saved is not None:
         digest = (folder.summary() or {}).get("params_sha256", "")
         display.console.print(Text(saved.verdict(state.step, digest)), soft_wrap=True)
-    findings = diagnosis(folder, display)
+    findings = _diagnosis(folder, display)
     if report:
         with _complete(folder):
-            write_page(folder, display)
+            _write_page(folder, display)
     for callback in callbacks:
         callback.on_end(state.evaluation)
     return RunResult(state.evaluation, folder.path, trainer.stopped, findings)
@@ -222,7 +222,7 @@ def require_extras(config: Config) -> None:
         raise UserError(f"this run needs what is not installed:\n  {listed}")
 
 
-def diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[Finding]:
+def _diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[Finding]:
     """Return the findings about the run, and print each bad one in a line; none of a run without numbers."""
     from rlinf.report.health import examine
     from rlinf.report.runs import ReportError, read_run
@@ -237,7 +237,7 @@ def diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[Findin
     return findings
 
 
-def write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
+def _write_page(folder: RunDirectory, display: ProgressDisplay) -> None:
     """`report.html`; a page that fails is reported, and does not fail the run that it is about."""
     from rlinf.report.write import write_run_report
 

@@ -122,7 +122,10 @@ class RunDirectory:
     def _begin(self, config: Config) -> None:
         self.require_usable(config)
         self.checkpoints.sweep_up()
-        for folder in (self.path, *(entry for entry in self.path.iterdir() if _is_own_folder(entry))):
+        for folder in (
+            self.path,
+            *(entry for entry in self.path.iterdir() if (entry.is_dir() and not entry.is_symlink())),
+        ):
             remove_leftovers(folder)
         write_atomically(self.path / _CONFIG, config.record.text)
         write_atomically(self.path / _MACHINE, json.dumps(machine(), indent=2))
@@ -179,10 +182,6 @@ class RunDirectory:
         for path in self.path.rglob("*"):
             if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
                 path.chmod(mode)
-
-
-def _is_own_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def _no_folder(path: Path) -> RunDirectoryError:

@@ -128,14 +128,13 @@ class RunState:
             self.display.say(f"passed over a damaged checkpoint: {note}", style="yellow")
         if survey.newest is not None:
             self._restore(survey.newest)
-            self.display.say(f"{verb} {survey.newest.folder.name}" + self._of_stage())
+            self.display.say(
+                f"{verb} {survey.newest.folder.name}" + (" of the warm start" if self.progress.stage == "sft" else "")
+            )
         elif survey.damaged:
             raise self.folder.nothing_whole(survey)
         elif self.source is not None:
             self._begin_with(self.source)
-
-    def _of_stage(self) -> str:
-        return " of the warm start" if self.progress.stage == "sft" else ""
 
     def _begin_with(self, source: Source) -> None:
         """Load another run's weights, and save them at once: from here on the other run is not needed."""

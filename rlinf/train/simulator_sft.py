@@ -55,17 +55,16 @@ class Imitation:
         while len(self._pools) <= wanted:
             number = len(self._pools)
             if number == 0:
-                self._pools.append(self._alone())
+                parts = self._rollout.demonstrations(self._options.demonstrations, self._options.perturbation)
+                solved, tried = sum(part.solved for part in parts), sum(part.tried for part in parts)
+                if not solved:
+                    raise NoDemonstrationsError(
+                        f"the demonstrator succeeded in none of {tried} episodes: look at env.kwargs"
+                    )
+                self._pools.append(_joined([part for part in parts if part.solved]))
             else:
                 self._pools.append(_joined([self._pools[-1], self._with_policy(number, step)]))
         return self._pools[wanted]
-
-    def _alone(self) -> Demonstrations:
-        parts = self._rollout.demonstrations(self._options.demonstrations, self._options.perturbation)
-        solved, tried = sum(part.solved for part in parts), sum(part.tried for part in parts)
-        if not solved:
-            raise NoDemonstrationsError(f"the demonstrator succeeded in none of {tried} episodes: look at env.kwargs")
-        return _joined([part for part in parts if part.solved])
 
     def _with_policy(self, number: int, step: int) -> Demonstrations:
         """Those of a round with the policy of ``step``, as they were kept if the run has been there before."""

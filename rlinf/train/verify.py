@@ -34,7 +34,7 @@ PHASES: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Difference:
+class _Difference:
     """The first thing that is not equal."""
 
     step: int
@@ -58,7 +58,7 @@ class Verification:
     """Metrics, columns of batches and weights that were compared."""
     weights: str
     """What the weights were compared with: the run's ``checkpoint``, a ``digest`` of them, or ``nothing``."""
-    difference: Difference | None
+    difference: _Difference | None
     """None: all bits are equal."""
 
 
@@ -134,7 +134,7 @@ def _compared(folder: Path, again: Path, first: int, last: int) -> Verification:
     if isinstance(known, str) or known is None:
         ours = read_json_file(again / "summary.json") or {}
         if known is not None and known != ours.get("params_sha256"):
-            difference = Difference(last, "update", "params_sha256", known[:12], str(ours.get("params_sha256"))[:12])
+            difference = _Difference(last, "update", "params_sha256", known[:12], str(ours.get("params_sha256"))[:12])
         return Verification(first, last, count + (known is not None), "digest" if known else "nothing", difference)
     assert isinstance(found_weights, dict)
     for name, tensor in known.items():
@@ -142,7 +142,7 @@ def _compared(folder: Path, again: Path, first: int, last: int) -> Verification:
         other = found_weights.get(name)
         if other is None or not torch.equal(tensor, other):
             distance = "absent" if other is None else f"up to {float((tensor - other).abs().max()):.3g} away"
-            difference = Difference(last, "update", f"weight {name}", "itself", distance)
+            difference = _Difference(last, "update", f"weight {name}", "itself", distance)
             break
     return Verification(first, last, count, "checkpoint", difference)
 
@@ -152,7 +152,7 @@ def _logged(folder: Path) -> dict[int, dict[str, float]]:
     return {int(line["step"]): line for line in read_json_lines(folder / "metrics.jsonl", number="step").rows}
 
 
-def _columns(folder: Path, again: Path, step: int) -> Iterator[Difference | None]:
+def _columns(folder: Path, again: Path, step: int) -> Iterator[_Difference | None]:
     """Compare the kept batches of a step, column by column, if both runs kept them."""
     name = Path(FOLDER) / f"batch_{step - 1:06d}.pt"
     if not ((folder / name).exists() and (again / name).exists()):
@@ -161,7 +161,7 @@ def _columns(folder: Path, again: Path, step: int) -> Iterator[Difference | None
     for column, tensor in before.items():
         other = now.get(column)
         same = other is not None and torch.equal(tensor.nan_to_num(), other.nan_to_num())
-        yield None if same else Difference(step, "rollout", f"column {column}", tuple(tensor.shape), "other values")
+        yield None if same else _Difference(step, "rollout", f"column {column}", tuple(tensor.shape), "other values")
 
 
 def _tensors(batch: Batch) -> dict[str, Tensor]:
@@ -169,17 +169,17 @@ def _tensors(batch: Batch) -> dict[str, Tensor]:
     return {**{f"inputs.{name}": value for name, value in batch.inputs.named().items()}, **columns}
 
 
-def _metrics(before: Mapping[str, float], now: Mapping[str, float], step: int) -> Iterator[Difference | None]:
+def _metrics(before: Mapping[str, float], now: Mapping[str, float], step: int) -> Iterator[_Difference | None]:
     """Compare the metrics of a step, in the order of the phases; an evaluation only if both were made."""
     for phase, prefixes in PHASES.items():
         for name in sorted(name for name in before if name.startswith(prefixes)):
             if name not in now:
                 if phase != "evaluation":
-                    yield Difference(step, phase, name, before[name], "absent")
+                    yield _Difference(step, phase, name, before[name], "absent")
                 continue
             old, new = before[name], now[name]
             same = old == new or (math.isnan(old) and math.isnan(new))
-            yield None if same else Difference(step, phase, name, old, new)
+            yield None if same else _Difference(step, phase, name, old, new)
 
 
 def _weights(folder: Path, step: int) -> dict[str, Tensor] | str | None:

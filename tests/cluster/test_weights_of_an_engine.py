@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import pickle
 import queue
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -25,6 +27,8 @@ from rlinf.samplers.vllm_transfer import OrderingClient
 PARTS, SAMPLERS, WORKERS = 3, 2, 2
 WIRES: dict[int, queue.Queue[Tensor]] = {}
 """What NCCL is to real ones: a queue for each rank of the group."""
+MEMORY: dict[str, Tensor] = {}
+"""What the GPU's memory is to CUDA IPC."""
 
 
 @dataclass
@@ -78,13 +82,49 @@ class NCCLTrainerWeightTransferEngine:
         self.client.finish_weight_update()
 
 
+@dataclass
+class IPCTrainerInitInfo:
+    backend: ClassVar[str] = "ipc"
+    packed: bool = False
+    packed_buffer_size_bytes: int = 0
+    _: KW_ONLY
+    rank: int
+
+
+class IPCTrainerWeightTransferEngine:
+    """vLLM's sender by CUDA IPC, packed: an update a chunk, whose handle is a tuple of Python objects."""
+
+    def __init__(self, client: Any, source: Any) -> None:
+        self.client, self.source = client, source
+
+    @classmethod
+    def trainer_init(cls, init_info: IPCTrainerInitInfo, *, client: Any, source: Any = None) -> Any:
+        assert init_info == IPCTrainerInitInfo(packed=True, packed_buffer_size_bytes=256 << 20, rank=0)
+        client.init_weight_transfer_engine({"packed": True})
+        return cls(client, source)
+
+    def send_weights(self) -> None:
+        self.client.start_weight_update()
+        for name, tensor in self.source:
+            described: dict[str, Any] = {"names": [name], "dtype_names": [str(tensor.dtype).split(".")[-1]]}
+            handles = {"GPU-1": (torch.UntypedStorage, b"handle", tensor.dtype, name)}
+            MEMORY[name] = tensor
+            self.client.update_weights(
+                {**described, "shapes": [list(tensor.shape)], "ipc_handles": handles, "tensor_sizes": [tensor.nbytes]}
+            )
+        self.client.finish_weight_update()
+
+
 @pytest.fixture(autouse=True)
 def vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = ["vllm", "distributed", "weight_transfer", "nccl_engine"]
-    for i in range(1, len(parts) + 1):
-        monkeypatch.setitem(sys.modules, ".".join(parts[:i]), ModuleType(parts[i - 1]))
+    MEMORY.clear()
+    package = "vllm.distributed.weight_transfer"
+    for name in ("vllm", "vllm.distributed", package, f"{package}.nccl_engine", f"{package}.ipc_engine"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
     for kind in (NCCLTrainerInitInfo, NCCLTrainerWeightTransferEngine):
-        monkeypatch.setattr(sys.modules[".".join(parts)], kind.__name__, kind, raising=False)
+        monkeypatch.setattr(sys.modules[f"{package}.nccl_engine"], kind.__name__, kind, raising=False)
+    for one in (IPCTrainerInitInfo, IPCTrainerWeightTransferEngine):
+        monkeypatch.setattr(sys.modules[f"{package}.ipc_engine"], one.__name__, one, raising=False)
 
 
 class Learner(WeightSender):
@@ -142,13 +182,29 @@ class Sampler(WeightReceiver):
         self.updating = False
 
 
+class SharedSampler(Sampler):
+    """An engine of one process on the learner's own GPU."""
+
+    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+        assert init_info == {"packed": True}
+
+    def update_weights(self, update_info: dict[str, Any]) -> None:
+        assert self.updating
+        assert update_info["ipc_handles"] is None
+        handles = pickle.loads(base64.b64decode(update_info["ipc_handles_pickled"]))
+        (name,), (shape,), (size,) = update_info["names"], update_info["shapes"], update_info["tensor_sizes"]
+        assert handles == {"GPU-1": (torch.UntypedStorage, b"handle", torch.bfloat16, name)}
+        assert (list(MEMORY[name].shape), MEMORY[name].nbytes) == (shape, size)
+        self.held[0][name] = MEMORY[name].clone()
+
+
 class Nodes(Threads):
     def nodes(self) -> list[str]:
         return ["127.0.0.1"] * self.size
 
 
 def connected(learners: list[Learner], samplers: list[Sampler]) -> Any:
-    return choose("vllm", Nodes(learners), Nodes(samplers), cuda=False, keep=False, workers=WORKERS)  # type: ignore[arg-type]
+    return choose("vllm", Nodes(learners), Nodes(samplers), cuda=False, keep=False, workers=WORKERS, transfer="nccl")  # type: ignore[arg-type]
 
 
 def never(rank: int, error: Exception) -> None:
@@ -171,6 +227,19 @@ def test_every_process_of_every_engine_gets_every_weight() -> None:
     assert [sampler.ranks for sampler in samplers] == [[1, 2], [3, 4]]
     # Both ranks gather the same number of times: once for the shapes, and once a sending.
     assert {learner.gathered for learner in learners} == {3 * PARTS}
+
+
+def test_a_sampler_on_the_learner_s_gpu_gets_handles_of_its_memory() -> None:
+    sampler = SharedSampler()
+    learner, receivers = Nodes([Learner(0)]), Nodes([sampler])
+    transport = choose("vllm", learner, receivers, cuda=False, keep=False, transfer="ipc")  # type: ignore[arg-type]
+    for version in (1, 2):
+        figures = transport.send(version, never)
+        assert figures["weight_update_bytes"] == 2 * 2 * (1 + 2 + 3)
+        assert (sampler.version, sampler.updating) == (version, False)
+        assert {name: float(tensor.float().mean()) for name, tensor in sampler.held[0].items()} == {
+            f"w{part}": float(version) for part in range(PARTS)
+        }
 
 
 def test_a_sampler_that_fails_ends_the_sending_with_its_own_words() -> None:

@@ -228,8 +228,13 @@ def test_liger_is_refused_with_the_reason(
     ("rest", "gpus", "version", "message"),
     [
         ("", 8, None, "vllm fills samplers of vLLM: set rollout.sampler: vllm."),
-        (", sampler: vllm", 0, None, "is NCCL between GPUs, and the learner computes on the CPU."),
-        (", sampler: vllm", 8, None, "cannot join two processes on one GPU: set cluster.placement: separate."),
+        (", sampler: vllm", 0, None, "moves weights between GPUs, and the learner computes on the CPU."),
+        (
+            ", sampler: vllm}\nlearner: {backend: fsdp, num_workers: 2",
+            8,
+            None,
+            "only if each holds all weights: set cluster.placement: separate.",
+        ),
         (", sampler: vllm}\ncluster: {placement: separate", 8, "0.33.0", "is known of vLLM 0.32.x, whose interface"),
         (
             ", sampler: vllm}\ncluster: {placement: separate}\nlearner: {backend: megatron, num_workers: 2",

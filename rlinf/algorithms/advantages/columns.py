@@ -112,7 +112,7 @@ class AdvantageColumns:
 
 
 @dataclass(frozen=True)
-class Segments:
+class _Segments:
     """Rows with U positions instead of T: their advantages are those of all tokens that a position stands for."""
 
     columns: AdvantageColumns
@@ -148,7 +148,7 @@ def _tokens_are_read_before(algorithm: AlgorithmConfig, positions: int) -> bool:
     return positions == 1 or algorithm.whiten_rewards or bool(penalised)
 
 
-def to_segments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Segments | None:
+def to_segments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> _Segments | None:
     """Return ``x`` by rows or turns; None if its estimator, or what comes before it, reads more."""
     entry = catalog.estimator(algorithm.adv_type)
     if _tokens_are_read_before(algorithm, x.mask.shape[1]):
@@ -158,7 +158,7 @@ def to_segments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Segments | N
     return _by_turn(x) if entry.of_turns and x.anchor_ids is not None and x.mask.numel() else None
 
 
-def _by_row(x: AdvantageColumns) -> Segments:
+def _by_row(x: AdvantageColumns) -> _Segments:
     tokens = x.mask.sum(dim=1) if x.lengths is None else x.lengths
     columns = AdvantageColumns(
         rewards=row_outcomes(x.rewards, x.before_filters),
@@ -169,10 +169,10 @@ def _by_row(x: AdvantageColumns) -> Segments:
         reward_weights=x.reward_weights,
         lengths=x.row_lengths(),
     )
-    return Segments(columns, tokens[:, None], None)
+    return _Segments(columns, tokens[:, None], None)
 
 
-def _by_turn(x: AdvantageColumns) -> Segments | None:
+def _by_turn(x: AdvantageColumns) -> _Segments | None:
     """None if tokens of a turn differ: by a reward or an episode's end before the last one."""
     acted, kept = x.before_filters, x.mask.any(dim=1)
     if acted is not x.mask and not x.mask.equal(acted & kept[:, None]):
@@ -196,7 +196,7 @@ def _by_turn(x: AdvantageColumns) -> Segments | None:
         anchor_ids=turns.filled(x.anchor_ids[turns.rows, turns.first], -1),
         lengths=turns.seen[:, -1].long(),
     )
-    return Segments(columns, turns.tokens * kept[:, None], turns.filled(turns.first.int(), x.mask.shape[1]))
+    return _Segments(columns, turns.tokens * kept[:, None], turns.filled(turns.first.int(), x.mask.shape[1]))
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from rlinf.algorithms.advantages.estimate import AdvantageInputs, Advantages
 from rlinf.algorithms.statistics import EPS, SingletonGroup, group_statistics
-
-
-def _second_best(x: AdvantageInputs, best: Tensor) -> Tensor:
-    """Return the highest outcome [B] of the group when one row with the highest is left out."""
-    others = torch.where(best, -torch.inf, x.outcomes)
-    ties = group_statistics(best.double(), x.group_ids)
-    runner_up = group_statistics(others, x.group_ids).high
-    shared = ties.mean * ties.count > 1.5
-    return torch.where(shared | runner_up.isinf(), x.outcomes, runner_up)
 
 
 def grpo_passk(
@@ -36,7 +26,12 @@ def grpo_passk(
     """
     group = x.outcome_statistics(std_ddof=std_ddof)
     best = x.outcomes == group.high
-    lead = torch.where(best, x.outcomes - _second_best(x, best), 0.0)
+    # The highest outcome [B] of the group when one row with the highest is left out.
+    others = torch.where(best, -torch.inf, x.outcomes)
+    ties = group_statistics(best.double(), x.group_ids)
+    runner_up = group_statistics(others, x.group_ids).high
+    shared = ties.mean * ties.count > 1.5
+    lead = torch.where(best, x.outcomes - torch.where(shared | runner_up.isinf(), x.outcomes, runner_up), 0.0)
     rows = lead / (group.std + EPS) if normalize_by_std else lead
     advantages = x.per_row(x.settle_singletons(rows, x.outcomes, singleton_group))
     return Advantages(advantages, advantages)

@@ -40,21 +40,17 @@ def correction_of(
         unknown = sorted(set(option) - set(names))
         if unknown:
             raise TypeError(f"rollout_correction has no {', '.join(unknown)}; its keys are: {', '.join(names)}")
-        _refuse_other_words(option)
+        # Refuse a word that a key of one of several words does not have.
+        hints = get_type_hints(RolloutCorrectionConfig)
+        for name in ("preset", "level", "mode", "reject_by"):
+            words = get_args(hints[name])
+            if name in option and option[name] not in words:
+                raise ValueError(f"rollout_correction.{name} must be one of {', '.join(words)}, got {option[name]!r}")
         preset = CORRECTIONS.get(option.get("preset", "none"))
         rejects = option.get("reject_above") is not None
         start = {"level": "none" if rejects else "token"} if preset is None else preset.values
         option = RolloutCorrectionConfig(**{**start, **option})
     return None if option.level == "none" and option.reject_above is None else option
-
-
-def _refuse_other_words(option: Mapping[str, Any]) -> None:
-    """Refuse a word that a key of one of several words does not have."""
-    hints = get_type_hints(RolloutCorrectionConfig)
-    for name in ("preset", "level", "mode", "reject_by"):
-        words = get_args(hints[name])
-        if name in option and option[name] not in words:
-            raise ValueError(f"rollout_correction.{name} must be one of {', '.join(words)}, got {option[name]!r}")
 
 
 def correction_weight(
@@ -86,7 +82,7 @@ def correction_weight(
     weight = _weight(difference, mask, correction)
     if correction.reject_above is None:
         return weight
-    divergence = row_divergence(difference, mask, correction.reject_by)
+    divergence = _row_divergence(difference, mask, correction.reject_by)
     return torch.where(divergence > correction.reject_above, 0.0, weight)
 
 
@@ -106,7 +102,7 @@ def _weight(difference: Tensor, mask: Tensor, correction: RolloutCorrectionConfi
     return torch.where(outside, 0.0, weight)
 
 
-def row_divergence(difference: Tensor, mask: Tensor, estimate: str) -> Tensor:
+def _row_divergence(difference: Tensor, mask: Tensor, estimate: str) -> Tensor:
     """Estimate KL(sampler || learner) per token of each row [B, 1] from ``difference`` = old - rollout [B, T].
 
     ``k1`` is the magnitude of the mean log-ratio, ``k3`` the mean of ``exp(d) - 1 - d`` (Schulman,

@@ -1,4 +1,4 @@
-"""Weights by vLLM's own engine for their transfer: NCCL from the learner's first rank into the engines' layers."""
+"""Weights by vLLM's own engine for their transfer: from the learner's first rank into the engines' layers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rlinf.cluster.errors import ClusterError
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.cluster.weights.transport import LATE_S, Collective, Restart, largest, outcomes
 from rlinf.data.messages import Metrics
+from rlinf.schema.rollout import TransferBackend
 
 
 class EngineTransfer(Collective):
@@ -19,10 +20,19 @@ class EngineTransfer(Collective):
 
     name = "vllm"
 
-    def __init__(self, learner: WorkerGroup, receivers: WorkerGroup, *, device: str, keep: bool, workers: int) -> None:
+    def __init__(
+        self,
+        learner: WorkerGroup,
+        receivers: WorkerGroup,
+        *,
+        backend: TransferBackend,
+        device: str,
+        keep: bool,
+        workers: int,
+    ) -> None:
         """``workers``: processes of each receiver's engine (its tensor parallelism). ``keep``: see Collective."""
         super().__init__(learner, receivers, device=device, fall_back=False, keep=keep)
-        self._workers = workers
+        self._backend, self._workers = backend, workers
         self._orders: tuple[str, int] | None = None
 
     def send(self, version: int, restart: Restart) -> Metrics:
@@ -45,7 +55,12 @@ class EngineTransfer(Collective):
         self._orders = (node, orders)
         joins = self._follow("init_weight_transfer_engine", 0)
         size = 1 + self.receivers.size * self._workers
-        options: dict[str, Any] = {"samplers": self.receivers.size, "size": size, "device": self._device}
+        options: dict[str, Any] = {
+            "backend": self._backend,
+            "samplers": self.receivers.size,
+            "size": size,
+            "device": self._device,
+        }
         opens = self.learner.submit("open_engine", (node, port), **options)
         problems = [
             text for text in (*self.receivers.gather(joins), *self.learner.gather(opens)) if isinstance(text, str)

@@ -107,7 +107,8 @@ class WeightReceiver(ABC):
 
         def act(name: str, options: dict[str, Any]) -> None:
             nonlocal size
-            if "init_info" in options:
+            # NCCL numbers all processes of all engines; CUDA IPC needs no ranks.
+            if "rank_offset" in options.get("init_info", {}):
                 options["init_info"]["rank_offset"] += place * workers
             if "update_info" in options:
                 size += update_bytes(options["update_info"])

@@ -15,6 +15,7 @@ from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
 from rlinf.cluster.weights.segment import SegmentWriter, address_key
 from rlinf.data.messages import WeightForm, WeightUpdate
 from rlinf.models.weight_digest import SentWeights, TensorDigest
+from rlinf.schema.rollout import TransferBackend
 
 
 class WeightSender(ABC):
@@ -153,7 +154,9 @@ class WeightSender(ABC):
             free.bind(("", 0))
             return int(self._store.port), int(free.getsockname()[1])
 
-    def open_engine(self, meeting: tuple[str, int], *, samplers: int, size: int, device: str) -> str | None:
+    def open_engine(
+        self, meeting: tuple[str, int], *, backend: TransferBackend, samplers: int, size: int, device: str
+    ) -> str | None:
         """Build vLLM's sender on every rank; rank 0 meets the samplers at ``meeting``. Return the error text, or None.
 
         ``size``: this sender and all processes of the ``samplers``.
@@ -163,7 +166,9 @@ class WeightSender(ABC):
         source = UpdateSource(self._parts_of_engine, torch.device(device))
         try:
             self._client = OrderingClient(self._store, samplers)
-            self._engine = trainer_engine(meeting, rank=self._rank, size=size, client=self._client, source=source)
+            self._engine = trainer_engine(
+                meeting, backend=backend, rank=self._rank, size=size, client=self._client, source=source
+            )
         except (ImportError, RuntimeError, ValueError) as error:
             self._give_up(error)
             return f"vLLM's weight transfer could not be set up: {error}"

@@ -36,7 +36,7 @@ class WeightTransport(Protocol):
         """Send the weights of the last :meth:`send` to a receiver that was restarted since."""
 
 
-class Travelling:
+class _Travelling:
     """Decides the form of a transport's sendings, and holds the sources of each.
 
     Everything is sent at first; later only what training changes, if the rest stays. The rest stays for low-rank
@@ -91,7 +91,7 @@ class ObjectStore:
 
     def __init__(self, learner: WorkerGroup, receivers: WorkerGroup) -> None:
         self.learner, self.receivers = learner, receivers
-        self._travelling = Travelling(learner, receivers)
+        self._travelling = _Travelling(learner, receivers)
         self._whole: list[Handle] = []
         """The parts of the last sending of everything: they stay in the store."""
         self._changed: list[Handle] = []
@@ -128,7 +128,7 @@ class SharedMemory:
 
     def __init__(self, learner: WorkerGroup, receivers: WorkerGroup) -> None:
         self.learner, self.receivers = learner, receivers
-        self._travelling = Travelling(learner, receivers)
+        self._travelling = _Travelling(learner, receivers)
         self._port: int | None = None
         self._sending = self._whole = 0
 
@@ -170,7 +170,7 @@ class Collective:
         self._device = device
         self._store = ObjectStore(learner, receivers)
         self._fall_back, self._keep = fall_back, keep
-        self._travelling = Travelling(learner, receivers)
+        self._travelling = _Travelling(learner, receivers)
         self._formed = False
         self._version = 0
 

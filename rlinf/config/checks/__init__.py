@@ -15,7 +15,6 @@ from rlinf.config.checks.kind import check_kind
 from rlinf.config.checks.megatron import check_megatron
 from rlinf.config.checks.own import check_own_functions, check_own_policy
 from rlinf.config.checks.policy import check_policy
-from rlinf.config.checks.ranges import check_ranges
 from rlinf.config.checks.reward_model import check_reward_model
 from rlinf.config.checks.router_replay import check_router_replay
 from rlinf.config.checks.run import check_evaluation, check_run
@@ -28,10 +27,28 @@ from rlinf.config.checks.tokens import check_tokens
 from rlinf.config.checks.vision import check_vision
 from rlinf.config.checks.vla import check_vla
 from rlinf.config.context import Context
+from rlinf.config.defaults import default_of, value_of, with_value
+from rlinf.config.names import facts_of, leaves
+
+
+def _check_ranges(context: Context) -> None:
+    """Report each number outside its bounds, and keep the other checks from reading it."""
+    for key in leaves():
+        number, facts = value_of(context.whole, key), facts_of(key)
+        broken = facts.bound_broken_by(number) if isinstance(number, int | float) else None
+        if broken is None:
+            continue
+        bounds, fix = broken
+        why = f" ({facts.why})" if facts.why else ""
+        context.error(key, f"{key} must be {bounds}, not {number}{why}.", fix)
+        context.broken.add(key)
+        # The other checks may divide by it; the default lets them judge the rest.
+        context.whole = with_value(context.whole, key, default_of(context.whole, key))
+
 
 # Ranges come first: the others may then divide, and a key that is out of range is not judged twice.
 CHECKS: tuple[Callable[[Context], None], ...] = (
-    check_ranges,
+    _check_ranges,
     check_run,
     check_own_policy,
     check_kind,

@@ -114,7 +114,8 @@ def _check_readers(context: Context) -> None:
     for name in hints(AlgorithmConfig):
         if name in read:
             continue
-        readers = _readers(name)
+        found = catalog.readers(name)
+        readers = [reader for reader in found if ":" in reader]
         fix = f"It is read by {', '.join(readers)}." if readers else "Take it out."
         context.unread(
             f"algorithm.{name}",
@@ -189,11 +190,6 @@ def _check_correction(context: Context) -> None:
         message = f"{section}.floor {correction.floor:g} is not below cap {correction.cap:g}: no weight fits."
         fix = "Weights are near 1: floor: 0.5 with cap: 5 is what IcePop takes."
         context.error(f"{section}.floor", message, fix)
-
-
-def _readers(name: str) -> list[str]:
-    found = catalog.readers(name)
-    return [reader for reader in found if ":" in reader]
 
 
 def _check_conditions(context: Context) -> None:

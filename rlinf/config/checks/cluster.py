@@ -55,7 +55,7 @@ def _check_engines(context: Context) -> None:
 
 
 def _check_transfer(context: Context) -> None:
-    """Check that vLLM's own weight transfer can be used: samplers of a known vLLM, each on GPUs of its own."""
+    """Check that vLLM's own weight transfer can be used: a known vLLM, and GPUs that its engines can be reached on."""
     config, key = context.config, "rollout.weight_transport"
     if config.rollout.weight_transport != "vllm":
         return
@@ -63,9 +63,11 @@ def _check_transfer(context: Context) -> None:
     if not is_text(config) or config.rollout.sampler != "vllm":
         why = "fills samplers of vLLM: set rollout.sampler: vllm"
     elif not learns_on_gpus(config):
-        why = "is NCCL between GPUs, and the learner computes on the CPU"
-    elif shares_gpus(config):
-        why = "cannot join two processes on one GPU: set cluster.placement: separate"
+        why = "moves weights between GPUs, and the learner computes on the CPU"
+    elif shares_gpus(config) and config.learner.num_workers > 1:
+        # CUDA IPC: an engine reads memory of the rank on its own GPU, and ranks hold parts of the weights.
+        why = "reaches samplers on the GPUs of several learner ranks only if each holds all weights: "
+        why += "set cluster.placement: separate"
     elif config.learner.backend == "megatron":
         why = "has one sender, and ranks of learner.backend: megatron give a part of the weights each"
     elif (version := installed_version("vllm")) is not None and not version.startswith(_TRANSFERRING):

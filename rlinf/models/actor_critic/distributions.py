@@ -161,7 +161,7 @@ class BoxHead(ActionHead):
         return np.clip(share_of_bounds(flat, self.low, self.high), _EDGE, 1.0 - _EDGE)
 
 
-class GaussianHead(BoxHead):
+class _GaussianHead(BoxHead):
     """Independent normals with a state-free standard deviation; the environment gets the clipped action."""
 
     noise_kind = "normal"
@@ -196,7 +196,7 @@ class GaussianHead(BoxHead):
         return np.asarray(actions, dtype=np.float32).reshape(len(actions), -1)
 
 
-class SquashedGaussianHead(GaussianHead):
+class SquashedGaussianHead(_GaussianHead):
     """tanh of a normal, stretched to the bounds. Actions are kept before the tanh: the density is exact at the edges.
 
     Densities are those of tanh(u) on [-1, 1]; stretching to the bounds would only add a constant.
@@ -214,18 +214,18 @@ class SquashedGaussianHead(GaussianHead):
     weights: Tensor
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        return super().log_prob(parameters, actions) - log_tanh_slope(actions)
+        return super().log_prob(parameters, actions) - _log_tanh_slope(actions)
 
     def draw(self, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return a sample and its log-probability, cheaper than by two calls: the distance to the mean is the noise."""
         actions = self.sample(parameters, noise)
-        return actions, -0.5 * noise.square() - parameters[:, 1] - _LOG_SQRT_2PI - log_tanh_slope(actions)
+        return actions, -0.5 * noise.square() - parameters[:, 1] - _LOG_SQRT_2PI - _log_tanh_slope(actions)
 
     def entropy(self, parameters: Tensor) -> Tensor:
         # H[tanh u] = H[u] + E log(1 - tanh(u)^2); the expectation by Gauss-Hermite quadrature, exact enough and smooth.
         mean, log_std = parameters.unbind(1)
         points = mean[..., None] + log_std.exp()[..., None] * self.nodes
-        return super().entropy(parameters) + (log_tanh_slope(points) * self.weights).sum(-1)
+        return super().entropy(parameters) + (_log_tanh_slope(points) * self.weights).sum(-1)
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return self._from_unit(0.5 * (np.tanh(actions) + 1.0))
@@ -287,7 +287,7 @@ class BetaHead(BoxHead):
         return self._to_unit(actions).astype(np.float32)
 
 
-def log_tanh_slope(values: Tensor) -> Tensor:
+def _log_tanh_slope(values: Tensor) -> Tensor:
     """log(1 - tanh(x)^2), without the cancellation that the literal formula has for |x| > 8."""
     return 2.0 * (math.log(2.0) - values - functional.softplus(-2.0 * values))
 
@@ -317,7 +317,7 @@ def action_head(
             "MultiBinary is wanted. A gymnasium.ActionWrapper of your own makes it one (env.wrappers: [module:Class])"
         )
     if distribution in ("auto", "gaussian"):
-        return GaussianHead(features, space, init_log_std)
+        return _GaussianHead(features, space, init_log_std)
     if distribution == "squashed_gaussian":
         return SquashedGaussianHead(features, space, init_log_std)
     if distribution == "beta":

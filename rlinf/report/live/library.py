@@ -50,7 +50,7 @@ class Library:
     def index(self) -> dict[str, Any]:
         """``kind: index``: a row for each run, the one that changed last first, and one for each sweep."""
         rows = [
-            {**self._cached("row", name, path, functools.partial(_row, path)), "id": name, "state": state_of(path)}
+            {**self._cached("row", name, path, functools.partial(_row, path)), "id": name, "state": _state_of(path)}
             for name, path in self.runs().items()
         ]
         return {
@@ -70,7 +70,7 @@ class Library:
         ]
         payload = self._cached("page", "\0".join(names), None, lambda: runs_payload(records), self.stamp(names))
         for shown, path in zip(payload["runs"], paths, strict=True):
-            shown["status"] = state_of(path)
+            shown["status"] = _state_of(path)
         return dict(payload)
 
     def sweep_page(self, name: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Library:
     def stamp(self, names: Sequence[str]) -> str:
         """Return a stamp that changes whenever the page about these runs would."""
         known = self.runs()
-        return "|".join(f"{_stamp(_found(known, name))}{state_of(known[name])}" for name in names)
+        return "|".join(f"{_stamp(_found(known, name))}{_state_of(known[name])}" for name in names)
 
     def sweep_stamp(self, name: str) -> str:
         """Return a stamp that changes whenever a trial of the sweep logs."""
@@ -115,7 +115,7 @@ class Library:
                 yield from self._walk(path, depth - 1)
 
 
-def state_of(run: Path) -> str:
+def _state_of(run: Path) -> str:
     """Return `running`, `finished` or `stopped`: by its summary, and by whether a process holds its lock."""
     lock = run / LOCK
     try:

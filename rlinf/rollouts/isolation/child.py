@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rlinf.rollouts.vec_env.sync import SyncVecEnv
 
 
-class Lender(MetaPathFinder):
+class _Lender(MetaPathFinder):
     """Finds the lent packages at their folders, before anything that is installed under the same name."""
 
     def __init__(self, folders: dict[str, Path]) -> None:
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str]) -> None:
     # This folder is no place to import from; modules of the user's own folder are (`env.id: my_module:My-v0`).
     sys.path[:] = [*(entry for entry in sys.path if entry != here), os.getcwd()]
     pairs = (text.partition("=") for text in arguments[1:])
-    sys.meta_path.insert(0, Lender({name: Path(folder) for name, _, folder in pairs}))
+    sys.meta_path.insert(0, _Lender({name: Path(folder) for name, _, folder in pairs}))
     from rlinf.base.child_process import die_with_parent
 
     die_with_parent()

@@ -58,15 +58,15 @@ class IsolatedEnv(gymnasium.Env):
         self._vec_env.close()
 
     def _observation(self) -> Any:
-        return unflattened(self.observation_space, self._vec_env.observations, 0)
+        return _unflattened(self.observation_space, self._vec_env.observations, 0)
 
 
-def unflattened(space: spaces.Space, leaves: Arrays, row: int, name: str = ROOT) -> Any:
+def _unflattened(space: spaces.Space, leaves: Arrays, row: int, name: str = ROOT) -> Any:
     """Read the observation in row ``row`` of the leaves [N, ...] (`data.spaces`); a text is its bytes before zeros."""
     if isinstance(space, spaces.Dict):
-        return {key: unflattened(part, leaves, row, f"{name}.{key}") for key, part in space.spaces.items()}
+        return {key: _unflattened(part, leaves, row, f"{name}.{key}") for key, part in space.spaces.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(unflattened(part, leaves, row, f"{name}.{key}") for key, part in enumerate(space.spaces))
+        return tuple(_unflattened(part, leaves, row, f"{name}.{key}") for key, part in enumerate(space.spaces))
     if isinstance(space, spaces.Text):
         return leaves[name][row].tobytes().rstrip(b"\0").decode()
     return leaves[name][row].copy()

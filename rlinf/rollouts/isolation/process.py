@@ -38,7 +38,7 @@ class EnvProcess:
         self.python = python or sys.executable
         self._start_timeout_s = start_timeout_s
         here, there = socket.socketpair()
-        lent = (f"{name}={folder}" for name, folder in lent_packages().items())
+        lent = (f"{name}={folder}" for name, folder in _lent_packages().items())
         try:
             self._process = ChildProcess(
                 [self.python, str(_CHILD), str(there.fileno()), *lent],
@@ -137,7 +137,7 @@ def _environment(python: str | None) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
-def lent_packages() -> Mapping[str, str]:
+def _lent_packages() -> Mapping[str, str]:
     """Folders of the packages that the other interpreter borrows."""
     folders = {}
     for name in _LENT:

@@ -301,7 +301,7 @@ class TextEnvWorker:
 
     def questions(self, split: str) -> frozenset[str]:
         """Return the questions of a split in a form that can be compared, of environments that list theirs."""
-        return _questions(self._members(split))
+        return frozenset().union(*(env.questions() for env in _listing(self._members(split))))
 
     def _members(self, split: str) -> Sequence[Any]:
         env = self._env(split)
@@ -366,16 +366,12 @@ def _listing(members: Sequence[Any]) -> list[Any]:
     return [env for env in members if hasattr(env, "questions") and hasattr(env, "leave_out")]
 
 
-def _questions(members: Sequence[Any]) -> frozenset[str]:
-    return frozenset().union(*(env.questions() for env in _listing(members)))
-
-
 def _leave_out(members: Sequence[Any], questions: frozenset[str]) -> None:
     for env in _listing(members) if questions else ():
         env.leave_out(questions)
 
 
-def asks_other_rows(environments: Sequence[TextEnv]) -> bool:
+def _asks_other_rows(environments: Sequence[TextEnv]) -> bool:
     """Whether the evaluation reads other rows than training: other files, splits or environments."""
     return any(one.splits["train"].get(name) != one.splits["eval"].get(name) for one in environments for name in _ROWS)
 
@@ -407,5 +403,5 @@ def text_env_worker(
         row_timeout_s=env.step_timeout_s,
         start_timeout_s=env.start_timeout_s,
         python=env.python or sys.executable,
-        leaves_out_evaluation=evaluates and asks_other_rows(environments),
+        leaves_out_evaluation=evaluates and _asks_other_rows(environments),
     )

@@ -23,7 +23,7 @@ class RenderingError(RuntimeError):
     """An environment gives no pictures; the message states why."""
 
 
-class Filmable(gymnasium.Wrapper):
+class _Filmable(gymnasium.Wrapper):
     """Gives pictures [H, W, 3] uint8, or reports what it gave instead."""
 
     def render(self) -> Any:
@@ -39,7 +39,7 @@ def filmable_env(options: EnvConfig) -> gymnasium.Env:
     """Build the environment of ``options``, with pictures."""
     env = make_env(options, render_mode=_MODE)
     draw_plainly(env)
-    return Filmable(env)
+    return _Filmable(env)
 
 
 def try_filming(options: EnvConfig) -> FilmingTrial:

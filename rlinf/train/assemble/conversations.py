@@ -79,6 +79,7 @@ def conversation_spec(setup: ResolvedRun, tokenizer: Any, folder: Path) -> Sampl
         max_model_len=config.facts.row_tokens,
         device=setup.devices.sampler_device,
         turn_ends=turn_ends(config, tokenizer),
+        transfer=config.facts.transfer_backend,
     )
 
 

@@ -48,7 +48,11 @@ def make_policy(
             return _vla(config, observation_space, action_space, tokenizer)
         if config.facts.off_policy:
             return _off_policy(config, observation_space, action_space)
-        return _actor_critic(config, observation_space, action_space)
+        from rlinf.models.actor_critic import ActorCritic
+
+        if config.policy.path is not None:
+            return ActorCritic.from_pretrained(config.policy.path, _levels(config))
+        return ActorCritic(observation_space, action_space, _actor_critic_options(config))
 
 
 def make_trained_policy(config: Config, observation_space: Any, action_space: Any, tokenizer: Path) -> ActingPolicy:
@@ -122,14 +126,6 @@ def _require_same_algorithm(config: Config, path: str) -> None:
             f"policy.path: the policy in {path} has the networks of {trained}, and this run those of {wanted}: take "
             "the same algorithm, or leave policy.path out"
         )
-
-
-def _actor_critic(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
-    from rlinf.models.actor_critic import ActorCritic
-
-    if config.policy.path is not None:
-        return ActorCritic.from_pretrained(config.policy.path, _levels(config))
-    return ActorCritic(observation_space, action_space, _actor_critic_options(config))
 
 
 def _off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:

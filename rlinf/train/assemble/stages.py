@@ -12,11 +12,11 @@ from rlinf.schema import OptimizerConfig
 
 def stages_of(config: Config) -> tuple[Stage, ...]:
     """List the stages of a run, in their order."""
-    training = training_stage(config)
-    return (warm_start_stage(config), training) if config.sft.steps else (training,)
+    training = _training_stage(config)
+    return (_warm_start_stage(config), training) if config.sft.steps else (training,)
 
 
-def training_stage(config: Config) -> Stage:
+def _training_stage(config: Config) -> Stage:
     """Reinforcement learning."""
     algorithm = config.algorithm
     return Stage(
@@ -31,7 +31,7 @@ def training_stage(config: Config) -> Stage:
     )
 
 
-def warm_start_stage(config: Config) -> Stage:
+def _warm_start_stage(config: Config) -> Stage:
     """Supervised fine-tuning: with advantage 1, ``-A logp`` averaged over tokens is the cross-entropy; with those of
     ``algorithms.dpo`` it has the gradient of DPO."""
     sft, usual = config.sft, OptimizerConfig()

@@ -38,7 +38,7 @@ Answers = tuple[Conversation, ...]
 
 
 @dataclass(frozen=True)
-class SupervisedData:
+class _SupervisedData:
     """The rows of `sft.data`, encoded and divided."""
 
     train: ImitationData
@@ -47,7 +47,7 @@ class SupervisedData:
     notes: Mapping[str, int | str]
 
 
-def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
+def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
     """Read, encode and divide the conversations. Raises UserError for what cannot be trained on."""
     sft = config.sft
     assert sft.data is not None
@@ -84,7 +84,7 @@ def supervised_data(config: Config, tokenizer: Any) -> SupervisedData:
         "sft.data left out, whose prompts sft.eval_data has": found.shared,
         **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(found.train).items()},
     }
-    return SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
+    return _SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
 
 
 def with_counted_steps(config: Config) -> Config:
@@ -131,7 +131,7 @@ def _is_held_out(conversation: Conversation, fraction: float) -> bool:
     return stream_seed(0, "sft held out", _prompt(conversation)) / 2**63 < fraction
 
 
-def held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
+def _held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
     """`eval/sft_loss`: cross-entropy per imitated token under the current weights; its exponential; how many tokens."""
     total, count = 0.0, 0
     for batch in batches:
@@ -142,7 +142,7 @@ def held_out_loss(learner: LearnerPool, batches: Sequence[Batch]) -> Metrics:
     return {"eval/sft_loss": loss, "eval/sft_perplexity": math.exp(min(loss, 700.0)), "eval/sft_tokens": float(count)}
 
 
-def held_out_preferences(
+def _held_out_preferences(
     learner: LearnerPool, batches: Sequence[Batch], before: Sequence[Tensor], *, beta: float
 ) -> Metrics:
     """Compute the loss of DPO over held-out pairs, and the share of pairs that it prefers as they are labelled.
@@ -168,10 +168,10 @@ def with_held_out_rows(
     """
     if not batches:
         return evaluate
-    measure = functools.partial(held_out_loss, learner, batches)
+    measure = functools.partial(_held_out_loss, learner, batches)
     if sft.loss == "dpo":
         before = [learner.evaluate(batch).logprobs for batch in batches]
-        measure = functools.partial(held_out_preferences, learner, batches, before, beta=sft.dpo_beta)
+        measure = functools.partial(_held_out_preferences, learner, batches, before, beta=sft.dpo_beta)
 
     def both() -> Evaluation:
         loss = measure()
@@ -218,7 +218,9 @@ class NoRollout:
 def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """Build a learner and its data: no environment, no sampler."""
     config = setup.config
-    tokenizer = _tokenizer(config, folder)
+    # The policy's tokenizer, or one trained on the conversations if an architecture defines the policy.
+    texts = functools.partial(file_texts, config)
+    tokenizer = kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))
     data = supervised_data(config, tokenizer)
     learner = start_learner(setup, cluster, str(folder / "tokenizer"))
     return Graph(
@@ -232,9 +234,3 @@ def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -
         write_beside=functools.partial(save_beside, tokenizer, response_ends(config, tokenizer)),
         notes={**setup.notes, **data.notes},
     )
-
-
-def _tokenizer(config: Config, folder: Path) -> Any:
-    """Return the policy's tokenizer, or one trained on the conversations if an architecture defines the policy."""
-    texts = functools.partial(file_texts, config)
-    return kept_tokenizer(folder / "tokenizer", functools.partial(policy_tokenizer, config, texts))

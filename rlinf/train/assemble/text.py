@@ -50,7 +50,7 @@ from rlinf.train.workers.text_env_pool import TextEnvPool
 
 
 # The process of a learned reward.
-def learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> Sequence[LearnedReward]:
+def _learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> Sequence[LearnedReward]:
     """Return the learned reward; empty if the environment's reward is used.
 
     ``policy_model`` makes the language model of the policy."""
@@ -115,6 +115,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
             cuda=on_gpus,
             keep=keep,
             workers=config.rollout.vllm.tensor_parallel_size,
+            transfer=facts.transfer_backend,
         ),
         WeightProof(learner.group, samplers.name) if config.rollout.verify_weights else None,
     )
@@ -168,7 +169,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
         evaluate=evaluate,
         warm_start_batch=make_batch,
         warm_start_preparation=prepare,
-        reward_models=learned_reward(config, cluster, functools.partial(language_model, config, path)),
+        reward_models=_learned_reward(config, cluster, functools.partial(language_model, config, path)),
         write_beside=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
         overlaps=facts.overlaps,
         rendered=rollout.rendered,

@@ -47,7 +47,7 @@ SUITES: dict[str, Suite] = {
 }
 
 
-def suite_of(name: str) -> Suite:
+def _suite_of(name: str) -> Suite:
     """Return the suite of this name. Raises UserError that lists the names."""
     if name in SUITES:
         return SUITES[name]
@@ -56,9 +56,9 @@ def suite_of(name: str) -> Suite:
     raise UserError(f"--suite {name}: there is {', '.join(SUITES)}.{meant}")
 
 
-def file_of_suite(name: str) -> Path:
+def _file_of_suite(name: str) -> Path:
     """Find the suite's own file or folder under `data/`. Raises UserError that names the paths that were tried."""
-    suite = suite_of(name)
+    suite = _suite_of(name)
     found = next((path for path in (Path("data") / own for own in suite.names) if path.exists()), None)
     if found is None:
         raise UserError(
@@ -108,7 +108,7 @@ class Choice:
     def path(self) -> Path:
         """Return the path of the tasks. Raises UserError if there is nothing."""
         if self.data is None:
-            return file_of_suite(str(self.suite))
+            return _file_of_suite(str(self.suite))
         found = Path(self.data).expanduser()
         if not found.exists():
             raise UserError(f"--data {self.data}: there is no such file or folder")
@@ -138,7 +138,7 @@ def evaluation_config(
         UserError: the data is not there, or the suite unknown.
         ConfigErrors: overrides that do not fit.
     """
-    suite = suite_of(choice.suite) if choice.suite is not None else None
+    suite = _suite_of(choice.suite) if choice.suite is not None else None
     known: Mapping[str, Any] = {} if trained is None else to_mapping(trained)
     path = choice.path()
     kwargs: dict[str, Any] = {"prompt_template": STEP_BY_STEP, "answer_format": "boxed"}
@@ -169,15 +169,11 @@ def evaluation_config(
         same = ("sampler", "num_samplers", "generation_batch_size", "vllm", "server", "top_k", "top_p", "stop")
         sections["rollout"] = {**{name: known["rollout"][name] for name in same}, "max_new_tokens": limit}
     if room is not None:
-        _fit(sections, room)
+        # Prompts and responses that the model has positions for: at most half of them for the prompt.
+        prompt = min(sections["data"]["max_prompt_length"], room // 2)
+        sections["data"]["max_prompt_length"] = prompt
+        sections["rollout"]["max_new_tokens"] = min(sections["rollout"]["max_new_tokens"], room - prompt)
     return load_mapping(sections, source="rlinf eval", overrides=overrides)
-
-
-def _fit(sections: dict[str, Any], room: int) -> None:
-    """Prompts and responses that the model has positions for: at most half of them for the prompt."""
-    prompt = min(sections["data"]["max_prompt_length"], room // 2)
-    sections["data"]["max_prompt_length"] = prompt
-    sections["rollout"]["max_new_tokens"] = min(sections["rollout"]["max_new_tokens"], room - prompt)
 
 
 def _split(path: Path) -> str | None:

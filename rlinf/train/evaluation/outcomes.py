@@ -64,7 +64,7 @@ class TaskOutcome:
             if verdict == "correct":
                 votes[None] += 1
             elif answer is not None:
-                votes[_plain(answer)] += 1
+                votes["".join(letter for letter in answer.lower() if letter not in " ,$\t\n")] += 1
         if not votes:
             return 0.0
         most = max(votes.values())
@@ -124,7 +124,3 @@ def rate_metrics(outcomes: Sequence[TaskOutcome]) -> Metrics:
         mean = sum(values) / len(values)
         metrics |= with_interval(f"eval/{name}", mean, share_interval(values, trials), len(values))
     return metrics
-
-
-def _plain(answer: str) -> str:
-    return "".join(letter for letter in answer.lower() if letter not in " ,$\t\n")

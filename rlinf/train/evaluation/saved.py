@@ -118,13 +118,13 @@ def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[st
     tasks, of = differences[0].tasks, max(len(first.outcomes), len(second.outcomes))
     kind = "start states" if isinstance(first.outcomes[0], StartOutcome) else "tasks"
     lines.append(f"{tasks} {kind} that both have" + (f" (of {of})" if of != tasks else ""))
-    return [*lines, *(line_of(difference) for difference in differences)]
+    return [*lines, *(_line_of(difference) for difference in differences)]
 
 
-def line_of(found: PairedDifference) -> str:
+def _line_of(found: PairedDifference) -> str:
     """Describe a difference in words.
 
-    >>> line_of(PairedDifference("accuracy", 0.2, 0.5, 0.2, 0.4, 0.0001, 100))
+    >>> _line_of(PairedDifference("accuracy", 0.2, 0.5, 0.2, 0.4, 0.0001, 100))
     'accuracy: 0.200 -> 0.500, difference +0.300 [+0.200, +0.400], p = 0.0001'
     """
     change = f"difference {found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}], p = {found.p_value:.2g}"

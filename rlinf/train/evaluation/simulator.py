@@ -31,7 +31,7 @@ class VectorEvaluator:
         metrics = record_metrics(done.records)
         for words in self.options.words:
             answered = self.rollout.evaluate(self.options.size, greedy=self.options.temperature == 0.0, words=words)
-            metrics |= success_metrics(WITH_WORDS[words], answered.records)
+            metrics |= _success_metrics(WITH_WORDS[words], answered.records)
         notes = [f"no video: {done.problem}"] if done.problem is not None else []
         name = video.name if video is not None and not notes else None
         # Episodes whose environment broke every time are missing from eval/return/n.
@@ -67,18 +67,18 @@ def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:
     totals = [record.total for record in records]
     metrics = with_interval("eval/return", sum(totals) / count, mean_interval(totals), count)
     if report_success(records):
-        metrics |= success_metrics("eval/success_once", records)
-        metrics |= success_metrics("eval/success_at_end", records, at_end=True)
+        metrics |= _success_metrics("eval/success_once", records)
+        metrics |= _success_metrics("eval/success_at_end", records, at_end=True)
     for task, own in by_task(records).items():
         if report_success(records):
-            metrics |= success_metrics(f"eval/success_once/{task}", own)
+            metrics |= _success_metrics(f"eval/success_once/{task}", own)
         else:
             numbers = [record.total for record in own]
             metrics |= with_interval(f"eval/return/{task}", sum(numbers) / len(own), mean_interval(numbers), len(own))
     return metrics | {"eval/episode_len": sum(record.length for record in records) / count}
 
 
-def success_metrics(name: str, records: Sequence[EpisodeRecord], *, at_end: bool = False) -> Metrics:
+def _success_metrics(name: str, records: Sequence[EpisodeRecord], *, at_end: bool = False) -> Metrics:
     """Compute the share of episodes with success, ever or ``at_end``, with its interval; nothing of no episodes."""
     count = len(records)
     hits = sum(bool(record.success_at_end if at_end else record.success_once) for record in records)

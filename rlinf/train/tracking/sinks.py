@@ -56,7 +56,7 @@ class TensorBoard:
         self._writer.close()
 
 
-class WandB:
+class _WandB:
     def __init__(self, folder: Path, project: str, config: Config) -> None:
         import wandb
 
@@ -159,7 +159,7 @@ def start_sinks(folder: Path, config: Config, from_step: int) -> list[Sink]:
     if installed("tensorboard") if wanted.tensorboard is None else wanted.tensorboard:
         sinks.append(TensorBoard(folder, from_step))
     if project := _project(wanted.wandb_project, "WANDB_PROJECT", "wandb"):
-        sinks.append(_started("logging.wandb_project", functools.partial(WandB, folder, project, config)))
+        sinks.append(_started("logging.wandb_project", functools.partial(_WandB, folder, project, config)))
     if experiment := _project(wanted.mlflow_experiment, "MLFLOW_EXPERIMENT_NAME", "mlflow"):
         sinks.append(_started("logging.mlflow_experiment", functools.partial(MLflow, folder, experiment, config)))
     if wanted.trackio_project is not None:

@@ -19,7 +19,7 @@ _GRACE_S = 10.0
 """The time that a worker has beyond `env.step_timeout_s` to report that one conversation hangs."""
 
 
-class GradingPool(Protocol):
+class _GradingPool(Protocol):
     """The pool whose workers answer: it restarts them, and counts what goes wrong."""
 
     group: WorkerGroup
@@ -72,7 +72,7 @@ class Grading:
     are when nothing more comes without an answer of theirs.
     """
 
-    def __init__(self, pool: GradingPool, round: ConversationSet, facts: EnvFacts, timeout_s: float | None) -> None:
+    def __init__(self, pool: _GradingPool, round: ConversationSet, facts: EnvFacts, timeout_s: float | None) -> None:
         self._pool, self._round, self._timeout_s = pool, round, timeout_s
         self._side_by_side, self.in_part = facts.steps_rows, facts.steps_rows or facts.steps_in_part
         self._workers = {rank: _Worker() for rank in round.ranks}

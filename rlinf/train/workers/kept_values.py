@@ -20,7 +20,7 @@ Cut = Callable[..., Sequence[Any]]
 """Called with a list of rows and the values: what each entry of the list asks for."""
 
 
-def pieces_of(
+def _pieces_of(
     group: WorkerGroup, rank: int, cut: Cut, rows: Sequence[Any], values: Sequence[Handle]
 ) -> Callable[[], list[Any]]:
     """``cut(rows, *values)`` in the process of the worker that made the values; calling what is returned waits."""
@@ -48,7 +48,7 @@ class RemoteObservations:
         return self._leaves
 
     def pieces(self, rows: Sequence[Tensor]) -> Callable[[], list[Any]]:
-        return pieces_of(self._group, self._rank, _cut_leaves, rows, [self._leaves])
+        return _pieces_of(self._group, self._rank, _cut_leaves, rows, [self._leaves])
 
     def fetch(self) -> Mapping[str, Tensor]:
         leaves: Mapping[str, Tensor] = self._leaves.result()
@@ -77,7 +77,7 @@ class RemoteRowStore:
         return self._parts[number], row - self._starts[number]
 
     def pieces(self, rows: Sequence[np.ndarray]) -> Callable[[], list[Any]]:
-        return pieces_of(self._group, self._rank, _cut_runs, rows, self._parts)
+        return _pieces_of(self._group, self._rank, _cut_runs, rows, self._parts)
 
     def fetch(self, rows: np.ndarray) -> RaggedRows:
         (piece,) = self.pieces([rows])()

@@ -16,7 +16,7 @@ _QUEUED = 2
 """Slices that a sampler is given at a time, so that it has work while the driver takes in the first."""
 
 
-class RestartingWorkers(Protocol):
+class _RestartingWorkers(Protocol):
     """Samplers that are restarted, with their weights, when they die."""
 
     group: WorkerGroup
@@ -54,7 +54,7 @@ class PoolSession:
     and receives what is missing again: responses do not depend on what else is open.
     """
 
-    def __init__(self, pool: RestartingWorkers, *, slice_s: float = SLICE_S) -> None:
+    def __init__(self, pool: _RestartingWorkers, *, slice_s: float = SLICE_S) -> None:
         self._pool, self._slice_s = pool, slice_s
         self._samplers = [_Sampler() for _ in range(pool.group.size)]
         self._names: dict[int, int] = {}

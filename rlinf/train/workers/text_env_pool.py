@@ -122,7 +122,15 @@ class TextEnvPool(ResilientPool):
                     self.restart(rank, error)
                 results.append(self._started.pop(channel))
         observations = [text for result in results for text in result[0]]
-        return observations, _columns([result[1] for result in results], [len(result[0]) for result in results])
+        # Columnar infos of several workers, one after another; what is no column of that length is left out.
+        infos = [result[1] for result in results]
+        sizes = [len(result[0]) for result in results]
+        names = [
+            name
+            for name in infos[0]
+            if all(name in info and len(info[name]) == size for info, size in zip(infos, sizes, strict=True))
+        ]
+        return observations, ({name: [value for info in infos for value in info[name]] for name in names})
 
     def lost(self, graded: Feedback) -> Feedback:
         """Count a conversation that the environment failed over.
@@ -160,12 +168,3 @@ class TextEnvPool(ResilientPool):
         if round.past[rank]:
             self.group.call_one(rank, "replay", round.name, handed_over(round.past[rank]))
         return started
-
-
-def _columns(infos: Sequence[dict[str, Any]], sizes: Sequence[int]) -> dict[str, Any]:
-    """Columnar infos of several workers, one after another; what is no column of that length is left out."""
-    names = [
-        name for name in infos[0]
-        if all(name in info and len(info[name]) == size for info, size in zip(infos, sizes, strict=True))
-    ]  # fmt: skip
-    return {name: [value for info in infos for value in info[name]] for name in names}

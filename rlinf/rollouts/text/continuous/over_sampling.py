@@ -23,7 +23,7 @@ from rlinf.rollouts.text.rollout import Clock, Conversations, TextEnvs, TextRoll
 from rlinf.schema.derived import RolloutSections
 
 
-class GroupSampler(TextSampler, Protocol):
+class _GroupSampler(TextSampler, Protocol):
     """A sampler that can end what is not needed any more."""
 
     def round(self, *, enough: int) -> SamplerSession:
@@ -52,10 +52,10 @@ class OpenGroup:
 class OverSamplingRollout(TextRollout):
     """A :class:`TextRollout` of single-turn tasks that begins more prompts than an iteration takes."""
 
-    sampler: GroupSampler
+    sampler: _GroupSampler
 
     def __init__(
-        self, sampler: GroupSampler, envs: TextEnvs, members: Sequence[MixtureEnv], config: RolloutSections
+        self, sampler: _GroupSampler, envs: TextEnvs, members: Sequence[MixtureEnv], config: RolloutSections
     ) -> None:
         super().__init__(sampler, envs, members, config)
         self.extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)

@@ -75,7 +75,11 @@ def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conv
     except (ValueError, ImportError, OSError, gymnasium.error.Error) as error:
         raise TextEnvError(f"env.kwargs: {env_id} could not be made: {missing_package(error) or error}") from error
     if isinstance(env, gymnasium.Env):
-        _require_text_spaces(env_id, env)
+        for kind, space in (("observations", env.observation_space), ("actions", env.action_space)):
+            if not _has_text(space, within=kind == "observations"):
+                raise TextEnvError(
+                    f"env.id: {env_id} is no text environment: its {kind} are {space}, and {_NEEDS_TEXT}"
+                )
         turns = int(getattr(env.unwrapped, "max_turns", 1))
         _require_turns(env_id, turns, conversations.max_turns)
         return SingleTextEnvs(
@@ -122,12 +126,6 @@ def _require_turns(env_id: str, turns: int, max_turns: int) -> None:
         raise TextEnvError(
             f"env.max_turns is 1, and {env_id} answers up to {turns - 1} times: set env.max_turns: {turns}."
         )
-
-
-def _require_text_spaces(env_id: str, env: gymnasium.Env) -> None:
-    for kind, space in (("observations", env.observation_space), ("actions", env.action_space)):
-        if not _has_text(space, within=kind == "observations"):
-            raise TextEnvError(f"env.id: {env_id} is no text environment: its {kind} are {space}, and {_NEEDS_TEXT}")
 
 
 def _has_text(space: gymnasium.Space[Any], *, within: bool) -> bool:

@@ -18,7 +18,7 @@ _MOST = 64
 """Threads at a time; a tool waits far more than it computes."""
 
 
-class StepRow(Protocol):
+class _StepRow(Protocol):
     """`step_row` of an environment: the step of one conversation. May be called for several conversations at once."""
 
     def __call__(
@@ -36,9 +36,9 @@ class _Call:
 
 
 class RowThreads:
-    """Passes responses to :class:`StepRow` and collects its results. A call that hangs is left behind."""
+    """Passes responses to :class:`_StepRow` and collects its results. A call that hangs is left behind."""
 
-    def __init__(self, step_row: StepRow, *, timeout_s: float, first: int = 0) -> None:
+    def __init__(self, step_row: _StepRow, *, timeout_s: float, first: int = 0) -> None:
         """``timeout_s``: a longer call loses its conversation; 0 sets no limit. ``first``: the number of row 0."""
         self._step_row, self._timeout_s, self._first = step_row, timeout_s, first
         self._waiting: deque[Response] = deque()

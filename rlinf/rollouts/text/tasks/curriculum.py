@@ -41,7 +41,7 @@ class Curriculum:
         """Return the share that is open at draw ``draw`` of a run."""
         if self._options.accuracy is None:
             done = draw / (self._options.steps * self._groups)
-            self._drawn = max(self._least, competence(done, self._options.start))
+            self._drawn = max(self._least, _competence(done, self._options.start))
         else:
             self._drawn = self._least
         return self._drawn
@@ -49,7 +49,7 @@ class Curriculum:
     def warm_share(self, done: float) -> float:
         """Return the share that is demonstrated after the share ``done`` of a warm start."""
         until = self._options.warm_start
-        return competence(done / until, self._options.start) if until else 1.0
+        return _competence(done / until, self._options.start) if until else 1.0
 
     def open(self, task_ids: Sequence[int], share: float) -> list[bool]:
         """Which of these tasks are among the easiest ``share`` of their environment's."""
@@ -57,7 +57,10 @@ class Curriculum:
             return [True] * len(task_ids)
         found = self._difficulties(task_ids)
         members = len(self._sizes)
-        return [hard <= self._hardest(task % members, share) for task, hard in zip(task_ids, found, strict=True)]
+        # The difficulty up to which an environment's tasks are open.
+        return [
+            hard <= hardest_of(self.scale(task % members), share) for task, hard in zip(task_ids, found, strict=True)
+        ]
 
     def widen(self) -> float:
         """Open more, if all tasks that are open are too long or rest; return the new share."""
@@ -90,10 +93,6 @@ class Curriculum:
             ids = [place * len(self._sizes) + member for place in places]
             self._scales[member] = sorted(self._difficulties(ids))
         return self._scales[member]
-
-    def _hardest(self, member: int, share: float) -> float:
-        """Return the difficulty up to which an environment's tasks are open."""
-        return hardest_of(self.scale(member), share)
 
     def state_dict(self) -> dict[str, Any]:
         return {"least": self._least}
@@ -129,7 +128,7 @@ def hardest_of(scale: Sequence[float], share: float) -> float:
     return scale[max(0, math.ceil(share * len(scale)) - 1)]
 
 
-def competence(done: float, start: float) -> float:
+def _competence(done: float, start: float) -> float:
     """Compute the share of open tasks after the share ``done`` of the curriculum: its square grows evenly to 1.
 
     >>> [round(competence(done, 0.1), 2) for done in (0.0, 0.25, 0.5, 1.0, 2.0)]

@@ -48,7 +48,10 @@ def step_positions(
     """
     if not len(tokens) or not len(ends):
         return ()
-    whole, reached = to_text(tokens), _token_ends(tokens, to_text)
+    # How many characters of the text are there after each token, decoded one by one. Tokens that share a
+    # character, and what a decoder does between two, make it a little wrong.
+    lengths = {token: len(to_text((token,))) for token in set(tokens)}
+    whole, reached = to_text(tokens), list(itertools.accumulate(lengths[token] for token in tokens))
 
     def completing(end: int) -> int:
         prefix = whole[:end]
@@ -56,15 +59,6 @@ def step_positions(
         return _first_true(lambda count: to_text(tokens[: count + 1]).startswith(prefix), guess, len(tokens) - 1)
 
     return (*(completing(max(0, int(end) - opened)) for end in ends[:-1]), len(tokens) - 1)
-
-
-def _token_ends(tokens: Sequence[int], to_text: ToText) -> list[int]:
-    """How many characters of the text are there after each token, decoded one by one.
-
-    Tokens that share a character, and what a decoder does between two, make it a little wrong.
-    """
-    lengths = {token: len(to_text((token,))) for token in set(tokens)}
-    return list(itertools.accumulate(lengths[token] for token in tokens))
 
 
 def _first_true(holds: Callable[[int], bool], guess: int, size: int) -> int:

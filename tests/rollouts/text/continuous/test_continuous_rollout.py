@@ -16,8 +16,7 @@ from letters import Letters
 
 from rlinf.config import Config
 from rlinf.data.messages import Completion, SampleRequest
-from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
-from rlinf.rollouts.text.continuous.staleness_bound import StalenessBound
+from rlinf.rollouts.text.continuous.rollout import ContinuousRollout, StalenessBound
 from rlinf.rollouts.text.conversation import Answers, Feedback, Response, Row
 from rlinf.rollouts.text.members import MixtureEnv
 from rlinf.rollouts.text.open_batch import OpenBatch
