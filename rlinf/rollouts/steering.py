@@ -44,12 +44,12 @@ class SteerByNoise(gymnasium.Wrapper):
         self._states = list(sort_leaves(env.observation_space).states)
         self._leaves = empty_leaves(env.observation_space, (1,))
         self._read: Any = None
-        width = self._code(self._contexts(env.observation_space.sample())).shape[0]
+        width = len(self._code())  # of empty words, black pictures and zeros
         self.observation_space = spaces.Box(-np.inf, np.inf, (width,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        return self._code(self._contexts(observation)), info
+        return self._code(observation), info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Carry out the chunk that ``action`` [n] leads to, as far as the episode goes; rewards add up."""
@@ -63,17 +63,15 @@ class SteerByNoise(gymnasium.Wrapper):
             rewards += float(reward)
             if ended or cut:
                 break
-        return self._code(self._contexts(observation)), rewards, ended, cut, info
+        return self._code(observation), rewards, ended, cut, info
 
     @torch.no_grad()
-    def _contexts(self, observation: Any) -> dict[str, Tensor]:
-        write_observation(self._leaves, 0, observation)
+    def _code(self, observation: Any = None) -> np.ndarray:
+        """Read an observation; return what its noise is chosen by: the flow's context, and the state."""
+        if observation is not None:
+            write_observation(self._leaves, 0, observation)
         leaves = {name: torch.from_numpy(leaf) for name, leaf in self._leaves.items()}
         self._read, _ = self.policy.read(leaves)
-        return leaves
-
-    def _code(self, leaves: dict[str, Tensor]) -> np.ndarray:
-        """Return what the noise is chosen by: the flow's context, and the state."""
         context = self._read if isinstance(self._read, Tensor) else getattr(self._read, "summary", None)
         parts = [] if context is None else [context[0].float()]
         parts += [leaves[name][0].float().reshape(-1) for name in self._states]

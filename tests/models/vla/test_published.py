@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import published_checkpoints as small
@@ -17,11 +18,14 @@ import torch
 from decisions import decide
 from published_policies import PARTS, TOLERANCE, acted, altered, build, error, error_of_flip, leaves_of
 
+from rlinf.commands.export import main as export
+from rlinf.config import load
 from rlinf.data.inputs import named_inputs
 from rlinf.data.spaces import SpaceError
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.build import load_vla
 from rlinf.models.vla.published.checkpoint import Checkpoint
+from rlinf.train.run import run
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +178,43 @@ def test_the_original_code_loads_exports_and_acts_alike(folders: Callable[[str],
     places = [str(tmp_path / family) for family in small.FAMILIES]
     for ours, theirs in zip(made, small.acted_by_original(interpreter, places), strict=True):
         assert np.abs(ours - np.array(theirs)).max() <= TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("family", ["smolvla", "pi0", "pi05"])
+def test_a_run_imitates_learns_exports_and_goes_on_exactly(family: str, tmp_path: Path) -> None:
+    place = tmp_path / family
+    small.write_checkpoint(family, place)
+    small.fit_checkpoint(place, camera="image", state=2, action=2)
+    chosen = [
+        f"policy.flow.checkpoint={{path: {place}, train: {'expert' if family == 'pi05' else 'all'}, steps: 2}}",
+        "policy={name: flow, value_head: true}",
+        "env={id: rlinf_envs:rlinf/Tabletop-v0, num_envs: 2, num_action_chunks: 3}",
+        "env.kwargs={bodies: 1, max_steps: 8, image_size: 32}",
+        "sft={steps: 2, demonstrations: 2, batch_size: 4}",
+        "rollout.num_steps=2",
+        "algorithm={adv_type: gae, update_epochs: 1, num_minibatches: 1}",
+        "evaluation.size=2",
+        "cluster.backend=local",
+        "logging={progress: none, tensorboard: false}",
+        "checkpoint.every=1",
+    ]
+    file = tmp_path / "run.yaml"
+    file.write_text("run: {name: published}\n")
+
+    def played(folder: Path, steps: int) -> dict[str, Any]:
+        run(load(str(file), [*chosen, f"run.dir={folder}", f"run.max_steps={steps}"]), report=False)
+        found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+        return found
+
+    straight = played(tmp_path / "straight", 2)
+    played(tmp_path / "cut", 1)
+    assert played(tmp_path / "cut", 2)["params_sha256"] == straight["params_sha256"]
+    assert export([str(tmp_path / "cut"), str(tmp_path / "out"), "--layout", "lerobot"]) == 0
+    theirs, ours = (Checkpoint.read(str(folder)) for folder in (place, tmp_path / "out" / "lerobot"))
+    assert theirs == ours
+    before, after = theirs.weights(), ours.weights()
+    moved = {name for name in before if not before[name].equal(after[name]) and "lm_head" not in name}
+    assert any("expert" in name for name in moved)
+    assert any("vision" in name for name in moved) == (family != "pi05")
