@@ -191,9 +191,13 @@ class ActionFlow(nn.Module):
         """Noiseless chains."""
         return self.chain.follow(functools.partial(self.speed, context), len(context))
 
+    def speed_of(self, context: Tensor) -> Speed:
+        """Return the velocity as a function of points and times."""
+        return functools.partial(self.speed, context)
+
     def followed(self, context: Tensor, noise: Tensor) -> Tensor:
         """Noiseless chains that begin with noise [N, K A]."""
-        return self.chain.follow(functools.partial(self.speed, context), len(context), noise)
+        return self.chain.follow(self.speed_of(context), len(context), noise)
 
     def log_prob(self, context: Tensor, actions: Tensor) -> Tensor:
         """Log-probability of each number of the chunk [N, K A]; see :meth:`FlowChain.log_prob`."""

@@ -24,7 +24,7 @@ from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.loading import PolicyError
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.vla.deciding import VisionLanguageAction
-from rlinf.models.vla.flow import Bounds, FlowChain
+from rlinf.models.vla.flow import Bounds, FlowChain, Speed
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers, require_colour, sort_leaves, tower_pixels
 from rlinf.models.vla.options import VlaOptions
@@ -90,9 +90,13 @@ class Pi0Head(nn.Module):
         """Noiseless chains."""
         return self.chain.follow(functools.partial(self._speed, context), len(context))
 
+    def speed_of(self, context: Any) -> Speed:
+        """Return the velocity as a function of points and times."""
+        return functools.partial(self._speed, context)
+
     def followed(self, context: Any, noise: Tensor) -> Tensor:
         """Noiseless chains [N, (S + 1) H M] that begin with noise [N, H M]."""
-        return self.chain.follow(functools.partial(self._speed, context), len(context), noise)
+        return self.chain.follow(self.speed_of(context), len(context), noise)
 
     def log_prob(self, context: Prefix, actions: Tensor) -> Tensor:
         """[N, K A]; see :meth:`rlinf.models.vla.flow.FlowChain.log_prob`."""
