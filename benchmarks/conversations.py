@@ -35,7 +35,7 @@ from rlinf.data.batch import Batch
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
 from rlinf.rollouts.text.conversation import Feedback
 from rlinf.rollouts.text.env_worker import TextEnvWorker, WorkerAnswers
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
@@ -150,8 +150,8 @@ def environments(worker: type[TextEnvWorker], latency: str) -> TextEnvWorker:
     return worker("SlowTool-v0", {"train": {"latency": latency}}, max_turns=TURNS)
 
 
-def member() -> MixtureEnv:
-    return MixtureEnv("", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 1000, TURNS)
+def member() -> TextMixtureEnv:
+    return TextMixtureEnv("", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 1000, TURNS)
 
 
 def measured(worker: type[TextEnvWorker], latency: str) -> tuple[Batch, dict[str, float]]:

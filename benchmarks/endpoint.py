@@ -37,7 +37,7 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.rollouts.agents.gateway import Gateway
 from rlinf.rollouts.agents.rollout import AgentRollout
 from rlinf.rollouts.text.conversation import Feedback, Response
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
@@ -244,7 +244,7 @@ def measure(sessions: int, calls: int, name: str) -> Cost:
     )
     plain.session().close()  # tries the shapes of steps, once for a sampler
     sampler = TimedSampler(plain)
-    agents, member = Elsewhere(calls), MixtureEnv("", PromptRenderer(tokenizer), 1000, calls)
+    agents, member = Elsewhere(calls), TextMixtureEnv("", PromptRenderer(tokenizer), 1000, calls)
     rollout = AgentRollout(sampler, agents, [member], config.collection)
     rollout.gateway = gateway = TimedGateway(max_model_len=config.facts.row_tokens, max_calls=calls)
     endpoint = rollout.endpoint

@@ -54,7 +54,7 @@ from rlinf.base.random_streams import stream_seed
 from rlinf.config import load_mapping
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.samplers.build import SAMPLERS
-from rlinf.samplers.decoding import Row
+from rlinf.samplers.decoding import DecodedRow
 from rlinf.samplers.hf import HFEngine, HFSampler
 from rlinf.samplers.session import EngineSession
 from rlinf.samplers.spec import SamplerSpec
@@ -147,7 +147,7 @@ def _endless(requests: Sequence[SampleRequest]) -> list[SampleRequest]:
     return [replace(one, params=replace(one.params, ignore_eos=True)) for one in requests]
 
 
-def _drawn(row: Row, workload: Workload) -> Row:
+def _drawn(row: DecodedRow, workload: Workload) -> DecodedRow:
     length = workload.length_of(row.request, row.sample_index)
     return replace(row, limit=max(1, length - len(row.request.prefix)))
 

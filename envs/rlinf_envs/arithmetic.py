@@ -59,12 +59,12 @@ def _tokens(text: str) -> list[str]:
     tokens, position = [], 0
     text = text.rstrip()
     while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
+        result = _TOKEN.match(text, position)
+        if result is None:
             raise ArithmeticFault(f"cannot read {text[position]!r} in {text!r}")
-        token = (found.group(1) or found.group(2)).replace(",", "")
+        token = (result.group(1) or result.group(2)).replace(",", "")
         tokens.append(_SAME.get(token, token))
-        position = found.end()
+        position = result.end()
     return tokens
 
 
@@ -122,8 +122,8 @@ class _Parser:
         self._at += 1
         return Fraction(self._tokens[self._at - 1])
 
-    def _take(self, *wanted: str) -> str | None:
-        if self.rest() and self._tokens[self._at] in wanted:
+    def _take(self, *requested: str) -> str | None:
+        if self.rest() and self._tokens[self._at] in requested:
             self._at += 1
             return self._tokens[self._at - 1]
         return None

@@ -27,7 +27,7 @@ def asked_in(messages: Sequence[Any], name: str, folder: Path | None = None) -> 
             f"{name} must be one message of the user, with a system message before it or none; it has the roles "
             f"{', '.join(map(str, roles))} (the field {name}.0.content would be the first one alone)"
         )
-    texts = [_content(message, f"{name}.{place}.content", folder) for place, message in enumerate(messages)]
+    texts = [_content(message, f"{name}.{index}.content", folder) for index, message in enumerate(messages)]
     return (texts[0] if len(texts) == 2 else None), texts[-1]
 
 

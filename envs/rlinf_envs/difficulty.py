@@ -45,12 +45,12 @@ def difficulty(task: Task, by: str, solution: str | None) -> float:
 
 def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """All values by name: those of the row go before those of its metadata, and these before its difficulties."""
-    found = dict(row)
+    results = dict(row)
     for name in ("metadata", "difficulty"):
-        inner = found.get(name)
+        inner = results.get(name)
         if isinstance(inner, Mapping):
-            found = {**inner, **found}
-    return found
+            results = {**inner, **results}
+    return results
 
 
 def _number(value: Any) -> float | None:

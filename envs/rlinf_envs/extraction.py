@@ -50,8 +50,8 @@ def without_thoughts(text: str) -> str:
 
 def last_boxed(text: str) -> str | None:
     """Return the contents of the last of :func:`boxes`; None if there is none."""
-    found = boxes(text)
-    return found[-1].content if found else None
+    result = boxes(text)
+    return result[-1].content if result else None
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def boxes(text: str) -> list[Box]:
     Braces nest; an escaped brace does not count. A box inside another is part of the outer one. A box without
     braces holds the text up to the next blank: ``\\boxed 42`` is 42. One pass over the text.
     """
-    found: list[Box] = []
+    results: list[Box] = []
     open_braces: list[re.Match[str] | None] = []  # what opened a box; None for any other brace
     for token in _BRACES.finditer(text):
         if token["box"]:
@@ -77,27 +77,27 @@ def boxes(text: str) -> list[Box]:
         elif token["bare"] is not None:
             bare = token["bare"].rstrip(_SENTENCE_MARKS)
             if bare:
-                found.append(Box(bare, token.start(), token.end()))
+                results.append(Box(bare, token.start(), token.end()))
         elif token.group() == "{":
             open_braces.append(None)
         elif token.group() == "}" and open_braces:
             opening = open_braces.pop()
             if opening is not None:
-                while found and found[-1].start > opening.start():
-                    found.pop()
-                found.append(Box(text[opening.end() : token.start()], opening.start(), token.end()))
-    return found
+                while results and results[-1].start > opening.start():
+                    results.pop()
+                results.append(Box(text[opening.end() : token.start()], opening.start(), token.end()))
+    return results
 
 
 def last_tag(text: str) -> str | None:
     """Return the contents of the last complete ``<answer>...</answer>``, stripped; None if there is none. One pass."""
-    found: str | None = None
+    result: str | None = None
     start: int | None = None  # where the content of an open tag starts
     for tag in _TAG.finditer(text):
         if tag.group(1) and start is not None:
-            found = text[start : tag.start()]
+            result = text[start : tag.start()]
         start = None if tag.group(1) else tag.end()
-    return found.strip() if found is not None else None
+    return result.strip() if result is not None else None
 
 
 def last_hashes(text: str) -> str | None:
@@ -107,9 +107,9 @@ def last_hashes(text: str) -> str | None:
     """
     last = len(text.rstrip())
     for line in reversed(list(_HASHES.finditer(text))):
-        found = line.group(1).strip()
-        if line.end() >= last or _HEADING.match(found) is None:
-            return found
+        result = line.group(1).strip()
+        if line.end() >= last or _HEADING.match(result) is None:
+            return result
     return None
 
 
@@ -126,14 +126,14 @@ def extract(response: str, answer_format: AnswerFormat, *, cut: bool = False) ->
     if cut and answer_format == "####":
         response = response.rpartition("\n")[0]
     if answer_format == "tag":
-        found = last_tag(response)
+        result = last_tag(response)
     elif answer_format == "boxed":
-        found = last_boxed(response)
+        result = last_boxed(response)
     elif answer_format == "####":
-        found = last_hashes(response)
+        result = last_hashes(response)
     else:
-        found = response
-    return (found.strip() or None) if found is not None else None
+        result = response
+    return (result.strip() or None) if result is not None else None
 
 
 def render(answer: str, answer_format: AnswerFormat) -> str:

@@ -14,10 +14,10 @@ def resident_bytes(pid: int) -> int:
 
     0 for a process that has ended.
     """
-    total, found = 0, [pid]
-    for each in found:
+    total, result = 0, [pid]
+    for each in result:
         with suppress(OSError, ValueError, IndexError):  # it ended meanwhile
             total += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * _PAGE
             for thread in os.listdir(f"/proc/{each}/task"):
-                found += map(int, Path(f"/proc/{each}/task/{thread}/children").read_text().split())
+                result += map(int, Path(f"/proc/{each}/task/{thread}/children").read_text().split())
     return total

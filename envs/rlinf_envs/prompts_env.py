@@ -98,8 +98,8 @@ class PromptsEnv(ListedQuestions):
         if len(tasks) < len(read):
             self.data_notes[LEFT_OUT] = len(read) - len(tasks)
         if selection.by_hash:
-            wanted: Literal["train", "eval"] = "eval" if split == "eval" else "train"
-            tasks = [task for task in tasks if in_split(task.question, wanted, eval_fraction)]
+            requested: Literal["train", "eval"] = "eval" if split == "eval" else "train"
+            tasks = [task for task in tasks if in_split(task.question, requested, eval_fraction)]
         if not tasks:
             share = eval_fraction if selection.by_hash else None
             left_out = len(self.complaints)
@@ -139,7 +139,7 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
     """Return the task of a row, or what is wrong with it."""
     if record.row is None:
         return f"{record.place}: {record.problem}"
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     folder = record.folder
     for part, name in fields.items():
         if name is None:
@@ -157,21 +157,21 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
                 return f"{record.place}: {name} has a system message: {fix}"
         if part == "image":
             try:
-                found["question"] = with_pictures(found["question"], field_pictures(value, folder))
+                results["question"] = with_pictures(results["question"], field_pictures(value, folder))
             except PictureError as error:
                 return f"{record.place}: the image field {name!r}: {error}"
             continue
         if part != "answer" and not isinstance(value, str):
             return f"{record.place}: the field {name} must be text, got {type(value).__name__}"
-        found[part] = str(value)
-    if not found["question"].strip():
+        results[part] = str(value)
+    if not results["question"].strip():
         return f"{record.place}: the prompt is empty"
     return Task(
-        found["question"],
-        found.get("answer", ""),
-        found.get("domain", domain),
+        results["question"],
+        results.get("answer", ""),
+        results.get("domain", domain),
         row=record.row,
-        response=found.get("response"),
+        response=results.get("response"),
     )
 
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import Any
 
-from rlinf.base.user_code import Call
+from rlinf.base.user_code import Signature
 
-_OWN = Call(names=("prompt", "response", "answer", "row"))
+_OWN = Signature(names=("prompt", "response", "answer", "row"))
 _OF_THE_TRAINER = ("completion_ids", "trainer_state", "log_extra", "log_metric", "environments")
 """Arguments of TRL that exist in its trainer alone."""
 
@@ -46,8 +46,8 @@ def misfit(function: Any, name: str) -> str:
         return f"requires {' and '.join(lost)}, which only the trainer of TRL has" if lost else ""
     if "solution_str" in parameters:
         return _verl_call(parameters).misfit(function)
-    found = _OWN.misfit(function)
-    return f"{found}. Write def {name}(*, {', '.join(_OWN.names)})" if found else ""
+    result = _OWN.misfit(function)
+    return f"{result}. Write def {name}(*, {', '.join(_OWN.names)})" if result else ""
 
 
 def call(function: Callable[..., Any], scored: Scored) -> Any:
@@ -102,9 +102,9 @@ def _call_as_verl(function: Callable[..., Any], parameters: Mapping[str, Paramet
     return value["score"]
 
 
-def _verl_call(parameters: Mapping[str, Parameter]) -> Call:
+def _verl_call(parameters: Mapping[str, Parameter]) -> Signature:
     optional = [name for name in ("data_source", "extra_info") if _takes_any_name(parameters) or name in parameters]
-    return Call(names=(*optional, "solution_str", "ground_truth"))
+    return Signature(names=(*optional, "solution_str", "ground_truth"))
 
 
 def _parameters(function: Any) -> Mapping[str, Parameter]:

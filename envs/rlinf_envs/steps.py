@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
-from rlinf.base.user_code import Call, imported
+from rlinf.base.user_code import Signature, imported
 from rlinf_envs.arithmetic import exact_value
 from rlinf_envs.errors import SettingError
 from rlinf_envs.suggest import reject_unknown, unknown
@@ -95,8 +95,8 @@ def _number_beside(part: str, *, left: bool) -> tuple[Fraction | None, Fraction 
     start = _NUMERIC.match(part.lstrip()) if left else None
     end = None
     bare = part.rstrip()
-    for found in _NUMERIC.finditer(bare):
-        end = found if found.end() == len(bare) else None
+    for result in _NUMERIC.finditer(bare):
+        end = result if result.end() == len(bare) else None
     return (_value(start.group()) if start else None, _value(end.group()) if end else None)
 
 
@@ -104,7 +104,7 @@ def _value(text: str) -> Fraction | None:
     return exact_value(text.strip().rstrip(".,"))
 
 
-_CALL = Call(names=("question", "steps", "answer", "correct"))
+_CALL = Signature(names=("question", "steps", "answer", "correct"))
 SCORERS = {"arithmetic": ArithmeticScorer}
 
 
@@ -127,22 +127,22 @@ def load_scorer(name: str, options: Mapping[str, Any]) -> StepScorer:
             options.
     """
     try:
-        found = imported(name)
+        result = imported(name)
     except ValueError as error:
         raise SettingError(f"steps.scorer: {error}") from error
-    if inspect.isclass(found):
-        misfit = Call(names=tuple(options), makes=True).misfit(found)
+    if inspect.isclass(result):
+        misfit = Signature(names=tuple(options), makes=True).misfit(result)
         if misfit:
             raise SettingError(f"steps.scorer: {name} {misfit}. Arguments of the class are set in steps.options")
-        found = found(**options)
+        result = result(**options)
     elif options:
         raise SettingError(f"steps.options are for a scorer that is a class, and {name!r} is none")
-    score = getattr(found, "score", None)
-    misfit = _CALL.misfit(found if score is None else score)
+    score = getattr(result, "score", None)
+    misfit = _CALL.misfit(result if score is None else score)
     if misfit:
         method = "" if score is None else ".score"
         raise SettingError(f"steps.scorer: {name}{method} {misfit}. Write def NAME(*, {', '.join(_CALL.names)})")
-    scorer: StepScorer = FunctionScorer(found) if score is None else found
+    scorer: StepScorer = FunctionScorer(result) if score is None else result
     return scorer
 
 

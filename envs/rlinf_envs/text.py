@@ -375,9 +375,9 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         whole = sorted(set(range(len(responses))) - set(cut))
         judgements: dict[int, Judgement] = {}
         for places, judge in ((whole, self._judge.judge), (cut, self._judge.judge_cut)):
-            found = judge([responses[place] for place in places], [tasks[place] for place in places])
-            judgements.update(zip(places, found, strict=True))
-        return [judgements[place] for place in range(len(responses))]
+            result = judge([responses[position] for position in places], [tasks[position] for position in places])
+            judgements.update(zip(places, result, strict=True))
+        return [judgements[position] for position in range(len(responses))]
 
     def _column(self, rows: list[int], values: NDArray[Any], fill: Any) -> NDArray[Any]:
         column = np.full(self.num_envs, fill, dtype=values.dtype)

@@ -180,7 +180,7 @@ class WorkerPool:
                     pause = min(pause, MEASURE_S)
                 answered = wait([worker.connection for worker in busy], timeout=pause)
                 for worker in busy:
-                    outcome = self._hear(worker) if worker.connection in answered else self._check_limits(worker)
+                    outcome = self._receive(worker) if worker.connection in answered else self._check_limits(worker)
                     if outcome is not None and worker.call is not None:
                         outcomes[worker.call] = outcome
                         open_calls -= 1
@@ -209,7 +209,7 @@ class WorkerPool:
             return
         worker.call = call
 
-    def _hear(self, worker: _Worker) -> Outcome | None:
+    def _receive(self, worker: _Worker) -> Outcome | None:
         try:
             status, value = worker.connection.recv()
         except (EOFError, OSError):

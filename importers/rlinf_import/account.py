@@ -57,19 +57,19 @@ def _by_name(sheet: Sheet, key: str, located: Located, shared: dict[str, list[st
     value = located.plain()
     line = f"{located.origin}: {key}: {shown(value)}"
     read = any(key == used or key.startswith(f"{used}.") for used in sheet.used)
-    found = next(((name, sheet.names[name]) for name in _upwards(key) if name in sheet.names), None)
+    result = next(((name, sheet.names[name]) for name in _upwards(key) if name in sheet.names), None)
     if read and value in _OFF:
         shared.setdefault("off there, and nothing is set here", []).append(f"{key}: {shown(value)}")
-    elif found is None and any(name in sheet.source.referred for name in _upwards(key)):
+    elif result is None and any(name in sheet.source.referred for name in _upwards(key)):
         shared.setdefault("a value that other keys of the file refer to", []).append(f"{key}: {shown(value)}")
-    elif found is None and read:
+    elif result is None and read:
         shared.setdefault("read together with the other settings, and nothing follows from it", []).append(
             f"{key}: {shown(value)}"
         )
-    elif found is None:
+    elif result is None:
         sheet.decide.append(f"{line}: nothing here is known of this key")
     else:
-        _by_meaning(sheet, key, located, found[0], shared)
+        _by_meaning(sheet, key, located, result[0], shared)
 
 
 def _by_meaning(sheet: Sheet, key: str, located: Located, name: str, shared: dict[str, list[str]]) -> None:

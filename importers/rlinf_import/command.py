@@ -18,8 +18,8 @@ from rlinf_import.sheet import Options
 def main(arguments: Sequence[str]) -> int:
     """Write the file, or print it, and report in addition to it; return the exit code."""
     options = _parser().parse_args(list(arguments))
-    wanted = Options(options.rows, options.processes, options.env, options.algorithm)
-    sheet = imported(options.peer, options.file, options.words, wanted)
+    requested = Options(options.rows, options.processes, options.env, options.algorithm)
+    sheet = imported(options.peer, options.file, options.words, requested)
     if options.output is None:
         print(page(sheet), end="")
         print(report(sheet), file=sys.stderr)

@@ -34,11 +34,11 @@ def with_defaults(tree: Branch, path: Path, remarks: list[str]) -> Branch:
             continue
         if name is None:
             continue
-        found = _file(path, name)
-        if found is None:
+        result = _file(path, name)
+        if result is None:
             remarks.append(f"{given.origin}: the file of `{name}` is not here: what it sets is not read")
             continue
-        layer = with_defaults(document(found), found, remarks)
+        layer = with_defaults(document(result), result, remarks)
         target = above if own_first else below
         merged = merge(target, _placed(layer, package, given))
         target.clear()

@@ -41,7 +41,7 @@ def report(sheet: Sheet) -> str:
         "Differs in meaning": sheet.differs,
         "Ignored": sheet.ignored,
         "To decide": [*sheet.decide, *sheet.source.remarks],
-        "What `rlinf check` would say": [str(found).removeprefix("imported: ") for found in problems(sheet)],
+        "What `rlinf check` would say": [str(result).removeprefix("imported: ") for result in problems(sheet)],
     }
     for title, lines in sections.items():
         if lines:

@@ -60,8 +60,8 @@ class Script:
 
     def calls(self, *names: str) -> Iterator[Call]:
         """Every call of one of these names, in the order of the file."""
-        found = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call) and _name(node) in names]
-        for node in sorted(found, key=lambda node: (node.lineno, node.col_offset)):
+        results = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call) and _name(node) in names]
+        for node in sorted(results, key=lambda node: (node.lineno, node.col_offset)):
             named = {keyword.arg: self.value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
             owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
             given = tuple(self.value(argument) for argument in node.args)
@@ -134,8 +134,8 @@ class Script:
                 return Reference(self._defined[node.id], node.id)
             assigned = self._values.get(node.id)
             if assigned is not None and not isinstance(assigned, ast.Name):
-                found = self.value(assigned)
-                return Code(node.id) if isinstance(found, Code) else found
+                result = self.value(assigned)
+                return Code(node.id) if isinstance(result, Code) else result
         if isinstance(node, ast.Attribute):
             return Code(ast.unparse(node))
         return _arithmetic(node)
@@ -171,8 +171,8 @@ _LARGEST_POWER = 64
 
 def _arithmetic(node: ast.expr) -> object:
     """Numbers such as ``4 * 2048``, ``int(1e5)`` and ``10 ** 6``; anything else stays code."""
-    found = _number(node)
-    return Code(ast.unparse(node)) if found is None else found
+    result = _number(node)
+    return Code(ast.unparse(node)) if result is None else result
 
 
 def _number(node: ast.expr) -> float | None:

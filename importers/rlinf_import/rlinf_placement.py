@@ -52,7 +52,7 @@ def _numbers(sheet: Sheet, value: object) -> set[int] | None:
     text = str(value).partition(":")[0]
     if not re.fullmatch(r"[\d,\s-]+", text):
         return None
-    found: set[int] = set()
+    results: set[int] = set()
     for first, last in _SPAN.findall(text):
-        found.update(range(int(first), int(last or first) + 1))
-    return found
+        results.update(range(int(first), int(last or first) + 1))
+    return results

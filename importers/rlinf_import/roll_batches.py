@@ -99,9 +99,9 @@ def devices(sheet: Sheet, key: str) -> int | None:
     if isinstance(value, list):
         return len(value)
     text = str(value).strip()
-    found = _RANGE.fullmatch(text)
-    if found:
-        return int(found.group(2)) - int(found.group(1) or 0)
+    result = _RANGE.fullmatch(text)
+    if result:
+        return int(result.group(2)) - int(result.group(1) or 0)
     if text.startswith("list(") and "+" in text:
         parts = [_RANGE.fullmatch(part.strip()) for part in text.split("+")]
         return sum(int(part.group(2)) - int(part.group(1) or 0) for part in parts if part) or None

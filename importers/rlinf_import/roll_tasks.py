@@ -125,17 +125,17 @@ def _game(sheet: Sheet, key: str, family: str) -> None:
     sheet.put("env.id", "rlinf_envs:rlinf/TextArena-v0", f"{key}.env_type")
     sheet.put("env.kwargs.game", "Sokoban-v0" if family == "sokoban" else "FrozenLake-v0", f"{key}.env_type")
     given = sheet.take(f"{key}.env_config")
-    found = given if isinstance(given, dict) else {}
+    result = given if isinstance(given, dict) else {}
     if family == "sokoban":
-        settings = {"dim_room": found.get("dim_room", [10, 10]), "num_boxes": found.get("num_boxes", 4)}
-        settings["max_turns"] = sheet.count(f"{key}.max_steps") or found.get("max_steps", 20)
+        settings = {"dim_room": result.get("dim_room", [10, 10]), "num_boxes": result.get("num_boxes", 4)}
+        settings["max_turns"] = sheet.count(f"{key}.max_steps") or result.get("max_steps", 20)
     else:
-        size, frozen = int(found.get("size", 4)), float(found.get("p", 0.8))
+        size, frozen = int(result.get("size", 4)), float(result.get("p", 0.8))
         settings = {"size": size, "num_holes": round(size * size * (1 - frozen))}
-        if found.get("is_slippery", True) is not False:
+        if result.get("is_slippery", True) is not False:
             nearest = "rlinf_envs:rlinf/TextArena-v0 with game: FrozenLake-v0, whose moves succeed"
             sheet.refuse("the environment frozen_lake with slippery ice", nearest, f"{key}.env_type")
-    names = [name for name in ("dim_room", "num_boxes", "size", "p", "is_slippery") if name in found]
+    names = [name for name in ("dim_room", "num_boxes", "size", "p", "is_slippery") if name in result]
     sheet.put("env.kwargs.settings", settings, *[f"{key}.env_config.{name}" for name in names])
     why = "TextArena plays it: moves are written as [up], and the end of the game pays, 1 for one that is won"
     sheet.differ(f"{key}.env_type", why)

@@ -43,12 +43,12 @@ def environment(sheet: Sheet, name: str | None, algorithm: str) -> int:
 
 
 def _atari(sheet: Sheet, name: str) -> None:
-    found = ATARI.fullmatch(name)
-    game = GAME if found is None else found.group(1)
+    result = ATARI.fullmatch(name)
+    game = GAME if result is None else result.group(1)
     sheet.put("env.id", f"ale_py:ALE/{game}-v5")
     sheet.put("env.kwargs.frameskip", 1)
     sheet.put("env.kwargs.repeat_action_probability", 0.0)
-    if found is None:
+    if result is None:
         sheet.ask(f"env.id: the game ({game} stands for it)")
 
 

@@ -41,12 +41,12 @@ _ABSENT = re.compile(
 def settle(sheet: Sheet) -> None:
     """Leave out what the check refuses; raise UnsettledError if that does not help."""
     for _ in range(_ROUNDS):
-        left = [found for found in problems(sheet) if not about_files(found)]
+        left = [result for result in problems(sheet) if not about_files(result)]
         if not left:
             return
-        if not [key for found in left for key in _leave_out(sheet, found)]:
+        if not [key for result in left for key in _leave_out(sheet, result)]:
             break
-    raise UnsettledError(sheet.source.path, [f"{found.message} {found.fix}".strip() for found in left])
+    raise UnsettledError(sheet.source.path, [f"{result.message} {result.fix}".strip() for result in left])
 
 
 def about_files(found: ConfigProblem) -> bool:
@@ -54,17 +54,17 @@ def about_files(found: ConfigProblem) -> bool:
     return _ABSENT.search(found.message) is not None and "algorithm." not in found.key
 
 
-def _leave_out(sheet: Sheet, found: ConfigProblem) -> Iterator[str]:
+def _leave_out(sheet: Sheet, result: ConfigProblem) -> Iterator[str]:
     """Take the setting of a problem out, and report why; yield its key."""
-    key = next((name for name in _candidates(found.key) if name in sheet.settings), None)
-    names = [key] if key is not None else [name for name in sheet.settings if name.startswith(f"{found.key}.")]
+    key = next((name for name in _candidates(result.key) if name in sheet.settings), None)
+    names = [key] if key is not None else [name for name in sheet.settings if name.startswith(f"{result.key}.")]
     for name in names:
-        if name in _ESSENTIAL and not found.unread:
+        if name in _ESSENTIAL and not result.unread:
             continue
         setting = sheet.settings.pop(name)
-        why = found.message.removeprefix(f"{name} ").rstrip(".")
+        why = result.message.removeprefix(f"{name} ").rstrip(".")
         line = f"{setting.place}: {setting.cause or name}: left out: {name} {why}"
-        (sheet.ignored if found.unread else sheet.differs).append(line)
+        (sheet.ignored if result.unread else sheet.differs).append(line)
         yield name
 
 

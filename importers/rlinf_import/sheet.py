@@ -186,10 +186,10 @@ class Sheet:
 
     def refuse(self, feature: str, nearest: str, key: str) -> None:
         """Report that a feature does not exist here: the file is not carried over."""
-        found = Missing(feature, f"{self.place(key)}: {self.said(key)}", nearest)
+        result = Missing(feature, f"{self.place(key)}: {self.said(key)}", nearest)
         self.named.add(key)
         if feature not in [one.feature for one in self.missing]:
-            self.missing.append(found)
+            self.missing.append(result)
 
     def accounted(self) -> set[str]:
         """Every key that a setting comes from, or that a line of the report names."""

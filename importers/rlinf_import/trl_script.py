@@ -169,11 +169,11 @@ def _system(script: Script, take: object) -> None:
 def functions(given: object) -> list[tuple[str, str]]:
     """(name, module) of reward functions; the module is empty for a name without one."""
     listed = given if isinstance(given, list) else [] if given is None else [given]
-    found = []
+    results = []
     for function in listed:
         if isinstance(function, Reference):
-            found.append((function.name, function.module))
+            results.append((function.name, function.module))
         else:
             module, _, name = str(function.text if isinstance(function, Code) else function).rpartition(".")
-            found.append((name, module))
-    return found
+            results.append((name, module))
+    return results

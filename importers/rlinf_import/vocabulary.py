@@ -39,7 +39,7 @@ def adopt_vocabulary(sheet: Sheet, *own: str) -> None:
     combine(tree, notes, problems)
     adopt(tree, roll, notes)
     translate_values(tree, notes)
-    sheet.decide += [str(found) for found in problems]
+    sheet.decide += [str(result) for result in problems]
     for key in leaves():
         located = get(tree, key)
         if located is None or isinstance(located.value, Code) or located.plain() is None:
@@ -77,15 +77,15 @@ def unset(sheet: Sheet, *keys: str) -> None:
 
 def _written(sheet: Sheet) -> dict[str, tuple[str, ...]]:
     """Our key -> the names that were written for it."""
-    found: dict[str, tuple[str, ...]] = {}
+    results: dict[str, tuple[str, ...]] = {}
     pairs = [*FLAT.items(), *((f"algorithm.{name}", key) for name, key in FLAT.items() if "." not in name)]
     pairs += [(f"algorithm.{name}", key) for name, key in UNDER_ALGORITHM.items()]
     for name, key in pairs:
         if get(sheet.source.tree, name) is not None:
-            found[key] = (*found.get(key, ()), name)
+            results[key] = (*results.get(key, ()), name)
     for key, names in _COMBINED.items():
         held = [found_name for name in names for found_name in (name, f"algorithm.{name}")]
         more = tuple(name for name in held if get(sheet.source.tree, name) is not None)
-        if more and key not in found:
-            found[key] = more
-    return found
+        if more and key not in results:
+            results[key] = more
+    return results

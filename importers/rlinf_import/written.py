@@ -55,7 +55,7 @@ def document(path: Path) -> Branch:
     reader = Reader()
     tree = reader.read_text(read_text(path), str(path))
     if reader.problems:
-        words = [str(found) for found in reader.problems]
+        words = [str(result) for result in reader.problems]
         if len(words) == 1 and "the file holds no keys" in words[0]:
             raise NotTrainingError(path, "a list or a single value", "Import a file of sections and keys.")
         raise UserError("\n".join(words))
@@ -82,7 +82,7 @@ def override(source: Source, words: Mapping[str, str]) -> None:
         if value is not None:
             put(source.tree, key, value)
     if reader.problems:
-        raise UserError("\n".join(str(found) for found in reader.problems))
+        raise UserError("\n".join(str(result) for result in reader.problems))
 
 
 def scalar(text: str, origin: Origin) -> Located:

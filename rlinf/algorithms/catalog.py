@@ -128,12 +128,12 @@ def readers(option: str) -> list[str]:
         "every loss_type": LOSS_OPTIONS,
         "every off-policy loss_type": REPLAY_OPTIONS,
     }
-    found = [name for name, options in shared.items() if option in options]
+    results = [name for name, options in shared.items() if option in options]
     tables: Mapping[str, Mapping[str, Entry]]
     tables = {"adv_type": ADVANTAGES, "loss_type": LOSSES, "loss_agg_func": AGGREGATIONS}
     for key, table in (*tables.items(), ("loss_type", OFF_POLICY)):
-        found += [f"{key}: {name}" for name, entry in table.items() if option in entry.reads]
-    return found
+        results += [f"{key}: {name}" for name, entry in table.items() if option in entry.reads]
+    return results
 
 
 E = TypeVar("E", bound=Entry)

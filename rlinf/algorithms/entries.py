@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from rlinf.base.user_code import Call, imported, own_parameters
+from rlinf.base.user_code import Signature, imported, own_parameters
 
 if TYPE_CHECKING:
     from rlinf.schema.algorithm import AlgorithmConfig
@@ -167,10 +167,10 @@ def external(name: str, kind: type[E], key: str) -> E:
 
     It is an entry of this ``kind`` itself, or a function that takes the argument of ``key`` and its options.
     """
-    found = imported(name)
-    if isinstance(found, Entry) and not isinstance(found, kind):
-        raise ValueError(f"{name} is a catalog entry of the kind {type(found).__name__}, not {kind.__name__}")
-    entry = found if isinstance(found, kind) else kind.of_function(name, found)
+    result = imported(name)
+    if isinstance(result, Entry) and not isinstance(result, kind):
+        raise ValueError(f"{name} is a catalog entry of the kind {type(result).__name__}, not {kind.__name__}")
+    entry = result if isinstance(result, kind) else kind.of_function(name, result)
     misfit = own_misfit(entry, key, entry.arguments)
     if misfit:
         raise ValueError(f"{name} {misfit}")
@@ -183,7 +183,7 @@ def own_misfit(entry: Entry, key: str, options: Collection[str]) -> str:
     The end of a sentence that begins with its name.
     """
     function, given = imported(entry.function), OWN_ARGUMENTS[key]
-    return Call((given,)).misfit(function, options) or _made_for_another(function, given)
+    return Signature((given,)).misfit(function, options) or _made_for_another(function, given)
 
 
 def _made_for_another(function: Callable[..., Any], given: str) -> str:

@@ -155,7 +155,7 @@ class Objective:
             "selected": self._selector is not None,
             "environment": self.algorithm.environment_coef != 0,
         }
-        return frozenset(self.entry.needs) | {name for name, wanted in extra.items() if wanted}
+        return frozenset(self.entry.needs) | {name for name, requested in extra.items() if requested}
 
     @property
     def per_token(self) -> bool:

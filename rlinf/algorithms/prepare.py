@@ -334,7 +334,17 @@ def _shaped(rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: Algorit
     kept = _kept(batch, outcomes, algorithm)
     processed = _processed(batch, algorithm, state, fragments=fragments)
     now = dataclasses.replace(algorithm, kl_coef=state.kl.kl_coef)
-    metrics = _report(batch, outcomes, processed, kept)
+    every_row = torch.ones_like(kept)
+    group = group_statistics(outcomes, batch.group_ids)
+    everything = group_statistics(outcomes, torch.zeros_like(batch.group_ids))
+    valid = batch.mask if isinstance(batch, Batch) and processed.ndim == 2 else every_row
+    metrics = {
+        "reward_mean": masked_mean(outcomes, every_row),
+        "reward_std": float(everything.std[0]) if batch.num_rows else 0.0,
+        "reward_processed_mean": masked_mean(processed, valid),
+        "constant_group_fraction": masked_mean(group.constant, every_row),
+        "rows_kept_fraction": masked_mean(kept, every_row),
+    }
     if isinstance(batch, Batch):
         metrics |= _divergences(batch.keeping(kept), algorithm, state.kl)
     return _Shaped(rows, kept, processed, now, metrics)
@@ -409,17 +419,3 @@ def _kept(batch: Batch | RemoteRows, outcomes: Tensor, algorithm: AlgorithmConfi
             rewards_upper_bound=algorithm.rewards_upper_bound,
         )
     return kept
-
-
-def _report(batch: Batch | RemoteRows, outcomes: Tensor, processed: Tensor, kept: Tensor) -> Metrics:
-    every_row = torch.ones_like(kept)
-    group = group_statistics(outcomes, batch.group_ids)
-    everything = group_statistics(outcomes, torch.zeros_like(batch.group_ids))
-    valid = batch.mask if isinstance(batch, Batch) and processed.ndim == 2 else every_row
-    return {
-        "reward_mean": masked_mean(outcomes, every_row),
-        "reward_std": float(everything.std[0]) if batch.num_rows else 0.0,
-        "reward_processed_mean": masked_mean(processed, valid),
-        "constant_group_fraction": masked_mean(group.constant, every_row),
-        "rows_kept_fraction": masked_mean(kept, every_row),
-    }

@@ -38,9 +38,9 @@ class RunningStatistics:
         mean = float(values.sum()) / count
         squares = float(((values - mean) ** 2).sum())
         total = self.count + count
-        apart = mean - self.mean
-        self.squares += squares + apart**2 * self.count * count / total
-        self.mean += apart * count / total
+        shift = mean - self.mean
+        self.squares += squares + shift**2 * self.count * count / total
+        self.mean += shift * count / total
         self.count = total
 
     def state_dict(self) -> dict[str, float]:

@@ -150,8 +150,8 @@ def moments_of(rows: Tensor) -> MeanStd:
         _log.warning("whitening was skipped: the batch has %d valid tokens", int(count))
         return MeanStd(0.0, 1.0)
     mean = total / count
-    apart = rows[:, 0] * (rows[:, 1] / rows[:, 0].clamp(min=1.0) - mean) ** 2
-    variance = (squares + float(row_sums(apart[None]))) / (count - 1)
+    between = rows[:, 0] * (rows[:, 1] / rows[:, 0].clamp(min=1.0) - mean) ** 2
+    variance = (squares + float(row_sums(between[None]))) / (count - 1)
     return MeanStd(mean, math.sqrt(variance + 1e-8))
 
 

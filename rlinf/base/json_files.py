@@ -34,12 +34,12 @@ def read_json_lines(path: Path, *, number: str | None = None) -> _JsonLines:
     Raises UserError, which names the file, if it cannot be read (a folder has its name).
     """
     rows, damaged = [], []
-    for place, line in enumerate(_content(path).splitlines() if path.exists() else (), start=1):
+    for index, line in enumerate(_content(path).splitlines() if path.exists() else (), start=1):
         if not line.strip():
             continue
         row = _object(line)
         if row is None or (number is not None and not isinstance(row.get(number), int | float)):
-            damaged.append(place)
+            damaged.append(index)
         else:
             rows.append(row)
     return _JsonLines(rows, damaged)
@@ -49,10 +49,10 @@ def read_json_file(path: Path) -> dict[str, Any] | None:
     """Read the object in ``path``, None without the file. Raise UserError, which names it, if it is damaged."""
     if not path.exists():
         return None
-    found = _object(_content(path))
-    if found is None:
+    result = _object(_content(path))
+    if result is None:
         raise UserError(f"{path} is damaged (not a JSON object): restore it from a copy, or remove it")
-    return found
+    return result
 
 
 def _content(path: Path) -> bytes:
@@ -64,7 +64,7 @@ def _content(path: Path) -> bytes:
 
 def _object(text: bytes) -> dict[str, Any] | None:
     try:
-        found = parse_json(text)
+        result = parse_json(text)
     except ValueError:  # half a line, bytes that are no UTF-8, thousands of brackets
         return None
-    return found if isinstance(found, dict) else None
+    return result if isinstance(result, dict) else None

@@ -34,12 +34,12 @@ def mark(variables: MutableMapping[str, str]) -> str:
 
 def kill_marked(marks: Collection[str]) -> None:
     """Kills every process that bears one of the marks, this one excepted."""
-    wanted = [each.encode() for each in marks]
-    for _ in range(_ROUNDS if wanted else 0):
-        found = [pid for pid in _process_ids() if pid != os.getpid() and _bears(pid, wanted)]
-        if not found:
+    requested = [each.encode() for each in marks]
+    for _ in range(_ROUNDS if requested else 0):
+        results = [pid for pid in _process_ids() if pid != os.getpid() and _bears(pid, requested)]
+        if not results:
             return
-        for pid in found:
+        for pid in results:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(_PAUSE_S)

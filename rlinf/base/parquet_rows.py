@@ -65,7 +65,7 @@ def _require_bounded(file: Path, metadata: Any, max_rows: int, max_row_bytes: in
         raise ParquetError(f"{file}: the file has {metadata.num_rows:,} rows, and at most {max_rows:,} are read")
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        columns = [group.column(place) for place in range(group.num_columns)]
+        columns = [group.column(position) for position in range(group.num_columns)]
         whole = sum(column.total_uncompressed_size for column in columns)
         stored = sum(column.total_compressed_size for column in columns)
         if whole > max_row_bytes * max(1, group.num_rows):

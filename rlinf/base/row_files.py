@@ -95,11 +95,11 @@ def _lines(file: Path) -> Iterator[Record]:
                 yield _parsed(line, f"{file}:{number}")
 
 
-def _parsed(line: bytes, place: str) -> Record:
+def _parsed(line: bytes, location: str) -> Record:
     try:
-        return _checked(parse_json(line.rstrip()), place)  # an error at the line's end then counts its columns
+        return _checked(parse_json(line.rstrip()), location)  # an error at the line's end then counts its columns
     except ValueError as error:
-        return Record(place, None, _no_json(error))
+        return Record(location, None, _no_json(error))
 
 
 def _no_json(error: Exception) -> str:
@@ -132,9 +132,9 @@ def _json(file: Path) -> Iterator[Record]:
         # {"data": [...]} is a common wrapping; a lone object is a dataset of one row.
         content = lists[0] if len(lists) == 1 and len(content) == 1 else [content]
     if not isinstance(content, list):
-        found = "null" if content is None else type(content).__name__
+        result = "null" if content is None else type(content).__name__
         raise RowFileError(
-            f"{file}: a dataset must be a list of objects, or one object per line; the file holds {found}"
+            f"{file}: a dataset must be a list of objects, or one object per line; the file holds {result}"
         )
     for index, row in enumerate(content):
         yield _checked(_numbered(row), f"{file}[{index}]")
@@ -165,13 +165,13 @@ def _table(file: Path, delimiter: str) -> Iterator[Record]:
         names: list[str] | None = None
         try:
             for cells in reader:
-                place = f"{file}:{reader.line_num}"
+                location = f"{file}:{reader.line_num}"
                 if names is None:
                     names = _header(cells, file, delimiter)
                 elif cells and len(cells) != len(names):
-                    yield Record(place, None, f"the row has {len(cells)} cells, and the first line has {len(names)}")
+                    yield Record(location, None, f"the row has {len(cells)} cells, and the first line has {len(names)}")
                 elif cells:
-                    yield Record(place, {name: cell or None for name, cell in zip(names, cells, strict=True)})
+                    yield Record(location, {name: cell or None for name, cell in zip(names, cells, strict=True)})
         except (csv.Error, UnicodeDecodeError) as error:
             raise RowFileError(f"{file}:{reader.line_num + 1}: no readable table in UTF-8: {error}") from error
 
@@ -189,14 +189,14 @@ def _header(cells: list[str], file: Path, delimiter: str) -> list[str]:
 def _parquet(file: Path) -> Iterator[Record]:
     try:
         for number, row in enumerate(parquet_rows(file)):
-            place = f"{file} row {number}"
-            yield Record(place, None, row) if isinstance(row, str) else Record(place, row)
+            location = f"{file} row {number}"
+            yield Record(location, None, row) if isinstance(row, str) else Record(location, row)
     except ParquetError as error:
         raise RowFileError(str(error)) from error
 
 
-def _checked(row: Any, place: str) -> Record:
+def _checked(row: Any, location: str) -> Record:
     if not isinstance(row, Mapping):
         listed = _IN_JSON if isinstance(row, list) else ""
-        return Record(place, None, f"a row must be an object, got {type(row).__name__}{listed}")
-    return Record(place, row)
+        return Record(location, None, f"a row must be an object, got {type(row).__name__}{listed}")
+    return Record(location, row)

@@ -15,4 +15,4 @@ def printable(text: str) -> str:
     >>> printable("red \x1b[31m, a bell \x07, two\nlines")
     'red \\x1b[31m, a bell \\x07, two\nlines'
     """
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda result: result[0].encode("unicode_escape").decode(), text)

@@ -67,13 +67,13 @@ def begin() -> None:
 def end() -> list[Span]:
     """Stop recording, and return the spans since :func:`begin`, by their ends."""
     global _recorder
-    found, _recorder = _recorder, None
-    if found is None:
+    result, _recorder = _recorder, None
+    if result is None:
         return []
-    if found.left_out:
-        last = found.spans[-1]
-        found.spans.append(replace(last, name=f"{found.left_out} more spans are left out", seconds=0.0, track=""))
-    return found.spans
+    if result.left_out:
+        last = result.spans[-1]
+        result.spans.append(replace(last, name=f"{result.left_out} more spans are left out", seconds=0.0, track=""))
+    return result.spans
 
 
 def recording() -> bool:

@@ -69,12 +69,12 @@ def did_you_mean(name: str, known: Iterable[str], *, before: str = "") -> str:
     return f" (did you mean {before}{close[0]}?)" if close else ""
 
 
-def own_parameters(found: object, *, behind: int) -> list[Parameter]:
+def own_parameters(result: object, *, behind: int) -> list[Parameter]:
     """Return the parameters of a function or class that are given by name, after ``behind`` positional ones.
 
     The list is empty for an object that cannot be called or that has no readable signature."""
     try:
-        parameters = list(inspect.signature(found).parameters.values()) if callable(found) else []
+        parameters = list(inspect.signature(result).parameters.values()) if callable(result) else []
     except ValueError:  # a function in C
         parameters = []
     placed = _positional(parameters)[:behind]
@@ -82,7 +82,7 @@ def own_parameters(found: object, *, behind: int) -> list[Parameter]:
 
 
 @dataclass(frozen=True)
-class Call:
+class Signature:
     """The arguments that a function or a class of somebody's own is called with."""
 
     places: tuple[str, ...] = ()
@@ -92,20 +92,20 @@ class Call:
     makes: bool = False
     """Whether a class may be named, of which the call makes an object."""
 
-    def misfit(self, found: object, options: Collection[str] = ()) -> str:
-        """Explain why ``found`` cannot be called so, as the end of a sentence that begins with its name; "" if it can.
+    def misfit(self, result: object, options: Collection[str] = ()) -> str:
+        """Explain why ``result`` cannot be called so, as the end of a sentence that begins with its name; "" if it can.
 
         ``options``: what else may be given by name.
 
-        >>> Call(names=("prompt", "answer")).misfit(lambda *, promt, **rest: 1.0)
+        >>> Signature(names=("prompt", "answer")).misfit(lambda *, promt, **rest: 1.0)
         'requires promt (did you mean prompt?), and is called with prompt=, answer='
         """
-        if inspect.isclass(found) and not self.makes:
+        if inspect.isclass(result) and not self.makes:
             return f"is a class, and what is called with {self} must be a function"
-        if not callable(found):
-            return f"is {kind_of(found)}, and must be a function that is called with {self}"
+        if not callable(result):
+            return f"is {kind_of(result)}, and must be a function that is called with {self}"
         try:
-            parameters = list(inspect.signature(found).parameters.values())
+            parameters = list(inspect.signature(result).parameters.values())
         except ValueError:  # a function in C may not say what it takes
             return ""
         faults = [*self._not_taken(parameters), *self._required(parameters, options)]
@@ -158,10 +158,10 @@ def returned(value: object, kind: type[T], called: str) -> T:
     return value
 
 
-def kind_of(found: object) -> str:
+def kind_of(result: object) -> str:
     """
     >>> kind_of(1), kind_of(kind_of), kind_of(None)
     ('an int', 'a function', 'None')
     """
-    name = type(found).__name__
-    return "None" if found is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+    name = type(result).__name__
+    return "None" if result is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"

@@ -73,17 +73,17 @@ class BatchCall:
 
     def numbered(self) -> list[tuple[Tensor, Any]]:
         """Return the (rows, value) of each rank, with rows as their numbers in the batch."""
-        found: list[tuple[Tensor, Any]] = self.results()
+        results: list[tuple[Tensor, Any]] = self.results()
         if self.rows is None:
-            return found
-        return [(sent[places.long()], said) for sent, (places, said) in zip(self.rows, found, strict=True)]
+            return results
+        return [(sent[places.long()], said) for sent, (places, said) in zip(self.rows, results, strict=True)]
 
     def _joined(self, parts: Sequence[tuple[Tensor, Any]]) -> Tensor:
         first = parts[0][1]
-        found = torch.zeros(self.batch.num_rows, *first.shape[1:], dtype=first.dtype)
+        result = torch.zeros(self.batch.num_rows, *first.shape[1:], dtype=first.dtype)
         for rows, numbers in parts:
-            found[rows] = numbers
-        return found
+            result[rows] = numbers
+        return result
 
 
 class BatchCalls:
@@ -189,15 +189,15 @@ class BatchCalls:
     ) -> list[Assembled]:
         """Add to each share of a batch with ``inputs`` the leaves of its own rows."""
         bare = [part.replace(inputs=replace(ObservationInputs.of(part.inputs), sources=())) for part in parts]
-        wanted = [ObservationInputs.of(part.inputs).requested_rows() for part in bare]
+        requested = [ObservationInputs.of(part.inputs).requested_rows() for part in bare]
         # The pieces of a source are cut together, and all sources side by side.
         asked: dict[int, list[Tensor]] = {}
-        for share in wanted:
+        for share in requested:
             for number, own in share:
                 asked.setdefault(number, []).append(own)
         cut = {number: inputs.sources[number].pieces(own) for number, own in asked.items()}
         pieces = {number: iter(wait()) for number, wait in cut.items()}
-        leaves = [[next(pieces[number]) for number, _ in share] for share in wanted]
+        leaves = [[next(pieces[number]) for number, _ in share] for share in requested]
         return [
             Assembled(_of_rows, (self._cluster.share((part, share.parts)), common, *own))
             for part, share, own in zip(bare, shares, leaves, strict=True)

@@ -10,7 +10,7 @@ import ray
 from ray.exceptions import OutOfMemoryError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rlinf.cluster.host import Place
+from rlinf.cluster.host import HostPlace
 
 _LINES = 10
 _NATIVE_LOG = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [A-Z] \d+ \d+\]|\[(failure_signal|.*core_worker)|\*\*\* SIG")
@@ -18,7 +18,7 @@ _NATIVE_LOG = re.compile(r"\[\d{4}-\d\d-\d\d [\d:,]+ [A-Z] \d+ \d+\]|\[(failure_
 _READ_S = 5.0
 
 
-def describe_death(place: Place | None, error: RayError) -> str:
+def describe_death(place: HostPlace | None, error: RayError) -> str:
     """Process, node, the likely cause, and the last lines it wrote to standard error."""
     if place is None:
         return f"before it was up: {error}"
@@ -43,7 +43,7 @@ def node_was_lost(error: RayError) -> bool:
     return re.search(r"\bnode (has died|has crashed|was dead|is dead)", str(error)) is not None
 
 
-def _last_words(place: Place) -> str:
+def _last_words(place: HostPlace) -> str:
     if not place.stderr:
         return ""
     if place.node_id == ray.get_runtime_context().get_node_id():

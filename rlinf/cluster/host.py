@@ -31,7 +31,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class Place:
+class HostPlace:
     """Where a worker's process is."""
 
     node_id: str
@@ -59,12 +59,12 @@ class Host:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_gpus
         redact_warnings()
         node_id = ray.get_runtime_context().get_node_id()
-        self._place = Place(node_id, ray.util.get_node_ip_address(), os.getpid(), os.getppid(), _stderr_path())
+        self._place = HostPlace(node_id, ray.util.get_node_ip_address(), os.getpid(), os.getppid(), _stderr_path())
         self._target: object | None = None
         self._running: tuple[str, int, float] | None = None
         self._stopped_streams: set[int] = set()
 
-    def place(self) -> Place:
+    def place(self) -> HostPlace:
         return self._place
 
     def build(self, packed: Packed, info: RankInfo) -> Failure | None:
@@ -105,11 +105,11 @@ class Host:
             self._running = None
 
     def stream(
-        self, token: int, apart: bool, method: str, packed: Packed, *shared: Packed | Failure
+        self, token: int, paired: bool, method: str, packed: Packed, *shared: Packed | Failure
     ) -> Iterator[Packed | Failure]:
         """Items of a generator method, until it ends or :meth:`stop_stream` is called with this token.
 
-        ``apart``: items are pairs. The second half comes first: a reader that has the first one has both.
+        ``paired``: items are pairs. The second half comes first: a reader that has the first one has both.
         """
         since = time.monotonic()
         self._running = (method, threading.get_ident(), since)
@@ -117,7 +117,7 @@ class Host:
             args, options = _arguments(packed, shared)
             items = getattr(self._target, method)(*args, **options)
             for item in items:
-                for half in reversed(item) if apart else (item,):
+                for half in reversed(item) if paired else (item,):
                     yield pack(half)
                 if token in self._stopped_streams:
                     items.close()

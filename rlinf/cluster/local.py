@@ -148,7 +148,7 @@ class _LocalGroup(WorkerGroup):
 
     def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
         pairs = getattr(self._worker(rank), method)(*args, **options)
-        items = ((facts, LocalHandle(self.name, rank, method, apart, None)) for facts, apart in pairs)
+        items = ((facts, LocalHandle(self.name, rank, method, rows, None)) for facts, rows in pairs)
         return _LocalStream(self, rank, method, items)
 
     def record_spans(self, on: bool) -> list[Span]:

@@ -70,13 +70,13 @@ def _ask_all(mark: str, timeout_s: float) -> list[NodeFacts]:
     if missing:
         silent = [node["NodeManagerAddress"] for node, task in zip(nodes, asked, strict=True) if task in missing]
         raise ClusterError(f"no answer within {timeout_s:g} s from {', '.join(silent)}")
-    found = []
+    results = []
     for node, task in zip(nodes, asked, strict=True):
         try:
-            found.append(ray.get(task))
+            results.append(ray.get(task))
         except RayError as error:
             raise ClusterError(f"{node['NodeManagerAddress']}: {str(error).strip().splitlines()[-1]}") from error
-    return found
+    return results
 
 
 def _facts(address: str, cpus: float, gpus: float, mark: str) -> NodeFacts:
@@ -93,8 +93,8 @@ def _facts(address: str, cpus: float, gpus: float, mark: str) -> NodeFacts:
 
 def differing_versions(nodes: Sequence[NodeFacts]) -> dict[str, dict[str, list[str]]]:
     """Package -> version -> addresses, of packages that are not the same wherever they are installed."""
-    found: dict[str, dict[str, list[str]]] = {}
+    results: dict[str, dict[str, list[str]]] = {}
     for node in nodes:
         for package, version in node.versions.items():
-            found.setdefault(package, {}).setdefault(version, []).append(node.address)
-    return {package: versions for package, versions in found.items() if len(versions) > 1}
+            results.setdefault(package, {}).setdefault(version, []).append(node.address)
+    return {package: versions for package, versions in results.items() if len(versions) > 1}

@@ -37,7 +37,7 @@ class _Reserved:
     visible_gpus: str | None = None
 
 
-class Placement:
+class RayPlacement:
     """The reservations of one driver."""
 
     def __init__(self) -> None:

@@ -72,12 +72,12 @@ class ResilientPool:
         for rank, handle in enumerate(handles):
             if rank in values or rank in lost:
                 continue
-            self._look(rank, handle, values, lost)
+            self._collect(rank, handle, values, lost)
             if rank in lost:
                 # What else is lost by now comes back at the same time; workers that still work are not waited for.
                 for other in range(rank + 1, self.size):
                     if other not in values and handles[other].done():
-                        self._look(other, handles[other], values, lost)
+                        self._collect(other, handles[other], values, lost)
                 self._bring_back(lost)
                 again = {other: self._submit(other, method, *rows[other]) for other in sorted(lost)}
                 values |= {other: self._last(handle) for other, handle in again.items()}
@@ -95,7 +95,7 @@ class ResilientPool:
             self._bring_back({rank: error})
             return self._last(self.group.submit_one(rank, method, *args))
 
-    def _look(self, rank: int, handle: Handle, values: dict[int, Any], lost: dict[int, Exception]) -> None:
+    def _collect(self, rank: int, handle: Handle, values: dict[int, Any], lost: dict[int, Exception]) -> None:
         """Store the value of a call, or that its worker was lost."""
         try:
             values[rank] = handle.result()

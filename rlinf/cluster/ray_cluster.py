@@ -22,7 +22,7 @@ from rlinf.cluster.api import Build, Cluster, Handle, Pending, Resources, Starti
 from rlinf.cluster.errors import ClusterError, PlacementError
 from rlinf.cluster.host import Host
 from rlinf.cluster.packing import pack
-from rlinf.cluster.placement import Placement
+from rlinf.cluster.placement import RayPlacement
 from rlinf.cluster.ray_group import CONTROL, PIECES, RayGroup, RayHandle, RayStream, Shared
 from rlinf.cluster.ray_session import RaySession
 from rlinf.schema.cluster import ClusterConfig
@@ -38,7 +38,7 @@ class RayCluster(Cluster):
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
         self._groups: dict[str, RayGroup] = {}
-        self._placement = Placement()
+        self._placement = RayPlacement()
         self._closed = False
         self._session = RaySession(
             config.address,
@@ -129,9 +129,9 @@ class RayCluster(Cluster):
 
 def _handle(pending: Handle | Stream) -> RayHandle:
     """Return the handle that the waiting functions use: a call, or the next item of a stream."""
-    found = pending.waited if isinstance(pending, RayStream) else pending
-    assert isinstance(found, RayHandle)
-    return found
+    result = pending.waited if isinstance(pending, RayStream) else pending
+    assert isinstance(result, RayHandle)
+    return result
 
 
 def worker_environment(config: ClusterConfig) -> dict[str, str]:
@@ -140,11 +140,11 @@ def worker_environment(config: ClusterConfig) -> dict[str, str]:
     # Folders that the driver imports from, without those of the interpreter, which every worker has anyway.
     own = {Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)}
     folders = [Path(entry or os.curdir).resolve() for entry in sys.path]
-    found = [path for path in folders if path.is_dir() and not own.intersection((path, *path.parents))]
+    results = [path for path in folders if path.is_dir() and not own.intersection((path, *path.parents))]
     return {
         "OMP_NUM_THREADS": threads,
         "MKL_NUM_THREADS": threads,
-        "PYTHONPATH": os.pathsep.join(list(dict.fromkeys(str(path) for path in found))),
+        "PYTHONPATH": os.pathsep.join(list(dict.fromkeys(str(path) for path in results))),
     } | config.env
 
 

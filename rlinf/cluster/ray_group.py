@@ -21,7 +21,7 @@ from rlinf.cluster import waiting
 from rlinf.cluster.api import Assembled, Handle, RankInfo, Stream, WorkerGroup
 from rlinf.cluster.death import describe_death, node_was_lost
 from rlinf.cluster.errors import ClusterError, ClusterLost, WorkerDied, WorkerTimeout
-from rlinf.cluster.host import Place, SharedArgument
+from rlinf.cluster.host import HostPlace, SharedArgument
 from rlinf.cluster.packing import Packed, pack
 from rlinf.cluster.restart_budget import RestartBudget
 from rlinf.cluster.vital_signs import VitalSigns, is_alive
@@ -50,7 +50,7 @@ class _Ping:
         self._still_since = now
         self._signs: VitalSigns | None = None
 
-    def silent_s(self, place: Place) -> float:
+    def silent_s(self, place: HostPlace) -> float:
         """Seconds for which the process has neither answered nor run; of one on another node nothing is known: 0."""
         now = time.monotonic()
         signs = VitalSigns.of(place.pid) if _is_here(place) else None
@@ -83,10 +83,10 @@ class RayHandle(Handle):
 class RayStream(Stream):
     """Items of a generator method on an actor. ``waited`` stands for the next one in the waiting functions."""
 
-    def __init__(self, workers: RayGroup, rank: int, method: str, packed: Sequence[Any], *, apart: bool) -> None:
+    def __init__(self, workers: RayGroup, rank: int, method: str, packed: Sequence[Any], *, paired: bool) -> None:
         self.workers, self.group, self.rank, self.method = workers, workers.name, rank, method
-        self._token, self._apart = next(_tokens), apart
-        self._items = workers.start_stream(rank, self._token, apart, method, packed)
+        self._token, self._paired = next(_tokens), paired
+        self._items = workers.start_stream(rank, self._token, paired, method, packed)
         self._open = True
         self.waited = self._handle(self._items)
 
@@ -100,11 +100,11 @@ class RayStream(Stream):
             except StopIteration:
                 self._open = False
                 raise
-            if self._apart:
+            if self._paired:
                 handles += [self._handle(ref) for ref in itertools.islice(self._items, 1)]
             (item,) = waiting.gather(handles[-1:])  # the only one, where the worker raised
         self.waited = self._handle(self._items)
-        return (item, handles[0]) if self._apart else item
+        return (item, handles[0]) if self._paired else item
 
     def close(self) -> None:
         if self._open:
@@ -142,7 +142,7 @@ class RayGroup(WorkerGroup):
         self._pings: dict[int, _Ping] = {}
         self._watching = threading.Lock()
         self._closed = False
-        self._places: list[Place] = []
+        self._places: list[HostPlace] = []
         self._infos: list[RankInfo] = []
         self._builds: list[RayHandle] = []
         self._hosts: list[Any] = [start(rank) for rank in range(size)]
@@ -158,12 +158,12 @@ class RayGroup(WorkerGroup):
             address = self._places[0].address
             port = waiting.gather([self._starting(0, "start", self._control(0, "free_port"), deadline)])[0]
         seen: dict[str, int] = {}
-        for rank, place in enumerate(self._places):
-            local = seen.get(place.node_id, 0)
-            seen[place.node_id] = local + 1
+        for rank, index in enumerate(self._places):
+            local = seen.get(index.node_id, 0)
+            seen[index.node_id] = local + 1
             threads = self.config.threads_per_worker
-            _log.debug("%s rank %d is process %d, of raylet %d", self.name, rank, place.pid, place.raylet)
-            self._infos.append(RankInfo(rank, self.size, self.name, threads, address, port, local, place.address))
+            _log.debug("%s rank %d is process %d, of raylet %d", self.name, rank, index.pid, index.raylet)
+            self._infos.append(RankInfo(rank, self.size, self.name, threads, address, port, local, index.address))
         refs = [host.build.remote(packed, info) for host, info in zip(self._hosts, self._infos, strict=True)]
         self._builds = [self._starting(rank, "build", ref, deadline) for rank, ref in enumerate(refs)]
 
@@ -198,14 +198,14 @@ class RayGroup(WorkerGroup):
             return waiting.gather([handle for handle in handles if isinstance(handle, RayHandle)])
 
     def stream(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        return RayStream(self, rank, method, _with_shared(args, options), apart=False)
+        return RayStream(self, rank, method, _with_shared(args, options), paired=False)
 
     def stream_remote(self, rank: int, method: str, /, *args: Any, **options: Any) -> Stream:
-        return RayStream(self, rank, method, _with_shared(args, options), apart=True)
+        return RayStream(self, rank, method, _with_shared(args, options), paired=True)
 
-    def start_stream(self, rank: int, token: int, apart: bool, method: str, packed: Sequence[Any]) -> Any:
+    def start_stream(self, rank: int, token: int, paired: bool, method: str, packed: Sequence[Any]) -> Any:
         """Ray's generator of items, until :meth:`stop_stream` is called with this token."""
-        return self._host(rank).stream.options(num_returns="streaming").remote(token, apart, method, *packed)
+        return self._host(rank).stream.options(num_returns="streaming").remote(token, paired, method, *packed)
 
     def stop_stream(self, rank: int, token: int) -> None:
         """End a stream at its next item."""
@@ -354,7 +354,7 @@ class RayGroup(WorkerGroup):
     def _who(self, rank: int) -> str:
         return f"{self.name} rank {rank} of {self.size}"
 
-    def _place(self, rank: int) -> Place | None:
+    def _place(self, rank: int) -> HostPlace | None:
         """Where the worker is; None before it is up."""
         return self._places[rank] if rank < len(self._places) else None
 
@@ -369,11 +369,11 @@ class RayGroup(WorkerGroup):
         return getattr(self._hosts[rank], method).options(concurrency_group=CONTROL).remote(*args)
 
 
-def _is_here(place: Place) -> bool:
+def _is_here(place: HostPlace) -> bool:
     return bool(place.node_id == ray.get_runtime_context().get_node_id())
 
 
-def _end(host: Any, place: Place) -> None:
+def _end(host: Any, place: HostPlace) -> None:
     """End a worker's process, also one that is stopped and cannot follow Ray's request."""
     ray.kill(host)
     signs = VitalSigns.of(place.pid) if _is_here(place) else None

@@ -18,7 +18,7 @@ _SHOWN = 4
 _GRACE_S = 1.0  # for failures that come on the heels of the first one seen, so that the real first is reported
 
 
-class Workers(Protocol):
+class CallOwner(Protocol):
     """The group of actors that a call is on."""
 
     @property
@@ -47,7 +47,7 @@ class _PendingCall(Protocol):
     """A call on an actor; ``started`` and ``deadline`` are on the monotonic clock, seconds."""
 
     @property
-    def workers(self) -> Workers: ...
+    def workers(self) -> CallOwner: ...
 
     group: str
     rank: int

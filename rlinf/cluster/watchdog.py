@@ -95,11 +95,11 @@ def members(folder: str) -> set[int]:
     except OSError:
         return set()
     parents = {pid: _parent(pid) for pid in pids}
-    found = {pid for pid in pids if folder in _folders(pid)}
-    frontier = found
-    while frontier := {pid for pid in pids if parents[pid] in frontier} - found:
-        found |= frontier
-    return found
+    results = {pid for pid in pids if folder in _folders(pid)}
+    frontier = results
+    while frontier := {pid for pid in pids if parents[pid] in frontier} - results:
+        results |= frontier
+    return results
 
 
 def _parent(pid: int) -> int | None:

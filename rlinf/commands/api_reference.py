@@ -45,28 +45,28 @@ def api_page() -> str:
     for title, module, names in GROUPS:
         parts.append(f"## {title}\n")
         for name in names:
-            found = getattr(importlib.import_module(module), name)
-            parts += _entry(f"{module}.{name}", found)
+            result = getattr(importlib.import_module(module), name)
+            parts += _entry(f"{module}.{name}", result)
     return "\n".join(parts)
 
 
-def _entry(name: str, found: Any) -> Iterator[str]:
+def _entry(name: str, result: Any) -> Iterator[str]:
     yield f"### {name}\n"
-    if not inspect.isclass(found):
-        yield _signature(name.rpartition(".")[2], found)
-        yield _prose(found)
+    if not inspect.isclass(result):
+        yield _signature(name.rpartition(".")[2], result)
+        yield _prose(result)
         return
-    yield _prose(found)
-    if is_dataclass(found):
-        meanings = _field_docstrings(found)
+    yield _prose(result)
+    if is_dataclass(result):
+        meanings = _field_docstrings(result)
         rows = [
             f"| `{item.name}` | `{_cell(str(item.type))}` | {_cell(meanings.get(item.name, ''))} |"
-            for item in fields(found)
+            for item in fields(result)
             if item.name[0] != "_"
         ]
         yield "| field | type | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
-    for method, value in vars(found).items():
-        function = getattr(found, method)
+    for method, value in vars(result).items():
+        function = getattr(result, method)
         if method.startswith("_") or not (callable(function) or isinstance(value, property)):
             continue
         described = value.fget if isinstance(value, property) else function
@@ -78,10 +78,10 @@ def _entry(name: str, found: Any) -> Iterator[str]:
         yield _prose(described)
 
 
-def _field_docstrings(found: type) -> dict[str, str]:
+def _field_docstrings(result: type) -> dict[str, str]:
     """Field -> the docstring below it in the source, on one line; inherited fields included."""
     meanings: dict[str, str] = {}
-    for base in reversed([one for one in found.__mro__ if is_dataclass(one)]):
+    for base in reversed([one for one in result.__mro__ if is_dataclass(one)]):
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(tree, ast.ClassDef)
         for item, below in itertools.pairwise(tree.body):
@@ -117,9 +117,9 @@ def _signature(name: str, function: Any) -> str:
     return f"```python\n{line}\n```\n"
 
 
-def _prose(found: Any) -> str:
+def _prose(result: Any) -> str:
     """Write a docstring as Markdown: roles become code, examples code blocks, sections lists."""
-    text = _ROLE.sub(r"`\1`", inspect.getdoc(found) or "").replace("``", "`")
+    text = _ROLE.sub(r"`\1`", inspect.getdoc(result) or "").replace("``", "`")
     lines: list[str] = []
     inside = ""
     for line in text.splitlines():

@@ -62,10 +62,10 @@ def _table(runs: Mapping[str, Path]) -> str:
     """Lay out steps by backend, and the distances of weights."""
     lines = [f"{'step':>6}  {'backend':<10}  {'loss':>14}  {'gradient norm':>14}"]
     rows = {name: list(read_json_lines(path / "metrics.jsonl", number="step").rows) for name, path in runs.items()}
-    steps = sorted({int(row["step"]) for found in rows.values() for row in found if _COMPARED[0] in row})
+    steps = sorted({int(row["step"]) for result in rows.values() for row in result if _COMPARED[0] in row})
     for step in steps:
-        for name, found in rows.items():
-            row = next(row for row in found if row["step"] == step)
+        for name, result in rows.items():
+            row = next(row for row in result if row["step"] == step)
             numbers = "  ".join(f"{row[metric]:>14.8g}" for metric in _COMPARED)
             lines.append(f"{step:>6}  {name:<10}  {numbers}")
     first, *others = runs

@@ -5,7 +5,6 @@ With one folder only, an exported policy of an earlier version, it writes the sp
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,7 +25,18 @@ _DESCRIPTION = (
 
 def main(arguments: Sequence[str]) -> int:
     """Convert and return the exit code."""
-    options = _parser().parse_args(list(arguments))
+    parser = Parser(prog="rlinf convert", description=_DESCRIPTION)
+    parser.add_argument(
+        "folder", type=Path, metavar="IN", help="a run, a checkpoint of one, a GGUF file or a Hugging Face folder"
+    )
+    parser.add_argument(
+        "out", type=Path, nargs="?", metavar="OUT", help="an empty or new folder; without it, spaces.pkl in IN is read"
+    )
+    parser.add_argument("--step", type=int, metavar="N", help="of a run: the checkpoint of this step, not the newest")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="processes that share each matrix")
+    parser.add_argument("--pipeline-parallel", type=int, default=1, help="processes that share the layers")
+    parser.add_argument("--expert-parallel", type=int, default=1, help="processes that share the experts of a layer")
+    options = parser.parse_args(list(arguments))
     folder, out, step = options.folder, options.out, options.step
     layout = MegatronConfig(
         tensor_parallel=options.tensor_parallel,
@@ -52,21 +62,6 @@ def main(arguments: Sequence[str]) -> int:
     else:
         convert_folder(folder, out, layout)
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="rlinf convert", description=_DESCRIPTION)
-    parser.add_argument(
-        "folder", type=Path, metavar="IN", help="a run, a checkpoint of one, a GGUF file or a Hugging Face folder"
-    )
-    parser.add_argument(
-        "out", type=Path, nargs="?", metavar="OUT", help="an empty or new folder; without it, spaces.pkl in IN is read"
-    )
-    parser.add_argument("--step", type=int, metavar="N", help="of a run: the checkpoint of this step, not the newest")
-    parser.add_argument("--tensor-parallel", type=int, default=1, help="processes that share each matrix")
-    parser.add_argument("--pipeline-parallel", type=int, default=1, help="processes that share the layers")
-    parser.add_argument("--expert-parallel", type=int, default=1, help="processes that share the experts of a layer")
-    return parser
 
 
 def _from_gguf(file: Path, out: Path | None) -> None:

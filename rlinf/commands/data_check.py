@@ -148,18 +148,20 @@ def _of_dataset(
     dataset_statistics(path)
     dataset_instructions(path)
     count = count_episodes(path)
-    found = read_dataset(path, range(min(count, _EPISODES)))
-    if count > _EPISODES and found.num_frames / _EPISODES * count <= _FRAMES:
-        found = read_dataset(path)
+    result = read_dataset(path, range(min(count, _EPISODES)))
+    if count > _EPISODES and result.num_frames / _EPISODES * count <= _FRAMES:
+        result = read_dataset(path)
     chunk = config.env.num_action_chunks
     if key == "sft.dataset":
-        decisions(found, chunk=chunk, stride=config.sft.dataset_stride)
-        environment_actions(found, both[1], config.sft.rename)
-        observation_arrays(found, both[0], config.sft.rename)
+        decisions(result, chunk=chunk, stride=config.sft.dataset_stride)
+        environment_actions(result, both[1], config.sft.rename)
+        observation_arrays(result, both[0], config.sft.rename)
     elif policy is not None:
-        prior_batch(found, config, policy, both)
-    if fps is None or found.fps == fps or not found.fps:
+        prior_batch(result, config, policy, both)
+    if fps is None or result.fps == fps or not result.fps:
         return []
-    message = f"{path} was recorded at {found.fps:g} steps a second, and {config.env.id} declares {fps:g} (render_fps)."
+    message = (
+        f"{path} was recorded at {result.fps:g} steps a second, and {config.env.id} declares {fps:g} (render_fps)."
+    )
     meaning = "The policy would learn motions of another speed: take every N-th frame, or correct what is declared."
     return [Finding(False, message, meaning, key)]

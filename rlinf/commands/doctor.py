@@ -32,7 +32,7 @@ _DISK_GB = 5.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class Examined:
     """One line of the report. ``state`` is ``ok``, ``missing`` (optional) or ``broken`` (nothing runs without it)."""
 
     name: str
@@ -45,12 +45,12 @@ class Finding:
         return f"{self.state:<8} {self.name:<22} {self.detail}{fix}"
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Examined]:
     """Everything, in the order of importance."""
     version = platform.python_version()
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)
     return [
-        Finding("python", "ok" if good else "broken", version, "use Python 3.11, 3.12 or 3.13"),
+        Examined("python", "ok" if good else "broken", version, "use Python 3.11, 3.12 or 3.13"),
         *_base(),
         *_hardware(),
         *_extras(),
@@ -62,48 +62,48 @@ def examine() -> list[Finding]:
     ]
 
 
-def _base() -> list[Finding]:
+def _base() -> list[Examined]:
     findings = []
     for name in _BASE:
         version = _version(name)
         state = "ok" if version else "broken"
-        findings.append(Finding(name, state, version or "not installed", f"pip install {name}"))
+        findings.append(Examined(name, state, version or "not installed", f"pip install {name}"))
     return findings
 
 
-def _hardware() -> list[Finding]:
+def _hardware() -> list[Examined]:
     gpus = gpu_count()
     detail = f"{cpu_count()} cores, {memory_bytes() / _GB:.0f} GB memory"
-    found = Finding("cpu", "ok", detail)
+    result = Examined("cpu", "ok", detail)
     if not gpus:
-        return [found, Finding("gpu", "missing", "no NVIDIA GPU is visible", "training runs on the CPU")]
+        return [result, Examined("gpu", "missing", "no NVIDIA GPU is visible", "training runs on the CPU")]
     # A CPU wheel of torch says so in its version: no need to import it.
     if "+cpu" in (_version("torch") or ""):
         fix = "install a CUDA build of torch"
-        return [found, Finding("gpu", "missing", f"{gpus} visible, but torch is a CPU build", fix)]
-    return [found, Finding("gpu", "ok", f"{gpus} visible")]
+        return [result, Examined("gpu", "missing", f"{gpus} visible, but torch is a CPU build", fix)]
+    return [result, Examined("gpu", "ok", f"{gpus} visible")]
 
 
-def _extras() -> list[Finding]:
+def _extras() -> list[Examined]:
     findings = []
     for extra, module in MODULES.items():
         there = installed(module)
         detail = f"{module} {_version(module) or ''}".rstrip() if there else f"{module} is not installed"
-        findings.append(Finding(f"extra {extra}", "ok" if there else "missing", detail, install_command(extra)))
+        findings.append(Examined(f"extra {extra}", "ok" if there else "missing", detail, install_command(extra)))
     return findings
 
 
-def _graphics() -> list[Finding]:
+def _graphics() -> list[Examined]:
     """MuJoCo states need none of these; cameras need EGL or OSMesa, windows GL."""
     findings = []
     for name, package, use in _LIBRARIES:
         library = find_library(name)
         detail = f"{library or 'not found'} ({use})"
-        findings.append(Finding(f"library {name}", "ok" if library else "missing", detail, f"apt install {package}"))
+        findings.append(Examined(f"library {name}", "ok" if library else "missing", detail, f"apt install {package}"))
     return findings
 
 
-def _renderers() -> list[Finding]:
+def _renderers() -> list[Examined]:
     """Libraries that are there may not work together: something is drawn with each."""
     findings = []
     if installed("mujoco"):
@@ -112,45 +112,47 @@ def _renderers() -> list[Finding]:
                 drawn = mujoco_draws(name)
                 detail = "MuJoCo draws" if drawn.works else drawn.detail
                 fix = "cameras need one renderer that works; states need none, with MUJOCO_GL unset"
-                findings.append(Finding(f"MUJOCO_GL={name}", "ok" if drawn.works else "missing", detail, fix))
+                findings.append(Examined(f"MUJOCO_GL={name}", "ok" if drawn.works else "missing", detail, fix))
     drawn = vulkan_devices()
     use = "" if drawn.works else " (ManiSkill runs nothing without a device, not even state observations)"
-    findings.append(Finding("vulkan device", "ok" if drawn.works else "missing", f"{drawn.detail}{use}", _VULKAN_FIX))
+    findings.append(Examined("vulkan device", "ok" if drawn.works else "missing", f"{drawn.detail}{use}", _VULKAN_FIX))
     return findings
 
 
-def _own_environments() -> list[Finding]:
+def _own_environments() -> list[Examined]:
     """Check the simulators that `env.isolation: process` runs in a virtual environment of their own."""
     findings = []
     for name, simulator in OWN_ENVIRONMENT.items():
         there = os.access(simulator.python, os.X_OK)
         lacks = simulator.missing_assets(simulator.python) if there else f"there is no {simulator.python} here"
         with_assets = f"{simulator.python}, with its assets" if simulator.assets else simulator.python
-        findings.append(Finding(f"simulator {name}", "missing" if lacks else "ok", lacks or with_assets, simulator.fix))
+        findings.append(
+            Examined(f"simulator {name}", "missing" if lacks else "ok", lacks or with_assets, simulator.fix)
+        )
     return findings
 
 
-def _space() -> list[Finding]:
+def _space() -> list[Examined]:
     findings = []
     disk = shutil.disk_usage(Path.cwd()).free / _GB
     state = "ok" if disk >= _DISK_GB else "missing"
-    findings.append(Finding("disk", state, f"{disk:.0f} GB free here", f"{_DISK_GB:.0f} GB hold checkpoints"))
+    findings.append(Examined("disk", state, f"{disk:.0f} GB free here", f"{_DISK_GB:.0f} GB hold checkpoints"))
     shared = Path("/dev/shm")
     if shared.is_dir():
         free = shutil.disk_usage(shared).free / _GB
         fix = "docker run --shm-size=8g, or Ray spills to the disk"
         state = "ok" if free >= _SHARED_MEMORY_GB else "missing"
-        findings.append(Finding("shared memory", state, f"{free:.1f} GB free", fix))
+        findings.append(Examined("shared memory", state, f"{free:.1f} GB free", fix))
     return findings
 
 
-def _sandbox() -> Finding:
+def _sandbox() -> Examined:
     """Whether programs of a policy can be run here (the tool `python`, the reward term `code_tests`)."""
     try:
         kind = importlib.import_module("rlinf_envs.sandbox.run").working_kind()
     except ValueError as error:  # a setting that cannot be used
-        return Finding("sandbox", "missing", str(error), "apt install bubblewrap")
-    return Finding("sandbox", "ok", f"programs of a policy run behind {kind}")
+        return Examined("sandbox", "missing", str(error), "apt install bubblewrap")
+    return Examined("sandbox", "ok", f"programs of a policy run behind {kind}")
 
 
 def _version(distribution: str) -> str | None:

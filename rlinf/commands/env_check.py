@@ -158,7 +158,7 @@ def _unfit(config: Config, options: EnvConfig) -> list[Finding]:
     try:
         for each, count in ((training, 2), (evaluation, 1)):
             vec_env.append(make_vec_env(each, count))
-        made, other = ((found.observation_space, found.action_space) for found in vec_env)
+        made, other = ((result.observation_space, result.action_space) for result in vec_env)
         require_alike(made, other, "the evaluation (evaluation.env_kwargs)")
         policy = None
         if config.policy.name == "actor_critic" or is_own(config.policy.name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import keyword
 import string
 from collections.abc import Sequence
@@ -23,7 +22,16 @@ KINDS = {
 
 def main(arguments: Sequence[str]) -> int:
     """Write the files, and print what to do with them. Raises UserError if one of them exists."""
-    options = _parser().parse_args(list(arguments))
+    parser = Parser(
+        prog="rlinf new",
+        description="Write a working skeleton: a module, a YAML file that uses it, and its test. "
+        + "; ".join(f"{kind}: {line}" for kind, line in KINDS.items())
+        + ".",
+    )
+    parser.add_argument("kind", choices=list(KINDS), metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("name", metavar="NAME", help="of the module: small letters, digits and _")
+    parser.add_argument("--folder", type=Path, default=Path(), help="where to write it (default: here)")
+    options = parser.parse_args(list(arguments))
     written = write_skeleton(options.kind, options.name, options.folder)
     for path in written:
         print(path)
@@ -53,16 +61,3 @@ def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path
         path.write_text(string.Template(text).substitute(words), encoding="utf-8")
     module, config, test = files.values()
     return module, config, test
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="rlinf new",
-        description="Write a working skeleton: a module, a YAML file that uses it, and its test. "
-        + "; ".join(f"{kind}: {line}" for kind, line in KINDS.items())
-        + ".",
-    )
-    parser.add_argument("kind", choices=list(KINDS), metavar="KIND", help=", ".join(KINDS))
-    parser.add_argument("name", metavar="NAME", help="of the module: small letters, digits and _")
-    parser.add_argument("--folder", type=Path, default=Path(), help="where to write it (default: here)")
-    return parser

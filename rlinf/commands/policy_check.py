@@ -74,10 +74,10 @@ def local_files(path: str) -> Path | None:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(path, "config.json")
+        result = try_to_load_from_cache(path, "config.json")
     except HFValidationError:
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(result).parent if isinstance(result, str) else None
 
 
 def _not_here(key: str, path: str) -> Finding:

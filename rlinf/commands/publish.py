@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,18 @@ _TRAINING = ("config.yaml", "metrics.jsonl", "summary.json", "machine.json", "in
 
 def main(arguments: Sequence[str]) -> int:
     """Write the folder, send it to the hub with `--push`, and return the exit code."""
-    options = _parser().parse_args(list(arguments))
+    parser = Parser(
+        prog="rlinf publish",
+        description="The policy of a run as a folder for the Hugging Face Hub: weights, a model card with results, "
+        "curves and settings, and the records of its training. Nothing is sent without --push.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write it (default: RUN/publish)")
+    parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the final policy")
+    parser.add_argument("--license", metavar="ID", help="as the hub names it (apache-2.0); default: the base model's")
+    parser.add_argument("--push", metavar="OWNER/NAME", help="send it to this repository, private unless --public")
+    parser.add_argument("--public", action="store_true", help="make a new repository public")
+    options = parser.parse_args(list(arguments))
     out = options.out or options.run / "publish"
     license = _write_folder(options.run, out, step=options.step, license=options.license)
     files = sorted(path for path in out.rglob("*") if path.is_file())
@@ -46,17 +56,17 @@ def _write_folder(run: Path, out: Path, *, step: int | None = None, license: str
         raise UserError(f"{out} is not empty: name another folder with --out")
     shutil.rmtree(out, ignore_errors=True)
     after = _policy(run, out, step, record.summary)
-    found = license or stated_license(record)
+    result = license or stated_license(record)
     curves = drawn_curves(record)
     for name, picture in curves.items():
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text(picture, encoding="utf-8")
-    (out / "README.md").write_text(card(record, step=after, license=found, curves=list(curves)), encoding="utf-8")
+    (out / "README.md").write_text(card(record, step=after, license=result, curves=list(curves)), encoding="utf-8")
     (out / "training").mkdir()
     for name in _TRAINING:
         if (run / name).is_file():
             shutil.copyfile(require_inside(run / name, run), out / "training" / name)
-    return found
+    return result
 
 
 def _policy(run: Path, out: Path, step: int | None, summary: object) -> int:
@@ -84,18 +94,3 @@ def push(folder: Path, name: str, *, private: bool) -> str:
     except (HfHubHTTPError, LocalTokenNotFoundError, OSError, ValueError) as error:
         raise UserError(f"--push {name}: {error}. `hf auth login` signs in; the folder is {folder}") from error
     return str(address)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="rlinf publish",
-        description="The policy of a run as a folder for the Hugging Face Hub: weights, a model card with results, "
-        "curves and settings, and the records of its training. Nothing is sent without --push.",
-    )
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write it (default: RUN/publish)")
-    parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the final policy")
-    parser.add_argument("--license", metavar="ID", help="as the hub names it (apache-2.0); default: the base model's")
-    parser.add_argument("--push", metavar="OWNER/NAME", help="send it to this repository, private unless --public")
-    parser.add_argument("--public", action="store_true", help="make a new repository public")
-    return parser

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(
             f"rlinf record: the demonstrator {expert} looks at an environment of this process; set env.isolation: none"
         )
-    wanted = Recording(
+    requested = Recording(
         env=env,
         episodes=options.episodes,
         seed=config.run.seed,
@@ -54,9 +54,9 @@ def main(arguments: Sequence[str]) -> int:
             deterministic=not options.sample,
             generator=numpy_generator(config.run.seed, "record"),
         )
-        done = record(options.out, wanted, lambda env: acting, _say)
+        done = record(options.out, requested, lambda env: acting, _say)
     else:
-        done = record(options.out, wanted, lambda made: expert_of(expert, made, env.id), _say)
+        done = record(options.out, requested, lambda made: expert_of(expert, made, env.id), _say)
     what = f"{done.episodes} episodes, {done.frames} frames; {done.solved} of {done.tried} played succeeded"
     print(f"{options.out}: {what}")
     return 0

@@ -204,12 +204,12 @@ def _tools(renderer: PromptRenderer, facts: EnvFacts) -> list[str]:
 
 def _start(config: Config, worker: TextEnvWorker, report: _TextReport) -> None:
     """Start conversations, which a task without an answer to grade responses by refuses."""
-    wanted = {"eval": config.evaluation.size > 0, "train": config.run.max_steps > 0}
-    for split in (split for split, is_wanted in wanted.items() if is_wanted):
+    requested = {"eval": config.evaluation.size > 0, "train": config.run.max_steps > 0}
+    for split in (split for split, is_wanted in requested.items() if is_wanted):
         try:
             worker.reset(split, _spread(worker.facts(split))[:_SHOWN])
         except Exception as error:  # the environment's own code may raise anything
-            if split == "train" and config.sft.steps and not wanted["eval"]:  # a file for `rlinf sft`
+            if split == "train" and config.sft.steps and not requested["eval"]:  # a file for `rlinf sft`
                 fix = "`rlinf train` would stop after the warm start; `rlinf sft` does that alone."
                 report.findings.append(Finding(False, str(error), fix, "environment"))
             else:
@@ -228,9 +228,9 @@ def _tokenizer(config: Config, worker: TextEnvWorker, num_tasks: int) -> Any:
     from rlinf.models.tokenizer import train_tokenizer
     from rlinf.train.assemble.tokenizer_texts import tokenizer_texts
 
-    wanted = config.policy.tokenizer
+    requested = config.policy.tokenizer
     texts = tokenizer_texts(config, worker, num_tasks)
-    return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits)
+    return train_tokenizer(texts, vocab_size=requested.vocab_size, split_digits=requested.split_digits)
 
 
 def _lengths(config: Config, lengths: Sequence[int]) -> list[Finding]:

@@ -81,14 +81,14 @@ def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]
         assumed.append(f"Episodes of training stay as long as measured: {episode:.0f} steps.")
         grows = sum(_typical(steps, name) for name in ("time/rollout_s", "time/prepare_s", "time/update_s"))
         most = each + grows * max(0.0, (_episode_limit(config) or episode) / episode - 1)
-    found = [Part("steps", config.run.max_steps - filling, each, most)]
+    results = [Part("steps", config.run.max_steps - filling, each, most)]
     if filling:
-        found.insert(0, Part("filling", filling, _typical(steps[:filling], "time/step_s")))
+        results.insert(0, Part("filling", filling, _typical(steps[:filling], "time/step_s")))
     if evaluations := _evaluations(config):
-        found.append(Part("evaluations", evaluations, _typical(lines, "time/evaluation_s", skip=0)))
+        results.append(Part("evaluations", evaluations, _typical(lines, "time/evaluation_s", skip=0)))
         if config.facts.run_kind == "simulator":
             assumed.append("Episodes of evaluations stay as long as measured.")
-    return found
+    return results
 
 
 def _episode_limit(config: Config) -> int | None:
@@ -146,13 +146,13 @@ def _measured(config: Config, *, steps: int, warm_steps: int) -> tuple[list[dict
 
 def _typical(lines: Iterable[Mapping[str, Any]], name: str, *, skip: int = 1) -> float:
     """Compute the median, without the first ones if there are more; 0 if none has it."""
-    found = [float(line[name]) for line in lines if name in line]
-    return statistics.median(found[skip:] or found) if found else 0.0
+    results = [float(line[name]) for line in lines if name in line]
+    return statistics.median(results[skip:] or results) if results else 0.0
 
 
 def _mean(lines: Iterable[Mapping[str, Any]], name: str) -> float:
-    found = [float(line[name]) for line in lines if name in line]
-    return statistics.fmean(found) if found else 0.0
+    results = [float(line[name]) for line in lines if name in line]
+    return statistics.fmean(results) if results else 0.0
 
 
 def _lines(parts: list[Part], start_s: float, assumed: list[str], took_s: float) -> list[str]:

@@ -32,10 +32,10 @@ def main(arguments: Sequence[str]) -> int:
     resolved = resolve(options.file, options.overrides)
     for note in (*resolved.notes, *resolved.warnings):
         print(redacted(note), file=sys.stderr)
-    wanted = TrialOptions(tasks=options.tasks, samples=options.samples, split=options.split)
+    requested = TrialOptions(tasks=options.tasks, samples=options.samples, split=options.split)
     console = Console()
     shown: list[Mapping[str, Any]] = []
-    for graded in trial(resolved.config, wanted):
+    for graded in trial(resolved.config, requested):
         shown.append(graded)
         if options.json:
             print(json.dumps(graded), flush=True)
@@ -70,17 +70,12 @@ def _parser() -> argparse.ArgumentParser:
 def _panel(graded: Mapping[str, Any]) -> Panel:
     correct = graded["verdict"] == "correct"
     grid = Table.grid(padding=(0, 2))
-    found = graded["extracted"]
+    extracted = "no answer" if graded["extracted"] is None else printable(str(graded["extracted"]))
     terms = ", ".join(f"{printable(name)} {value:g}" for name, value in graded["terms"].items())
     rows: list[tuple[str, Text]] = [
         ("prompt", Text(printable(described(graded["rendered"])))),
         ("response", transcript(graded)),
-        (
-            "found",
-            Text(
-                f"{'no answer' if found is None else printable(str(found))} (right: {printable(str(graded['answer']))})"
-            ),
-        ),
+        ("found", Text(f"{extracted} (right: {printable(str(graded['answer']))})")),
         ("verdict", Text(printable(graded["verdict"]), style="green" if correct else "red")),
         ("reward", Text(f"{graded['reward']:g}" + (f" (before weights: {terms})" if terms else ""))),
     ]

@@ -22,15 +22,15 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_intermixed_args(list(arguments))
     from rlinf.train.verify import verify
 
-    found = verify(options.run, options.step, [*options.overrides, *options.set])
-    steps = f"step {found.last}" if found.first == found.last else f"steps {found.first} to {found.last}"
-    if found.difference is not None:
-        print(f"{steps}: not the same. The first difference is in {found.difference}")
+    result = verify(options.run, options.step, [*options.overrides, *options.set])
+    steps = f"step {result.last}" if result.first == result.last else f"steps {result.first} to {result.last}"
+    if result.difference is not None:
+        print(f"{steps}: not the same. The first difference is in {result.difference}")
         return 1
     held = {
         "checkpoint": "the weights of the run's checkpoint are among them",
         "digest": "the sha256 of the run's weights is among them",
         "nothing": "the run kept no weights of this step to compare",
     }
-    print(f"{steps}: same bits in {found.numbers} numbers and tensors; {held[found.weights]}")
+    print(f"{steps}: same bits in {result.numbers} numbers and tensors; {held[result.weights]}")
     return 0

@@ -15,13 +15,13 @@ from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
 
 
 # A view of a configuration that records which keys are read through it.
-class Recorded:
+class RecordedReads:
     """Read a section as if it were the section itself; ``record`` is called with the dotted key of each value read.
 
     Example:
         >>> from rlinf.schema import Sections
         >>> read = []
-        >>> Recorded(Sections(), read.append).learner.optimizer.lr, read
+        >>> RecordedReads(Sections(), read.append).learner.optimizer.lr, read
         (1e-06, ['learner.optimizer.lr'])
     """
 
@@ -39,7 +39,7 @@ class Recorded:
         if key in leaves():
             self._record(key)
             return value
-        return Recorded(value, self._record, f"{key}.") if is_dataclass(value) else value
+        return RecordedReads(value, self._record, f"{key}.") if is_dataclass(value) else value
 
 
 Arguments = TypeVarTuple("Arguments")
@@ -68,7 +68,7 @@ class Context:
     @property
     def config(self) -> Config:
         """Return a view of the configuration that records what the current check reads."""
-        return cast(Config, Recorded(self.whole, lambda key: self._read.setdefault(key)))
+        return cast(Config, RecordedReads(self.whole, lambda key: self._read.setdefault(key)))
 
     def run(self, check: Callable[[Context, *Arguments], None], *arguments: *Arguments) -> None:
         """Run a check, or a part of one, with a record of its own."""

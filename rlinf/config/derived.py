@@ -29,7 +29,6 @@ from rlinf.schema.derived import (
 from rlinf.schema.env import TaskConfig
 from rlinf.schema.rollout import TransferBackend, WeightTransportName
 
-RUN_DIR_PLACEHOLDERS = ("name", "seed")
 _EXACT_GAP, _ROUNDED_GAP = 0.02, 0.1
 """Nats: far above what rounding makes of the same log-probability in float32 (1e-6 to 1e-4) and in bfloat16 (0.01)."""
 
@@ -46,20 +45,20 @@ def is_text(config: Sections) -> bool:
 
 def text_only_parts(config: Sections) -> list[tuple[str, str, str]]:
     """(key, message, fix) for each part of a run that does not read the pictures of a vision-language model."""
-    found = []
+    results = []
     if config.learner.backend == "megatron":
         message = "learner.backend: megatron has no vision tower: it trains models of text."
-        found.append(("learner.backend", message, "Set learner.backend: torch or fsdp."))
+        results.append(("learner.backend", message, "Set learner.backend: torch or fsdp."))
     if config.teacher.path is not None:
         message = "teacher.path: a teacher reads text alone, and the policy reads pictures."
-        found.append(("teacher.path", message, "Take it out."))
+        results.append(("teacher.path", message, "Take it out."))
     if config.reward_model.supervision != "none":
         message = "reward_model.supervision: a learned reward reads text alone, and the policy reads pictures."
-        found.append(("reward_model.supervision", message, "Set it to none."))
+        results.append(("reward_model.supervision", message, "Set it to none."))
     if is_agent(config.env.id):
         message = "env.id: agents send text alone to the policy, which reads pictures."
-        found.append(("env.id", message, "Take an environment (docs/vision.md), or a model of text."))
-    return found
+        results.append(("env.id", message, "Take an environment (docs/vision.md), or a model of text."))
+    return results
 
 
 def is_vla(config: Sections) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rlinf.config.derived import derive, is_text, rollout_sections
 from rlinf.config.extras import Extra, needed_extras
-from rlinf.config.record import Record
+from rlinf.config.record import ConfigRecord
 from rlinf.schema import Sections
 from rlinf.schema.derived import DerivedConfig, RolloutSections
 
@@ -33,6 +33,6 @@ class Config(Sections):
         return needed_extras(self, text=is_text(self))
 
     @functools.cached_property
-    def record(self) -> Record:
+    def record(self) -> ConfigRecord:
         """Make the copy that a run directory keeps, and compares with."""
-        return Record.of(self)
+        return ConfigRecord.of(self)

@@ -67,8 +67,8 @@ def dependencies(expressions: Mapping[Path, str]) -> dict[Path, list[Path]]:
 
 
 def _named(path: Path, text: str, by_prefix: Mapping[Path, Sequence[Path]]) -> Iterator[Path]:
-    for found in _NAME.findall(text):
-        steps: Path = tuple(int(step) if step.isdecimal() else step for step in found.split("."))
+    for result in _NAME.findall(text):
+        steps: Path = tuple(int(step) if step.isdecimal() else step for step in result.split("."))
         for around in range(len(path)):
             for length in range(1, len(steps) + 1):  # a section that holds expressions, or a value in one of them
                 yield from by_prefix.get((*path[:around], *steps[:length]), ())

@@ -39,13 +39,13 @@ def type_of(key: str) -> object:
 @functools.cache
 def facts_of(key: str) -> KeyFacts:
     """Return what the schema declares of a dotted key, by itself or for a section around it."""
-    found = KeyFacts()
+    result = KeyFacts()
     kind: Any = Sections
     for name in key.split("."):
         own: KeyFacts = kind.__dataclass_fields__[name].metadata.get("facts", KeyFacts())
-        found = replace(own, example=found.examples.get(name, own.example), read_by=own.read_by or found.read_by)
+        result = replace(own, example=result.examples.get(name, own.example), read_by=own.read_by or result.read_by)
         kind = hints(kind)[name]
-    return found
+    return result
 
 
 def _walk(section: type, prefix: str) -> Iterator[str]:

@@ -24,13 +24,13 @@ def expand(template: str, values: Mapping[str, object]) -> str:
     known = ", ".join(f"{{{name}}}" for name in values)
     try:
         parsed = list(string.Formatter().parse(template))
-        wanted = [name for _, name, _, _ in parsed if name is not None]
+        requested = [name for _, name, _, _ in parsed if name is not None]
     except ValueError as error:
         raise PlaceholderError(f"{template!r} is not a template: {error}; it may hold {known}") from None
     widths = [int(digits) for _, _, spec, _ in parsed for digits in re.findall(r"\d+", spec or "")[:9]]
     if any(width > _WIDEST for width in widths):
         raise PlaceholderError(f"{template!r} asks for over {_WIDEST} characters in one placeholder")
-    unknown = [name for name in wanted if name not in values]
+    unknown = [name for name in requested if name not in values]
     if unknown:
         listed = ", ".join(f"{{{name}}}" for name in unknown)
         raise PlaceholderError(f"{template!r} has the unknown placeholder {listed}; there are {known}")

@@ -57,13 +57,13 @@ class _Plugin:
 @functools.cache
 def plugins(group: str) -> Mapping[str, _Plugin]:
     """Read the entry points of a group by name; of two packages with the same name the first that is found."""
-    found: dict[str, _Plugin] = {}
+    results: dict[str, _Plugin] = {}
     for entry in metadata.entry_points(group=group):
         target = f"{entry.value}:{entry.name}" if group == _ENVS and ":" not in entry.value else entry.value
         package = entry.dist.name if entry.dist is not None else "?"
         version = entry.dist.version if entry.dist is not None else "?"
-        found.setdefault(entry.name, _Plugin(entry.name, target, package, version))
-    return found
+        results.setdefault(entry.name, _Plugin(entry.name, target, package, version))
+    return results
 
 
 OWN_SAMPLERS = ("auto", "hf", "vllm", "server")

@@ -43,8 +43,8 @@ def packaged(name: str | Path, known: Mapping[str, Path] | None = None) -> Path 
     if Path(text).exists() or text.endswith(_SUFFIXES):
         return None
     table = recipes() if known is None else known
-    found = named(text, table)
-    return table[found[0]] if len(found) == 1 else None
+    result = named(text, table)
+    return table[result[0]] if len(result) == 1 else None
 
 
 def located(name: str | Path, known: Mapping[str, Path] | None = None) -> Path:
@@ -59,5 +59,5 @@ def located_of_any_kind(name: str | Path) -> Path:
 
 @functools.cache
 def _packaged() -> Mapping[str, Path]:
-    found = sorted(FOLDER.rglob("*.yaml")) if FOLDER.is_dir() else []
-    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in found}
+    result = sorted(FOLDER.rglob("*.yaml")) if FOLDER.is_dir() else []
+    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in result}

@@ -56,7 +56,7 @@ def masked(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Record:
+class ConfigRecord:
     """A configuration as a run directory keeps it, and compares it with an earlier one."""
 
     text: str
@@ -67,12 +67,12 @@ class Record:
     """Dotted key -> (the ``${oc.env:...}`` written there, its value)."""
 
     @classmethod
-    def of(cls, config: Sections) -> Record:
+    def of(cls, config: Sections) -> ConfigRecord:
         """Build the record of ``config``."""
-        expressions = {".".join(path): found for path, found in config.expressions.items()}
+        expressions = {".".join(path): result for path, result in config.expressions.items()}
         return cls(stored_yaml(config), flat(config), expressions)
 
-    def changes(self, later: Record) -> list[str]:
+    def changes(self, later: ConfigRecord) -> list[str]:
         """List the lines of :func:`rlinf.config.diff` from this one to a later one."""
         return differences(self.values, later.values)
 
@@ -82,9 +82,9 @@ class Record:
         ``salts`` are the digests to compare with: theirs are taken.
         """
         known = salts or {}
-        found = {}
+        results = {}
         for key, (_, value) in self.expressions.items():
             salt = known[key].partition("$")[0] if key in known else secrets.token_hex(16)
             text = json.dumps(value, sort_keys=True, default=str).encode()
-            found[key] = f"{salt}${hashlib.scrypt(text, salt=salt.encode(), n=2**14, r=8, p=1).hex()}"
-        return found
+            results[key] = f"{salt}${hashlib.scrypt(text, salt=salt.encode(), n=2**14, r=8, p=1).hex()}"
+        return results

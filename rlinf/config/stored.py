@@ -81,8 +81,8 @@ def _keep_earlier_towers(reader: Reader) -> None:
     """Build a `vla` policy from before `policy.vla.vision.conditioning` as it was; a folder brings its own."""
 
     def written(key: str) -> object:
-        found = [get(layer, key) for layer in reader.layers]
-        return next((located.value for located in found if located is not None), None)
+        results = [get(layer, key) for layer in reader.layers]
+        return next((located.value for located in results if located is not None), None)
 
     if written("policy.name") != "vla" or written("policy.path") is not None:
         return

@@ -76,10 +76,10 @@ def merge(base: Branch, over: Branch) -> Branch:
 def get(tree: Branch, dotted: str) -> Located | None:
     """Return the value written at a dotted key."""
     name, _, rest = dotted.partition(".")
-    found = tree.get(name)
-    if found is None or not rest:
-        return found
-    return get(found.branch, rest) if found.branch is not None else None
+    result = tree.get(name)
+    if result is None or not rest:
+        return result
+    return get(result.branch, rest) if result.branch is not None else None
 
 
 def put(tree: Branch, dotted: str, value: Located) -> None:

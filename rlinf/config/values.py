@@ -209,12 +209,12 @@ def _meaning_of(dotted: str) -> Hint | None:
 
 def _same_ends(located: Located, dotted: str) -> list[str]:
     """Keys whose dotted names end as those under an unknown section do: `learner.optimizer.lr` of `optimizer.lr`."""
-    found: list[str] = []
+    results: list[str] = []
     for name, child in (located.branch or {}).items():
         inner = f"{dotted}.{name}"
         longer = _same_ends(child, inner)
-        found += longer or [leaf for leaf in leaves() if leaf.endswith(f".{inner}")]
-    return list(dict.fromkeys(found))[:3]
+        results += longer or [leaf for leaf in leaves() if leaf.endswith(f".{inner}")]
+    return list(dict.fromkeys(results))[:3]
 
 
 def _bool(value: object) -> bool:

@@ -187,7 +187,7 @@ def replaced(text: str, by: Any) -> str:
     """``text`` with ``by`` (a text, or a function of the address) in the place of each picture."""
     if _OPEN not in text:
         return text
-    return _MARK.sub((lambda _: by) if isinstance(by, str) else lambda found: by(found[1]), text)
+    return _MARK.sub((lambda _: by) if isinstance(by, str) else lambda result: by(result[1]), text)
 
 
 def described(text: str) -> str:
@@ -281,8 +281,8 @@ def with_other_pictures(texts: Sequence[str], *, which: Literal["blank", "swappe
     if which == "blank":
         return [replaced(text, blank) for text in texts]
     swapped = []
-    for place, text in enumerate(texts):
-        others = itertools.cycle(pictures_of(texts[(place + offset) % len(texts)]) or pictures_of(text))
+    for index, text in enumerate(texts):
+        others = itertools.cycle(pictures_of(texts[(index + offset) % len(texts)]) or pictures_of(text))
         swapped.append(replaced(text, lambda _, others=others: marked(next(others))))
     return swapped
 

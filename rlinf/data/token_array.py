@@ -63,8 +63,8 @@ class TokenArray(Sequence[Number], Generic[Number]):
     def __getitem__(self, place: int | slice) -> Number | TokenArray[Number]:
         if isinstance(place, slice) and place.indices(len(self)) == (0, len(self), 1):
             return self
-        found = self.array[place]
-        return TokenArray(found) if isinstance(place, slice) else found.item()
+        result = self.array[place]
+        return TokenArray(result) if isinstance(place, slice) else result.item()
 
     def __add__(self, other: Iterable[Number]) -> TokenArray[Number]:
         if not len(self):

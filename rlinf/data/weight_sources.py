@@ -28,7 +28,7 @@ def sources(holders: Iterable[int]) -> dict[int, int]:
     (16, 14)
     """
     ranks = sorted(set(holders))
-    return {rank: ranks[place - place % together(len(ranks))] for place, rank in enumerate(ranks)}
+    return {rank: ranks[index - index % together(len(ranks))] for index, rank in enumerate(ranks)}
 
 
 def together(holders: int) -> int:
@@ -55,9 +55,9 @@ def rounds(order: Sequence[int]) -> list[list[int]]:
     >>> rounds([0, 4, 0, 4, 4])
     [[0, 1], [2, 3], [4]]
     """
-    found: list[list[int]] = []
+    results: list[list[int]] = []
     for part, source in enumerate(order):
-        if not found or source in {order[other] for other in found[-1]}:
-            found.append([])
-        found[-1].append(part)
-    return found
+        if not results or source in {order[other] for other in results[-1]}:
+            results.append([])
+        results[-1].append(part)
+    return results

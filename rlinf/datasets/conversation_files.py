@@ -37,10 +37,10 @@ def read_conversations(path: str) -> list[Conversation]:
         ConversationError: a row is none of these, or has no answer of the assistant to imitate.
         UserError: there is no such file, or nothing in it.
     """
-    found = [conversation_of(record.place, record.row, record.folder) for record in _records(Path(path).expanduser())]
-    if not found:
+    results = [conversation_of(record.place, record.row, record.folder) for record in _records(Path(path).expanduser())]
+    if not results:
         raise UserError(f"{path} holds no conversations")
-    return found
+    return results
 
 
 def read_answers(path: str, *, pairs: bool) -> list[tuple[Conversation, ...]]:
@@ -58,10 +58,10 @@ def read_pairs(path: str) -> list[tuple[Conversation, Conversation]]:
         ConversationError: a row has no two answers, or answers to different prompts.
         UserError: there is no such file, or nothing in it.
     """
-    found = [pair_of(record.place, record.row, record.folder) for record in _records(Path(path).expanduser())]
-    if not found:
+    results = [pair_of(record.place, record.row, record.folder) for record in _records(Path(path).expanduser())]
+    if not results:
         raise UserError(f"{path} holds no pairs")
-    return found
+    return results
 
 
 def unread_columns(rows: list[tuple[Conversation, ...]]) -> dict[str, int]:

@@ -82,39 +82,39 @@ def own_fields(listed: object) -> list[str]:
     return [str(name) for name in dict.fromkeys(names) if name not in _READ]
 
 
-def _message(place: str, number: int, message: object, imitated: bool, folder: Path | None) -> Message:
+def _message(location: str, number: int, message: object, imitated: bool, folder: Path | None) -> Message:
     if not isinstance(message, Mapping):
-        raise ConversationError(f"{place}: a message must be an object with role and content")
+        raise ConversationError(f"{location}: a message must be an object with role and content")
     role = next((message[name] for name in _ROLE if message.get(name) is not None), None)
     if not isinstance(role, str):
         has = ", ".join(f"{name}{did_you_mean(str(name), ('role', 'content'))}" for name in message)
-        raise ConversationError(f"{place}: message {number} has no role: it has {has or 'nothing'}")
+        raise ConversationError(f"{location}: message {number} has no role: it has {has or 'nothing'}")
     content = next((message[name] for name in _CONTENT if message.get(name) is not None), None)
     counts = imitated and all(bool(message.get(name, True)) or message[name] is None for name in _COUNTS)
     if role == _CALL_ROLE:
-        calls = _calls(f"{place}: message {number}", _parsed(content))
+        calls = _calls(f"{location}: message {number}", _parsed(content))
         return Message(_ASSISTANT, "", counts, {"tool_calls": calls})
     fields: dict[str, Any] = {name: message[name] for name in _TEMPLATE if message.get(name) is not None}
     called = next((message[name] for name in _CALLS if message.get(name)), None)
     if called is not None:
-        fields["tool_calls"] = _calls(f"{place}: message {number}", _parsed(called))
+        fields["tool_calls"] = _calls(f"{location}: message {number}", _parsed(called))
     thoughts = next((message[name] for name in _THOUGHTS if message.get(name)), None)
     if thoughts is not None:
-        fields[_THOUGHTS[0]] = text_message(place, "assistant's thoughts", thoughts).content
+        fields[_THOUGHTS[0]] = text_message(location, "assistant's thoughts", thoughts).content
     if isinstance(content, list):
-        content = _joined_parts(place, number, content, folder)
+        content = _joined_parts(location, number, content, folder)
     role = _ROLES.get(role, role)
     if called is not None and (content is None or content == ""):
         return Message(role, "", counts and role == _ASSISTANT, fields)
-    return Message(role, text_message(place, role, content).content, counts and role == _ASSISTANT, fields)
+    return Message(role, text_message(location, role, content).content, counts and role == _ASSISTANT, fields)
 
 
-def _joined_parts(place: str, number: int, parts: Sequence[Any], folder: Path | None) -> str:
+def _joined_parts(location: str, number: int, parts: Sequence[Any], folder: Path | None) -> str:
     """Return the words of content that is a list of parts, with its pictures. Raises ConversationError for sound."""
     try:
         return content_text(parts, folder)
     except PictureError as error:
-        raise ConversationError(f"{place}: message {number} has {error}") from error
+        raise ConversationError(f"{location}: message {number} has {error}") from error
 
 
 def _parsed(value: Any) -> Any:
@@ -126,13 +126,13 @@ def _parsed(value: Any) -> Any:
     return value
 
 
-def _calls(place: str, value: Any) -> list[dict[str, Any]]:
+def _calls(location: str, value: Any) -> list[dict[str, Any]]:
     """Return calls as chat templates take them: arguments are objects, even if the file has them as JSON text."""
     calls = []
     for one in value if isinstance(value, list) else [value]:
         own = one.get("function", one) if isinstance(one, Mapping) else None
         if not isinstance(own, Mapping) or not isinstance(own.get("name"), str):
-            raise ConversationError(f"{place} has a call of a tool without a name")
+            raise ConversationError(f"{location} has a call of a tool without a name")
         arguments = _parsed(own.get("arguments", own.get("parameters", {})))
         function = {"name": own["name"], "arguments": arguments}
         kept = {"id": one["id"]} if one.get("id") is not None else {}

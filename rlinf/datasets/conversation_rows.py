@@ -259,23 +259,23 @@ def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversat
     return Conversation(place, tuple(messages), tools, (*columns.unread(), *fields))
 
 
-def _tools(place: str, value: Any) -> tuple[Mapping[str, Any], ...]:
+def _tools(location: str, value: Any) -> tuple[Mapping[str, Any], ...]:
     """Descriptions of tools: a list of objects, or that list as JSON text; bare functions get their wrapping."""
     if isinstance(value, str):
         try:
             value = parse_json(value)
         except ValueError as error:
-            raise ConversationError(f"{place}: tools is no valid JSON: {error}") from error
+            raise ConversationError(f"{location}: tools is no valid JSON: {error}") from error
     if value is None or value == []:
         return ()
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(tool, Mapping) for tool in listed):
-        raise ConversationError(f"{place}: tools must be a list of objects with a name each")
+        raise ConversationError(f"{location}: tools must be a list of objects with a name each")
     wrapped = [
         tool if isinstance(tool.get("function"), Mapping) else {"type": "function", "function": tool} for tool in listed
     ]
     if not all(isinstance(tool["function"].get("name"), str) for tool in wrapped):
-        raise ConversationError(f"{place}: a description in tools has no name")
+        raise ConversationError(f"{location}: a description in tools has no name")
     return tuple(wrapped)
 
 
@@ -314,7 +314,7 @@ def with_column(place: str, messages: Sequence[Message], value: Any, folder: Pat
         raise ConversationError(f"{place}: {error}") from error
 
 
-def _require_unimitated(place: str, messages: Sequence[Message]) -> None:
+def _require_unimitated(location: str, messages: Sequence[Message]) -> None:
     """Raise ConversationError where an answer to imitate has a picture, which no policy of text can give."""
     if any(message.imitated and pictures_of(message.content) for message in messages):
-        raise ConversationError(f"{place}: an answer of the assistant has a picture, and policies answer in text")
+        raise ConversationError(f"{location}: an answer of the assistant has a picture, and policies answer in text")

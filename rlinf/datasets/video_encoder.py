@@ -24,7 +24,7 @@ class NoFrameError(ValueError):
         self.key = key
 
 
-class Film:
+class FilmEncoder:
     """Frames of one size, encoded as they come into a file aside, which :meth:`close` renames."""
 
     def __init__(self, path: Path, fps: float, quality: Mapping[str, str] = _QUALITY) -> None:

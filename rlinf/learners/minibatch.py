@@ -52,10 +52,10 @@ class Minibatch:
         assert self.step.rows is not None
         rows = self.batch.select(self.step.rows)
         proximal = rows.old_logprobs if rows.old_logprobs is not None else rows.rollout_logprobs
-        found = self.stage.objective.select(old_logprobs=proximal, advantages=_given(rows.advantages), mask=rows.mask)
-        assert found is not None
+        result = self.stage.objective.select(old_logprobs=proximal, advantages=_given(rows.advantages), mask=rows.mask)
+        assert result is not None
         selected = torch.zeros_like(self.batch.batch.mask)
-        selected[self.step.rows] = found
+        selected[self.step.rows] = result
         return selected
 
     def scored(self, part: Batch) -> Tensor:

@@ -61,12 +61,12 @@ def empty_storages(storages: Iterable[torch.UntypedStorage]) -> int:
 
 
 def _storages(tensors: Iterable[Tensor]) -> list[torch.UntypedStorage]:
-    found: dict[int, torch.UntypedStorage] = {}
+    results: dict[int, torch.UntypedStorage] = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
         if storage.nbytes() and storage.resizable():
-            found.setdefault(storage._cdata, storage)
-    return list(found.values())
+            results.setdefault(storage._cdata, storage)
+    return list(results.values())
 
 
 def _bytes_of(storage: torch.UntypedStorage) -> Tensor:

@@ -111,12 +111,12 @@ def reduce_metrics(parts: Iterable[PartialMetrics], *, ranks: Ranks = ONE_RANK) 
         return {name: (float(value), counts[id(count)]) for name, (value, count) in merged.items()}
     maxima = [name for name in merged if name.endswith("_max")]
     sums = [name for name in merged if not name.endswith("_max")]
-    found: ReducedMetrics = {}
+    results: ReducedMetrics = {}
     if sums:
-        found |= zip(sums, ranks.sum(_packed(merged, sums)).tolist(), strict=True)
+        results |= zip(sums, ranks.sum(_packed(merged, sums)).tolist(), strict=True)
     if maxima:
-        found |= zip(maxima, ranks.gather(_packed(merged, maxima)[None]).amax(0).tolist(), strict=True)
-    return {name: (found[name][0], found[name][1]) for name in merged}
+        results |= zip(maxima, ranks.gather(_packed(merged, maxima)[None]).amax(0).tolist(), strict=True)
+    return {name: (results[name][0], results[name][1]) for name in merged}
 
 
 def _packed(partial: PartialMetrics, names: Sequence[str]) -> Tensor:

@@ -38,10 +38,10 @@ class Scorer:
         false."""
         batch = share_of_evaluation(batch, self)
         pieces = batch.parts[0].micro_batches
-        found = [torch.zeros(0, batch.num_positions)]
+        results = [torch.zeros(0, batch.num_positions)]
         with torch.no_grad():
             for piece in pieces:
                 part = batch.select(piece).to(self.device)
                 output = self.policy.evaluate(part.inputs, part.actions, part.mask, with_entropy=False)
-                found.append(output.logprobs.float().cpu())
-        return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int64), torch.cat(found)
+                results.append(output.logprobs.float().cpu())
+        return torch.cat(pieces) if pieces else torch.zeros(0, dtype=torch.int64), torch.cat(results)

@@ -85,15 +85,15 @@ class BatchPlan:
         """Return the rows of each share, which receives no others; a share without rows gets one to take part with."""
         spare = facts.answered.int().argmax()[None]
         places = torch.empty(len(facts.tokens), dtype=torch.int32)
-        found = []
+        results = []
         for parts in zip(*self.parts, strict=True):
             used = [rows for part in parts for rows in part.micro_batches]
             rows = torch.cat(used) if used else spare
             if len(parts) > 1:
                 rows = rows.unique()
             places[rows] = torch.arange(len(rows), dtype=torch.int32)
-            found.append(OwnRows(rows, tuple(_renumbered(part, places, len(rows)) for part in parts)))
-        return found
+            results.append(OwnRows(rows, tuple(_renumbered(part, places, len(rows)) for part in parts)))
+        return results
 
 
 class Divides(Protocol):
@@ -186,7 +186,7 @@ def _parts(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[StepS
     return [StepShard(cut, most if place.alike else max(1, len(cut))) for cut in cuts]
 
 
-def _renumbered(part: StepShard, places: Tensor, count: int) -> StepShard:
-    """``part`` with the ``places`` of its rows among ``count``."""
+def _renumbered(part: StepShard, indices: Tensor, count: int) -> StepShard:
+    """``part`` with the ``indices`` of its rows among ``count``."""
     kind = torch.int16 if count < 1 << 15 else torch.int32
-    return replace(part, micro_batches=tuple(places[rows].to(kind) for rows in part.micro_batches))
+    return replace(part, micro_batches=tuple(indices[rows].to(kind) for rows in part.micro_batches))

@@ -33,17 +33,17 @@ def _stored_weights(folder: Path, weights: dict[str, Any]) -> dict[str, Any]:
         require_same_weights(shapes(weights), _sharded_shapes(folder))
         checkpoint.load({"policy": weights}, checkpoint_id=folder / "fsdp", no_dist=True)
         return weights
-    found: dict[str, Any] = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True)["policy"]
-    require_same_weights(shapes(weights), shapes(found))
-    return found
+    results: dict[str, Any] = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True)["policy"]
+    require_same_weights(shapes(weights), shapes(results))
+    return results
 
 
 def stored_shapes(folder: Path) -> Shapes:
     """Name -> shape of the weights that a PyTorch learner saved."""
     if is_sharded(folder):
         return _sharded_shapes(folder)
-    found = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True, mmap=True)
-    return shapes(found["policy"])
+    result = torch.load(folder / "learner.pt", map_location="cpu", weights_only=True, mmap=True)
+    return shapes(result["policy"])
 
 
 def is_sharded(folder: Path) -> bool:
@@ -59,8 +59,8 @@ def shapes(weights: Mapping[str, Any]) -> Shapes:
 def _sharded_shapes(folder: Path) -> Shapes:
     """Read the shapes of a sharded checkpoint's weights from its metadata alone."""
     entries = checkpoint.FileSystemReader(folder / "fsdp").read_metadata().state_dict_metadata
-    found = {name.removeprefix("policy."): entry for name, entry in entries.items() if name.startswith("policy.")}
-    return {name: tuple(entry.size) for name, entry in found.items() if hasattr(entry, "size")}
+    results = {name.removeprefix("policy."): entry for name, entry in entries.items() if name.startswith("policy.")}
+    return {name: tuple(entry.size) for name, entry in results.items() if hasattr(entry, "size")}
 
 
 def require_same_weights(here: Shapes, stored: Shapes) -> None:

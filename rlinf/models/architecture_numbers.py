@@ -135,14 +135,14 @@ def picture_decoder_shape(policy: PolicyConfig) -> Decoder | None:
     family = _DECODERS[str(written["model_type"])] or inner.get("model_type", "llama")
     tied = inner.get("tie_word_embeddings", written.get("tie_word_embeddings", False))
     shape = {**inner, "model_type": family, "tie_word_embeddings": tied}
-    found = decoder_shape(replace(policy, path=None, architecture=shape))
+    result = decoder_shape(replace(policy, path=None, architecture=shape))
     vision = written.get("vision_config")
-    if found is None:
+    if result is None:
         return None
     qwen = _DECODERS[str(written["model_type"])] is not None
     scale = 2 if qwen else _whole(written, "scale_factor", 1)
     tower, values = _tower(vision if isinstance(vision, dict) else {}, scale, frames=2 if qwen else 1)
-    return replace(found, tower=tower, tower_values=values)
+    return replace(result, tower=tower, tower_values=values)
 
 
 def _tower(written: Mapping[str, object], scale: int, frames: int) -> tuple[int, int]:

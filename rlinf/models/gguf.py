@@ -229,11 +229,11 @@ def _write(file: Path, model: Any, tokenizer: Any, folder: Path) -> None:
     tokens = tokenizer(_SAMPLE, return_tensors="pt")["input_ids"]
     with torch.inference_mode(), without_progress_bars():
         expected = model(input_ids=tokens).logits
-        found = (
+        result = (
             AutoModelForCausalLM.from_pretrained(str(folder), dtype=torch.float32, trust_remote_code=False)
             .eval()(input_ids=tokens)
             .logits
         )
-    if not torch.equal(expected, found):
-        gap = float((expected - found).abs().max())
+    if not torch.equal(expected, result):
+        gap = float((expected - result).abs().max())
         raise GGUFError(f"{file}: the converted model's logits differ from those of the file by up to {gap:.3g}")

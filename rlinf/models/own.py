@@ -33,12 +33,12 @@ def is_own(name: str) -> bool:
 def own_class(key: str, name: str) -> type:
     """Import the class ``name`` = `module:Class`; raise an OwnClassError that begins with ``key`` if there is none."""
     try:
-        found = imported(name)
+        result = imported(name)
     except ValueError as error:
         raise OwnClassError(f"{key}: {error}. {MODULE_PLACE}") from error
-    if not isinstance(found, type):
-        raise OwnClassError(f"{key}: {name} is {kind_of(found)}, and must be a class")
-    return found
+    if not isinstance(result, type):
+        raise OwnClassError(f"{key}: {name} is {kind_of(result)}, and must be a class")
+    return result
 
 
 def own_options(kind: type) -> dict[str, inspect.Parameter]:

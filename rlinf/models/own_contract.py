@@ -34,8 +34,8 @@ def require_encoder(key: str, name: str, encoder: Any, space: spaces.Space) -> N
     leaves = _observations(space)
     shapes = {leaf: list(value.shape) for leaf, value in leaves.items()}
     contract = f"forward is called with a mapping of leaves, here {shapes}, and must return [{_ROWS}, {width}]"
-    found = _called(key, name, encoder, lambda: encoder(leaves), contract)
-    _require_shape(key, name, found, (_ROWS, width), contract)
+    result = _called(key, name, encoder, lambda: encoder(leaves), contract)
+    _require_shape(key, name, result, (_ROWS, width), contract)
 
 
 @torch.no_grad()
@@ -54,18 +54,18 @@ def require_head(key: str, name: str, head: Any, features: int, space: spaces.Sp
         "entropy(parameters)": lambda: head.entropy(head(given)),
         "to_env(actions)": lambda: head.to_env(head.sample(head(given), noise).numpy()),
     }
-    found = {called: _called(key, name, head, call, called) for called, call in steps.items()}
+    results = {called: _called(key, name, head, call, called) for called, call in steps.items()}
     own = (_ROWS, *head.action_shape)
-    for called, value in found.items():
+    for called, value in results.items():
         if called.startswith(("sample", "mode")):
             _require_shape(key, name, value, own, f"{called} must return actions {list(own)}")
         if called.startswith(("log_prob", "entropy")) and np.ndim(value) != 2:
             wrong = f"{called} must return a tensor of two dimensions, a number for each number of an action"
             raise OwnClassError(f"{key}: {name}: {wrong}, and returned {_shape(value)}")
-    wanted = (_ROWS, *(space.shape or ()))
-    if np.shape(found["to_env(actions)"]) != wanted:
-        got = _shape(found["to_env(actions)"])
-        raise OwnClassError(f"{key}: {name}: to_env must return {list(wanted)}, and returned {got}")
+    requested = (_ROWS, *(space.shape or ()))
+    if np.shape(results["to_env(actions)"]) != requested:
+        got = _shape(results["to_env(actions)"])
+        raise OwnClassError(f"{key}: {name}: to_env must return {list(requested)}, and returned {got}")
 
 
 @torch.no_grad()
@@ -73,10 +73,10 @@ def require_policy(key: str, name: str, policy: Any, space: spaces.Space) -> Non
     """Raise OwnClassError if a policy's step does not decide on two observations as the contract states."""
     leaves, state = _observations(space), torch.zeros(_ROWS, policy.state_size)
     contract = "step(observations, state, noise) must return (actions [N, ...], state [N, state_size])"
-    found = _called(key, name, policy, lambda: policy.step(leaves, state, None), contract)
-    if not isinstance(found, tuple) or len(found) != 2:
-        raise OwnClassError(f"{key}: {name}: {contract}, and returned {kind_of(found)}")
-    actions, after = found
+    result = _called(key, name, policy, lambda: policy.step(leaves, state, None), contract)
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise OwnClassError(f"{key}: {name}: {contract}, and returned {kind_of(result)}")
+    actions, after = result
     _require_shape(key, name, actions, (_ROWS, *policy.action_shape), f"{contract} with its action_shape")
     _require_shape(key, name, after, tuple(state.shape), contract)
     _called(key, name, policy, lambda: policy.env_actions(actions.numpy()), "env_actions(actions [N, ...])")
@@ -106,10 +106,10 @@ def _called(key: str, name: str, part: Any, call: Callable[[], Any], contract: s
             part.train()
 
 
-def _require_shape(key: str, name: str, found: Any, shape: tuple[int, ...], contract: str) -> None:
-    if not isinstance(found, Tensor) or tuple(found.shape) != shape:
-        raise OwnClassError(f"{key}: {name}: {contract}, and it returned {_shape(found)}")
+def _require_shape(key: str, name: str, result: Any, shape: tuple[int, ...], contract: str) -> None:
+    if not isinstance(result, Tensor) or tuple(result.shape) != shape:
+        raise OwnClassError(f"{key}: {name}: {contract}, and it returned {_shape(result)}")
 
 
-def _shape(found: Any) -> str:
-    return str(list(np.shape(found))) if isinstance(found, Tensor | np.ndarray) else kind_of(found)
+def _shape(result: Any) -> str:
+    return str(list(np.shape(result))) if isinstance(result, Tensor | np.ndarray) else kind_of(result)

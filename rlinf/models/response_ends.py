@@ -31,8 +31,8 @@ def own_sampling(model: str) -> str:
     from transformers import GenerationConfig
 
     with contextlib.suppress(OSError):
-        found = GenerationConfig.from_pretrained(model)
-        values = {name: getattr(found, name, None) for name in _CHANGES_TOKENS}
+        result = GenerationConfig.from_pretrained(model)
+        values = {name: getattr(result, name, None) for name in _CHANGES_TOKENS}
         return ", ".join(f"{name} {value:g}" for name, value in values.items() if value not in (None, 0, 1))
     return ""
 

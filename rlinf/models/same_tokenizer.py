@@ -16,14 +16,14 @@ def require_same_tokenizer(own: Any, other: Any, *, key: str, name: str) -> None
     if mine != theirs:
         changed = [token for token in {**mine, **theirs} if mine.get(token) != theirs.get(token)]
         token = min(changed, key=lambda one: mine.get(one, theirs.get(one, 0)))
-        place = f"{token!r} is token {mine.get(token, 'none')} of the policy and {theirs.get(token, 'none')} there"
-        raise _differs(key, name, f"{len(changed)} tokens differ: {place}")
+        location = f"{token!r} is token {mine.get(token, 'none')} of the policy and {theirs.get(token, 'none')} there"
+        raise _differs(key, name, f"{len(changed)} tokens differ: {location}")
     require_same_ids(own, other.encode(PROBE, add_special_tokens=False), key=key, name=name)
 
 
-def require_same_ids(own: Any, found: list[int], *, key: str, name: str) -> None:
-    """Raise VocabularyError if ``found`` are not the ids that the policy's tokenizer gives :data:`PROBE`."""
-    if own.encode(PROBE, add_special_tokens=False) != found:
+def require_same_ids(own: Any, results: list[int], *, key: str, name: str) -> None:
+    """Raise VocabularyError if ``results`` are not the ids that the policy's tokenizer gives :data:`PROBE`."""
+    if own.encode(PROBE, add_special_tokens=False) != results:
         raise _differs(key, name, f"it splits {PROBE[:30]!r}... otherwise")
 
 

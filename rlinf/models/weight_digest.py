@@ -24,7 +24,7 @@ _STEP = 7919
 
 
 @dataclass(frozen=True)
-class Asked:
+class DigestRequest:
     """A tensor's numbers that are to be read."""
 
     salt: int
@@ -71,10 +71,10 @@ def places(size: int, salt: int) -> Tensor:
 
 def _numbers_at(tensor: Tensor, salt: int) -> Tensor:
     """[n] float64 on the tensor's device: its numbers at :func:`places`."""
-    found = places(tensor.numel(), salt).to(tensor.device)
+    result = places(tensor.numel(), salt).to(tensor.device)
     if tensor.is_contiguous():
-        return tensor.detach().reshape(-1)[found].double()
-    return tensor.detach()[torch.unravel_index(found, tensor.shape)].double()
+        return tensor.detach().reshape(-1)[result].double()
+    return tensor.detach()[torch.unravel_index(result, tensor.shape)].double()
 
 
 def _sum_of_bits(tensor: Tensor) -> Tensor | None:
@@ -94,7 +94,7 @@ def _sum_of_bits(tensor: Tensor) -> Tensor | None:
     return total + (rest << (8 * torch.arange(len(rest), device=rest.device))).sum()
 
 
-def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+def held_digests(named: Iterable[tuple[str, Tensor]], asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
     """Compute digests of those of ``named`` that are in ``asked``: what a model holds now, under a checkpoint's
     names."""
     chosen = [(name, tensor, asked[name]) for name, tensor in named if name in asked]
@@ -133,14 +133,16 @@ class SentWeights:
         for name, tensor in update.tensors.items():
             if name.endswith(BASE_MARK):
                 weight = name.removesuffix(BASE_MARK)
-                self._bases |= held_digests([(weight, tensor)], {weight: Asked(update.version, whole=False)})
+                self._bases |= held_digests([(weight, tensor)], {weight: DigestRequest(update.version, whole=False)})
             elif name.endswith(DOWN_MARK):
                 weight = name.removesuffix(DOWN_MARK)
                 up, scale = update.tensors[weight + UP_MARK], update.tensors[weight + SCALE_MARK]
                 self._digests[weight] = _adapted(self._bases[weight], tensor, up, float(scale))
             elif not name.endswith((UP_MARK, SCALE_MARK)):
                 plain[name] = tensor
-        self._digests |= held_digests(plain.items(), {name: Asked(update.version, whole=True) for name in plain})
+        self._digests |= held_digests(
+            plain.items(), {name: DigestRequest(update.version, whole=True) for name in plain}
+        )
 
     def digests(self) -> dict[str, TensorDigest]:
         """Return digests by name, without sums of tensors that stayed as sent earlier: reading them again costs."""
@@ -150,9 +152,9 @@ class SentWeights:
         }
 
 
-def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, Asked]:
+def asked_of(sent: Mapping[str, TensorDigest]) -> dict[str, DigestRequest]:
     """List the numbers that a receiver has to read, to be compared with those that were sent."""
-    return {name: Asked(digest.salt, digest.bits is not None, digest.shape) for name, digest in sent.items()}
+    return {name: DigestRequest(digest.salt, digest.bits is not None, digest.shape) for name, digest in sent.items()}
 
 
 def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str | None:
@@ -182,13 +184,13 @@ def differences(sent: Mapping[str, TensorDigest], held: Digests) -> list[str]:
     """List the :func:`difference` of each tensor that has one, in the order of names. What cannot be read has none."""
     hidden = {name for name, digest in held.items() if digest is None}
     given = ((name, held.get(name)) for name in sorted(sent.keys() - hidden))
-    return [found for name, digest in given if (found := difference(name, sent[name], digest)) is not None]
+    return [result for name, digest in given if (result := difference(name, sent[name], digest)) is not None]
 
 
-def listed(found: Sequence[str], limit: int = 3) -> str:
-    """List the first few of ``found``, and how many more there are."""
-    more = f"; and {len(found) - limit} more" if len(found) > limit else ""
-    return "; ".join(found[:limit]) + more
+def listed(results: Sequence[str], limit: int = 3) -> str:
+    """List the first few of ``results``, and how many more there are."""
+    more = f"; and {len(results) - limit} more" if len(results) > limit else ""
+    return "; ".join(results[:limit]) + more
 
 
 def _sampled(digest: TensorDigest) -> TensorDigest:

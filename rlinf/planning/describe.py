@@ -88,30 +88,30 @@ def _not_suited(config: Config, gpus: int) -> list[str]:
     """Warn of what a machine without GPUs does badly: 16 bits that its CPU emulates, and sizes meant for GPUs."""
     if gpus:
         return []
-    found = []
+    results = []
     if policy_dtype(config, on_gpu=False) == "bfloat16" and not multiplies_bfloat16():
-        found.append(
+        results.append(
             "policy.dtype: bfloat16 is emulated by this CPU (it has neither avx512_bf16 nor amx_bf16): a step takes "
             "several times as long as in float32. Set policy.dtype: float32"
         )
     needed = _gpus_needed(config)
     if needed:
         parts = " and ".join(f"{_counted(count)} for its {part}" for part, count in needed.items())
-        found.append(
+        results.append(
             f"this machine has no GPU, and learner.backend: {config.learner.backend} is meant for them: the run needs "
             f"{parts}. cluster.gpu_memory_gb=80 plans for GPUs of 80 GB"
         )
-    return found
+    return results
 
 
 def _gpus_needed(config: Config) -> dict[str, int]:
     """Count the GPUs that a run with a sharded learner needs elsewhere, by part; empty for runs made for a CPU."""
     if config.learner.backend not in ("fsdp", "megatron") or config.cluster.gpu_memory_gb is not None:
         return {}
-    found = {"learner": config.learner.num_workers}
+    results = {"learner": config.learner.num_workers}
     if is_text(config) and not shares_gpus(config) and config.rollout.sampler == "vllm":
-        found["samplers"] = config.rollout.num_samplers * config.rollout.vllm.tensor_parallel_size
-    return found
+        results["samplers"] = config.rollout.num_samplers * config.rollout.vllm.tensor_parallel_size
+    return results
 
 
 def _counted(gpus: float) -> str:

@@ -83,15 +83,15 @@ def card(run: RunRecord, *, step: int, license: str | None, curves: Sequence[str
 
 def drawn_curves(run: RunRecord) -> dict[str, str]:
     """File name -> picture, of the metrics that the run is judged by."""
-    wanted = dict.fromkeys((*headlines(run), *CURVES))
-    found = {}
-    for name in wanted:
+    requested = dict.fromkeys((*headlines(run), *CURVES))
+    results = {}
+    for name in requested:
         column = run.series.get(name, [])
         points = [(step, value) for step, value in zip(run.steps, column, strict=False) if value is not None]
         if len(points) > 1:
             steps, values = zip(*points, strict=True)
-            found[f"curves/{name.replace('/', '_')}.svg"] = curve(steps, values, name)
-    return found
+            results[f"curves/{name.replace('/', '_')}.svg"] = curve(steps, values, name)
+    return results
 
 
 def is_text(run: RunRecord) -> bool:

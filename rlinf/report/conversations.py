@@ -48,10 +48,10 @@ def samples(run: RunRecord) -> dict[str, Any]:
             ]
             for number in numbers
         }
-        found = {"steps": steps, "texts": list(texts), "left_out": len(run.samples) - len(numbers)}
-        if len(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")) <= MAX_BYTES:
+        results = {"steps": steps, "texts": list(texts), "left_out": len(run.samples) - len(numbers)}
+        if len(json.dumps(results, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")) <= MAX_BYTES:
             break
-    return found
+    return results
 
 
 def some_steps(rows: Mapping[int, Sequence[object]], limit: int) -> list[int]:
@@ -101,8 +101,8 @@ def _turn_pictures(turn: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the pictures that the environment shows in a turn."""
     if turn.get("speaker") == "policy":
         return {}
-    found = pictures_of(for_page(str(turn.get("text", ""))))
-    return {"pictures": found} if found else {}
+    result = pictures_of(for_page(str(turn.get("text", ""))))
+    return {"pictures": result} if result else {}
 
 
 def token_decoder(folder: Path) -> Decoder | None:

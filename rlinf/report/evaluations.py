@@ -49,14 +49,14 @@ def comparisons(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
         for saved in run.evaluations:
             if saved.outcomes:
                 by_tasks.setdefault(str(saved.content.get("tasks_sha256")), []).append((run.name, saved))
-    found = []
+    results = []
     for group in by_tasks.values():
         newest = sorted(group, key=lambda one: one[1].path.stat().st_mtime)[-MAX_COMPARED:]
         for (first_run, first), (second_run, second) in itertools.combinations(newest, 2):
             if not paired_rates(first.outcomes).keys() & paired_rates(second.outcomes).keys():
                 continue
             for difference in compare(first.outcomes, second.outcomes):
-                found.append(
+                results.append(
                     {
                         **asdict(difference),
                         "difference": difference.difference,
@@ -64,4 +64,4 @@ def comparisons(runs: Sequence[RunRecord]) -> list[dict[str, Any]]:
                         "b": f"{second_run}: {second.path.name}",
                     }
                 )
-    return found
+    return results

@@ -24,7 +24,7 @@ WORST_FIRST = {"bad": 0, "watch": 1, "ok": 2}
 
 
 @dataclass(frozen=True)
-class Finding:
+class HealthFinding:
     """``level``: ok, watch or bad; ``title`` states what was checked, ``words`` what was found and what to try."""
 
     level: str
@@ -32,7 +32,7 @@ class Finding:
     words: str
 
 
-def examine(run: RunRecord) -> list[Finding]:
+def examine(run: RunRecord) -> list[HealthFinding]:
     """All findings about a run, the worst first. What follows from another finding is left out."""
     cause = _large_updates(run)
     checks = CHECKS if cause is None else [check for check in CHECKS if check not in _OF_LARGE_UPDATES]
@@ -50,31 +50,31 @@ class _Limit:
     fix: str
 
 
-def graded(value: float, text: str, *, bad: _Limit, watch: _Limit, fine: str = "") -> Finding:
+def graded(value: float, text: str, *, bad: _Limit, watch: _Limit, fine: str = "") -> HealthFinding:
     """Build a finding from ``text`` and the first limit that ``value`` exceeds; ``fine`` if it exceeds none."""
     for level, limit in (("bad", bad), ("watch", watch)):
         if value > limit.value:
-            return Finding(level, limit.title, f"{text} {limit.fix}")
-    return Finding("ok", watch.title, f"{text} {fine}".rstrip())
+            return HealthFinding(level, limit.title, f"{text} {limit.fix}")
+    return HealthFinding("ok", watch.title, f"{text} {fine}".rstrip())
 
 
-def _first_steps(run: RunRecord) -> Finding | None:
+def _first_steps(run: RunRecord) -> HealthFinding | None:
     """Return the findings that the terminal showed after the first training iterations."""
     steps = [
-        {name: value for name, values in run.series.items() if (value := values[place]) is not None}
-        for place, step in enumerate(run.steps)
+        {name: value for name, values in run.series.items() if (value := values[index]) is not None}
+        for index, step in enumerate(run.steps)
         if 1 <= step <= FIRST_STEPS
     ]
     warnings = early_warnings(steps, run.config)
-    return Finding("bad", warnings[0].title, warnings[0].words) if warnings else None
+    return HealthFinding("bad", warnings[0].title, warnings[0].words) if warnings else None
 
 
-def _large_updates(run: RunRecord) -> Finding | None:
+def _large_updates(run: RunRecord) -> HealthFinding | None:
     words = destroyed({name: run.values(name) for name in run.series}, run.setting("learner.optimizer.lr"))
-    return Finding("bad", TITLE, words) if words else None
+    return HealthFinding("bad", TITLE, words) if words else None
 
 
-def _progress(run: RunRecord) -> Finding | None:
+def _progress(run: RunRecord) -> HealthFinding | None:
     for name in ("eval/accuracy", "eval/success_once", "eval/return"):
         values = run.values(name)
         lows, highs = run.values(f"{name}/ci_low"), run.values(f"{name}/ci_high")
@@ -82,26 +82,26 @@ def _progress(run: RunRecord) -> Finding | None:
             continue
         text = f"{name} went from {values[0]:.3g} to {values[-1]:.3g} (95% interval {lows[-1]:.3g} to {highs[-1]:.3g})."
         if lows[-1] > highs[0]:
-            return Finding("ok", "Progress", f"{text} The intervals before and after do not touch.")
+            return HealthFinding("ok", "Progress", f"{text} The intervals before and after do not touch.")
         if highs[-1] < lows[0]:
-            return Finding(
+            return HealthFinding(
                 "bad", "Progress", f"{text} The policy is worse than before training. {causes.of_decline(run)}"
             )
         if name != "eval/return" and values[0] >= _CEILING:
             fix = "There was next to nothing to learn: take harder tasks, or a shorter warm start (sft.steps)."
-            return Finding("watch", "At the ceiling from the start", f"{text} {fix}")
-        return Finding("watch", "Progress", f"{text} That is within the noise of the evaluation.")
+            return HealthFinding("watch", "At the ceiling from the start", f"{text} {fix}")
+        return HealthFinding("watch", "Progress", f"{text} That is within the noise of the evaluation.")
     return None
 
 
-def _entropy(run: RunRecord) -> Finding | None:
+def _entropy(run: RunRecord) -> HealthFinding | None:
     values = run.values("train/entropy")
     if len(values) < 5:
         return None
     before, after = early(values), late(values)
     text = f"Entropy went from {before:.3g} to {after:.3g} nats per decision."
     if min(values) < 0:
-        return Finding(
+        return HealthFinding(
             "ok", "Entropy", f"{text} It is differential (continuous actions): judge its curve, not its zero."
         )
     if after < 0.1 * before:
@@ -109,13 +109,13 @@ def _entropy(run: RunRecord) -> Finding | None:
             "The policy has all but stopped exploring: try a lower learner.optimizer.lr "
             f"(now {run.setting('learner.optimizer.lr')}), an entropy bonus (algorithm.entropy_bonus) or a KL term."
         )
-        return Finding("bad", "Entropy collapse", f"{text} {fix}")
+        return HealthFinding("bad", "Entropy collapse", f"{text} {fix}")
     if after < 0.3 * before:
-        return Finding("watch", "Entropy", f"{text} It falls fast; groups will soon agree with themselves.")
-    return Finding("ok", "Entropy", text)
+        return HealthFinding("watch", "Entropy", f"{text} It falls fast; groups will soon agree with themselves.")
+    return HealthFinding("ok", "Entropy", text)
 
 
-def _collapse(run: RunRecord) -> Finding | None:
+def _collapse(run: RunRecord) -> HealthFinding | None:
     """Training undone: what was gained is lost again."""
     for name, what in (
         ("rollout/accuracy", "Accuracy"),
@@ -139,14 +139,14 @@ def _collapse(run: RunRecord) -> Finding | None:
     return None
 
 
-def _clipping(run: RunRecord) -> Finding | None:
+def _clipping(run: RunRecord) -> HealthFinding | None:
     low, high = run.values("train/clip_fraction_low"), run.values("train/clip_fraction_high")
     if not low or not high:
         return None
     if max(*low, *high) == 0:
         once = run.setting("algorithm.update_epochs") == 1 and run.setting("algorithm.num_minibatches") == 1
         why = "each batch is used for one optimiser step" if once else "the updates are small for the clip range"
-        return Finding("ok", "Clip fraction", f"Nothing was ever clipped: {why}.")
+        return HealthFinding("ok", "Clip fraction", f"Nothing was ever clipped: {why}.")
     share = late(low) + late(high)
     fix = "Most of such a batch teaches nothing: fewer epochs, fewer minibatches or a lower learning rate."
     return graded(
@@ -157,7 +157,7 @@ def _clipping(run: RunRecord) -> Finding | None:
     )
 
 
-def _constant_groups(run: RunRecord) -> Finding | None:
+def _constant_groups(run: RunRecord) -> HealthFinding | None:
     values = run.values("reward/constant_groups") or run.values("algorithm/constant_group_fraction")
     if not values or not (run.setting("algorithm.group_size") or 0) > 1:
         return None
@@ -184,11 +184,11 @@ def _same_rewards(run: RunRecord) -> bool:
     return not spreads or late(spreads) == 0
 
 
-def _mismatch(run: RunRecord) -> Finding | None:
+def _mismatch(run: RunRecord) -> HealthFinding | None:
     ages = run.series.get("train/sampler_logprob_gap_age", [])
     column = run.series.get("train/sampler_logprob_gap", [])
     # Tokens of older weights differ by what was learned since, too.
-    fresh = [gap for place, gap in enumerate(column) if not (ages[place] if ages else 0)]
+    fresh = [gap for index, gap in enumerate(column) if not (ages[index] if ages else 0)]
     values = [gap for gap in fresh if gap is not None]
     if not values:
         return None
@@ -203,7 +203,7 @@ def _mismatch(run: RunRecord) -> Finding | None:
     )
 
 
-def _length(run: RunRecord) -> Finding | None:
+def _length(run: RunRecord) -> HealthFinding | None:
     values = run.values("rollout/response_length")
     if len(values) < 5:
         return None
@@ -216,12 +216,12 @@ def _length(run: RunRecord) -> Finding | None:
     if share > 0.5 or (after > 2 * before and share > 0.2):
         fix = "Raise rollout.max_new_tokens, or make length cost something (algorithm.overlong_penalty)."
         title = "Length explosion" if after > 1.5 * before else "Most responses are cut"
-        return Finding("bad", title, f"{text} {fix}")
+        return HealthFinding("bad", title, f"{text} {fix}")
     if after > 1.5 * before or share > 0.2:
-        return Finding("watch", "Length", f"{text} See whether accuracy grows with it.")
+        return HealthFinding("watch", "Length", f"{text} See whether accuracy grows with it.")
     if after < 0.4 * before:
-        return Finding("watch", "Length", f"{text} Very short responses can be a shortcut: read some samples.")
-    return Finding("ok", "Length", text)
+        return HealthFinding("watch", "Length", f"{text} Very short responses can be a shortcut: read some samples.")
+    return HealthFinding("ok", "Length", text)
 
 
 # What is optimised, and what is meant by it.
@@ -232,7 +232,7 @@ _REWARD_AND_GOAL = (
 )
 
 
-def _reward_hacking(run: RunRecord) -> Finding | None:
+def _reward_hacking(run: RunRecord) -> HealthFinding | None:
     together = None
     for paid, meant in _REWARD_AND_GOAL:
         reward, goal = run.values(paid), run.values(meant)
@@ -242,15 +242,15 @@ def _reward_hacking(run: RunRecord) -> Finding | None:
         text += f"to {late(goal):.3g}."
         if risen(reward) > 0 and risen(goal) < 0:
             fix = "What is paid rises while what is meant falls: the policy found something that pays without it."
-            return Finding("bad", "Signs of reward hacking", f"{text} {fix}")
+            return HealthFinding("bad", "Signs of reward hacking", f"{text} {fix}")
         if risen(reward) > 0 and risen(goal) == 0 and late(goal) < 0.95:
             fix = "What is paid rises and what is meant does not: look at the reward's terms, and at some samples."
-            return Finding("watch", "Signs of reward hacking", f"{text} {fix}")
-        together = Finding("ok", "Reward and goal", f"{text} Neither runs away from the other.")
+            return HealthFinding("watch", "Signs of reward hacking", f"{text} {fix}")
+        together = HealthFinding("ok", "Reward and goal", f"{text} Neither runs away from the other.")
     return together
 
 
-def _generalisation(run: RunRecord) -> Finding | None:
+def _generalisation(run: RunRecord) -> HealthFinding | None:
     train, held_out = run.values("rollout/accuracy"), run.values("eval/accuracy")
     if len(train) < 5 or len(held_out) < 2:
         return None
@@ -258,10 +258,10 @@ def _generalisation(run: RunRecord) -> Finding | None:
     if gap < 0.15:
         return None
     text = f"Training tasks are solved {late(train):.0%} of the time, held-out tasks {held_out[-1]:.0%}."
-    return Finding("watch", "Held-out tasks lag behind", f"{text} The policy may be learning its tasks by heart.")
+    return HealthFinding("watch", "Held-out tasks lag behind", f"{text} The policy may be learning its tasks by heart.")
 
 
-def _gradients(run: RunRecord) -> Finding | None:
+def _gradients(run: RunRecord) -> HealthFinding | None:
     values = run.values("train/grad_norm")
     if len(values) < 5:
         return None
@@ -272,30 +272,30 @@ def _gradients(run: RunRecord) -> Finding | None:
     column = zip(run.steps, run.series["train/grad_norm"], strict=True)
     missing = sum(norm is None for step, norm in column if step > 0)
     if missing:
-        return Finding("bad", "Gradients", f"{text} In {missing} steps it was not a number.")
+        return HealthFinding("bad", "Gradients", f"{text} In {missing} steps it was not a number.")
     if middle > 0 and largest > 20 * middle:
-        return Finding("watch", "Gradient spikes", f"{text} Some steps are far larger than the others.")
-    return Finding("ok", "Gradients", text)
+        return HealthFinding("watch", "Gradient spikes", f"{text} Some steps are far larger than the others.")
+    return HealthFinding("ok", "Gradients", text)
 
 
-def _critic(run: RunRecord) -> Finding | None:
+def _critic(run: RunRecord) -> HealthFinding | None:
     returns, spreads = run.values("train/return"), run.values("train/return_std")
     if len(spreads) >= 5 and late(spreads) < _EQUAL_RETURNS * abs(late(returns)):
         text = f"The late returns hardly vary: mean {late(returns):.3g}, standard deviation {late(spreads):.2g}."
-        return Finding("ok", "Critic", f"{text} There is next to nothing for the critic to explain.")
+        return HealthFinding("ok", "Critic", f"{text} There is next to nothing for the critic to explain.")
     values = run.values("train/explained_variance")
     if len(values) < 5:
         return None
     share = late(values)
     text = f"The critic explains {share:.0%} of the variance of the late returns."
     if share < 0:
-        return Finding(
+        return HealthFinding(
             "bad", "Critic", f"{text} It is worse than a constant: its learning rate, or the returns' scale."
         )
-    return Finding("ok" if share > 0.3 else "watch", "Critic", text)
+    return HealthFinding("ok" if share > 0.3 else "watch", "Critic", text)
 
 
-def _failures(run: RunRecord) -> Finding | None:
+def _failures(run: RunRecord) -> HealthFinding | None:
     counts = {
         "samplers restarted": max(run.values("failures/samplers"), default=0.0),
         "environment workers restarted": max(run.values("failures/env_workers"), default=0.0),
@@ -305,10 +305,10 @@ def _failures(run: RunRecord) -> Finding | None:
         "rewards that were not numbers": sum(run.values("verdict/quarantined")),
     }
     text = ", ".join(f"{count:.0f} {what}" for what, count in counts.items() if count)
-    return Finding("watch", "Failures on the way", f"{text[:1].upper()}{text[1:]}.") if text else None
+    return HealthFinding("watch", "Failures on the way", f"{text[:1].upper()}{text[1:]}.") if text else None
 
 
-CHECKS: tuple[Callable[[RunRecord], Finding | None], ...] = (
+CHECKS: tuple[Callable[[RunRecord], HealthFinding | None], ...] = (
     _first_steps,
     _progress,
     _collapse,

@@ -77,13 +77,13 @@ def fell(values: Sequence[float], *, least: float) -> bool:
 
 
 def _large(series: Series) -> list[str]:
-    found = []
+    results = []
     for sign in _SIGNS:
         columns = [series[name] for name in sign.names if series.get(name)]
         largest = max((sum(values) for values in zip(*columns, strict=False)), default=0.0)
         if columns and largest > sign.limit:
-            found.append(sign.words.format(largest))
-    return found
+            results.append(sign.words.format(largest))
+    return results
 
 
 def _collapsed(series: Series) -> list[str]:

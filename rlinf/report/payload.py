@@ -82,8 +82,8 @@ def headlines(run: RunRecord) -> list[str]:
     """
     best = run.setting("checkpoint.best_metric")
     kinds = ((best, *EVALUATION_HEADLINES) if best else EVALUATION_HEADLINES, TRAINING_HEADLINES)
-    found = (next((name for name in kind if run.values(name)), None) for kind in kinds)
-    return [name for name in found if name is not None]
+    result = (next((name for name in kind if run.values(name)), None) for kind in kinds)
+    return [name for name in result if name is not None]
 
 
 def thinned(series: Any) -> dict[str, list[float | None]]:
@@ -94,16 +94,16 @@ def thinned(series: Any) -> dict[str, list[float | None]]:
         return {name: list(column) for name, column in series.items()}
     evaluated = [column for name, column in series.items() if name.startswith("eval/")][:1]
     kept = [
-        place
-        for place in range(count)
-        if place % every == 0 or place == count - 1 or any(column[place] is not None for column in evaluated)
+        index
+        for index in range(count)
+        if index % every == 0 or index == count - 1 or any(column[index] is not None for column in evaluated)
     ]
-    return {name: [column[place] for place in kept] for name, column in series.items()}
+    return {name: [column[index] for index in kept] for name, column in series.items()}
 
 
 def _videos(folder: Path) -> list[dict[str, Any]]:
     """Videos as base64, the newest first, as many as fit; the others are named, without ``data``."""
-    found, room = [], MAX_VIDEO_BYTES
+    result, room = [], MAX_VIDEO_BYTES
     paths = [path for path in folder.glob("*") if path.suffix in _VIDEO_TYPES and not path.name.startswith(".")]
     paths = [path for path in paths if path.is_file() and not leads_out(path, folder.parent)]
     for path in sorted(paths, key=_video_step, reverse=True):
@@ -112,8 +112,8 @@ def _videos(folder: Path) -> list[dict[str, Any]]:
         if size <= room:
             room -= size
             data = base64.b64encode(path.read_bytes()).decode()
-        found.append({"name": path.name, "type": _VIDEO_TYPES[path.suffix], "bytes": size, "data": data})
-    return found
+        result.append({"name": path.name, "type": _VIDEO_TYPES[path.suffix], "bytes": size, "data": data})
+    return result
 
 
 def _video_step(path: Path) -> tuple[int, str]:

@@ -38,15 +38,15 @@ def main(arguments: Sequence[str]) -> int:
 
     recorded = _recorded_group(options.run, options.step, options.group)
     again = replay(options.run, options.step, options.group)
-    for place, row in enumerate(again):
+    for index, row in enumerate(again):
         shown = transcript(row) if "response" in row else f"{row['slots']} decisions"
-        print(f"[{place}] reward {row['reward']:.4g}  {printable(row.get('verdict', ''))}\n{shown}")
+        print(f"[{index}] reward {row['reward']:.4g}  {printable(row.get('verdict', ''))}\n{shown}")
     if not recorded:
         print(f"Step {options.step} recorded no samples of group {options.group}: nothing to compare with.")
         return 0
-    found = differences(recorded, again)
-    print(printable("\n".join(found)) if found else f"Equal: all {len(recorded)} rows are what the run recorded.")
-    return 1 if found else 0
+    result = differences(recorded, again)
+    print(printable("\n".join(result)) if result else f"Equal: all {len(recorded)} rows are what the run recorded.")
+    return 1 if result else 0
 
 
 def _recorded_group(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
@@ -103,17 +103,17 @@ def differences(recorded: Sequence[Mapping[str, Any]], again: Sequence[Mapping[s
     """Describe the differences, in words; empty if there are none."""
     if len(recorded) != len(again):
         return [f"Different: the run recorded {len(recorded)} rows, and there are {len(again)} now."]
-    found = []
-    for place, (before, whole) in enumerate(zip(recorded, again, strict=True)):
+    results = []
+    for index, (before, whole) in enumerate(zip(recorded, again, strict=True)):
         after = whole if "turns" in before else _of_the_policy(whole)
         for name in _EXACT:
             if name in before and before[name] != after.get(name):
-                found.append(f"Different: row {place}: {name} was {before[name]!r} and is {after.get(name)!r}.")
+                results.append(f"Different: row {index}: {name} was {before[name]!r} and is {after.get(name)!r}.")
         both = zip(before.get("logprobs", []), after.get("logprobs", []), strict=False)
         gaps = [abs(a - b) for a, b in both if a is not None and b is not None]
         if max(gaps, default=0.0) > LOGPROB_TOLERANCE:
-            found.append(f"Different: row {place}: log-probabilities differ by up to {max(gaps):.2g}.")
-    return found
+            results.append(f"Different: row {index}: log-probabilities differ by up to {max(gaps):.2g}.")
+    return results
 
 
 def _of_the_policy(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -114,13 +114,13 @@ def read_run(path: Path) -> RunRecord:
 
 def _evaluations(path: Path, notes: list[str]) -> list[SavedEvaluation]:
     """In the order of their files; what is damaged is noted."""
-    found = []
+    results = []
     for file in sorted((path / FOLDER).glob("*.json")):
         try:
-            found.append(read_evaluation(require_inside(file, path)))
+            results.append(read_evaluation(require_inside(file, path)))
         except UserError as error:
             notes.append(str(error))
-    return found
+    return results
 
 
 def read_series(path: Path) -> tuple[dict[str, list[float | None]], str]:
@@ -145,7 +145,7 @@ def read_series(path: Path) -> tuple[dict[str, list[float | None]], str]:
 
 def _rows_by_step(folder: Path, needed: Sequence[str], notes: list[str]) -> dict[int, list[dict[str, Any]]]:
     """Step -> the rows that have the ``needed`` keys; files without any are left out, and damage is noted."""
-    found = {}
+    results = {}
     for path in sorted(folder.glob("step_*.jsonl")):
         step = path.stem.removeprefix("step_")
         if leads_out(path, folder.parent):
@@ -155,8 +155,8 @@ def _rows_by_step(folder: Path, needed: Sequence[str], notes: list[str]) -> dict
         notes.append(lines.note(path))
         rows = [row for row in lines.rows if all(name in row for name in needed)]
         if step.isdecimal() and rows:
-            found[int(step)] = rows
-    return found
+            results[int(step)] = rows
+    return results
 
 
 def _config(path: Path) -> dict[str, Any]:

@@ -75,16 +75,16 @@ def _errors(summary: SweepSummary) -> list[dict[str, str]]:
 def _curves(summary: SweepSummary) -> list[dict[str, Any]]:
     """For each metric, a curve a setting: mean and 95% interval over the seeds at steps that all of them have."""
     shown = [one for one in summary.settings if one.counted][:CURVES]
-    found = []
+    results = []
     for metric in dict.fromkeys((summary.sweep.metric, *_CURVE_METRICS)):
         lines = [line for one in shown if (line := _line(one, metric)) is not None]
         if lines:
-            found.append({"metric": metric, "lines": lines})
-    return found
+            results.append({"metric": metric, "lines": lines})
+    return results
 
 
 def _line(one: SettingResult, metric: str) -> dict[str, Any] | None:
-    found = curve(one.counted, metric, points=_POINTS)
-    if found is None:
+    result = curve(one.counted, metric, points=_POINTS)
+    if result is None:
         return None
-    return {"label": one.label, "y": found.mean, "low": found.low, "high": found.high, **found.axes}
+    return {"label": one.label, "y": result.mean, "low": result.low, "high": result.high, **result.axes}

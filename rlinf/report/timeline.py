@@ -38,19 +38,19 @@ class _Span:
 
 def timelines(run: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the newest timelines of a run directory, the newest first, and a line for each damaged file."""
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     notes: list[str] = []
     for path in sorted((run / FOLDER).glob("step_*.json"), reverse=True):
-        if len(found) == MAX_TIMELINES:
+        if len(results) == MAX_TIMELINES:
             break
         try:
             content = read_json_file(require_inside(path, run)) or {}
-            found.append(_timeline(content, path.name))
+            results.append(_timeline(content, path.name))
         except UserError as error:
             notes.append(str(error))
         except (KeyError, TypeError, ValueError, AttributeError):
             notes.append(f"{path} is no trace of a step: it is left out")
-    return found, notes
+    return results, notes
 
 
 def _timeline(content: Mapping[str, Any], file: str) -> dict[str, Any]:

@@ -137,24 +137,24 @@ def _parse(arguments: Sequence[str]) -> tuple[WatchOptions, list[str]]:
     parser.add_argument(
         "--patience", type=float, default=3600.0, metavar="SECONDS", help="how long to wait for one (default: 3600)"
     )
-    found = parser.parse_intermixed_args(arguments)
-    if found.episodes < 1:
+    result = parser.parse_intermixed_args(arguments)
+    if result.episodes < 1:
         parser.error("--episodes must be 1 or more")
-    if found.out is not None and found.out.suffix != ".mp4":
-        parser.error(f"--out {found.out}: the file must end in .mp4")
-    if found.follow and found.step is not None:
+    if result.out is not None and result.out.suffix != ".mp4":
+        parser.error(f"--out {result.out}: the file must end in .mp4")
+    if result.follow and result.step is not None:
         parser.error("--follow shows the newest checkpoints: leave --step out")
     options = WatchOptions(
-        run=found.run,
-        step=found.step,
-        episodes=found.episodes,
-        seed=found.seed,
-        deterministic=found.deterministic,
-        out=found.out,
-        follow=found.follow,
-        patience_s=found.patience,
+        run=result.run,
+        step=result.step,
+        episodes=result.episodes,
+        seed=result.seed,
+        deterministic=result.deterministic,
+        out=result.out,
+        follow=result.follow,
+        patience_s=result.patience,
     )
-    return options, found.overrides
+    return options, result.overrides
 
 
 def checkpoints(options: WatchOptions, config: Config) -> Iterator[Checkpoint]:

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from rlinf.data.messages import Completion, SamplingParams
 from rlinf.models.distribution import ROWS_OF_VOCABULARY, draw
-from rlinf.samplers.decoding import DecodeBatch, Row, require_finite_logits
+from rlinf.samplers.decoding import DecodeBatch, DecodedRow, require_finite_logits
 from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.sight import Sight
 from rlinf.samplers.slot_attention import Segment, within
@@ -31,7 +31,7 @@ class RunningRows(Protocol):
 
     def __len__(self) -> int: ...
 
-    def add(self, rows: Sequence[Row], version: int) -> None:
+    def add(self, rows: Sequence[DecodedRow], version: int) -> None:
         """Rows that join before the next step."""
 
     def step(self, version: int) -> list[Completion]:
@@ -45,7 +45,7 @@ class RunningRows(Protocol):
 class _Live:
     """A row in a slot."""
 
-    row: Row
+    row: DecodedRow
     slot: int
     key: int
     params: SamplingParams
@@ -118,7 +118,7 @@ class SlotRows:
         return len(self._rows)
 
     @torch.inference_mode()
-    def add(self, rows: Sequence[Row], version: int) -> None:
+    def add(self, rows: Sequence[DecodedRow], version: int) -> None:
         """Rows that join with the next step; a prompt of several is computed once."""
         self._renew(version)
         used = {live.slot for live in self._rows}
@@ -147,11 +147,11 @@ class SlotRows:
 
     def _reuse(self, live: _Live) -> None:
         """Take over what the turn before, or the response as far as it was, left in the cache."""
-        found = None if live.conversation is None else self._kept.take(live.conversation, live.ids)
-        if found is None and self._carried is not None and live.row.request.prefix:
-            found = self._carried.take(live.key, live.ids)
-        if found is not None:
-            count, states = found
+        result = None if live.conversation is None else self._kept.take(live.conversation, live.ids)
+        if result is None and self._carried is not None and live.row.request.prefix:
+            result = self._carried.take(live.key, live.ids)
+        if result is not None:
+            count, states = result
             self._cache.make_room(live.slot + 1, len(live.ids))
             self._cache.put(live.slot, states)
             live.fed = live.kept = count
@@ -273,17 +273,17 @@ class SlotRows:
         entries, segments = self._plan()
         self._cache.make_room(len(self._rows), max((segment.columns for segment in segments), default=0))
         speaking: list[int] = []
-        found: list[Tensor] = []
+        results: list[Tensor] = []
         first = 0
         for width in self._shapes.widths(len(entries)):
             part = entries[first : first + width]
             kept: list[int] = []
-            for place, (slot, position) in enumerate(part):
+            for index, (slot, position) in enumerate(part):
                 live = self._rows[slot]
                 live.fed = position + 1
                 if live.fed == len(live.ids):
                     speaking.append(slot)
-                    kept.append(place)
+                    kept.append(index)
             padded = kept + [0] * (self._shapes.widths(max(1, len(kept)))[0] - len(kept))
             logits = self._cache.step(
                 [self._rows[slot].ids[position] for slot, position in part],
@@ -293,10 +293,10 @@ class SlotRows:
                 width=width,
                 kept=padded,
             )
-            found.append(logits[: len(kept)])
+            results.append(logits[: len(kept)])
             first += width
         self._follow()
-        return speaking, torch.cat(found) if found else torch.zeros(0, 1)
+        return speaking, torch.cat(results) if results else torch.zeros(0, 1)
 
     def _follow(self) -> None:
         """Rows whose leader has computed what they share copy it; the last token each computes itself."""
@@ -316,14 +316,14 @@ class SlotRows:
         """
         tokens, logprobs = [0] * len(slots), [0.0] * len(slots)
         by_params: dict[int, list[int]] = {}
-        for place, slot in enumerate(slots):
-            by_params.setdefault(id(self._rows[slot].params), []).append(place)
+        for index, slot in enumerate(slots):
+            by_params.setdefault(id(self._rows[slot].params), []).append(index)
         width = max(1, min(_DRAWN, ROWS_OF_VOCABULARY // max(1, logits.shape[-1])))
         for places in by_params.values():
             params = self._rows[slots[places[0]]].params
             for first in range(0, len(places), width):
                 chosen = places[first : first + width]
-                lives = [self._rows[slots[place]] for place in chosen]
+                lives = [self._rows[slots[index]] for index in chosen]
                 fill = width - len(chosen)
                 keys = np.array([live.key for live in lives], dtype=np.uint64)
                 drawn = [len(live.row.request.prefix) + len(live.versions) for live in lives]
@@ -335,8 +335,8 @@ class SlotRows:
                     seen = torch.stack([*masks, *masks[:1] * fill])
                 given = logits[[*chosen, *chosen[:1] * fill]]
                 new, scores = draw(given, params, random.to(given.device), seen=seen)
-                for place, token, logprob in zip(chosen, new.tolist(), scores.tolist(), strict=False):
-                    tokens[place], logprobs[place] = token, logprob
+                for index, token, logprob in zip(chosen, new.tolist(), scores.tolist(), strict=False):
+                    tokens[index], logprobs[index] = token, logprob
         return tokens, logprobs
 
     def _leave(self, leaving: Sequence[_Live], reason: Callable[[_Live], str]) -> list[Completion]:
@@ -368,7 +368,7 @@ class LoneRows:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, rows: Sequence[Row], version: int) -> None:
+    def add(self, rows: Sequence[DecodedRow], version: int) -> None:
         """Rows that join before the next step."""
         for row in rows:
             params = replace(row.request.params, max_new_tokens=0)

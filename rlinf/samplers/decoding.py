@@ -41,7 +41,7 @@ def require_finite_logits(logits: Tensor, version: int) -> None:
 
 
 @dataclass(frozen=True)
-class Row:
+class DecodedRow:
     """One response to make: sample ``sample_index`` of ``request``, at most ``limit`` new tokens."""
 
     request: SampleRequest
@@ -74,14 +74,14 @@ class Row:
         )
 
 
-def rows_of(requests: Sequence[SampleRequest], max_model_len: int) -> tuple[list[Row], list[Completion]]:
+def rows_of(requests: Sequence[SampleRequest], max_model_len: int) -> tuple[list[DecodedRow], list[Completion]]:
     """List the responses to make, and the completions of those that have no room for a token."""
-    rows: list[Row] = []
+    rows: list[DecodedRow] = []
     done: list[Completion] = []
     for request in requests:
         limit, reason = limit_of(request, max_model_len)
         for sample_index in range(request.first_sample, request.first_sample + request.n):
-            row = Row(request, sample_index, limit)
+            row = DecodedRow(request, sample_index, limit)
             if reason is None:
                 rows.append(row)
             else:
@@ -99,7 +99,7 @@ class DecodeBatch:
     def __init__(
         self,
         model: PreTrainedModel,
-        rows: Sequence[Row],
+        rows: Sequence[DecodedRow],
         params: SamplingParams,
         *,
         stop_ids: Collection[int],
@@ -161,7 +161,7 @@ class DecodeBatch:
     @torch.inference_mode()
     def remove(self, request_ids: Collection[int]) -> list[Completion]:
         """Take the rows of these requests out as they are, with finish reason "abort"."""
-        leaving = [place for place, row in enumerate(self.rows) if row.request.request_id in request_ids]
+        leaving = [position for position, row in enumerate(self.rows) if row.request.request_id in request_ids]
         return self._leave(leaving, ["abort"] * len(leaving))
 
     # -- the model ---------------------------------------------------------------------------------------------------
@@ -201,16 +201,16 @@ class DecodeBatch:
             self._seen = (seen.scatter_add_(1, ids.clamp(min=0), mask * (ids >= 0)) > 0)[places]
         return logits[places]
 
-    def _take_context_routes(self, routes: Tensor, places: Sequence[int], step: int) -> None:
+    def _take_context_routes(self, routes: Tensor, indices: Sequence[int], step: int) -> None:
         """Keep the experts [U, width, E] of a prefill: of each row's context, and of its ``step`` tokens so far."""
         if not self._context_routes:
             self._routes = routes.new_full((len(self.rows), self._tokens.shape[1], routes.shape[2]), -1)
         width = routes.shape[1]
         lengths = [len(row.context) for row in self.rows]
         self._context_routes = [
-            routes[place, width - step - length : width - step] for place, length in zip(places, lengths, strict=True)
+            routes[place, width - step - length : width - step] for place, length in zip(indices, lengths, strict=True)
         ]
-        self._routes[: len(self.rows), :step] = routes[places, width - step :]
+        self._routes[: len(self.rows), :step] = routes[indices, width - step :]
 
     def _run(self, ids: Tensor, mask: Tensor | None, positions: Tensor) -> Tensor:
         """Logits [B, V] after the last of the tokens ``ids`` [B, n]."""
@@ -271,22 +271,22 @@ class DecodeBatch:
         stops = stopped.tolist()
         return self._leave(places, ["stop" if stops[place] else "length" for place in places])
 
-    def _leave(self, places: list[int], reasons: list[str]) -> list[Completion]:
+    def _leave(self, indices: list[int], reasons: list[str]) -> list[Completion]:
         """Take rows out; the last rows move to their slots."""
-        if not places:
+        if not indices:
             return []
         length = len(self._versions)
-        tokens, logprobs = (tensor[places, :length].tolist() for tensor in (self._tokens, self._logprobs))
+        tokens, logprobs = (tensor[indices, :length].tolist() for tensor in (self._tokens, self._logprobs))
         completions = [
-            self.rows[place].completion(
-                tokens[i], logprobs[i], self._versions, reasons[i], routes=self._routes_of(place, length)
+            self.rows[position].completion(
+                tokens[i], logprobs[i], self._versions, reasons[i], routes=self._routes_of(position, length)
             )
-            for i, place in enumerate(places)
+            for i, position in enumerate(indices)
         ]
-        kept = len(self.rows) - len(places)
-        leaving = set(places)
-        holes = [place for place in places if place < kept]
-        movers = [place for place in range(kept, len(self.rows)) if place not in leaving]
+        kept = len(self.rows) - len(indices)
+        leaving = set(indices)
+        holes = [position for position in indices if position < kept]
+        movers = [position for position in range(kept, len(self.rows)) if position not in leaving]
         for hole, mover in zip(holes, movers, strict=True):
             self.rows[hole] = self.rows[mover]
             if self._context_routes:
@@ -296,11 +296,11 @@ class DecodeBatch:
             self._move(holes, movers, kept)
         return completions
 
-    def _routes_of(self, place: int, length: int) -> np.ndarray | None:
+    def _routes_of(self, position: int, length: int) -> np.ndarray | None:
         """Return the experts of a row's prompt and of all of its ``length`` tokens but the last."""
         if not self._context_routes:
             return None
-        return torch.cat([self._context_routes[place], self._routes[place, : length - 1]]).cpu().numpy()
+        return torch.cat([self._context_routes[position], self._routes[position, : length - 1]]).cpu().numpy()
 
     def _move(self, holes: list[int], movers: list[int], kept: int) -> None:
         """Move the state of rows ``movers`` to ``holes`` and keep the first ``kept`` rows."""

@@ -50,11 +50,11 @@ class EchoServer:
             (prompts[row, : lengths[row]].tolist(), batch.actions[row, : responses[row]].tolist())
             for row in range(batch.num_rows)
         ]
-        found = torch.zeros(batch.mask.shape)
+        result = torch.zeros(batch.mask.shape)
         with ThreadPoolExecutor(self._concurrency) as pool:
             for row, logprobs in enumerate(pool.map(lambda one: self._echoed(*one), rows)):
-                found[row, : len(logprobs)] = torch.tensor(logprobs)
-        return torch.where(batch.mask, found, 0.0)
+                result[row, : len(logprobs)] = torch.tensor(logprobs)
+        return torch.where(batch.mask, result, 0.0)
 
     def _asked(self, body: Mapping[str, Any]) -> Any:
         """Return the server's answer; retry a connection that breaks off, since a request changes nothing there."""

@@ -14,11 +14,11 @@ from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingPara
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.routing import RouteRecorder
 from rlinf.models.vision.families import text_decoder
-from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
+from rlinf.models.weight_digest import DigestRequest, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 from rlinf.samplers.attention import use_grouped_attention
 from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
-from rlinf.samplers.decoding import DecodeBatch, Row, rows_of
+from rlinf.samplers.decoding import DecodeBatch, DecodedRow, rows_of
 from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.linear import use_weight_first_products
 from rlinf.samplers.requests import check_requests, in_request_order
@@ -65,7 +65,7 @@ class HFSampler:
         self._max_model_len = max_model_len
         self._version = 0
         self._weights = WeightTaker()
-        self._waiting: list[Row] = []
+        self._waiting: list[DecodedRow] = []
         self._batch: DecodeBatch | None = None
         self._streaming = False
         self._shapes: Shapes | None = None
@@ -175,7 +175,7 @@ class HFSampler:
         self._version = update.version
         return metrics
 
-    def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+    def held_digests(self, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
         """Read back the requested weights (``asked``) from the model."""
         return held_digests(by_expert(self._model.state_dict(keep_vars=True).items()), asked)
 
@@ -205,7 +205,7 @@ class HFSampler:
     def _next_batch(self) -> DecodeBatch:
         """Take the next rows of the waiting list that share a sampling distribution."""
         params = replace(self._waiting[0].request.params, max_new_tokens=0)
-        rows: list[Row] = []
+        rows: list[DecodedRow] = []
         for row in self._waiting[: self._batch_size]:
             if replace(row.request.params, max_new_tokens=0) != params:
                 break
@@ -238,7 +238,7 @@ class HFEngine:
         """``version`` gives that of the weights, ``most`` how many rows are decoded side by side."""
         self._rows, self._version, self._most, self._max_model_len = rows, version, most, max_model_len
         self._on_close = on_close
-        self._waiting: deque[Row] = deque()
+        self._waiting: deque[DecodedRow] = deque()
         self._asked: set[int] = set()
 
     @property

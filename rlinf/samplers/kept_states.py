@@ -26,10 +26,10 @@ class KeptStates:
 
     def take(self, name: Hashable, ids: Sequence[int]) -> tuple[int, States] | None:
         """Return (how many of ``ids``, their states) of this name, if more tokens follow; they are kept no longer."""
-        found = self._kept.pop(name, None)
-        if found is None:
+        result = self._kept.pop(name, None)
+        if result is None:
             return None
-        before, states = found
+        before, states = result
         self._bytes -= _bytes(states)
         goes_on = len(before) < len(ids) and list(ids[: len(before)]) == before
         return (len(before), states) if goes_on else None

@@ -11,11 +11,11 @@ import torch
 from rlinf.data.messages import Metrics, WeightUpdate
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, answer_to
-from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
+from rlinf.models.weight_digest import DigestRequest, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 
 
-class PolicyServer:
+class PolicyWorker:
     """One server. Answers depend on the question and the weights alone, so any sampler may give them."""
 
     def __init__(self, policy: Any, device: torch.device) -> None:
@@ -31,7 +31,7 @@ class PolicyServer:
         """Load weights and statistics; every later answer follows them."""
         return self._weights.take(self._policy, update)
 
-    def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+    def held_digests(self, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
         """Read back the requested weights and statistics (``asked``) from the policy."""
         return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
 

@@ -25,7 +25,7 @@ from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.data.pictures import as_data, digest
 from rlinf.data.split import split_by_size
 from rlinf.data.token_array import TokenArray
-from rlinf.models.weight_digest import Asked, Digests
+from rlinf.models.weight_digest import DigestRequest, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers import server_digests
 from rlinf.samplers.requests import answered, in_request_order, limit_of
@@ -180,7 +180,7 @@ class ServerSampler:
             self._version, self._pushed = update.version, True
         return figures(tensors, time.perf_counter() - started)
 
-    def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
+    def held_digests(self, asked: Mapping[str, DigestRequest]) -> Digests | str:
         """Read back the requested weights (``asked``) from the server; return a sentence if it cannot do that."""
         try:
             return server_digests.held(self._server, asked)
@@ -276,10 +276,10 @@ class ServerSampler:
         sign."""
         if not self._pushed:
             return
-        found = self._server.call(f"{self._server.root}/weight_info")["weight_version"]
-        if found != str(self._version):
+        result = self._server.call(f"{self._server.root}/weight_info")["weight_version"]
+        if result != str(self._version):
             raise ServerError(
-                f"{self._server.base} has weights {found!r} instead of {self._version}: was it restarted, or does "
+                f"{self._server.base} has weights {result!r} instead of {self._version}: was it restarted, or does "
                 "another run push to it? Start this run again to push the weights of its last checkpoint"
             )
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from rlinf.models.weight_digest import Asked, Digests, TensorDigest
+from rlinf.models.weight_digest import DigestRequest, Digests, TensorDigest
 from rlinf.samplers.server_http import Server, ServerError
 
 
-def held(server: Server, asked: Mapping[str, Asked]) -> Digests:
+def held(server: Server, asked: Mapping[str, DigestRequest]) -> Digests:
     """Return the digests of what the first worker of ``server`` computes with.
 
     Raises:
         ServerError: it has no such call, or answers otherwise.
     """
-    wanted = json.dumps({name: [one.salt, one.shape] for name, one in asked.items()})
-    answer = server.call(f"{server.root}/collective_rpc", {"method": "held_encoded", "args": [wanted]})
+    requested = json.dumps({name: [one.salt, one.shape] for name, one in asked.items()})
+    answer = server.call(f"{server.root}/collective_rpc", {"method": "held_encoded", "args": [requested]})
     results = answer.get("results") if isinstance(answer, dict) else None
     if not (isinstance(results, list) and results and isinstance(results[0], dict)):
         raise ServerError(f"{server.base} answered held_encoded with {str(answer)[:80]!r}")
@@ -35,7 +35,7 @@ def encoded_digests(digests: Mapping[str, TensorDigest | None]) -> dict[str, Any
     }
 
 
-def _decoded(asked: Asked, plain: Any) -> TensorDigest | None:
+def _decoded(asked: DigestRequest, plain: Any) -> TensorDigest | None:
     if plain is None:
         return None
     dtype, every, numbers = plain

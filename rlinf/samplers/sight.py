@@ -49,7 +49,7 @@ def picture_places(tokens: Sequence[int], pictures: Sequence[str], reader: Pictu
     Raises:
         PlaceError: the prompt has more or fewer feature tokens than its pictures have.
     """
-    negative = [place for place, token in enumerate(tokens) if token < 0]
+    negative = [index for index, token in enumerate(tokens) if token < 0]
     counts = [reader.pixels(uri).count for uri in pictures]
     if sum(counts) != len(negative):
         raise PlaceError(f"a prompt has {len(negative)} feature tokens, and its pictures have {counts}")
@@ -61,7 +61,7 @@ def with_placeholders(
     tokens: Sequence[int], pictures: Sequence[str], reader: PictureReader, placeholder: int
 ) -> list[int]:
     """Return a prompt with one ``placeholder`` in the place of each picture, as model servers take it."""
-    found: list[int] = []
+    results: list[int] = []
     taken = 0
     for uri, (start, end) in zip(pictures, picture_places(tokens, pictures, reader), strict=True):
         if reader.family.framed:
@@ -69,6 +69,6 @@ def with_placeholders(
             frame = [isinstance(part, int) for part in reader.pixels(uri).frame]
             start -= frame.index(True)
             end += frame[::-1].index(True)
-        found += [*tokens[taken:start], placeholder]
+        results += [*tokens[taken:start], placeholder]
         taken = end
-    return [*found, *tokens[taken:]]
+    return [*results, *tokens[taken:]]

@@ -101,7 +101,7 @@ def slot_attention(window: Window, query: Tensor, keys: Tensor, values: Tensor, 
 
 def within(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:
     """Select the segments of the tokens ``first`` to ``last`` (not included), which are counted from 0 then."""
-    found = []
+    results = []
     for segment in segments:
         start, stop = max(segment.tokens.start, first), min(segment.tokens.stop, last)
         if start >= stop:
@@ -110,5 +110,5 @@ def within(segments: Sequence[Segment], first: int, last: int) -> list[Segment]:
         if slots.stop - slots.start > 1:
             moved = slots.start - segment.tokens.start
             slots = slice(start + moved, stop + moved)
-        found.append(Segment(slice(start - first, stop - first), slots, segment.columns))
-    return found
+        results.append(Segment(slice(start - first, stop - first), slots, segment.columns))
+    return results

@@ -226,16 +226,16 @@ class Shapes:
         vocabulary = int(self._model.config.get_text_config().vocab_size)
         tokens = torch.randint(vocabulary, (count,), generator=generator).tolist()
         lengths = torch.randint(1, columns, (count,), generator=generator).tolist()
-        order = [(place * 5 + place // count) % count for place in range(width)]
+        order = [(index * 5 + index // count) % count for index in range(width)]
         cache = SlotCache(self._model)
         cache.make_room(width, most)
 
-        def step(places: Sequence[int], segments: Sequence[Segment]) -> Tensor:
-            given, at = [tokens[order[place]] for place in places], [lengths[order[place]] for place in places]
-            return cache.step(given, places, at, segments, width=len(places), kept=range(len(places)))
+        def step(indices: Sequence[int], segments: Sequence[Segment]) -> Tensor:
+            given, at = [tokens[order[index]] for index in indices], [lengths[order[index]] for index in indices]
+            return cache.step(given, indices, at, segments, width=len(indices), kept=range(len(indices)))
 
         back = range(WIDTH - 1, -1, -1)
-        alone = [Segment(slice(i, i + 1), slice(place, place + 1), most) for i, place in enumerate(back)]
+        alone = [Segment(slice(i, i + 1), slice(index, index + 1), most) for i, index in enumerate(back)]
         step(back, alone)  # makes the buffers
         like = cache.take(0, max(lengths))
         for row in range(count):
@@ -246,8 +246,8 @@ class Shapes:
                 )
                 for keys, values in like
             ]
-            for place in (place for place, which in enumerate(order) if which == row):
-                cache.put(place, random)
+            for index in (index for index, which in enumerate(order) if which == row):
+                cache.put(index, random)
         together = step(range(width), [Segment(slice(0, width), slice(0, width), columns)])
         expected = step(back, alone).flip(0)
         return torch.equal(together, expected[[order.index(row) for row in order]])

@@ -24,7 +24,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.packages import install_command
 from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.data.token_array import TokenArray
-from rlinf.models.weight_digest import Asked, Digests
+from rlinf.models.weight_digest import DigestRequest, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
 from rlinf.samplers.requests import answered, in_request_order, limit_of
@@ -246,7 +246,7 @@ class VllmSampler:
             self._engine.set_weight_version(str(version))
             self._engine.reset_prefix_cache(reset_running_requests=True)
 
-    def held_digests(self, asked: Mapping[str, Asked]) -> Digests:
+    def held_digests(self, asked: Mapping[str, DigestRequest]) -> Digests:
         """Read back the requested weights (``asked``) from the layers that compute with them.
 
         Of an engine of several workers each has a part of most weights, and those are not read.

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlinf.models.weight_digest import Asked, TensorDigest, places
+from rlinf.models.weight_digest import DigestRequest, TensorDigest, places
 
 _EVERY = 8
 """Of packed weights one place in this many is read: each costs the layer a token."""
 
 
-def read_digests(model: nn.Module, asked: Mapping[str, Asked]) -> dict[str, TensorDigest | None]:
+def read_digests(model: nn.Module, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest | None]:
     """Compute the digests of the requested weights (``asked``); None for those in an unsupported form.
 
     Those are weights that are split over several workers, quantised ones, and experts.
@@ -36,7 +36,7 @@ def read_digests(model: nn.Module, asked: Mapping[str, Asked]) -> dict[str, Tens
 
 
 def _read(
-    owners: Mapping[str, Any], joined: Mapping[str, Sequence[str]], name: str, asked: Mapping[str, Asked]
+    owners: Mapping[str, Any], joined: Mapping[str, Sequence[str]], name: str, asked: Mapping[str, DigestRequest]
 ) -> TensorDigest | None:
     path, _, kind = name.rpartition(".")
     one, first = asked[name], 0
@@ -52,11 +52,11 @@ def _read(
     layer = owners.get(path)
     if layer is None or not one.shape or getattr(layer, "tp_size", 1) > 1:
         return None
-    found = [read for holder in _holders(owners, layer, kind) if (read := _numbers(holder, kind, one, first))]
-    if not found:
+    results = [read for holder in _holders(owners, layer, kind) if (read := _numbers(holder, kind, one, first))]
+    if not results:
         return None
     # A head that is tied to the embedding computes with a copy: where the two are not alike, the copy is what counts.
-    numbers, every = found[-1]
+    numbers, every = results[-1]
     dtype = str(numbers.dtype).removeprefix("torch.")
     return TensorDigest(one.shape, dtype, one.salt, numbers.double().cpu().numpy(), every=every)
 
@@ -70,16 +70,16 @@ def _holders(owners: Mapping[str, Any], layer: Any, kind: str) -> list[Any]:
     return sorted(sharing, key=lambda other: hasattr(other, "cpu_linear"))
 
 
-def _numbers(layer: Any, kind: str, one: Asked, first: int) -> tuple[Tensor, int] | None:
+def _numbers(layer: Any, kind: str, one: DigestRequest, first: int) -> tuple[Tensor, int] | None:
     """Read the numbers at the requested positions; return them and how many positions each of them represents.
 
     ``first``: the row at which this weight begins in the one that it is joined into."""
     size = 1
     for extent in one.shape:
         size *= extent
-    found = places(size, one.salt)
+    result = places(size, one.salt)
     if kind == "weight" and hasattr(layer, "cpu_linear"):
-        return _column_numbers(layer, one, first, found[::_EVERY])
+        return _column_numbers(layer, one, first, result[::_EVERY])
     parameter = getattr(layer, kind, None)
     if not isinstance(parameter, Tensor) or not parameter.dtype.is_floating_point or parameter.itemsize < 2:
         return None
@@ -87,13 +87,13 @@ def _numbers(layer: Any, kind: str, one: Asked, first: int) -> tuple[Tensor, int
     if held.ndim != len(one.shape) or held.shape[1:] != one.shape[1:] or len(held) < first + one.shape[0]:
         return None
     rows = held[first : first + one.shape[0]]
-    return rows.reshape(-1)[found.to(held.device)], 1
+    return rows.reshape(-1)[result.to(held.device)], 1
 
 
-def _column_numbers(layer: Any, one: Asked, first: int, found: Tensor) -> tuple[Tensor, int] | None:
+def _column_numbers(layer: Any, one: DigestRequest, first: int, result: Tensor) -> tuple[Tensor, int] | None:
     """Read the same of a layer [out, in] from its products with single columns."""
     width = one.shape[-1]
-    inputs = torch.zeros(len(found), width, dtype=getattr(layer, "params_dtype", torch.float32))
-    inputs[torch.arange(len(found)), found % width] = 1.0
+    inputs = torch.zeros(len(result), width, dtype=getattr(layer, "params_dtype", torch.float32))
+    inputs[torch.arange(len(result)), result % width] = 1.0
     products = layer.quant_method.apply(layer, inputs)
-    return products[torch.arange(len(found)), first + found // width], _EVERY
+    return products[torch.arange(len(result)), first + result // width], _EVERY

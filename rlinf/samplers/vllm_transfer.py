@@ -73,9 +73,9 @@ class OrderingClient:
     def _order(self, name: str, **options: Any) -> None:
         number, self._number = self._number, self._number + 1
         self._store.set(f"order/{number}", json.dumps([name, options]))
-        for place in range(self._samplers):
-            if problem := self._store.get(f"done/{number}/{place}").decode():
-                raise TransferError(f"sampler {place}: {problem}")
+        for index in range(self._samplers):
+            if problem := self._store.get(f"done/{number}/{index}").decode():
+                raise TransferError(f"sampler {index}: {problem}")
 
 
 def carry_out(store: Store, number: int, place: int, action: Callable[[str, dict[str, Any]], None]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rlinf.models.distribution import without
-from rlinf.models.weight_digest import Asked, TensorDigest
+from rlinf.models.weight_digest import DigestRequest, TensorDigest
 from rlinf.samplers.memory_files import from_shared_memory
 from rlinf.samplers.server_digests import encoded_digests
 from rlinf.samplers.vllm_digests import read_digests
@@ -69,14 +69,16 @@ class WeightReceiver:
         """Receive the same from shared memory, for workers that are processes of their own."""
         self.receive_weights(from_shared_memory(path))
 
-    def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest | None]:
+    def held_digests(self, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest | None]:
         """Read back the requested weights (``asked``, Hugging Face names) from the layers that compute with them."""
         return read_digests(self.model_runner.get_model(), asked)
 
     def held_encoded(self, asked: str) -> dict[str, Any]:
         """Return the same as JSON for :func:`rlinf.samplers.server_digests.read_digests`: remote calls carry text."""
-        wanted = {name: Asked(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(asked).items()}
-        return encoded_digests(self.held_digests(wanted))
+        requested = {
+            name: DigestRequest(salt, False, tuple(shape)) for name, (salt, shape) in json.loads(asked).items()
+        }
+        return encoded_digests(self.held_digests(requested))
 
     def receive_encoded(self, text: str) -> None:
         """Keep some weights (base64 of the safetensors format) until :meth:`finish_encoded`."""

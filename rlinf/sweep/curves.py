@@ -41,9 +41,9 @@ def curve(trials: Sequence[TrialResult], metric: str, *, points: int | None = No
     return _Curve(
         seeds=len(values),
         axes={
-            axis: [float(np.mean([place[step] for place in found])) for step in steps]
-            for axis, found in places.items()
-            if all(found)
+            axis: [float(np.mean([place[step] for place in result])) for step in steps]
+            for axis, result in places.items()
+            if all(result)
         },
         mean=mean.tolist(),
         low=low.tolist(),

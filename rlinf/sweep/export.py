@@ -65,35 +65,35 @@ def trial_row(keys: Sequence[str], trial: TrialResult) -> dict[str, Any]:
 
 def _curve_rows(sweep: SweepRecord, one: SettingResult) -> list[dict[str, Any]]:
     """Return a setting's learning curve, a flat row for each step; none if no trial finished."""
-    found = curve(one.counted, sweep.metric)
-    if found is None:
+    result = curve(one.counted, sweep.metric)
+    if result is None:
         return []
-    setting = {"rank": one.rank, **{key: one.setting.get(key) for key in sweep.keys}, "seeds": found.seeds}
+    setting = {"rank": one.rank, **{key: one.setting.get(key) for key in sweep.keys}, "seeds": result.seeds}
     columns = {
         # Every row has every axis, whether or not these runs have numbers for it.
-        **{axis.removeprefix("axis/"): found.axes.get(axis, [None] * len(found.mean)) for axis in AXES},
-        "mean": found.mean,
-        "mean_low": found.low,
-        "mean_high": found.high,
-        "median": found.median,
-        "iqm": found.iqm,
+        **{axis.removeprefix("axis/"): result.axes.get(axis, [None] * len(result.mean)) for axis in AXES},
+        "mean": result.mean,
+        "mean_low": result.low,
+        "mean_high": result.high,
+        "median": result.median,
+        "iqm": result.iqm,
     }
     return [{**setting, **dict(zip(columns, row, strict=True))} for row in zip(*columns.values(), strict=True)]
 
 
-def _columns(name: str, found: Estimate | None) -> dict[str, Any]:
+def _columns(name: str, result: Estimate | None) -> dict[str, Any]:
     numbers: dict[str, Any] = {"seeds": 0, "mean": None, "mean_low": None, "mean_high": None, "median": None}
     numbers |= {"iqm": None, "iqm_low": None, "iqm_high": None}
-    if found is not None:
+    if result is not None:
         numbers = {
-            "seeds": found.count,
-            "mean": found.mean,
-            "mean_low": found.mean_interval[0],
-            "mean_high": found.mean_interval[1],
-            "median": found.median,
-            "iqm": found.iqm,
-            "iqm_low": found.iqm_interval[0],
-            "iqm_high": found.iqm_interval[1],
+            "seeds": result.count,
+            "mean": result.mean,
+            "mean_low": result.mean_interval[0],
+            "mean_high": result.mean_interval[1],
+            "median": result.median,
+            "iqm": result.iqm,
+            "iqm_low": result.iqm_interval[0],
+            "iqm_high": result.iqm_interval[1],
         }
     return {f"{name}_{key}": value for key, value in numbers.items()}
 
@@ -122,13 +122,13 @@ def _markdown(summary: SweepSummary) -> str:
         if one.final is None or one.best is None:
             lines.append(f"| {one.rank} | {one.label} | 0 | - | - | - | - | - | - |")
             continue
-        found = one.final
-        mean = f"{found.mean:.4g} [{found.mean_interval[0]:.4g}, {found.mean_interval[1]:.4g}]"
-        middle = f"{found.iqm:.4g} [{found.iqm_interval[0]:.4g}, {found.iqm_interval[1]:.4g}]"
+        result = one.final
+        mean = f"{result.mean:.4g} [{result.mean_interval[0]:.4g}, {result.mean_interval[1]:.4g}]"
+        middle = f"{result.iqm:.4g} [{result.iqm_interval[0]:.4g}, {result.iqm_interval[1]:.4g}]"
         beats = "-" if one.beaten is None else f"{one.beaten.probability:.2g}"
         p_value = "-" if one.p_value is None else f"{one.p_value:.2g}"
         lines.append(
-            f"| {one.rank} | {one.label} | {found.count} | {mean} | {found.median:.4g} | {middle} "
+            f"| {one.rank} | {one.label} | {result.count} | {mean} | {result.median:.4g} | {middle} "
             f"| {one.best.mean:.4g} | {beats} | {p_value} |"
         )
     return "\n".join(lines) + "\n"

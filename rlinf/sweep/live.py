@@ -136,11 +136,11 @@ class LiveView:
         budget, left = self.sweep.config.budget, float(self.total - over)
         if budget.steps:
             left -= sum(shown.step / budget.steps for shown in self.trials.values() if shown.status not in _OVER)
-        found = sum(took) / len(took) * max(0.0, left) / self.widest if took and self.total > over else None
+        result = sum(took) / len(took) * max(0.0, left) / self.widest if took and self.total > over else None
         if budget.wall_time_s is None:
-            return found
+            return result
         until_limit = max(0.0, budget.wall_time_s - (time.monotonic() - self.began))
-        return until_limit if found is None else min(found, until_limit)
+        return until_limit if result is None else min(result, until_limit)
 
     def _shown(self, name: str) -> Shown:
         """Return a trial's line, made at its first event."""

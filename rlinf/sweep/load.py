@@ -74,13 +74,13 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
     >>> short_names(["learner.optimizer.lr", "sft.lr", "algorithm.gamma"])
     {'learner.optimizer.lr': 'optimizer.lr', 'sft.lr': 'sft.lr', 'algorithm.gamma': 'gamma'}
     """
-    found = {}
+    results = {}
     for key in keys:
         parts = key.split(".")
-        ends = [".".join(parts[place:]) for place in range(len(parts) - 1, -1, -1)]
+        ends = [".".join(parts[index:]) for index in range(len(parts) - 1, -1, -1)]
         unique = (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in keys) == 1)
-        found[key] = next(unique, key)
-    return found
+        results[key] = next(unique, key)
+    return results
 
 
 def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, list[ConfigProblem]]:
@@ -101,8 +101,8 @@ def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, l
     config = builder.section(SweepConfig, Located(tree, Origin(str(path))))
     problems = reader.problems + [_of_runs(problem, tree) for problem in builder.problems]
     if not reader.problems:
-        found = _checks(config, path, tree)
-        problems += [problem for problem in found if not any(_inside(problem.key, key) for key in builder.broken)]
+        result = _checks(config, path, tree)
+        problems += [problem for problem in result if not any(_inside(problem.key, key) for key in builder.broken)]
     written = [(tree[name].branch or {}).items() for name in ("set", "space") if name in tree]
     places = {key: child.origin for names, child in itertools.chain(*written) for key in split_keys(names)}
     if "metric" in tree:
@@ -128,13 +128,13 @@ def _inside(key: str, broken: str) -> bool:
 
 
 def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem]:
-    found: list[ConfigProblem] = []
+    results: list[ConfigProblem] = []
 
     def say(key: str, message: str, fix: str) -> None:
         top = tree.get(key.partition(".")[0])
         inner = (top.branch or {}).get(key.partition(".")[2]) if top is not None else None
         place = inner or top
-        found.append(problem(place.origin if place is not None else Origin(str(path)), key, message, fix))
+        results.append(problem(place.origin if place is not None else Origin(str(path)), key, message, fix))
 
     if not config.base:
         say("base", "base is missing.", "Write the path of a training file: base: ../math/quickstart.yaml")
@@ -150,7 +150,7 @@ def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem
     for names, entry in config.space.items():
         _check_entry(config, names, entry, say)
     _check_budget(config, say)
-    return found
+    return results
 
 
 def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, say: Say) -> None:

@@ -71,7 +71,7 @@ class RunProcess:
         with self.log.open() as file:
             file.seek(self._start)
             lines = file.read().splitlines()
-        starts = [place for place, line in enumerate(lines) if line.startswith("Traceback")]
+        starts = [index for index, line in enumerate(lines) if line.startswith("Traceback")]
         # What libraries and native code printed themselves may hold secrets too.
         return redacted("\n".join(lines[starts[-1] :] if starts else lines[-40:]))[-8000:]
 

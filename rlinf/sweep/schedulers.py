@@ -48,9 +48,9 @@ def value_of(names: str, setting: Mapping[str, Any]) -> Any:
     return setting[names] if len(keys) == 1 else [setting[key] for key in keys]
 
 
-def _neighbour(sweep: Sweep, setting: Mapping[str, Any], place: tuple[int, ...]) -> Callable[[str, SpaceEntry], Any]:
+def _neighbour(sweep: Sweep, setting: Mapping[str, Any], index: tuple[int, ...]) -> Callable[[str, SpaceEntry], Any]:
     def draw(names: str, entry: SpaceEntry) -> Any:
-        generator = numpy_generator(sweep.config.seed, "perturb", *place, names)
+        generator = numpy_generator(sweep.config.seed, "perturb", *index, names)
         value = value_of(names, setting)
         if value is None or generator.uniform() < _REDRAWN:
             return draw_from(entry, generator)

@@ -44,7 +44,7 @@ class Judgement:
     def sentence(self, planned: int) -> str:
         """Put it in words; ``planned``: seeds of the whole sweep."""
         done = f"after {self.seeds} of {planned} seeds a setting"
-        wanted = "more than 1,000 seeds" if self.needed is None else f"about {self.needed} seeds"
+        requested = "more than 1,000 seeds" if self.needed is None else f"about {self.needed} seeds"
         if self.state == "decided":
             return (
                 f"Decided {done}: the best differs from every other (error probability below {ALPHA:g} over all looks)."
@@ -52,11 +52,11 @@ class Judgement:
         if self.state == "hopeless":
             return (
                 f"Stopped {done}: the difference cannot become significant within the budget of {planned} seeds; "
-                f"as it is now, that would take {wanted} a setting."
+                f"as it is now, that would take {requested} a setting."
             )
         if self.state == "open":
             more = "" if self.needed is None else f" ({max(1, self.needed - self.seeds)} more)"
-            return f"Not decided {done}: as it is now, it needs {wanted} a setting{more}."
+            return f"Not decided {done}: as it is now, it needs {requested} a setting{more}."
         return f"Not judged yet: a comparison needs {FIRST} seeds of every setting."
 
 
@@ -70,19 +70,19 @@ def judge(scores: Sequence[Mapping[int, float]], seeds: Sequence[int], *, sign: 
         return Judgement("unknown", len(done))
     rows = [[sign * one[seed] for seed in done] for one in scores]
     pairs = math.comb(len(rows), 2)
-    best = max(range(len(rows)), key=lambda place: float(np.mean(rows[place])))
+    best = max(range(len(rows)), key=lambda index: float(np.mean(rows[index])))
     left = [
         one
-        for place, one in enumerate(rows)
-        if place != best and not separated(rows[best], one, planned=len(seeds), pairs=pairs)
+        for index, one in enumerate(rows)
+        if index != best and not separated(rows[best], one, planned=len(seeds), pairs=pairs)
     ]
     if not left:
         return Judgement("decided", len(done))
     alpha = (ALPHA - spent(ALPHA, (len(seeds) - 1) / len(seeds))) / pairs
-    found = [_projected(rows[best], one, planned=len(seeds), alpha=alpha) for one in left]
-    needed = [count for count, _ in found]
+    results = [_projected(rows[best], one, planned=len(seeds), alpha=alpha) for one in left]
+    needed = [count for count, _ in results]
     most = None if None in needed else max(count for count in needed if count is not None)
-    hopeless = len(done) < len(seeds) and all(chance < HOPELESS for _, chance in found)
+    hopeless = len(done) < len(seeds) and all(chance < HOPELESS for _, chance in results)
     return Judgement("hopeless" if hopeless else "open", len(done), most)
 
 

@@ -67,8 +67,8 @@ def _enumerate_settings(config: SweepConfig) -> Iterator[Setting]:
         for values in itertools.product(*(values for _, values in grids))
     ]
     count = config.budget.trials or len(combinations)
-    for place in range(count):
-        yield complete(config.space, combinations[place % len(combinations)], draw_number(config.seed, place))
+    for index in range(count):
+        yield complete(config.space, combinations[index % len(combinations)], draw_number(config.seed, index))
 
 
 def distinct(settings: Iterator[Setting]) -> Iterator[Setting]:
@@ -102,7 +102,7 @@ def complete(space: Mapping[str, SpaceEntry], chosen: Mapping[str, Any], draw: A
     Links and conditions are resolved."""
     setting: Setting = {}
     for names, entry in space.items():
-        if not all(_holds(setting.get(key), wanted) for key, wanted in entry.when.items()):
+        if not all(_holds(setting.get(key), requested) for key, requested in entry.when.items()):
             continue
         if entry.like is not None:
             if entry.like in setting:
@@ -147,8 +147,8 @@ def draw_corner(place: int) -> Any:
     return draw
 
 
-def _holds(value: Any, wanted: Any) -> bool:
-    return value in wanted if isinstance(wanted, list) else value == wanted
+def _holds(value: Any, requested: Any) -> bool:
+    return value in requested if isinstance(requested, list) else value == requested
 
 
 def _times(value: Any, factor: float) -> Any:

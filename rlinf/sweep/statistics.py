@@ -91,7 +91,7 @@ def mean_band(curves: Scores) -> tuple[Scores, Scores, Scores]:
 
 
 @dataclass(frozen=True)
-class Improvement:
+class ImprovementChance:
     """The chance that a run of one setting beats one of another: probability, 95% bootstrap interval, seed by seed."""
 
     probability: float
@@ -101,7 +101,7 @@ class Improvement:
     shared: int
 
 
-def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> Improvement | None:
+def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0) -> ImprovementChance | None:
     """Compute the improvement of ``a`` over ``b``, scores by seed, higher is better; None if one is empty.
 
     If both have the same seeds, these are resampled together: what they have in common stays so. If one was
@@ -124,7 +124,7 @@ def improvement(a: Mapping[int, float], b: Mapping[int, float], *, seed: int = 0
         high = 1 - edge
     common = a.keys() & b.keys()
     wins = sum(a[key] > b[key] for key in common)
-    return Improvement(float(better.mean()), (low, high), wins, len(common))
+    return ImprovementChance(float(better.mean()), (low, high), wins, len(common))
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> float | None:
@@ -149,9 +149,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(p_values)), key=lambda place: p_values[place])
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     corrected, running = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(order):
-        running = max(running, min(1.0, p_values[place] * (len(p_values) - rank)))
-        corrected[place] = running
+    for rank, index in enumerate(order):
+        running = max(running, min(1.0, p_values[index] * (len(p_values) - rank)))
+        corrected[index] = running
     return corrected

@@ -16,7 +16,7 @@ from rlinf.sweep.load import short_names
 from rlinf.sweep.power import MOST, POWER, seeds_needed
 from rlinf.sweep.records import SweepRecord, TrialRecord
 from rlinf.sweep.sequential import Judgement, judge
-from rlinf.sweep.statistics import Estimate, Improvement, estimate, holm, improvement, welch
+from rlinf.sweep.statistics import Estimate, ImprovementChance, estimate, holm, improvement, welch
 
 # Which parameters matter: the share of the result's variance that a parameter explains alone.
 # The share is the correlation ratio: the variance of the means of the parameter's values (or of eight ranges of equal
@@ -70,7 +70,7 @@ def _groups(values: Sequence[Any]) -> NDArray[np.int64]:
         column = np.asarray(values, dtype=np.float64)
         edges = np.quantile(column, np.linspace(0, 1, _BINS + 1)[1:-1])
         return np.searchsorted(edges, column, side="right")
-    places = {mark: place for place, mark in enumerate(distinct)}
+    places = {mark: index for index, mark in enumerate(distinct)}
     return np.asarray([places[repr(value)] for value in values], dtype=np.int64)
 
 
@@ -113,7 +113,7 @@ class SettingResult:
     rank: int = 0
     p_value: float | None = None
     """That it is as good as the best one (Welch, corrected by Holm); None for the best and without two seeds each."""
-    beaten: Improvement | None = None
+    beaten: ImprovementChance | None = None
     """How probably a run of the best setting is better than one of this; None for the best itself."""
     final: Estimate | None = field(init=False)
     best: Estimate | None = field(init=False)

@@ -81,8 +81,8 @@ class Trial(tune.Trainable):
             )
         while True:
             ended = self.process is None or self.process.ended()
-            found = self._read_values()
-            if ended or (self._holds() if self.hold_every else found):
+            result = self._read_values()
+            if ended or (self._holds() if self.hold_every else result):
                 break
             time.sleep(_POLL_S)
         if self.value is None:
@@ -105,7 +105,7 @@ class Trial(tune.Trainable):
 
     def _read_values(self) -> bool:
         """Whether there were new values of the metric."""
-        found = False
+        result = False
         better = max if self.sweep.config.mode == "max" else min
         for numbers in self.tail.read():
             self.steps_seen = numbers["step"]
@@ -116,9 +116,9 @@ class Trial(tune.Trainable):
             if missing is not None:
                 raise TrialFailed(f"metric: {missing}")
             if value is not None and math.isfinite(value):
-                self.value, found = value, True
+                self.value, result = value, True
                 self.best = value if self.best is None else better(self.best, value)
-        return found
+        return result
 
     def cleanup(self) -> None:
         if self.process is not None:
@@ -127,8 +127,8 @@ class Trial(tune.Trainable):
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         run_dir, target = self.record.run_dir, Path(checkpoint_dir)
         newest = RunDirectory(run_dir).latest()
-        found = [] if newest is None else [newest.folder]
-        for path in [*found, *(run_dir / name for name in _HANDED_ON)]:
+        result = [] if newest is None else [newest.folder]
+        for path in [*result, *(run_dir / name for name in _HANDED_ON)]:
             _copy(path, target / path.relative_to(run_dir))
         origin = {"from": self.record.folder.name, "step": 0 if newest is None else newest.step}
         (target / _ORIGIN).write_text(json.dumps(origin))

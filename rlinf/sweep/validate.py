@@ -57,15 +57,15 @@ def validate(sweep: Sweep, plans: Sequence[TrialPlan]) -> None:
     """Raise ConfigErrors with the mistakes of all settings, each once and with a setting that has it."""
     settings = [plan.setting for plan in plans if plan.seed == sweep.config.seeds[0]]
     if not settings:
-        draws = [draw_corner(place) for place in range(_PROBES)]
-        draws += [draw_number(sweep.config.seed, place) for place in range(_PROBES)]
+        draws = [draw_corner(index) for index in range(_PROBES)]
+        draws += [draw_number(sweep.config.seed, index) for index in range(_PROBES)]
         settings = [complete(sweep.config.space, {}, draw) for draw in draws]
-    found: dict[tuple[str, str], list[tuple[ConfigProblem, Setting]]] = {}
+    results: dict[tuple[str, str], list[tuple[ConfigProblem, Setting]]] = {}
     for setting in settings:
         for problem in _problems(sweep, setting):
-            found.setdefault((problem.key, problem.message), []).append((problem, setting))
-    if found:
-        raise ConfigErrors([_placed(sweep, *same[0], len(same), len(settings)) for same in found.values()])
+            results.setdefault((problem.key, problem.message), []).append((problem, setting))
+    if results:
+        raise ConfigErrors([_placed(sweep, *same[0], len(same), len(settings)) for same in results.values()])
 
 
 def _problems(sweep: Sweep, setting: Setting) -> list[ConfigProblem]:

@@ -195,7 +195,7 @@ class AnswerProbe:
         if not rows:
             return {}
         logprobs = self._learner.score(self._batch(rows)).logprobs.double()
-        learned = {row: logprobs[place, : len(row[1])].numpy() for place, row in enumerate(rows)}
+        learned = {row: logprobs[index, : len(row[1])].numpy() for index, row in enumerate(rows)}
         return {
             rank: [
                 _Answer(_row(one)[1], one.logprobs.array.astype(np.float64), learned.get(_row(one), np.zeros(0)))
@@ -209,8 +209,8 @@ class AnswerProbe:
         params = replace(self._params, max_new_tokens=min(TOKENS, self._params.max_new_tokens))
         stream = stream_seed(self._seed, "answer probe")
         return [
-            SampleRequest(place, prompt, 1, params, (stream, place), pictures=pictures)
-            for place, (prompt, pictures) in enumerate(self._prompts(PROMPTS))
+            SampleRequest(index, prompt, 1, params, (stream, index), pictures=pictures)
+            for index, (prompt, pictures) in enumerate(self._prompts(PROMPTS))
         ]
 
     def _batch(self, rows: Sequence[tuple[int, tuple[int, ...]]]) -> Batch:
@@ -245,4 +245,4 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 def _alike(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens both begin with."""
     pairs = zip(one, other, strict=False)
-    return next((place for place, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+    return next((index for index, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))

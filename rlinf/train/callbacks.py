@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.base.errors import UserError
-from rlinf.base.user_code import Call, kind_of
+from rlinf.base.user_code import Signature, kind_of
 from rlinf.config import Config
 from rlinf.data.messages import Metrics
 
@@ -91,10 +91,10 @@ class Callback:
         """Handle the end of the run: its last evaluation."""
 
 
-_METHODS: Mapping[str, Call] = {
-    "on_start": Call(("a RunStart",)),
-    "on_step": Call(("a Step",)),
-    "on_end": Call(("the last metrics",)),
+_METHODS: Mapping[str, Signature] = {
+    "on_start": Signature(("a RunStart",)),
+    "on_step": Signature(("a Step",)),
+    "on_end": Signature(("the last metrics",)),
 }
 
 

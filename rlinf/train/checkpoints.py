@@ -75,10 +75,10 @@ class Checkpoints:
             if self._only not in (None, step):
                 continue
             folder = self.path / folder_name(step)
-            found = self._examined(folder)
-            if isinstance(found, Checkpoint):
-                return Survey(found, damaged)
-            damaged.append(f"{folder.name}: {found}")
+            result = self._examined(folder)
+            if isinstance(result, Checkpoint):
+                return Survey(result, damaged)
+            damaged.append(f"{folder.name}: {result}")
         return Survey(None, damaged)
 
     def write(self, step: int, state: Mapping[str, Any], fill: Callable[[Path], object]) -> Path:
@@ -215,7 +215,7 @@ def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
     for inner in folder.rglob("*"):
         if inner.is_dir():
             sync(inner)
-    return {str(path.relative_to(folder)): found for path, found in zip(files, entries, strict=True)}
+    return {str(path.relative_to(folder)): result for path, result in zip(files, entries, strict=True)}
 
 
 def _digest(path: Path) -> str:
@@ -252,6 +252,6 @@ def _stamp(folder: Path) -> object:
     """Return a value that changes whenever the checkpoint is written again."""
     for name in (MANIFEST, STATE):
         with suppress(OSError):
-            found = (folder / name).stat()
-            return name, found.st_ino, found.st_mtime_ns, found.st_size
+            result = (folder / name).stat()
+            return name, result.st_ino, result.st_mtime_ns, result.st_size
     return None

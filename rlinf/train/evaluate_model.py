@@ -51,14 +51,14 @@ def evaluate_model(
     run, named = place
     if out is not None:
         raise UserError("--out is for bare models: evaluations of a run are kept in the run")
-    with _exported(stored_run(run, step if named is None else named)) as (found, policy):
+    with _exported(stored_run(run, step if named is None else named)) as (result, policy):
         trained = load_stored(run / "config.yaml")
         config = evaluation_config(policy, choice, overrides, trained=trained, room=_positions(policy))
-        evaluation = _evaluate(config, f"step {found} of {run} on {choice.label}")
+        evaluation = _evaluate(config, f"step {result} of {run} on {choice.label}")
         _say_what_was_trained_on(trained, config)
     saved: Path | None = None
     with naming_disk_errors(run), unless_read_only(run, print):
-        saved = save_evaluation(run, found, config, [], evaluation, model=str(run), label=choice.label)
+        saved = save_evaluation(run, result, config, [], evaluation, model=str(run), label=choice.label)
     return _result(evaluation, run, saved)
 
 
@@ -118,21 +118,21 @@ def _say_what_was_trained_on(trained: Config, config: Config) -> None:
 @contextlib.contextmanager
 def _exported(directory: RunDirectory) -> Iterator[tuple[int, str]]:
     """(step, folder) of the policy in the checkpoint that ``directory`` shows, for as long as it is used."""
-    found = directory.latest()
-    assert found is not None
+    result = directory.latest()
+    assert result is not None
     if load_stored(directory.path / "config.yaml").policy.name != "causal_lm":
         raise UserError(f"--data and --suite are for language models, and {directory.path} trained another policy")
     from rlinf.train.export_checkpoint import export_checkpoint
 
     with tempfile.TemporaryDirectory(prefix="rlinf_policy_") as scratch:
         policy = Path(scratch) / directory.path.name
-        export_checkpoint(found.folder, None, policy)
-        yield found.step, str(policy)
+        export_checkpoint(result.folder, None, policy)
+        yield result.step, str(policy)
 
 
 def _positions(model: str) -> int | None:
     """Return the tokens that a model has positions for; None if its configuration does not state it."""
     from rlinf.models.loading import checkpoint_config
 
-    found = getattr(checkpoint_config(model).get_text_config(), "max_position_embeddings", None)
-    return int(found) if found else None
+    result = getattr(checkpoint_config(model).get_text_config(), "max_position_embeddings", None)
+    return int(result) if result else None

@@ -35,14 +35,14 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
     run, named = run_of_checkpoint(folder) or (folder, None)
     if named is not None and step not in (None, named):
         raise UserError(f"{folder} is the checkpoint of step {named}: leave --step {step} out")
-    found = stored_run(run, named if step is None else step).latest()
-    assert found is not None
+    result = stored_run(run, named if step is None else step).latest()
+    assert result is not None
     config = load_stored(run / "config.yaml")
-    if is_megatron(found.folder):
-        convert_folder(found.folder, out, layout)
+    if is_megatron(result.folder):
+        convert_folder(result.folder, out, layout)
         if os.environ.get("RANK", "0") == "0":
             _save_beside(config, run, out)
-        return found.step
+        return result.step
     require_empty(out)
     tokenizer = run / "tokenizer"
     if is_text(config):
@@ -51,15 +51,15 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
         policy: Any = text_policy(config, str(tokenizer), "cpu")
     else:
         policy, both_spaces = _simulator_policy(config, tokenizer)
-    load_policy(found.folder, policy)
+    load_policy(result.folder, policy)
     policy.save_pretrained(str(out))
     keep_statistics(run, out)
     if is_text(config):
         _save_beside(config, run, out)
     elif is_own(config.policy.name):
         keep_class(config.policy.name, both_spaces, str(out))
-    print(f"policy of step {found.step} written to {out}")
-    return found.step
+    print(f"policy of step {result.step} written to {out}")
+    return result.step
 
 
 def _save_beside(config: Config, run: Path, out: Path) -> None:

@@ -76,13 +76,13 @@ class Source:
 
     def record(self, folder: Path, config: Config) -> None:
         """Write into a run directory what the run began with."""
-        found = {
+        results = {
             "run": str(self.run),
             "step": self.checkpoint.step,
             "optimizer": config.run.init_optimizer,
             "changed": self.changed(config),
         }
-        write_atomically(folder / RECORD, json.dumps(found, indent=2))
+        write_atomically(folder / RECORD, json.dumps(results, indent=2))
 
 
 def named(config: Config) -> tuple[Path, int | None] | None:
@@ -103,8 +103,8 @@ def named(config: Config) -> tuple[Path, int | None] | None:
 
 def carried_tokenizer(config: Config) -> Path | None:
     """Return the tokenizer that the weights of `run.init_from` were trained with."""
-    found = named(config)
-    return None if found is None or not (found[0] / "tokenizer").exists() else found[0] / "tokenizer"
+    result = named(config)
+    return None if result is None or not (result[0] / "tokenizer").exists() else result[0] / "tokenizer"
 
 
 def source_of(config: Config, folder: Path) -> Source | None:
@@ -115,10 +115,10 @@ def source_of(config: Config, folder: Path) -> Source | None:
     Raises:
         UserError: there is no such run or checkpoint, or it is of another network; the message has the fix.
     """
-    found = named(config)
-    if found is None:
+    result = named(config)
+    if result is None:
         return None
-    run, step = found
+    run, step = result
     if run.resolve() == folder.resolve():
         raise UserError(f"{_KEY}: {run} is this run's own directory: choose another run.dir")
     try:

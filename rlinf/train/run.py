@@ -40,7 +40,7 @@ from rlinf.train.tracking.summary import contents, fingerprint, show
 
 if TYPE_CHECKING:
     from rlinf.api.policy import Policy
-    from rlinf.report.health import Finding
+    from rlinf.report.health import HealthFinding
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class RunResult:
     run_dir: Path
     stopped: str | None = None
     """Why a callback ended the run before run.max_steps."""
-    findings: Sequence[Finding] = ()
+    findings: Sequence[HealthFinding] = ()
     """What the run's numbers say of its health, the worst first; those of level "bad" were printed too."""
 
     @property
@@ -222,7 +222,7 @@ def require_extras(config: Config) -> None:
         raise UserError(f"this run needs what is not installed:\n  {listed}")
 
 
-def _diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[Finding]:
+def _diagnosis(folder: RunDirectory, display: ProgressDisplay) -> Sequence[HealthFinding]:
     """Return the findings about the run, and print each bad one in a line; none of a run without numbers."""
     from rlinf.report.health import examine
     from rlinf.report.runs import ReportError, read_run

@@ -19,7 +19,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.base.packages import DISTRIBUTION
 from rlinf.config import Config
-from rlinf.config.record import Record
+from rlinf.config.record import ConfigRecord
 from rlinf.config.stored import load_stored
 from rlinf.train.checkpoints import Checkpoint, Checkpoints, Survey
 from rlinf.train.run_lock import NAME as _LOCK
@@ -133,7 +133,7 @@ class RunDirectory:
         if digests:
             write_atomically(self.path / _ENVIRONMENT, json.dumps(digests, indent=2))
 
-    def _require_the_same(self, now: Record, before: Record) -> None:
+    def _require_the_same(self, now: ConfigRecord, before: ConfigRecord) -> None:
         """Raise :class:`RunDirectoryError` that lists what changed since the run began."""
         changed = [line for line in before.changes(now) if not line.startswith(MAY_CHANGE)]
         keys = [line.partition(":")[0] for line in changed]
@@ -153,10 +153,10 @@ class RunDirectory:
 
     def summary(self) -> dict[str, Any] | None:
         """Read the summary that a finished run wrote. Raises :class:`RunDirectoryError` for a file that is damaged."""
-        found = read_json_file(self.path / _SUMMARY)
-        if found is not None and not {"steps", "metrics"} <= found.keys():
+        result = read_json_file(self.path / _SUMMARY)
+        if result is not None and not {"steps", "metrics"} <= result.keys():
             raise _damaged(self.path / _SUMMARY, "it names no steps and metrics")
-        return found
+        return result
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         write_atomically(self.path / _SUMMARY, json.dumps(summary, indent=2))

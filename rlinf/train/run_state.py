@@ -152,35 +152,35 @@ class RunState:
         for model in self.graph.reward_models:
             model.save(folder / _REWARD)
 
-    def _restore(self, found: Checkpoint) -> None:
+    def _restore(self, result: Checkpoint) -> None:
         try:
-            self._load(found)
+            self._load(result)
         except UserError:
             raise
         except Exception as error:
             # Its files are as they were written, or from a version that kept no checksums to tell.
             reason = str(error).strip().splitlines()
             raise RunDirectoryError(
-                f"{found.folder} cannot be loaded ({type(error).__name__}: {reason[-1] if reason else ''}): remove it "
+                f"{result.folder} cannot be loaded ({type(error).__name__}: {reason[-1] if reason else ''}): remove it "
                 "to go on from the one before, or choose another run.dir"
             ) from error
 
-    def _load(self, found: Checkpoint) -> None:
-        saved = dict(found.state)
+    def _load(self, result: Checkpoint) -> None:
+        saved = dict(result.state)
         if saved["stage"] == "train" and self.progress.stage == "sft":
             self.graph.learner.start("train")
-        self.graph.learner.load(found.folder)
-        driver = load_plain(found.folder / _DRIVER)
+        self.graph.learner.load(result.folder)
+        driver = load_plain(result.folder / _DRIVER)
         missing = {"rollout", "algorithm", "batches"} - set(driver)
         if missing:
             raise UserError(
-                f"{found.folder} was written by another version of rlinf: it has no {', '.join(sorted(missing))}"
+                f"{result.folder} was written by another version of rlinf: it has no {', '.join(sorted(missing))}"
             )
         self.graph.rollout.load_state_dict(driver["rollout"])
         self.graph.preparation.load_state_dict(driver["algorithm"])
         self.batches.load_state_dict(driver["batches"])
         for model in self.graph.reward_models:
-            model.load(found.folder / _REWARD)
+            model.load(result.folder / _REWARD)
         self.progress = Progress(
             stage=saved["stage"],
             step=saved["stage_step"],

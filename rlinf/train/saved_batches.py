@@ -92,18 +92,18 @@ class BatchFolder:
 
         :raises UserError: there are no batches, or one between the first and the last is missing.
         """
-        found = path if (path / _WEIGHTS).exists() or not (path / FOLDER).is_dir() else path / FOLDER
-        steps = sorted(int(file.stem.removeprefix("batch_")) for file in found.glob("batch_*.pt"))
-        if not steps or not (found / "config.yaml").exists():
+        result = path if (path / _WEIGHTS).exists() or not (path / FOLDER).is_dir() else path / FOLDER
+        steps = sorted(int(file.stem.removeprefix("batch_")) for file in result.glob("batch_*.pt"))
+        if not steps or not (result / "config.yaml").exists():
             raise UserError(
                 f"{path} has no saved batches: rlinf train FILE --save-batches 5 keeps some in RUN/{FOLDER}"
             )
         missing = sorted(set(range(steps[0], steps[-1] + 1)) - set(steps))
         if missing:
-            raise UserError(f"{found / _name(missing[0])} is missing: batches follow each other without a gap")
-        weights = read_json_file(found / _WEIGHTS) or {}
-        config = load_stored(found / "config.yaml")
-        return cls(found, config, steps, {int(step): sha for step, sha in weights.items()})
+            raise UserError(f"{result / _name(missing[0])} is missing: batches follow each other without a gap")
+        weights = read_json_file(result / _WEIGHTS) or {}
+        config = load_stored(result / "config.yaml")
+        return cls(result, config, steps, {int(step): sha for step, sha in weights.items()})
 
     def load(self, step: int) -> tuple[Batch, Metrics]:
         """Load the batch of ``step`` finished iterations, and the metrics of its collection."""
@@ -160,15 +160,15 @@ class BatchFolder:
         changed = [
             line for line in self.config.record.changes(config.record) if not line.startswith(_ELSEWHERE)
         ]  # fmt: skip
-        found = {"batches": f"{len(self.steps)} from {self.path}"}
+        results = {"batches": f"{len(self.steps)} from {self.path}"}
         if changed:
-            found["batches, other settings than when they were collected"] = "; ".join(changed)
+            results["batches, other settings than when they were collected"] = "; ".join(changed)
         if not self.same_learner(config) and self.steps[0]:
-            found["batches, optimiser"] = (
+            results["batches, optimiser"] = (
                 f"the moments of the optimiser are not carried from {self.config.learner.backend} to "
                 f"{config.learner.backend}"
             )
-        return found
+        return results
 
 
 class ReplayedBatches(BatchSource):

@@ -51,8 +51,8 @@ class Imitation:
         Those of the demonstrator alone are of the episodes that succeeded; NoDemonstrationsError if none did.
         """
         rounds = self._options.dagger_rounds + 1
-        wanted = min(step * rounds // max(1, self._options.steps), rounds - 1)
-        while len(self._pools) <= wanted:
+        requested = min(step * rounds // max(1, self._options.steps), rounds - 1)
+        while len(self._pools) <= requested:
             number = len(self._pools)
             if number == 0:
                 parts = self._rollout.demonstrations(self._options.demonstrations, self._options.perturbation)
@@ -64,7 +64,7 @@ class Imitation:
                 self._pools.append(_joined([part for part in parts if part.solved]))
             else:
                 self._pools.append(_joined([self._pools[-1], self._with_policy(number, step)]))
-        return self._pools[wanted]
+        return self._pools[requested]
 
     def _with_policy(self, number: int, step: int) -> Demonstrations:
         """Those of a round with the policy of ``step``, as they were kept if the run has been there before."""

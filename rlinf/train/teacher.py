@@ -58,10 +58,10 @@ def _source(config: Config, learner: LearnerPool, tokenizer: Any) -> tuple[Teach
     def score(batch: Batch) -> Tensor:
         return server.score(batch)
 
-    found, name = server.tokenize(PROBE), f"{server.model} at {teacher.base_url}"
-    if found is None:
+    result, name = server.tokenize(PROBE), f"{server.model} at {teacher.base_url}"
+    if result is None:
         return score, {"teacher": f"{name}; its tokenizer could not be compared (there is no /tokenize)"}
-    require_same_ids(tokenizer, found, key="teacher.base_url", name=name)
+    require_same_ids(tokenizer, result, key="teacher.base_url", name=name)
     return score, {"teacher": name}
 
 

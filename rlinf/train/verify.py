@@ -107,11 +107,11 @@ _QUIET = ("logging.tensorboard=false", "logging.progress=none", "checkpoint.expo
 def _copy_start(folder: Path, again: Path, checkpoint: int | None) -> int:
     """Copy the checkpoint of that step, and what belongs to it; return the step, 0 without one."""
     for name in ("tokenizer", "init_from.json"):
-        found = folder / name
-        if found.is_dir():
-            shutil.copytree(found, again / name)
-        elif found.exists():
-            shutil.copy2(found, again / name)
+        result = folder / name
+        if result.is_dir():
+            shutil.copytree(result, again / name)
+        elif result.exists():
+            shutil.copy2(result, again / name)
     if checkpoint is None:
         return 0
     name = f"step_{checkpoint:06d}"
@@ -124,8 +124,8 @@ def _compared(folder: Path, again: Path, first: int, last: int) -> Verification:
     before, now = _logged(folder), _logged(again)
     count, difference = 0, None
     for step in range(first, last + 1):
-        for found in (_columns(folder, again, step), _metrics(before.get(step, {}), now.get(step, {}), step)):
-            for equal in found:
+        for result in (_columns(folder, again, step), _metrics(before.get(step, {}), now.get(step, {}), step)):
+            for equal in result:
                 count += 1
                 difference = difference or equal
         if difference is not None:

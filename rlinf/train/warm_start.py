@@ -25,11 +25,11 @@ def warm_start(run: RunState, log: MetricLog) -> None:
     assert make_batch is not None
     metrics = _evaluate_untrained(run)
     cache = WarmStartCache(config)
-    found = cache.found()
-    if found is not None:
-        graph.learner.load(found)
+    result = cache.found()
+    if result is not None:
+        graph.learner.load(result)
         state.step = steps
-        display.say(f"warm start taken from {found}")
+        display.say(f"warm start taken from {result}")
         if metrics:
             log.write(-steps, metrics)
     display.phase("warm start", total=steps, done=state.step)

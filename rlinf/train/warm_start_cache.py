@@ -55,8 +55,8 @@ class WarmStartCache:
 
     def __init__(self, config: Config) -> None:
         # A warm start that begins with another run's weights depends on more than the configuration says.
-        wanted = config.sft.cache if config.run.init_from is None else None
-        self.entry = Path(wanted).absolute() / digest(config) if wanted is not None else None
+        requested = config.sft.cache if config.run.init_from is None else None
+        self.entry = Path(requested).absolute() / digest(config) if requested is not None else None
 
     def found(self) -> Path | None:
         """Return the folder that a learner loads, whole; one that is damaged is removed, and trained again."""

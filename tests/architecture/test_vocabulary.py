@@ -28,6 +28,8 @@ CACHE_SLOTS = ("rlinf/samplers/", "tests/samplers/")
 
 MAX_ODD_DOCSTRINGS = 20
 """May only fall."""
+MAX_VAGUE_NAMES = {"found": 60, "wanted": 45, "place": 190, "places": 75, "said": 90, "told": 0, "hear": 0, "look": 9}
+"""Parameters and variables that say how a value was come by, not what it is: each count may only fall."""
 
 RETIRED_WORDS = {
     "told": "reported",
@@ -71,6 +73,16 @@ FILES = [
     if path.suffix in SUFFIXES and "node_modules" not in path.parts and path != Path(__file__)
 ]
 FILES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+VARIABLES = [
+    (f"{path.relative_to(ROOT)}:{node.lineno}", node.arg if isinstance(node, ast.arg) else node.id)
+    for path in FILES
+    if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("rlinf", "envs", "importers")
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+]
+"""(file and line, name) of every parameter and variable."""
 
 
 def lines_of(path: Path) -> list[str]:
@@ -117,6 +129,13 @@ def test_the_words_are_found_in_identifiers() -> None:
         "told",
         "env",
     ]
+
+
+@pytest.mark.parametrize("name", MAX_VAGUE_NAMES)
+def test_values_are_named_for_what_they_are(name: str) -> None:
+    """``result``, ``requested``, ``index`` or ``location`` instead of ``found``, ``wanted`` and ``place``."""
+    lines = [line for line, one in VARIABLES if one == name]
+    assert len(lines) <= MAX_VAGUE_NAMES[name], "\n".join(lines)
 
 
 def test_docstrings_start_with_what_a_thing_is_or_does() -> None:

@@ -192,7 +192,7 @@ def test_a_sweep(browser: Any, tmp_path: Path) -> None:
 
 def test_videos_that_do_not_fit_are_named(browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("av", reason="needs the extra video")
-    from rlinf.datasets.video_encoder import Film
+    from rlinf.datasets.video_encoder import FilmEncoder
 
     folder = write_run(tmp_path / "run", [healthy(step) for step in range(1, 21)])
     for step, video in ((0, "step_000000.mp4"), (10, None), (20, "step_000020.mp4")):
@@ -201,7 +201,7 @@ def test_videos_that_do_not_fit_are_named(browser: Any, tmp_path: Path, monkeypa
         (folder / "episodes").mkdir(exist_ok=True)
         (folder / "episodes" / f"step_{step:06d}.jsonl").write_text(lines)
         if video is not None:
-            film = Film(folder / "videos" / video, 25.0)
+            film = FilmEncoder(folder / "videos" / video, 25.0)
             for shade in range(25):
                 film.write(np.full((64, 96, 3), 10 * shade, np.uint8))
             film.close(keep=True)

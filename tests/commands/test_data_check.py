@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rlinf.cli import main
-from rlinf.datasets.robot_data.dataset import Episode
+from rlinf.datasets.robot_data.dataset import RecordedEpisode
 from rlinf.datasets.robot_data.lerobot_writer import LeRobotWriter
 
 FPS = 5
@@ -37,12 +37,12 @@ class Cart(gym.Env):
 gym.register("CheckedCart-v0", entry_point=Cart)
 
 
-def _episode(state: np.ndarray, *, rewards: bool = True) -> Episode:
+def _episode(state: np.ndarray, *, rewards: bool = True) -> RecordedEpisode:
     steps = len(state)
     columns = {"observation.state": state, "action": np.zeros((steps, 1), np.float32)}
     if rewards:
         columns |= {"next.reward": np.ones(steps, np.float32), "next.done": np.arange(steps) == steps - 1}
-    return Episode(columns, "push")
+    return RecordedEpisode(columns, "push")
 
 
 def _written(root: Path, state: np.ndarray, fps: int = FPS, *, rewards: bool = True) -> Path:

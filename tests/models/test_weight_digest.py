@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rlinf.data.messages import WeightUpdate
-from rlinf.models.weight_digest import Asked, SentWeights, asked_of, differences, held_digests
+from rlinf.models.weight_digest import DigestRequest, SentWeights, asked_of, differences, held_digests
 from rlinf.models.weight_update import WeightTaker
 
 Named = dict[str, Tensor]
@@ -125,7 +125,7 @@ def test_what_stays_where_it_is_costs_no_second_sum() -> None:
     sent.add(WeightUpdate(1, named()))
     sent.add(WeightUpdate(2, {"norm": torch.ones(12)}, partial=True))
     wanted = asked_of(sent.digests())
-    assert wanted["norm"] == Asked(2, True, (12,))
-    assert wanted["embed"] == Asked(1, False, (50, 12))
+    assert wanted["norm"] == DigestRequest(2, True, (12,))
+    assert wanted["embed"] == DigestRequest(1, False, (50, 12))
     assert found(sent, {**named(), "norm": torch.ones(12)}) == []
     assert len(found(sent, {**named(3), "norm": torch.ones(12)})) == 3

@@ -15,7 +15,7 @@ from rlinf.cluster import connect
 from rlinf.config import Config, ConfigErrors
 from rlinf.data.messages import WeightUpdate
 from rlinf.rollouts.text.continuous.over_sampling import OverSamplingRollout
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.schema import AlgorithmConfig, DataConfig, RolloutConfig
@@ -54,7 +54,7 @@ class Run:
         )
         self.pool = SamplerPool(self.group, cluster)  # weights are loaded below
         self.rollout = OverSamplingRollout(
-            self.pool, Echo(1), [MixtureEnv("", PromptRenderer(Letters()), 50)], config.collection
+            self.pool, Echo(1), [TextMixtureEnv("", PromptRenderer(Letters()), 50)], config.collection
         )
 
     def step(self, number: int, version: int) -> Any:

@@ -15,7 +15,7 @@ from tiny_models import EOS
 
 from rlinf.data.messages import SampleRequest, SamplingParams, WeightUpdate
 from rlinf.interfaces import Sampler
-from rlinf.models.weight_digest import Asked
+from rlinf.models.weight_digest import DigestRequest
 from rlinf.samplers.server import ServerSampler
 from rlinf.samplers.server_http import ServerError
 from rlinf.schema.rollout import ServerConfig
@@ -259,7 +259,7 @@ def test_a_server_that_cannot_read_its_weights_back_is_named(
     handler, url = stand_in
     sampler = connect(url)
     handler.answers["/collective_rpc"] = answer
-    reason = sampler.held_digests({"a": Asked(1, True, (2,))})
+    reason = sampler.held_digests({"a": DigestRequest(1, True, (2,))})
     assert isinstance(reason, str)
     assert f"{url} does not read its weights back" in reason
     assert "--worker-extension-cls rlinf.samplers.vllm_weights.WeightReceiver" in reason

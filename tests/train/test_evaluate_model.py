@@ -96,7 +96,7 @@ def test_the_same_numbers_under_another_name_are_not_compared_again() -> None:
 
 @pytest.mark.parametrize("suite", sorted(SUITES))
 def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
-    from rlinf.rollouts.text.envs.make_env import Conversations, make_text_env
+    from rlinf.rollouts.text.envs.make_env import ConversationLimits, make_text_env
 
     path = tmp_path / "test.jsonl"
     path.write_text(json.dumps(LAYOUTS[suite]) + "\n")
@@ -104,7 +104,7 @@ def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(json.dumps({"question": "other", "answer": "#### 1"}) + "\n")
     for data in (path, tmp_path):
         made = evaluation_config("some/model", Choice(data=str(data), suite=suite), LOCAL)
-        env = make_text_env(made.env.id, made.env.kwargs, num_envs=1, conversations=Conversations())
+        env = make_text_env(made.env.id, made.env.kwargs, num_envs=1, conversations=ConversationLimits())
         assert env.num_tasks == 1
         assert env.prompt(0).endswith("\nPlease reason step by step, and put your final answer within \\boxed{}.")
         assert env.answer(0).lstrip("0") == "7"
@@ -114,14 +114,14 @@ def test_suites_read_the_published_layouts(suite: str, tmp_path: Path) -> None:
 
 
 def test_a_question_of_several_rows_is_asked_once_and_each_of_their_answers_is_right(tmp_path: Path) -> None:
-    from rlinf.rollouts.text.envs.make_env import Conversations, make_text_env
+    from rlinf.rollouts.text.envs.make_env import ConversationLimits, make_text_env
 
     path = tmp_path / "aime.jsonl"
     rows = [{"Problem": "Find a root of $x^2 = 9$.", "Answer": answer} for answer in ("3", "-3", "3", "3")]
     rows.append({"Problem": "Find $3+4$.", "Answer": "007"})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     made = evaluation_config("some/model", Choice(data=str(path), suite="aime"), LOCAL)
-    env = make_text_env(made.env.id, made.env.kwargs, num_envs=3, conversations=Conversations())
+    env = make_text_env(made.env.id, made.env.kwargs, num_envs=3, conversations=ConversationLimits())
     assert env.num_tasks == 2
     env.reset(options={"task_ids": [0, 0, 0]})
     verdicts = env.step(("\\boxed{3}", "\\boxed{-3}", "\\boxed{9}"))[4]["verdict"].tolist()

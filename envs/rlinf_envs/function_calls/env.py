@@ -61,10 +61,10 @@ class FunctionCallsEnv(TextTaskEnv):
         for category in categories:
             if category not in CATEGORIES:
                 raise SettingError(f"categories: {unknown('category', category, CATEGORIES)}")
-        wanted = check_split(split, eval_fraction)
+        requested = check_split(split, eval_fraction)
         folder = data_folder(path)
         tasks = [task for category in categories for task in _tasks(folder, category, form)]
-        tasks = [task for task in tasks if in_split(task.row["asked"], wanted, eval_fraction)]
+        tasks = [task for task in tasks if in_split(task.row["asked"], requested, eval_fraction)]
         if not tasks:
             raise DatasetError(f"{folder}: no task of {', '.join(categories)} in the split {split}")
         super().__init__(
@@ -91,11 +91,11 @@ class _CallJudge:
 
 def _judged(response: str, task: Task) -> Judgement:
     calls = calls_in(response)
-    found = "; ".join(f"{call.name}({json.dumps(dict(call.arguments))})" for call in calls) or None
+    result = "; ".join(f"{call.name}({json.dumps(dict(call.arguments))})" for call in calls) or None
     if any(call.problem for call in calls):
-        return Judgement("unparsable", 0.0, found)
+        return Judgement("unparsable", 0.0, result)
     right = matches(calls, task.row["accepted"], task.row["function"])
-    return Judgement("correct" if right else "wrong", float(right), found)
+    return Judgement("correct" if right else "wrong", float(right), result)
 
 
 def _tasks(folder: Path, category: str, form: Form) -> list[Task]:

@@ -25,10 +25,10 @@ def data_folder(path: str | None = None) -> Path:
     """
     if path is not None:
         return Path(path)
-    found = importlib.util.find_spec("bfcl_eval")
-    if found is None or found.origin is None:
+    result = importlib.util.find_spec("bfcl_eval")
+    if result is None or result.origin is None:
         raise DatasetError("the tasks are data of a package: pip install --no-deps bfcl-eval, or name their path")
-    return Path(found.origin).parent / "data"
+    return Path(result.origin).parent / "data"
 
 
 def rows(file: Path) -> list[dict[str, Any]]:

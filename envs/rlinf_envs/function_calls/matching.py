@@ -38,10 +38,10 @@ def matches(calls: Sequence[ToolCall], accepted: Sequence[Accepted], functions: 
     left = list(calls)
     for one in accepted:
         # By place: calls that Python calls equal (3 and 3.0) need not both fit.
-        found = next((place for place, call in enumerate(left) if _fits(call, one, described)), None)
-        if found is None:
+        result = next((index for index, call in enumerate(left) if _fits(call, one, described)), None)
+        if result is None:
             return False
-        del left[found]
+        del left[result]
     return True
 
 

@@ -90,12 +90,12 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
                     raise SettingError(unknown(what, one, known))
         if (turns is not None and turns < 1) or (others is not None and others < 0):
             raise SettingError(f"turns must be positive and others not negative, got {turns} and {others}")
-        wanted = check_split(split, eval_fraction)
+        requested = check_split(split, eval_fraction)
         self._tasks = [
             task
             for category in categories
             for task in _tasks(data_folder(), category, turns, others, form)
-            if in_split(task.asked[0], wanted, eval_fraction) and set(task.services) <= set(services or MODULES)
+            if in_split(task.asked[0], requested, eval_fraction) and set(task.services) <= set(services or MODULES)
         ]
         if not self._tasks:
             raise DatasetError(f"no task of {', '.join(categories)} in the split {split}")
@@ -128,20 +128,20 @@ class FunctionServicesEnv(gymnasium.Env[str, str]):
 
     def demonstrate(self, observation: str) -> str:
         """Return the accepted calls of a turn at once, then that it is done."""
-        wanted = self._wanted()
-        if self._called or not wanted:
-            return _DONE if wanted else _CANNOT
-        return "".join(written(call.name, call.arguments) for call in wanted)
+        requested = self._wanted()
+        if self._called or not requested:
+            return _DONE if requested else _CANNOT
+        return "".join(written(call.name, call.arguments) for call in requested)
 
     def _wanted(self) -> list[ToolCall]:
         return [self._model.read(expression) for expression in self._task.accepted[self._turn]]
 
     def _right(self) -> bool:
         """Whether the turn has done what the accepted calls do."""
-        wanted = self._wanted()
-        if not wanted:
+        requested = self._wanted()
+        if not requested:
             return True
-        returned = Counter(self._model.answer(call) for call in wanted)
+        returned = Counter(self._model.answer(call) for call in requested)
         return self._called and self._services.state == self._model.state and returned <= self._returned
 
 

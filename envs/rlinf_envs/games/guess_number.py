@@ -45,10 +45,10 @@ class GuessNumber(Dialogue):
 
     def reply(self, response: str) -> str | End:
         self._turn += 1
-        found = _NUMBER.search(response)
-        if found is None or len(found.group()) > 9:
+        result = _NUMBER.search(response)
+        if result is None or len(result.group()) > 9:
             return "Say a number."
-        guess = int(found.group())
+        guess = int(result.group())
         if guess == self._number:
             return End(1.0, extracted=str(guess))
         if guess < self._number:

@@ -47,14 +47,14 @@ def holds(members: list[str], equal: Equal) -> bool:
 
 
 def _contradicts(member: str, value: str, equal: Equal) -> bool:
-    places = [len(found.group(1)) for found in (_DECIMALS.search(member), _DECIMALS.search(value)) if found]
+    places = [len(result.group(1)) for result in (_DECIMALS.search(member), _DECIMALS.search(value)) if result]
     tolerance = Fraction(1, 10 ** min(places)) if places else Fraction(0)
     first, second = quantity(member), quantity(value)
     if first is not None and second is not None:
         return not _alike(first, second, tolerance)
-    exact, wanted = exact_value(from_latex(member)), exact_value(from_latex(value))
-    if exact is not None and wanted is not None:
-        return exact != wanted and abs(exact - wanted) >= tolerance
+    exact, requested = exact_value(from_latex(member)), exact_value(from_latex(value))
+    if exact is not None and requested is not None:
+        return exact != requested and abs(exact - requested) >= tolerance
     if not (_comparable(member) and _comparable(value) and _letters(member) <= _letters(value)):
         return False
     try:

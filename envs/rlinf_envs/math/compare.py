@@ -47,35 +47,35 @@ def same(given: str, wanted: str, equal: Equal) -> bool:
     return _same(tidy(given), tidy(wanted), equal, _MAX_DEPTH)
 
 
-def _same(given: str, wanted: str, equal: Equal, depth: int) -> bool:
-    if not given or not wanted:
+def _same(given: str, requested: str, equal: Equal, depth: int) -> bool:
+    if not given or not requested:
         return False
-    if _squeezed(given) == _squeezed(wanted):
+    if _squeezed(given) == _squeezed(requested):
         return True
     if depth == 0:
         return False
-    decided = _same_in_words(given, wanted)
+    decided = _same_in_words(given, requested)
     if decided is not None:
         return decided
-    given, wanted = meaning(given) or given, meaning(wanted) or wanted
-    decided = _same_values(given, wanted, equal, depth)
+    given, requested = meaning(given) or given, meaning(requested) or requested
+    decided = _same_values(given, requested, equal, depth)
     if decided is not None:
         return decided
     members = chain(given)
-    if members is not None and (len(members) > 2 or chain(wanted) is None):
+    if members is not None and (len(members) > 2 or chain(requested) is None):
         # A reference that is an equation is met by one: "y - 2x = 3" is no claim that y - 2x has the value 3.
         if not holds(members, equal):
             return False
-        given = members[-1] if chain(wanted) is None else given
-    if _UNEVALUATED.search(given) and not _UNEVALUATED.search(wanted):
+        given = members[-1] if chain(requested) is None else given
+    if _UNEVALUATED.search(given) and not _UNEVALUATED.search(requested):
         return False
-    given, wanted = without_member(without_choice(given)), without_member(without_choice(wanted))
-    base, wanted_base = in_base(given), in_base(wanted)
+    given, requested = without_member(without_choice(given)), without_member(without_choice(requested))
+    base, wanted_base = in_base(given), in_base(requested)
     if wanted_base is not None:
         return base == wanted_base or (base is None and _of_that_base(given.strip().upper(), *wanted_base))
     if base is not None:
         return False
-    return _same_by_kind(given, wanted, equal, depth)
+    return _same_by_kind(given, requested, equal, depth)
 
 
 def _of_that_base(given: str, digits: str, base: str) -> bool:
@@ -83,44 +83,46 @@ def _of_that_base(given: str, digits: str, base: str) -> bool:
     return given == digits and (base == "2" or not digits.isdigit())
 
 
-def _same_by_kind(given: str, wanted: str, equal: Equal, depth: int) -> bool:
-    first, second = quantity(given), quantity(wanted)
+def _same_by_kind(given: str, requested: str, equal: Equal, depth: int) -> bool:
+    first, second = quantity(given), quantity(requested)
     if first is not None and second is not None:
         return same_quantity(first, second)
-    angle = _same_angle(given, first, wanted, second, equal)
+    angle = _same_angle(given, first, requested, second, equal)
     if angle is not None:
         return angle
-    given, wanted = _plain(given, first), _plain(wanted, second)
-    decided = _same_assignment(given, wanted, equal, depth)
+    given, requested = _plain(given, first), _plain(requested, second)
+    decided = _same_assignment(given, requested, equal, depth)
     if decided is not None:
         return decided
-    decided = _same_structure(given, wanted, equal, depth)
+    decided = _same_structure(given, requested, equal, depth)
     if decided is not None:
         return decided
-    return _same_expression(given, wanted, equal)
+    return _same_expression(given, requested, equal)
 
 
-def _same_in_words(given: str, wanted: str) -> bool | None:
+def _same_in_words(given: str, requested: str) -> bool | None:
     """Compare choices, times and ordinals; None if the reference is none of them."""
-    letter = wanted_choice(wanted)
+    letter = wanted_choice(requested)
     if letter is not None:
         return given_choice(given) == letter
-    letters = wanted_choices(wanted)
+    letters = wanted_choices(requested)
     if letters is not None and given_choices(given) == letters:
         return True
-    if letters is not None and not wanted.isalpha():
+    if letters is not None and not requested.isalpha():
         return False  # while AB is a segment or a product too, which algebra compares
-    if ordinal(wanted) != wanted or ordinal(given) != given:
-        return ordinal(given).lower() == ordinal(wanted).lower()
-    value = number_word(wanted)
+    if ordinal(requested) != requested or ordinal(given) != given:
+        return ordinal(given).lower() == ordinal(requested).lower()
+    value = number_word(requested)
     if value is not None and given.strip() == str(value):
         return True
-    return same_time(given, wanted)
+    return same_time(given, requested)
 
 
-def _same_angle(given: str, first: Quantity | None, wanted: str, second: Quantity | None, equal: Equal) -> bool | None:
+def _same_angle(
+    given: str, first: Quantity | None, requested: str, second: Quantity | None, equal: Equal
+) -> bool | None:
     """Compare degrees with a multiple of pi, in radians; None if it is not such a pair."""
-    for value, other, swapped in ((first, wanted, False), (second, given, True)):
+    for value, other, swapped in ((first, requested, False), (second, given, True)):
         if value is None or value.unit != "degree" or r"\pi" not in other:
             continue
         radians = f"\\frac{{{value.value.numerator}}}{{{180 * value.value.denominator}}}\\pi"
@@ -131,9 +133,9 @@ def _same_angle(given: str, first: Quantity | None, wanted: str, second: Quantit
     return None
 
 
-def _same_values(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
+def _same_values(given: str, requested: str, equal: Equal, depth: int) -> bool | None:
     """Compare values of several unknowns with each other, and with tuples of them; None if neither has names."""
-    first, second = alternatives(given), alternatives(wanted)
+    first, second = alternatives(given), alternatives(requested)
     if first is None and second is None:
         return None
     if first is not None and second is not None:
@@ -145,7 +147,7 @@ def _same_values(given: str, wanted: str, equal: Equal, depth: int) -> bool | No
                 lambda one, other: _quietly(one, other, equal, depth),
             )
         return False if roots(first[0]) is None and roots(second[0]) is None else None
-    named, other = (first, wanted) if first is not None else (second, given)
+    named, other = (first, requested) if first is not None else (second, given)
     assert named is not None
     several = roots(named[0]) if len(named) == 1 else None
     if several is not None and vector(other, brackets="(") is None:
@@ -159,21 +161,21 @@ def _same_values(given: str, wanted: str, equal: Equal, depth: int) -> bool | No
     return _quietly(tuples, other, equal, depth) if first is not None else _quietly(other, tuples, equal, depth)
 
 
-def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
+def _same_structure(given: str, requested: str, equal: Equal, depth: int) -> bool | None:
     """Compare matrices, intervals, containers and lists; None if neither text is one."""
-    decided = _same_matrix(given, wanted, equal, depth)
+    decided = _same_matrix(given, requested, equal, depth)
     if decided is not None:
         return decided
-    spans, wanted_spans = intervals(given), intervals(wanted)
+    spans, wanted_spans = intervals(given), intervals(requested)
     if spans is not None and wanted_spans is not None:
         return _unordered(spans, wanted_spans, lambda one, other: _same_container(one, other, equal, depth))
-    if (spans is None) != (wanted_spans is None) and (has_inequality(given) == has_inequality(wanted)):
+    if (spans is None) != (wanted_spans is None) and (has_inequality(given) == has_inequality(requested)):
         # 2x > 6 is no half-line as it stands, so algebra compares it with one.
-        return None if has_inequality(given) and bare_list(given) is None and bare_list(wanted) is None else False
-    held, wanted_held = container(given), container(wanted)
+        return None if has_inequality(given) and bare_list(given) is None and bare_list(requested) is None else False
+    held, wanted_held = container(given), container(requested)
     if held is not None and wanted_held is not None:
         return _same_container(held, wanted_held, equal, depth)
-    parts, wanted_parts = _members(given, held), _members(wanted, wanted_held)
+    parts, wanted_parts = _members(given, held), _members(requested, wanted_held)
     if held is not None and parts is None and wanted_parts is not None and len(held.members) > 2 and given[0] == "[":
         # A programmer's list. Two members in brackets are an interval.
         parts = held.members
@@ -182,18 +184,18 @@ def _same_structure(given: str, wanted: str, equal: Equal, depth: int) -> bool |
     return None if held is None and wanted_held is None and parts is None and wanted_parts is None else False
 
 
-def _same_matrix(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
+def _same_matrix(given: str, requested: str, equal: Equal, depth: int) -> bool | None:
     """Compare matrices with each other and with vectors written otherwise; None if neither text is a matrix."""
-    cells, wanted_cells = matrix(given), matrix(wanted)
+    cells, wanted_cells = matrix(given), matrix(requested)
     if cells is not None and wanted_cells is not None:
         return len(cells) == len(wanted_cells) and all(
             _pairwise(row, wanted_row, equal, depth) for row, wanted_row in zip(cells, wanted_cells, strict=True)
         )
-    if r"\begin" in given and r"\begin" in wanted:
-        return _same_expression(given, wanted, equal)
+    if r"\begin" in given and r"\begin" in requested:
+        return _same_expression(given, requested, equal)
     brackets = "(" if cells is None and wanted_cells is None else "(["
-    members, wanted_members = vector(given, brackets=brackets), vector(wanted, brackets=brackets)
-    if members is not None and wanted_members is not None and not (container(given) and container(wanted)):
+    members, wanted_members = vector(given, brackets=brackets), vector(requested, brackets=brackets)
+    if members is not None and wanted_members is not None and not (container(given) and container(requested)):
         return _pairwise(members, wanted_members, equal, depth)
     return False if cells is not None or wanted_cells is not None else None
 
@@ -205,25 +207,25 @@ def _members(text: str, held: Container | None) -> Sequence[str] | None:
     return bare_list(text)
 
 
-def _same_container(given: Container, wanted: Container, equal: Equal, depth: int) -> bool:
-    if given.ordered != wanted.ordered:
+def _same_container(given: Container, requested: Container, equal: Equal, depth: int) -> bool:
+    if given.ordered != requested.ordered:
         return False
     if not given.ordered:
-        return _unordered(given.members, wanted.members, lambda one, other: _quietly(one, other, equal, depth))
-    if (given.opening, given.closing) != (wanted.opening, wanted.closing):
+        return _unordered(given.members, requested.members, lambda one, other: _quietly(one, other, equal, depth))
+    if (given.opening, given.closing) != (requested.opening, requested.closing):
         return False
-    return _pairwise(given.members, wanted.members, equal, depth)
+    return _pairwise(given.members, requested.members, equal, depth)
 
 
-def _pairwise(given: Sequence[str], wanted: Sequence[str], equal: Equal, depth: int) -> bool:
-    return len(given) == len(wanted) and all(
-        _quietly(one, other, equal, depth) for one, other in zip(given, wanted, strict=True)
+def _pairwise(given: Sequence[str], requested: Sequence[str], equal: Equal, depth: int) -> bool:
+    return len(given) == len(requested) and all(
+        _quietly(one, other, equal, depth) for one, other in zip(given, requested, strict=True)
     )
 
 
-def _unordered(given: Sequence[Item], wanted: Sequence[Item], alike: Callable[[Item, Item], bool]) -> bool:
+def _unordered(given: Sequence[Item], requested: Sequence[Item], alike: Callable[[Item, Item], bool]) -> bool:
     """Whether every member finds a partner of its own. Equality is transitive, so the first partner will do."""
-    left = list(wanted)
+    left = list(requested)
     if len(given) != len(left) or len(left) > 50:
         return False
     for item in given:
@@ -236,22 +238,22 @@ def _unordered(given: Sequence[Item], wanted: Sequence[Item], alike: Callable[[I
     return True
 
 
-def _quietly(given: str, wanted: str, equal: Equal, depth: int) -> bool:
+def _quietly(given: str, requested: str, equal: Equal, depth: int) -> bool:
     """Compare two members; one that cannot be read is a wrong member."""
     try:
-        return _same(given, wanted, equal, depth - 1)
+        return _same(given, requested, equal, depth - 1)
     except Unreadable:
         return False
 
 
-def _same_assignment(given: str, wanted: str, equal: Equal, depth: int) -> bool | None:
+def _same_assignment(given: str, requested: str, equal: Equal, depth: int) -> bool | None:
     """ "x = 5" equals "5" and "x=5", not "y = 5"; None if neither is an assignment."""
     first = assignment(given) if bare_list(given) is None else None
-    second = assignment(wanted) if bare_list(wanted) is None else None
+    second = assignment(requested) if bare_list(requested) is None else None
     if first is not None and second is not None and first[0] == second[0]:
         return _same(first[1], second[1], equal, depth - 1)
-    if first is not None and second is None and "=" not in wanted:
-        return _same(first[1], wanted, equal, depth - 1)
+    if first is not None and second is None and "=" not in requested:
+        return _same(first[1], requested, equal, depth - 1)
     if second is not None and first is None and "=" not in given:
         return _same(given, second[1], equal, depth - 1)
     if first is not None and second is not None and (quantity(first[1]) or quantity(second[1])):
@@ -259,24 +261,24 @@ def _same_assignment(given: str, wanted: str, equal: Equal, depth: int) -> bool 
     return None
 
 
-def _same_expression(given: str, wanted: str, equal: Equal) -> bool:
-    (given_part, unit), (wanted_part, wanted_unit) = split_unit(given), split_unit(wanted)
+def _same_expression(given: str, requested: str, equal: Equal) -> bool:
+    (given_part, unit), (wanted_part, wanted_unit) = split_unit(given), split_unit(requested)
     if is_expression(given_part) and is_expression(wanted_part) and (unit or wanted_unit):
         if unit and wanted_unit and not same_quantity(unit, wanted_unit):
             return False
         return equal(given_part, wanted_part)
-    if not is_expression(wanted):
-        return bool(_words(wanted)) and _words(given) == _words(wanted)
+    if not is_expression(requested):
+        return bool(_words(requested)) and _words(given) == _words(requested)
     if not is_expression(given):
         return False
-    return equal(given, wanted)
+    return equal(given, requested)
 
 
 def _plain(text: str, value: Quantity | None) -> str:
     """``text`` without thousands separators, so that no comma is taken for that of a list."""
     if value is not None and not value.unit and not value.percent:
         return f"\\frac{{{value.value.numerator}}}{{{value.value.denominator}}}"
-    return text if container(text) else _THOUSANDS.sub(lambda found: found.group().replace(",", ""), text)
+    return text if container(text) else _THOUSANDS.sub(lambda result: result.group().replace(",", ""), text)
 
 
 def _words(text: str) -> str:

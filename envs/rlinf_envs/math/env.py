@@ -121,7 +121,7 @@ class MathEnv(ListedQuestions):
             self.data_notes["odd rows"] = len(self.doubts)
             listed = "\n".join(self.doubts[:5]) + ("\n..." if len(self.doubts) > 5 else "")
             warnings.warn(f"{len(self.doubts)} odd rows in {path}:\n{listed}", stacklevel=2)
-        asked = {question_key(found) for record in selection.held_out if (found := question_of(record, fields))}
+        asked = {question_key(result) for record in selection.held_out if (result := question_of(record, fields))}
         kept = without(tasks, asked)
         if len(kept) < len(tasks):
             self.data_notes[LEFT_OUT] = len(tasks) - len(kept)
@@ -215,8 +215,8 @@ class MathJudge:
     def _verify(self, responses: Sequence[str], answers: Sequence[str], *, cut: bool) -> list[Verdict]:
         if not responses:
             return []
-        found = self._pool.verify(responses, answers, extraction=self._extraction, answer_format=self._format, cut=cut)
-        return list(found)
+        result = self._pool.verify(responses, answers, extraction=self._extraction, answer_format=self._format, cut=cut)
+        return list(result)
 
     def render(self, answer: str) -> str:
         return render(answer, self._format)

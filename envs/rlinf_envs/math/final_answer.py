@@ -49,10 +49,10 @@ def final_answer(response: str) -> str | None:
 def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = False) -> str | None:
     """Find the final answer in one given format; None if it is missing (see :func:`rlinf_envs.extraction.extract`)."""
     if answer_format == "boxed":  # a complete box counts in a response that was cut, too
-        found = (boxed_answer(without_thoughts(response)) or "").strip() or None
+        result = (boxed_answer(without_thoughts(response)) or "").strip() or None
     else:
-        found = extract(response, answer_format, cut=cut)
-    return found if found is None or answer_format == "plain" else enclosed(found)
+        result = extract(response, answer_format, cut=cut)
+    return result if result is None or answer_format == "plain" else enclosed(result)
 
 
 def reference_answer(answer: str) -> str:
@@ -66,11 +66,11 @@ def boxed_answer(text: str) -> str | None:
 
     Boxes in a row, such as "\\boxed{1} and \\boxed{2}", are one answer, with their names if all have one.
     """
-    found = [box for box in boxes(text) if not denied(text, box.start, box.end)]
-    if not found:
+    results = [box for box in boxes(text) if not denied(text, box.start, box.end)]
+    if not results:
         return None
-    row = [found[-1]]
-    for box in reversed(found[:-1]):
+    row = [results[-1]]
+    for box in reversed(results[:-1]):
         gap = text[box.end : row[0].start] if row[0].start - box.end <= _LONGEST_BETWEEN else ""
         if not _BETWEEN.fullmatch(gap):
             break
@@ -85,8 +85,8 @@ def boxed_answer(text: str) -> str | None:
 
 
 def _name(text: str, box: Box) -> str:
-    found = _NAME.search(text[max(box.start - _LONGEST_BETWEEN, 0) : box.start])
-    return found.group(1) if found else ""
+    result = _NAME.search(text[max(box.start - _LONGEST_BETWEEN, 0) : box.start])
+    return result.group(1) if result else ""
 
 
 def _inside(text: str) -> str | None:
@@ -113,17 +113,17 @@ def _json_value(text: str) -> str | None:
     objects = list(_JSON.finditer(text))
     if not objects:
         return None
-    found = objects[-1]
+    result = objects[-1]
     try:
-        value = json.loads(found["text"] or found["list"] or found["bare"])
+        value = json.loads(result["text"] or result["list"] or result["bare"])
     except ValueError:
         # Not JSON by the letter: LaTeX with single backslashes is how models write it.
-        value = (found["text"] or found["list"] or found["bare"]).strip('"')
+        value = (result["text"] or result["list"] or result["bare"]).strip('"')
     return ", ".join(str(member) for member in value) if isinstance(value, list) else str(value).strip() or None
 
 
 def _fenced(text: str) -> str | None:
     """Return the only line of a code block at the end of ``text``."""
     start = text.rfind("```", 0, max(text.rstrip().rfind("```"), 0))
-    found = _FENCE.match(text, start) if start >= 0 else None
-    return found.group(1) if found and "\n" not in found.group(1) else None
+    result = _FENCE.match(text, start) if start >= 0 else None
+    return result.group(1) if result and "\n" not in result.group(1) else None

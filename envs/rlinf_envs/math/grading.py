@@ -75,17 +75,17 @@ def grade_cheaply(extracted: str, answer: str) -> Verdict | None:
         return None
 
 
-def _refuse(given: str, wanted: str, tolerance: float = 0.0) -> bool:
+def _refuse(given: str, requested: str, tolerance: float = 0.0) -> bool:
     raise _NeedsAlgebra
 
 
 def _sized(decide: Equal) -> Equal:
     """Restrict ``decide`` to expressions whose numbers can be worked out."""
 
-    def asked(given: str, wanted: str, tolerance: float = 0.0) -> bool:
-        if too_large(given) or too_large(wanted):
+    def asked(given: str, requested: str, tolerance: float = 0.0) -> bool:
+        if too_large(given) or too_large(requested):
             raise _TooCostly
-        return decide(given, wanted, tolerance)
+        return decide(given, requested, tolerance)
 
     return asked
 

@@ -36,10 +36,10 @@ def matrix(text: str) -> Cells | None:
         return [list(column) for column in zip(*cells, strict=True)]
     if text[:1] in "([" and text[-1:] in ")]" and text[1:].lstrip().startswith(r"\begin"):
         text = text[1:-1].strip()
-    found = _MATRIX.match(text)
-    if found is None:
+    result = _MATRIX.match(text)
+    if result is None:
         return _rows_of_lists(text)
-    rows = [row for row in _ROW_END.split(found.group(2).replace(r"\hline", "")) if row.strip()]
+    rows = [row for row in _ROW_END.split(result.group(2).replace(r"\hline", "")) if row.strip()]
     return [[cell.strip() for cell in row.split("&")] for row in rows]
 
 
@@ -77,7 +77,7 @@ def _rows_of_lists(text: str) -> Cells | None:
 
 def _of_unit_vectors(text: str) -> list[str] | None:
     """Return the components of 3i + 2j: two, or three if k occurs. One unit vector alone would be a product."""
-    text = _HATS.sub(lambda found: f" {found.group(1) or found.group(2)} ", text)
+    text = _HATS.sub(lambda result: f" {result.group(1) or result.group(2)} ", text)
     if len(text) > _LONGEST_SUM:
         return None
     parts: dict[str, str] = {}

@@ -43,8 +43,8 @@ def _pairs(piece: str) -> list[tuple[str, str]]:
             (name if _NAME.fullmatch(name) else "", value)
             for name, value in zip(names.members, values.members, strict=True)
         ]
-    found = assignment(piece.strip())
-    return [found if found is not None and _NAME.fullmatch(found[0]) else ("", "")]
+    result = assignment(piece.strip())
+    return [result if result is not None and _NAME.fullmatch(result[0]) else ("", "")]
 
 
 def as_tuple(values: dict[str, str], order: list[str]) -> str:
@@ -54,9 +54,9 @@ def as_tuple(values: dict[str, str], order: list[str]) -> str:
 
 def alternatives(text: str) -> list[dict[str, str]] | None:
     """Split "x = 1, y = 2 or x = 3, y = 4" into its solutions, which have the same names; None for all else."""
-    found = [named_values(part.strip(" ,;")) for part in _OR.split(text)]
-    solutions = [values for values in found if values is not None]
-    alike = len(solutions) == len(found) and len({frozenset(values) for values in solutions}) == 1
+    results = [named_values(part.strip(" ,;")) for part in _OR.split(text)]
+    solutions = [values for values in results if values is not None]
+    alike = len(solutions) == len(results) and len({frozenset(values) for values in solutions}) == 1
     return solutions if alike else None
 
 

@@ -104,18 +104,18 @@ _MEANT = re.compile(
 
 def _remarked(text: str) -> str:
     """ "13 (units)" as "13 units", and "5 (five)" as "5"; a number that is another one in words stays."""
-    found = _REMARK.search(text)
-    if found is None:
+    result = _REMARK.search(text)
+    if result is None:
         return text
-    remark, value = found.group(1), number_word(found.group(1))
+    remark, value = result.group(1), number_word(result.group(1))
     if value is not None:
-        return text[: found.start()] if text[: found.start()].strip() == str(value) else text
-    return text if _MEANT.search(remark) else f"{text[: found.start()]} {remark}"
+        return text[: result.start()] if text[: result.start()].strip() == str(value) else text
+    return text if _MEANT.search(remark) else f"{text[: result.start()]} {remark}"
 
 
-def _lowered(found: re.Match[str]) -> str:
+def _lowered(result: re.Match[str]) -> str:
     """Digits above or below the line, and overlined ones, as LaTeX."""
-    above, below, power, index, period = found.groups()
+    above, below, power, index, period = result.groups()
     if above:
         return f"\\frac{{{unicodedata.normalize('NFKC', above)}}}{{{unicodedata.normalize('NFKC', below)}}}"
     if period:

@@ -59,12 +59,12 @@ class VerifierPool:
         """
         strict = cut or extraction == "strict"
         read = partial(strict_answer, answer_format=answer_format, cut=cut) if strict else final_answer
-        found = [read(text) for text in responses]
+        results = [read(text) for text in responses]
         # Groups repeat answers; each different pair of answer and reference is worked on once.
-        pairs = list(zip(found, answers, strict=True))
-        graded = self._grade(dict.fromkeys((given, wanted) for given, wanted in pairs if given is not None))
+        pairs = list(zip(results, answers, strict=True))
+        graded = self._grade(dict.fromkeys((given, requested) for given, requested in pairs if given is not None))
         nothing = Verdict(False, "unparsable", None)
-        verdicts = [nothing if given is None else graded[given, wanted] for given, wanted in pairs]
+        verdicts = [nothing if given is None else graded[given, requested] for given, requested in pairs]
         self.verdicts.update(verdict.status for verdict in verdicts)
         return verdicts
 

@@ -183,10 +183,10 @@ def last_line(response: str) -> str | None:
 
 def _named_choice(line: str) -> str | None:
     """Return the letter in "Option B is correct." and "I choose B."; None if the line names another one too."""
-    found = list(_CHOICE_NAMED.finditer(line))
-    if not found:
+    result = list(_CHOICE_NAMED.finditer(line))
+    if not result:
         return None
-    letter = found[-1].group(1) or found[-1].group(2)
+    letter = result[-1].group(1) or result[-1].group(2)
     return letter if {other.group(1) for other in _LETTER.finditer(line)} <= {letter} else None
 
 
@@ -199,9 +199,9 @@ def _spoken(line: str) -> str | None:
     if line.endswith("?"):
         return None
     for opening in (_CONNECTIVE, _LABEL):
-        found = opening.match(line)
-        if found is not None and _MATH.search(line, found.end()):
-            line = line[found.end() :]
+        result = opening.match(line)
+        if result is not None and _MATH.search(line, result.end()):
+            line = line[result.end() :]
     if line.endswith("!") and re.search(r"[A-Za-z]{2}", line):
         line = line.rstrip("!")
     whole = _TOTAL.sub("", line).rstrip(".").strip(" *")
@@ -210,7 +210,7 @@ def _spoken(line: str) -> str | None:
     if "=" not in line and not spoken and (not words or (len(words) <= 2 and re.match(r"[-−+\d$€£\\(]", whole))):
         return whole or None
     for pattern in (_DOLLARS, _PARENTHESES):
-        math = [found for found in pattern.finditer(line) if not found.group(0).endswith(" $")]
+        math = [result for result in pattern.finditer(line) if not result.group(0).endswith(" $")]
         if math:
             inside = next(group for group in math[-1].groups() if group)
             return None if denied(line, *math[-1].span()) else inside.strip()

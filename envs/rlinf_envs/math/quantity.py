@@ -85,30 +85,30 @@ def number(text: str) -> Fraction | None:
         text = text[1:-1].strip()
     if text.startswith("{") and text.endswith("}") and text.count("{") == 1 and "," not in text:
         text = text[1:-1].strip()
-    if (found := _NUMBER.match(text)) is not None:
-        return _signed(found.group(1), _decimal(found.group(2)))
-    if (found := _SCALED.search(text)) is not None:
-        scaled = number(text[: found.start()])
-        return None if scaled is None else scaled * _MULTIPLES[found.group(1).lower()]
+    if (result := _NUMBER.match(text)) is not None:
+        return _signed(result.group(1), _decimal(result.group(2)))
+    if (result := _SCALED.search(text)) is not None:
+        scaled = number(text[: result.start()])
+        return None if scaled is None else scaled * _MULTIPLES[result.group(1).lower()]
     if _ORDINAL.match(text) is not None:
         return Fraction(text[:-2])
     text = _DOTTED.sub(r"\1\\overline{\2\3\4}", text)
-    if (found := _REPEATING.match(text) or _CONTINUED.match(text)) is not None:
-        start, period = found.group(3), found.group(4) or found.group(5)
+    if (result := _REPEATING.match(text) or _CONTINUED.match(text)) is not None:
+        start, period = result.group(3), result.group(4) or result.group(5)
         tail = Fraction(int(period), 10 ** len(start) * (10 ** len(period) - 1))
-        return _signed(found.group(1), _decimal(f"{found.group(2) or 0}.{start}") + tail)
-    if (found := _SCIENTIFIC.match(text)) is not None:
-        exponent = int(found["e"] or found["braced"] or found["bare"])
+        return _signed(result.group(1), _decimal(f"{result.group(2) or 0}.{start}") + tail)
+    if (result := _SCIENTIFIC.match(text)) is not None:
+        exponent = int(result["e"] or result["braced"] or result["bare"])
         if abs(exponent) > _MAX_EXPONENT:
             return None
-        return _signed(found["sign"], _decimal(found["digits"]) * Fraction(10) ** exponent)
-    if (found := _FRACTION.match(text)) is not None:
-        whole = int(found["whole"] or 0)
-        above = int((found["above"] or found["left"]).replace(",", "") or 0)
-        below = int((found["below"] or found["right"]).replace(",", "") or 0)
+        return _signed(result["sign"], _decimal(result["digits"]) * Fraction(10) ** exponent)
+    if (result := _FRACTION.match(text)) is not None:
+        whole = int(result["whole"] or 0)
+        above = int((result["above"] or result["left"]).replace(",", "") or 0)
+        below = int((result["below"] or result["right"]).replace(",", "") or 0)
         if below == 0 or (whole and (above < 0 or below < 0)):
             return None
-        return _signed(found["sign"], whole + Fraction(above, below))
+        return _signed(result["sign"], whole + Fraction(above, below))
     return None
 
 
@@ -130,22 +130,22 @@ def quantity(text: str) -> Quantity | None:
             else Quantity(inner.value, inner.percent, _MONEY.get(money.group(2), "dollar"))
         )
     for pattern in (_PERCENT, _DEGREES):
-        if (found := pattern.search(text)) is not None:
-            value = number(text[: found.start()])
+        if (result := pattern.search(text)) is not None:
+            value = number(text[: result.start()])
             if value is None:
                 return None
             return Quantity(value, percent=True) if pattern is _PERCENT else Quantity(value, unit="degree")
-    found = _UNIT.search(text)
-    while found is not None:
-        value = number(text[: found.start()])
-        spaced = found.start() > 0 and text[found.start() - 1] == " "
+    result = _UNIT.search(text)
+    while result is not None:
+        value = number(text[: result.start()])
+        spaced = result.start() > 0 and text[result.start() - 1] == " "
         if value is not None:
-            one = _with_unit(value, found.group(1), int(found.group(2) or 1), spaced=spaced)
-            if one is not None or _SCALE_WORD.match(found.group(1)) is None:
+            one = _with_unit(value, result.group(1), int(result.group(2) or 1), spaced=spaced)
+            if one is not None or _SCALE_WORD.match(result.group(1)) is None:
                 return one
         elif (first := _compound(text)) is not None:
             return first
-        found = _UNIT.search(text, found.start() + 1)
+        result = _UNIT.search(text, result.start() + 1)
     return None
 
 
@@ -188,13 +188,13 @@ def split_unit(text: str) -> tuple[str, Quantity | None]:
 
     Numbers with a unit are quantities already; this is for the expressions that are not.
     """
-    found = _UNIT.search(text) if len(text) <= _MAX_CHARS else None
-    while found is not None:
-        head = text[: found.start()]
+    result = _UNIT.search(text) if len(text) <= _MAX_CHARS else None
+    while result is not None:
+        head = text[: result.start()]
         if head.endswith(" ") and re.search(r"(?:[\d})]|\\pi)\s+$", head):
-            unit = _with_unit(Fraction(1), found.group(1), int(found.group(2) or 1), spaced=True)
+            unit = _with_unit(Fraction(1), result.group(1), int(result.group(2) or 1), spaced=True)
             return (head.strip(), unit) if unit is not None else (text, None)
-        found = _UNIT.search(text, found.start() + 1)
+        result = _UNIT.search(text, result.start() + 1)
     # Inside a function (\\sin 30^{\\circ}) the sign is part of the argument.
     degrees = _DEGREES.search(text) if "\\" not in text.replace("\\circ", "") else None
     return (text[: degrees.start()].strip(), Quantity(Fraction(1), unit="degree")) if degrees else (text, None)

@@ -35,7 +35,7 @@ def _no_answer(answer: str) -> str:
 
 def _boxes(task: Task, written: str) -> str:
     """Join several boxes of one solution: for example both roots, or the steps on the way."""
-    starts = [found.start() for found in _BOX.finditer(written)]
+    starts = [result.start() for result in _BOX.finditer(written)]
     pieces = [written[start:end] for start, end in itertools.pairwise([*starts, None])] if len(starts) > 1 else []
     contents = dict.fromkeys(box.strip() for box in map(last_boxed, pieces) if box is not None)
     inside = [box for box in contents if box not in task.answer]

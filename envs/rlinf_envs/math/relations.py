@@ -21,24 +21,24 @@ _LONE_VARIABLE = re.compile(rf"^{_VARIABLE}$")
 
 def assignment(text: str) -> tuple[str, str] | None:
     """(variable, value) of "x = 5", "f(x) = 2x" and "x = 2 + 3 = 5" (the last value); None for other text."""
-    found = _ASSIGNMENT.match(text)
-    if found is None:
+    result = _ASSIGNMENT.match(text)
+    if result is None:
         return None
-    return re.sub(r"\s", "", found.group(1)), found.group(2).rsplit("=", 1)[-1].strip()
+    return re.sub(r"\s", "", result.group(1)), result.group(2).rsplit("=", 1)[-1].strip()
 
 
 def without_member(text: str) -> str:
     """``[1, 2]`` of "x \\in [1, 2]"."""
-    found = _MEMBER.match(text)
-    return found.group(1).strip() if found else text
+    result = _MEMBER.match(text)
+    return result.group(1).strip() if result else text
 
 
 def intervals(text: str) -> list[Container] | None:
     """Read ``text`` as a union of intervals, written as intervals or as inequalities in one variable; else None."""
     parts = [_interval(without_member(part.strip())) for part in _UNION.split(text)]
-    found = [part for part in parts if part is not None]
-    if found and len(found) == len(parts):
-        return found
+    results = [part for part in parts if part is not None]
+    if results and len(results) == len(parts):
+        return results
     return _both(text)
 
 

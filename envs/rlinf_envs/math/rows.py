@@ -93,19 +93,19 @@ def tasks_of(
     Raises:
         DatasetError: there is a broken row and ``on_bad_row`` is "error" (the first few are listed).
     """
-    found = _Found()
+    result = _Found()
     for record in records:
         try:
-            found.add(record, fields, default_domain)
+            result.add(record, fields, default_domain)
         except _BrokenRow as error:
-            found.complaints.append(f"{record.place}: {error}")
-            found.reasons[str(error)] += 1
-            if on_bad_row == "error" and len(found.complaints) > _SHOWN:
+            result.complaints.append(f"{record.place}: {error}")
+            result.reasons[str(error)] += 1
+            if on_bad_row == "error" and len(result.complaints) > _SHOWN:
                 break
-    if found.complaints and on_bad_row == "error":
-        listed = "\n".join(found.complaints[:_SHOWN]) + ("\n..." if len(found.complaints) > _SHOWN else "")
+    if result.complaints and on_bad_row == "error":
+        listed = "\n".join(result.complaints[:_SHOWN]) + ("\n..." if len(result.complaints) > _SHOWN else "")
         raise DatasetError(f"{listed}\n(env.kwargs.on_bad_row: skip leaves such rows out and counts them)")
-    return found.rows()
+    return result.rows()
 
 
 class _Found:
@@ -182,12 +182,12 @@ def merged(tasks: Iterable[Task]) -> list[Task]:
 
     Published benchmarks repeat a row once for each response to it, or have a row for each accepted answer.
     """
-    found: dict[str, Task] = {}
+    results: dict[str, Task] = {}
     for task in tasks:
-        first = found.setdefault(task.question, task)
+        first = results.setdefault(task.question, task)
         if task.answer and task.answer not in (first.answer, *first.other_answers):
-            found[task.question] = replace(first, other_answers=(*first.other_answers, task.answer))
-    return list(found.values())
+            results[task.question] = replace(first, other_answers=(*first.other_answers, task.answer))
+    return list(results.values())
 
 
 class _Read:
@@ -262,17 +262,17 @@ class _Read:
         return [str(own) for own, value in self._row.items() if own not in self._columns and value not in _NOTHING]
 
     def _field(self, role: str, name: str | None, known: Sequence[str]) -> tuple[str, Any]:
-        found = _field(self._row, role, name, known)
-        self._columns.add(found[0] if found[0] in self._row else found[0].partition(".")[0])
-        return found
+        result = _field(self._row, role, name, known)
+        self._columns.add(result[0] if result[0] in self._row else result[0].partition(".")[0])
+        return result
 
     def _imitated(self, name: str, domain: str) -> Task:
         """Return the task of a row with a whole response; an answer is read too if the row has one."""
-        _, found = self._field("response", name, ())
-        if isinstance(found, list):
-            question, response = _exchange(found, name)
+        _, result = self._field("response", name, ())
+        if isinstance(result, list):
+            question, response = _exchange(result, name)
         else:
-            question, response = self.question(), found
+            question, response = self.question(), result
         if not isinstance(response, str) or not response.strip():
             raise _BrokenRow(f"the response field {name!r} must be text that is not blank")
         return Task(question=question, answer=self._answer_if_known(), domain=domain, row=self._row, response=response)
@@ -330,15 +330,15 @@ def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
 def _final(written: str, name: str) -> str:
     """Extract the answer: GSM8K writes it behind ``####``, MATH into the box, or boxes in a row, of its solution."""
     said = without_thoughts(written)
-    found = last_hashes(said)
-    if found is None:
-        found = boxed_answer(said)
-    if found is None and name.rsplit(".", 1)[-1] == "solution":
+    result = last_hashes(said)
+    if result is None:
+        result = boxed_answer(said)
+    if result is None and name.rsplit(".", 1)[-1] == "solution":
         raise _BrokenRow(f"the {name} has neither a \\boxed{{...}} nor a #### line, so there is no final answer")
-    found = (written if found is None else found).strip()
-    if not found:
+    result = (written if result is None else result).strip()
+    if not result:
         raise _BrokenRow(f"the final answer in {name} is blank")
-    return found
+    return result
 
 
 def _worked(value: Any, answer: str) -> bool:
@@ -359,16 +359,16 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
             empty = candidate
     if empty is not None:
         raise _BrokenRow(f"the {role} field {empty!r} is null")
-    wanted = repr(name) if name is not None else "one of " + ", ".join(known)
+    requested = repr(name) if name is not None else "one of " + ", ".join(known)
     own = next((other for other in RESPONSE_FIELDS if role == "answer" and other in row), None)
     hint = f"; to imitate {own} as it is, set env.kwargs.response_field: {own}" if own is not None else ""
     if name is None and own is None and not any(candidate in row for candidate in (*QUESTION_FIELDS, *ANSWER_FIELDS)):
         hint = f"; env.kwargs.{role}_field names another"
-    raise _BrokenRow(f"no {role} field ({wanted}); the row has {', '.join(map(str, row)) or 'no fields'}{hint}")
+    raise _BrokenRow(f"no {role} field ({requested}); the row has {', '.join(map(str, row)) or 'no fields'}{hint}")
 
 
-def _text(found: tuple[str, Any], role: str) -> str:
-    name, value = found
+def _text(result: tuple[str, Any], role: str) -> str:
+    name, value = result
     if role == "answer" and isinstance(value, (int, float)) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):

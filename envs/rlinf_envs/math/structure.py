@@ -144,12 +144,12 @@ def _both_signs(text: str) -> list[str]:
 
 def in_base(text: str) -> tuple[str, str] | None:
     """(digits, base) of "12_{5}", "12 base 5" and "0xFF"; None for numbers without a base, and for no digits of it."""
-    found = _BASE.match(text)
-    if found is None:
+    result = _BASE.match(text)
+    if result is None:
         prefixed = _PREFIXED.match(text)
         digits, base = (prefixed.group(2), _PREFIXES[prefixed.group(1)]) if prefixed else ("", "")
     else:
-        digits, base = found.group(1), (found.group(2) or found.group(3)).strip()
+        digits, base = result.group(1), (result.group(2) or result.group(3)).strip()
         base = _WORDS_OF_BASES.get(base, base)
     if not base.isdigit() or len(base) > 2 or not 2 <= int(base) <= 36:
         return None
@@ -161,8 +161,8 @@ def in_base(text: str) -> tuple[str, str] | None:
 
 def wanted_choice(text: str) -> str | None:
     """Return the letter, if a reference is a letter of a multiple choice."""
-    found = _CHOICE_GOLD.match(text)
-    return found.group(1) if found else None
+    result = _CHOICE_GOLD.match(text)
+    return result.group(1) if result else None
 
 
 def given_choice(text: str) -> str | None:
@@ -171,12 +171,12 @@ def given_choice(text: str) -> str | None:
     None if it names a second one: "(B) or (C)", "B) C) D)", "B. or A.".
     """
     text = _CHOICE_NAME.sub("", text)
-    found = _CHOICE.match(text)
-    if found is None or text == "i":  # the imaginary unit is no choice
+    result = _CHOICE.match(text)
+    if result is None or text == "i":  # the imaginary unit is no choice
         return None
-    letter = found.group(1).upper()
+    letter = result.group(1).upper()
     # "(2, a)" is a part of the answer's text, and names no choice.
-    rest = _BRACKETED.sub(" ", text[found.end() :])
+    rest = _BRACKETED.sub(" ", text[result.end() :])
     others = {other.upper() for pattern in _OTHER_CHOICES for other in pattern.findall(rest)}
     return letter if others <= {letter} else None
 

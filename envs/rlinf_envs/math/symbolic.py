@@ -77,23 +77,23 @@ def equal(given: str, wanted: str, tolerance: float = 0.0) -> bool:
     return candidates != [expression, reference] and _verified(*candidates)
 
 
-def _verified(given: Any, wanted: Any) -> bool:
-    if not _library().verify(wanted, given, timeout_seconds=None, allow_set_relation_comp=False):
-        return _same_solutions(given, wanted)
-    return _close(given, wanted)
+def _verified(given: Any, requested: Any) -> bool:
+    if not _library().verify(requested, given, timeout_seconds=None, allow_set_relation_comp=False):
+        return _same_solutions(given, requested)
+    return _close(given, requested)
 
 
-def _same_solutions(given: Any, wanted: Any) -> bool:
+def _same_solutions(given: Any, requested: Any) -> bool:
     """Whether two inequalities in the same unknown have the same solutions: 2x > 6 and x > 3."""
     sympy = importlib.import_module("sympy")
     inequalities = (sympy.StrictGreaterThan, sympy.StrictLessThan, sympy.GreaterThan, sympy.LessThan)
-    if not (isinstance(given, inequalities) and isinstance(wanted, inequalities)):
+    if not (isinstance(given, inequalities) and isinstance(requested, inequalities)):
         return False
     unknowns = given.free_symbols
-    if len(unknowns) != 1 or unknowns != wanted.free_symbols:
+    if len(unknowns) != 1 or unknowns != requested.free_symbols:
         return False
     try:
-        return bool(given.doit().as_set() == wanted.doit().as_set())
+        return bool(given.doit().as_set() == requested.doit().as_set())
     except (NotImplementedError, TypeError, ValueError, AttributeError):
         return False
 
@@ -106,24 +106,24 @@ def _with_imaginary_unit(expression: Any) -> Any:
     return expression.subs({symbol: sympy.I for symbol in expression.free_symbols if str(symbol) == "i"})
 
 
-def _close(given: Any, wanted: Any) -> bool:
+def _close(given: Any, requested: Any) -> bool:
     """Whether two numbers are equal to :data:`_DIGITS` digits; True for all else.
 
     math-verify rounds to a fixed number of places, under which all tiny numbers are equal. The arithmetic here has
     exponents without bounds: doubles would make 1/2004! and 1/2006! the same 0.
     """
-    if not (getattr(given, "is_number", False) and getattr(wanted, "is_number", False)):
+    if not (getattr(given, "is_number", False) and getattr(requested, "is_number", False)):
         return True
-    size = max(abs(side.evalf(_DIGITS)) for side in (_exact(given), _exact(wanted)))
-    difference = abs((_exact(given) - _exact(wanted)).evalf(_DIGITS))
+    size = max(abs(side.evalf(_DIGITS)) for side in (_exact(given), _exact(requested)))
+    difference = abs((_exact(given) - _exact(requested)).evalf(_DIGITS))
     if not (size.is_comparable and difference.is_comparable):
         return True
-    return bool(difference <= (_ROUNDED if _decimals(wanted) and not _decimals(given) else _EXACT) * size)
+    return bool(difference <= (_ROUNDED if _decimals(requested) and not _decimals(given) else _EXACT) * size)
 
 
 def _decimals(expression: Any) -> set[Any]:
-    found: set[Any] = expression.atoms(importlib.import_module("sympy").Float)
-    return found
+    results: set[Any] = expression.atoms(importlib.import_module("sympy").Float)
+    return results
 
 
 def _exact(expression: Any) -> Any:
@@ -140,12 +140,12 @@ def _parsed(text: str) -> Any:
     text = _GAMMA.sub(r"G_{amma}", text)
     text = _DEGREES.sub(r"(\1\\cdot\\frac{\\pi}{180})", text)
     try:
-        found = _read(text)
+        result = _read(text)
     except ImportError:
         raise
     except Exception:  # the parser raises whatever its grammar runs into
         return None
-    return None if isinstance(found, str) else found
+    return None if isinstance(result, str) else result
 
 
 def _read(text: str) -> Any:
@@ -158,33 +158,33 @@ def _read(text: str) -> Any:
     reader = importlib.import_module("latex2sympy2_extended.latex2sympy2")
     normalization = importlib.import_module("latex2sympy2_extended.math_normalization")
     normal = normalization.normalize_latex(text, config=library.LatexExtractionConfig().normalization_config)
-    found = reader.latex2sympy(
+    result = reader.latex2sympy(
         normal,
         is_real=not parser.should_treat_as_complex(normal),
         convert_degrees=False,
         normalization_config=None,
         conversion_config=reader.ConversionConfig(lowercase_symbols=False),
     )
-    return _with_case(found, imaginary=_CAPITAL_I.search(text) is None)
+    return _with_case(result, imaginary=_CAPITAL_I.search(text) is None)
 
 
-def _with_case(found: Any, *, imaginary: bool) -> Any:
-    """``found`` with capital letters as symbols that differ from small ones in more than their case.
+def _with_case(result: Any, *, imaginary: bool) -> Any:
+    """Give ``result`` with capital letters as symbols that differ from small ones in more than their case.
 
     The grader of math-verify compares lone symbols without their case. ``imaginary``: whether I is the imaginary unit;
     the parser takes the capital letter for it, while mathematics writes i.
     """
     sympy = importlib.import_module("sympy")
-    if not hasattr(found, "subs"):
-        return found
+    if not hasattr(result, "subs"):
+        return result
     renamed = {
         symbol: sympy.Symbol(f"{symbol.name}'", real=symbol.is_real)
-        for symbol in found.free_symbols
+        for symbol in result.free_symbols
         if symbol.name != symbol.name.lower()
     }
     if not imaginary:
         renamed[sympy.I] = sympy.Symbol("I'", real=True)
-    return found.subs(renamed) if renamed else found
+    return result.subs(renamed) if renamed else result
 
 
 @lru_cache(maxsize=1)

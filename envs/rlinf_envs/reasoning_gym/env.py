@@ -157,12 +157,12 @@ class FamilyJudge:
         return self._judge([extract(response, self._format, cut=cut) for response in responses], tasks)
 
     def _judge(self, extracted: Sequence[str | None], tasks: Sequence[Task]) -> list[Judgement]:
-        found = [index for index, answer in enumerate(extracted) if answer is not None]
+        results = [index for index, answer in enumerate(extracted) if answer is not None]
         scores = self._scorer.score(
-            [(self._source.family(tasks[i].domain), extracted[i] or "", tasks[i].row) for i in found]
+            [(self._source.family(tasks[i].domain), extracted[i] or "", tasks[i].row) for i in results]
         )
         judgements = [Judgement("unparsable", 0.0, None)] * len(extracted)
-        for index, score in zip(found, scores, strict=True):
+        for index, score in zip(results, scores, strict=True):
             judgements[index] = self._judgement(score, extracted[index])
         return judgements
 

@@ -97,8 +97,8 @@ def calculation(before: str, after: str) -> Found | None:
     result = Fraction(match[1] + match[2].replace(",", ""))
     matches = list(_TOKEN.finditer(before))
     tokens = [match[0].replace(",", "") if match[1] else _SIGNS.get(match[0], match[0]) for match in matches]
-    for place, first in enumerate(matches):
-        expression = _parsed(tokens[place:])
+    for index, first in enumerate(matches):
+        expression = _parsed(tokens[index:])
         if expression is None or isinstance(expression, Fraction) or _value(expression) != result:
             continue
         try:

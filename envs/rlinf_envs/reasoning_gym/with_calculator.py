@@ -30,17 +30,17 @@ def with_calculator(lines: Sequence[str]) -> list[str]:
         parts = line.split("=")
         said[-1] += parts[0]
         for before, after in pairwise(parts):
-            found = calculation(before, after)
-            if found is None:
+            result = calculation(before, after)
+            if result is None:
                 said[-1] += f"={after}"
                 continue
-            if _BARE.fullmatch(before, found.start):
-                kept = len(said[-1]) - len(before) + found.start
+            if _BARE.fullmatch(before, result.start):
+                kept = len(said[-1]) - len(before) + result.start
                 said[-1] = said[-1][:kept].rstrip("$£€₹")
             else:
                 said[-1] = f"{said[-1].rstrip()} = "
-            said[-1] += call_of(found.text)
-            said += [result_of(found.text), after.lstrip()]
+            said[-1] += call_of(result.text)
+            said += [result_of(result.text), after.lstrip()]
         said[-1] += "\n"
     said[-1] = said[-1].removesuffix("\n")
     return said

@@ -65,19 +65,19 @@ def code_tests(
     def passed(program: str, tests: tuple[str, ...]) -> float:
         mark = secrets.token_hex(16)
         outcome = sandbox.run(_HARNESS.format(program=program, tests=list(tests), mark=mark))
-        found = re.search(rf"^{mark}([01]+)$", outcome.output, re.MULTILINE)
-        return found.group(1).count("1") / len(tests) if found else 0.0
+        result = re.search(rf"^{mark}([01]+)$", outcome.output, re.MULTILINE)
+        return result.group(1).count("1") / len(tests) if result else 0.0
 
     @functools.lru_cache(maxsize=_REMEMBERED)
-    def printed(program: str, given: str, wanted: str) -> bool:
+    def printed(program: str, given: str, requested: str) -> bool:
         outcome = sandbox.run(program, given)
-        return outcome.status == "done" and _lines(outcome.output) == _lines(wanted)
+        return outcome.status == "done" and _lines(outcome.output) == _lines(requested)
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         program, tests = program_of(response), row_value("code_tests", field, row)
         if isinstance(tests, Mapping):
-            given, wanted = _pairs(field, tests)
-            share = sum(printed(program, *pair) for pair in zip(given, wanted, strict=True)) / len(given)
+            given, requested = _pairs(field, tests)
+            share = sum(printed(program, *pair) for pair in zip(given, requested, strict=True)) / len(given)
         else:
             share = passed(program, _statements(field, tests))
         return share if partial else float(share == 1.0)
@@ -93,12 +93,12 @@ def _statements(field: str, tests: Any) -> tuple[str, ...]:
 
 
 def _pairs(field: str, tests: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    given, wanted = tests.get("inputs"), tests.get("outputs")
-    if not isinstance(given, Sequence) or not isinstance(wanted, Sequence) or not len(given) == len(wanted) > 0:
+    given, requested = tests.get("inputs"), tests.get("outputs")
+    if not isinstance(given, Sequence) or not isinstance(requested, Sequence) or not len(given) == len(requested) > 0:
         raise SettingError(
             f"reward.code_tests: field {field} of a row needs as many inputs as outputs, got {tests!r:.80}"
         )
-    return [str(each) for each in given], [str(each) for each in wanted]
+    return [str(each) for each in given], [str(each) for each in requested]
 
 
 def _lines(text: str) -> list[str]:

@@ -28,9 +28,9 @@ def final(response: str) -> str:
     """Return the text in the last <answer> tag, box or behind ####; if there is none, all that follows the thoughts."""
     response = without_thoughts(response)
     for find in (last_tag, last_boxed, last_hashes):
-        found = find(response)
-        if found is not None:
-            return found
+        result = find(response)
+        if result is not None:
+            return result
     return response
 
 
@@ -53,8 +53,8 @@ def exact(*, compare: str = "equal", normalize: bool = True, field: str | None =
         raise SettingError(f"reward.exact.compare: {unknown('comparison', compare, _COMPARED)}")
     put = normalized if normalize else str.strip
 
-    def score(response: str, wanted: str) -> float:
-        given, reference = put(response if compare == "contains" else final(response)), put(wanted)
+    def score(response: str, requested: str) -> float:
+        given, reference = put(response if compare == "contains" else final(response)), put(requested)
         if compare == "equal":
             return float(given == reference)
         if compare == "contains":
@@ -62,18 +62,18 @@ def exact(*, compare: str = "equal", normalize: bool = True, field: str | None =
         return _f1(given.split(), reference.split())
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        wanted = answer if field is None else row_value("exact", field, row)
-        references = wanted if isinstance(wanted, (list, tuple)) else [wanted]
+        requested = answer if field is None else row_value("exact", field, row)
+        references = requested if isinstance(requested, (list, tuple)) else [requested]
         return max((score(response, str(each)) for each in references), default=0.0)
 
     return term
 
 
-def _f1(given: list[str], wanted: list[str]) -> float:
-    if not given or not wanted:
-        return float(given == wanted)
-    common = sum((Counter(given) & Counter(wanted)).values())
-    return 2.0 * common / (len(given) + len(wanted))
+def _f1(given: list[str], requested: list[str]) -> float:
+    if not given or not requested:
+        return float(given == requested)
+    common = sum((Counter(given) & Counter(requested)).values())
+    return 2.0 * common / (len(given) + len(requested))
 
 
 def choice(*, choices: str = "ABCD") -> RewardTerm:
@@ -85,8 +85,8 @@ def choice(*, choices: str = "ABCD") -> RewardTerm:
         raise SettingError(f"reward.choice.choices must be capital letters such as ABCD, got {choices!r}")
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        wanted = _chosen(answer, choices) or answer.strip().upper()
-        return float(_chosen(response, choices) == wanted)
+        requested = _chosen(answer, choices) or answer.strip().upper()
+        return float(_chosen(response, choices) == requested)
 
     return term
 
@@ -98,9 +98,9 @@ def _chosen(response: str, choices: str) -> str | None:
         letters = set(re.findall(r"\b[A-Z]\b", given.strip().upper())) & set(choices)
         return letters.pop() if len(letters) == 1 else None
     for pattern in _CHOICES:
-        found = [match for match in pattern.findall(response) if match in choices]
-        if found:
-            return str(found[-1])
+        results = [match for match in pattern.findall(response) if match in choices]
+        if results:
+            return str(results[-1])
     return None
 
 

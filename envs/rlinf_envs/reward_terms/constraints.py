@@ -44,8 +44,8 @@ def _json(text: str) -> bool:
     return True
 
 
-def _frequency(text: str, wanted: Mapping[str, int]) -> bool:
-    return all(_occurs(text, word) >= count for word, count in wanted.items())
+def _frequency(text: str, requested: Mapping[str, int]) -> bool:
+    return all(_occurs(text, word) >= count for word, count in requested.items())
 
 
 CONSTRAINTS: Mapping[str, tuple[type | tuple[type, ...], Callable[[str, Any], bool]]] = {
@@ -88,8 +88,8 @@ def constraints(
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         own = {} if field is None else _checked(f"field {field} of a row", row_value("constraints", field, row))
-        wanted = {**general, **own}
-        kept = [CONSTRAINTS[name][1](response, value) for name, value in wanted.items()]
+        requested = {**general, **own}
+        kept = [CONSTRAINTS[name][1](response, value) for name, value in requested.items()]
         if not kept:
             return 1.0
         return float(all(kept)) if all_or_nothing else sum(kept) / len(kept)
@@ -103,9 +103,11 @@ def _checked(where: str, given: Any) -> dict[str, Any]:
     for name, value in given.items():
         if name not in CONSTRAINTS:
             raise SettingError(f"{where}: {unknown('constraint', str(name), CONSTRAINTS)}")
-        wanted = CONSTRAINTS[name][0]
+        requested = CONSTRAINTS[name][0]
         # A bool is an int to Python, and a mistake here.
-        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            kind = wanted.__name__ if isinstance(wanted, type) else " or ".join(each.__name__ for each in wanted)
+        if not isinstance(value, requested) or (requested is int and isinstance(value, bool)):
+            kind = (
+                requested.__name__ if isinstance(requested, type) else " or ".join(each.__name__ for each in requested)
+            )
             raise SettingError(f"{where}: {name} takes a value of type {kind}, got {value!r:.80}")
     return dict(given)

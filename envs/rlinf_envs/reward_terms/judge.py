@@ -70,7 +70,7 @@ def judge(
         # Not str.format: texts are free to contain braces.
         asked = _ASKED
         parts = {"rubric": rubric, "prompt": prompt, "answer": answer, "response": response, "scale": f"{scale:g}"}
-        asked = re.sub(r"\{(\w+)\}", lambda found: parts[found.group(1)], asked)
+        asked = re.sub(r"\{(\w+)\}", lambda result: parts[result.group(1)], asked)
         content = {
             "model": model,
             "messages": [{"role": "user", "content": asked}],
@@ -101,10 +101,10 @@ def _said(answer: Any) -> str:
 
 
 def _grade(said: str, scale: float) -> float:
-    found = _SCORE.findall(said)
-    if not found or not 0 <= float(found[-1]) <= scale:
+    result = _SCORE.findall(said)
+    if not result or not 0 <= float(result[-1]) <= scale:
         raise TermFailure(f"the judge gave no score between 0 and {scale:g}: {said[-200:]!r}")
-    return float(found[-1]) / scale
+    return float(result[-1]) / scale
 
 
 def _digest(address: str, content: Mapping[str, Any]) -> str:

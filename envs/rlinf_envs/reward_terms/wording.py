@@ -35,10 +35,10 @@ SCRIPTS: dict[str, frozenset[str]] = {
 
 def format_term(*, pattern: str) -> RewardTerm:
     """Give 1 if the response has the format ``pattern`` (:func:`~rlinf_envs.reward_formats.format_check`), else 0."""
-    found = format_check(pattern)
+    result = format_check(pattern)
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-        return float(found(response))
+        return float(result(response))
 
     return term
 

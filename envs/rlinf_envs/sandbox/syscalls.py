@@ -57,26 +57,26 @@ def filter_program() -> bytes:
     Raises:
         SettingError: the numbers of this architecture are not listed here.
     """
-    found = _MACHINES.get(platform.machine())
-    if found is None:
+    result = _MACHINES.get(platform.machine())
+    if result is None:
         raise SettingError(f"the sandbox runs on {' and '.join(_MACHINES)}, and this machine is {platform.machine()}")
     steps = [
         _step(_LOAD, _MACHINE),
         # Code of another architecture (32-bit calls) has other numbers, which nothing here would stop.
-        *_only_if(_IF_EQUAL, found.audit, otherwise=_KILL),
+        *_only_if(_IF_EQUAL, result.audit, otherwise=_KILL),
         _step(_LOAD, _NUMBER),
     ]
     if platform.machine() == "x86_64":
         steps += [*_if(_IF_ABOVE, _X32, _REFUSE | errno.ENOSYS)]
-    for number in (*found.refused, *_COMMON):
+    for number in (*result.refused, *_COMMON):
         steps += _if(_IF_EQUAL, number, _REFUSE | errno.EPERM)
     # Its flags lie in memory, which a filter cannot read; without it, libc takes clone.
     steps += _if(_IF_EQUAL, _CLONE3, _REFUSE | errno.ENOSYS)
-    steps += _of_call(found.clone, 0, _if(_IF_ANY, _NEW_USER, _REFUSE | errno.EPERM))
+    steps += _of_call(result.clone, 0, _if(_IF_ANY, _NEW_USER, _REFUSE | errno.EPERM))
     # A program could unmap all of such a block but one page, and the kernel would keep the whole.
     shared = [_step(_AND, _SHARED_ANONYMOUS), *_if(_IF_EQUAL, _SHARED_ANONYMOUS, _REFUSE | errno.EPERM)]
-    steps += _of_call(found.mmap, 3, shared)
-    steps += _of_call(found.socket, 0, _only_if(_IF_EQUAL, _AF_UNIX, otherwise=_REFUSE | errno.EAFNOSUPPORT))
+    steps += _of_call(result.mmap, 3, shared)
+    steps += _of_call(result.socket, 0, _only_if(_IF_EQUAL, _AF_UNIX, otherwise=_REFUSE | errno.EAFNOSUPPORT))
     return b"".join([*steps, _step(_RETURN, _ALLOW)])
 
 

@@ -78,9 +78,9 @@ class Visible:
 def visible() -> Visible:
     """Return the interpreter that runs this, without its packages, and the libraries that it is linked with."""
     prefix = Path(sys.base_prefix).resolve()
-    wanted = [prefix / "bin", prefix / "lib", Path("/usr/lib"), Path("/usr/lib64"), Path("/lib"), Path("/lib64")]
-    links = tuple((str(path), os.readlink(path)) for path in wanted if path.is_symlink())
-    folders = tuple(dict.fromkeys(str(path) for path in wanted if path.is_dir() and not path.is_symlink()))
+    requested = [prefix / "bin", prefix / "lib", Path("/usr/lib"), Path("/usr/lib64"), Path("/lib"), Path("/lib64")]
+    links = tuple((str(path), os.readlink(path)) for path in requested if path.is_symlink())
+    folders = tuple(dict.fromkeys(str(path) for path in requested if path.is_dir() and not path.is_symlink()))
     return Visible(folders, links, str(Path(sys.executable).resolve()))
 
 

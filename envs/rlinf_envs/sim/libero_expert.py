@@ -167,9 +167,9 @@ class LiberoExpert:
     def _upright(self) -> np.ndarray:
         """Return the turn [3], axis times angle, back to fingers that point straight down and open along y."""
         now = self._data.site_xmat[self._site].reshape(3, 3)
-        wanted = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, -1.0]])
+        requested = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, -1.0]])
         # Either finger may be on either side.
-        other = wanted @ np.diag([-1.0, -1.0, 1.0])
-        best = max((wanted, other), key=lambda turn: float(np.trace(turn @ now.T)))
+        other = requested @ np.diag([-1.0, -1.0, 1.0])
+        best = max((requested, other), key=lambda turn: float(np.trace(turn @ now.T)))
         turn = best @ now.T
         return 0.5 * np.array([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]])

@@ -31,7 +31,7 @@ class ToolCall:
 
 def calls_in(response: str) -> list[ToolCall]:
     """Parse the calls of a response, in their order."""
-    return [_call(found) for found in _CALL.findall(response)]
+    return [_call(result) for result in _CALL.findall(response)]
 
 
 def written(name: str, arguments: Mapping[str, Any]) -> str:

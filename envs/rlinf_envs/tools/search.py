@@ -25,15 +25,15 @@ class Index:
         counts = [Counter(words_of(text)) for text in texts]
         lengths = np.array([sum(count.values()) for count in counts], dtype=np.float64)
         mean = max(1.0, float(lengths.mean()))
-        places: dict[str, list[int]] = {}
+        indices: dict[str, list[int]] = {}
         frequencies: dict[str, list[int]] = {}
-        for place, count in enumerate(counts):
+        for position, count in enumerate(counts):
             for word, times in count.items():
-                places.setdefault(word, []).append(place)
+                indices.setdefault(word, []).append(position)
                 frequencies.setdefault(word, []).append(times)
         self._size = len(texts)
         self._postings: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
-        for word, where in places.items():
+        for word, where in indices.items():
             at, times_there = np.array(where), np.array(frequencies[word], dtype=np.float64)
             rarity = math.log(1.0 + (self._size - len(where) + 0.5) / (len(where) + 0.5))
             saturated = times_there * (_K1 + 1) / (times_there + _K1 * (1 - _B + _B * lengths[at] / mean))
@@ -88,9 +88,9 @@ def search(
         Args:
             query: words to look for.
         """  # noqa: D401 - policies read it in prompts
-        found = [passages[place] for place in index.best(query, count)]
+        results = [passages[place] for place in index.best(query, count)]
         shown = [
-            f"[{number}] {text[:chars]}{' ...' if len(text) > chars else ''}" for number, text in enumerate(found, 1)
+            f"[{number}] {text[:chars]}{' ...' if len(text) > chars else ''}" for number, text in enumerate(results, 1)
         ]
         return "\n".join(shown) or "nothing was found"
 

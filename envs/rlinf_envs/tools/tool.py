@@ -167,9 +167,9 @@ def _docstring(text: str) -> tuple[str, dict[str, str]]:
     arguments: dict[str, str] = {}
     section, last = "", ""
     for line in text.splitlines():
-        found = _SECTION.match(line)
-        if found:
-            section, last = found.group(1), ""
+        result = _SECTION.match(line)
+        if result:
+            section, last = result.group(1), ""
         elif not section:
             about.append(line.strip())
         elif section in ("Args", "Arguments", "Parameters") and line.strip():

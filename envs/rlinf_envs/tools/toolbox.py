@@ -120,13 +120,13 @@ class Toolbox:
             known = unknown("tool", str(name), [*BUILT_IN, *CLASSES])
             raise SettingError(f"tools: {known}; a tool of your own is module:name")
 
-    def _add_found(self, found: Callable[..., Any], options: Mapping[str, Any]) -> None:
-        if inspect.isclass(found):
-            self._classes.append(functools.partial(_made, found.__name__, found, options))
+    def _add_found(self, result: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        if inspect.isclass(result):
+            self._classes.append(functools.partial(_made, result.__name__, result, options))
         elif options:
-            raise SettingError(f"tools: {found.__name__} is a function and takes no options ({', '.join(options)})")
+            raise SettingError(f"tools: {result.__name__} is a function and takes no options ({', '.join(options)})")
         else:
-            self._shared.append(tool_of(found))
+            self._shared.append(tool_of(result))
 
     def _new(self) -> _Conversation:
         objects = [make() for make in self._classes]
@@ -177,8 +177,8 @@ def _imported(path: str) -> Callable[..., Any]:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is imported
         raise SettingError(f"tools: cannot import {module_name!r}: {type(error).__name__}: {error}") from error
-    found: Callable[..., Any] | None = getattr(module, name, None)
-    if not callable(found):
+    result: Callable[..., Any] | None = getattr(module, name, None)
+    if not callable(result):
         names = [known for known, value in vars(module).items() if callable(value) and known[0] != "_"]
         raise SettingError(f"tools: {module_name!r}: {unknown('tool', name, names)}")
-    return found
+    return result

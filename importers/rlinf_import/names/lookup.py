@@ -24,18 +24,18 @@ _ALIKE = 0.9
 
 def hint(dotted: str) -> Hint | None:
     """Return the hint for an unknown key; None if none of the listed frameworks has it."""
-    found: dict[Meaning, list[str]] = {}
+    results: dict[Meaning, list[str]] = {}
     typed = _matches(dotted)
     meant = dotted if typed else _nearest(dotted)
     name = meant.rpartition(".")[2]
     for framework, meaning in typed or _matches(meant):
-        frameworks = found.setdefault(meaning, [])
+        frameworks = results.setdefault(meaning, [])
         if framework not in frameworks:
             frameworks.append(framework)
-    if not found:
+    if not results:
         return None
-    words = " ".join(_words(name, frameworks, meaning) for meaning, frameworks in found.items())
-    return Hint(words, tuple(dict.fromkeys(key for meaning in found for key in meaning.keys)))
+    words = " ".join(_words(name, frameworks, meaning) for meaning, frameworks in results.items())
+    return Hint(words, tuple(dict.fromkeys(key for meaning in results for key in meaning.keys)))
 
 
 def holds_foreign_keys(section: str) -> bool:

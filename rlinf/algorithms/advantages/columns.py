@@ -261,5 +261,5 @@ class _Places:
 
 def _true_places(flags: Tensor) -> tuple[Tensor, Tensor]:
     """Row and position, int64 [N] each, where ``flags`` [B, T] are true. A few in many are found faster by numpy."""
-    found = torch.from_numpy(np.flatnonzero(flags.cpu().numpy())).to(flags.device)
-    return found // flags.shape[1], found % flags.shape[1]
+    result = torch.from_numpy(np.flatnonzero(flags.cpu().numpy())).to(flags.device)
+    return result // flags.shape[1], result % flags.shape[1]

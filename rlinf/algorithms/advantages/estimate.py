@@ -57,7 +57,7 @@ class AdvantageInputs:
     """[B] int64: rows of one prompt (or start state) have the same number."""
     lengths: Tensor
     """[B] int64: valid positions, also of rows that a filter took out of ``mask``."""
-    peers: GroupNumbers | None = None
+    group_numbers: GroupNumbers | None = None
     """Numbers of the groups, where some of their rows are elsewhere."""
     values: Tensor | None = None
     """The critic's value before each position; None without a critic."""
@@ -86,22 +86,22 @@ class AdvantageInputs:
 
     def constant_groups(self) -> Tensor:
         """Bool [B]: all rows of the group have one outcome."""
-        if self.peers is None:
+        if self.group_numbers is None:
             return group_statistics(self.task_outcomes, self.group_ids).constant
-        return self.peers.constant[self._place(self.group_ids)]
+        return self.group_numbers.constant[self._index(self.group_ids)]
 
-    def _place(self, group_ids: Tensor) -> Tensor:
-        assert self.peers is not None
-        return torch.searchsorted(self.peers.groups, group_ids.contiguous())
+    def _index(self, group_ids: Tensor) -> Tensor:
+        assert self.group_numbers is not None
+        return torch.searchsorted(self.group_numbers.groups, group_ids.contiguous())
 
     def compared(self, values: Tensor, group_ids: Tensor, *, std_ddof: int = 1) -> tuple[Tensor, Tensor]:
         """Mean and deviation, of its whole group, for each of ``values`` [N] with ``group_ids`` [N]. Estimators of rows
         state in the catalog what these are (`Estimator.compares`)."""
-        if self.peers is None:
+        if self.group_numbers is None:
             group = group_statistics(values, group_ids, ddof=std_ddof)
             return group.mean, group.std
-        place = self._place(group_ids)
-        return self.peers.mean[place], self.peers.std[place]
+        index = self._index(group_ids)
+        return self.group_numbers.mean[index], self.group_numbers.std[index]
 
     def per_row(self, advantages: Tensor) -> Tensor:
         """[B] -> [B, T]: the same for every valid position of the row."""
@@ -110,7 +110,7 @@ class AdvantageInputs:
     def settle_singletons(self, advantages: Tensor, raw: Tensor, singleton_group: SingletonGroup) -> Tensor:
         """:func:`settle_singletons` for the rows that have a valid position (the others get no advantage anyway)."""
         present = self.mask.any(dim=1)
-        size = None if self.peers is None else self.peers.size[self._place(self.group_ids)]
+        size = None if self.group_numbers is None else self.group_numbers.size[self._index(self.group_ids)]
         return settle_singletons(advantages, raw, self.group_ids, singleton_group, present=present, size=size)
 
 
@@ -198,9 +198,9 @@ def estimate(
         return Advantages(advantages, advantages)
     few = to_segments(algorithm, x) if complete and not precomputed else None
     if few is not None:
-        found = estimate(algorithm, few.columns)
+        result = estimate(algorithm, few.columns)
         advantages, returns = (
-            torch.where(mask, broadcast_to_tokens(one, few.starts, mask.shape[1]), 0.0) for one in found
+            torch.where(mask, broadcast_to_tokens(one, few.starts, mask.shape[1]), 0.0) for one in result
         )
         return Advantages(advantages, advantages if few.starts is None else returns)
     whole = whole or BatchStatistics()
@@ -227,16 +227,16 @@ def group_numbers(algorithm: AlgorithmConfig, x: AdvantageColumns) -> GroupNumbe
     outcomes = row_outcomes(x.rewards, x.before_filters)
     groups, index = torch.unique(x.group_ids, return_inverse=True)
     of_rows = group_statistics(outcomes, x.group_ids)
-    found, members = of_rows, index
+    result, members = of_rows, index
     if catalog.estimator(algorithm.adv_type).compares == "steps" and x.step_rewards is not None:
         ends = x.mask & ~x.step_rewards.isnan()
         members = index[ends.nonzero()[:, 0]]
-        found = group_statistics(x.step_rewards[ends], members, ddof=algorithm.std_ddof)
+        result = group_statistics(x.step_rewards[ends], members, ddof=algorithm.std_ddof)
     blank = torch.zeros(len(groups), dtype=torch.float64, device=groups.device)
     return GroupNumbers(
         groups,
-        mean=blank.scatter(0, members, found.mean),
-        std=blank.scatter(0, members, found.std),
+        mean=blank.scatter(0, members, result.mean),
+        std=blank.scatter(0, members, result.std),
         size=blank.scatter(0, index, of_rows.count),
         constant=blank.bool().scatter(0, index, of_rows.constant),
     )
@@ -282,7 +282,7 @@ def _estimated(
         mask=mask,
         group_ids=x.group_ids,
         lengths=x.row_lengths(),
-        peers=whole.groups,
+        group_numbers=whole.groups,
         values=_clean(x.values, mask),
         bootstrap_values=_clean(x.bootstrap_values, mask),
         terminated=x.terminated,
@@ -297,12 +297,12 @@ def _estimated(
     if precomputed:
         return Advantages(position_rewards, position_rewards), inputs
     estimator = catalog.estimator(algorithm.adv_type).bind(algorithm)
-    found = _returned(estimator(inputs), mask.shape, f"adv_type: {algorithm.adv_type}")
+    result = _returned(estimator(inputs), mask.shape, f"adv_type: {algorithm.adv_type}")
     kl_after = _kl_after_norm(algorithm)
     if kl_after or clips_after_norm(algorithm):
-        advantages = _after_norm(found.advantages, mask, algorithm, kl if kl_after else None)
-        found = Advantages(advantages, advantages)
-    return found, inputs
+        advantages = _after_norm(result.advantages, mask, algorithm, kl if kl_after else None)
+        result = Advantages(advantages, advantages)
+    return result, inputs
 
 
 def _without_tokens(outcomes: Tensor, algorithm: AlgorithmConfig, moments: MeanStd | None) -> Tensor:
@@ -314,12 +314,12 @@ def _without_tokens(outcomes: Tensor, algorithm: AlgorithmConfig, moments: MeanS
 def _returned(made: object, shape: torch.Size, called: str) -> Advantages:
     """Check the result of an estimator, which may be a user's own; raise RunFailed if it is not two columns [B, T]."""
     pair = isinstance(made, tuple) and len(made) == len(Advantages._fields)
-    found = Advantages(*made) if pair and isinstance(made, tuple) else returned(made, Advantages, called)
-    for name, column in found._asdict().items():
+    result = Advantages(*made) if pair and isinstance(made, tuple) else returned(made, Advantages, called)
+    for name, column in result._asdict().items():
         if column.shape != shape:
-            given, wanted = list(column.shape), list(shape)
-            raise RunFailed(f"{called} returned {name} {given}, and must return {wanted}: x.per_row makes it of [B]")
-    return found
+            given, requested = list(column.shape), list(shape)
+            raise RunFailed(f"{called} returned {name} {given}, and must return {requested}: x.per_row makes it of [B]")
+    return result
 
 
 def tokens_are_read_after(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bool:

@@ -40,9 +40,9 @@ def gdpo(x: AdvantageInputs, *, std_ddof: int = 1, singleton_group: SingletonGro
         )
     total = torch.zeros_like(x.outcomes)
     for values, weights in zip(x.reward_terms.T, x.reward_weights.T, strict=True):
-        found = values.isfinite()
-        group = group_statistics(values[found], x.group_ids[found], ddof=std_ddof)
-        total[found] += weights[found] * (values[found] - group.mean) / (group.std + EPS)
+        result = values.isfinite()
+        group = group_statistics(values[result], x.group_ids[result], ddof=std_ddof)
+        total[result] += weights[result] * (values[result] - group.mean) / (group.std + EPS)
     total = x.settle_singletons(total, x.outcomes, singleton_group)
     learned = x.mask.any(dim=1)
     batch = group_statistics(total[learned], torch.zeros_like(x.group_ids[learned]), ddof=std_ddof)

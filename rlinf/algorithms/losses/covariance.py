@@ -34,10 +34,10 @@ def _lowest(keys: Tensor, eligible: Tensor, share: float, mask: Tensor) -> Tenso
 
     They are at most ``share`` of all valid positions, and at least one of them."""
     candidates = keys[eligible]
-    wanted = min(max(1, int(share * float(mask.sum().double()))), len(candidates))
-    if wanted == 0 or share <= 0:
+    requested = min(max(1, int(share * float(mask.sum().double()))), len(candidates))
+    if requested == 0 or share <= 0:
         return torch.zeros_like(mask)
-    return eligible & (keys <= candidates.sort().values[wanted - 1])
+    return eligible & (keys <= candidates.sort().values[requested - 1])
 
 
 def in_band(

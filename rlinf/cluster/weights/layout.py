@@ -15,7 +15,7 @@ _ALIGNMENT = 64  # of every tensor's first byte, as torch's own memory
 
 
 @dataclass(frozen=True)
-class Entry:
+class LayoutEntry:
     """Where a tensor is in the memory."""
 
     name: str
@@ -35,17 +35,17 @@ class Entry:
 class Layout:
     """The places of named tensors in ``size`` bytes."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LayoutEntry, ...]
     size: int
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Layout:
-        entries: list[Entry] = []
+        entries: list[LayoutEntry] = []
         end = 0
         for name, tensor in tensors.items():
             size = tensor.numel() * tensor.element_size()
             dtype = str(tensor.dtype).removeprefix("torch.")
-            entries.append(Entry(name, dtype, tuple(tensor.shape), end, size))
+            entries.append(LayoutEntry(name, dtype, tuple(tensor.shape), end, size))
             end += entries[-1].room
         return cls(tuple(entries), end)
 
@@ -57,7 +57,7 @@ class Layout:
     def of_plain(cls, plain: Mapping[str, Any]) -> Layout:
         """Build the layout that :meth:`plain` wrote."""
         entries = (
-            Entry(str(name), str(dtype), tuple(map(int, shape)), int(start), int(size))
+            LayoutEntry(str(name), str(dtype), tuple(map(int, shape)), int(start), int(size))
             for name, dtype, shape, start, size in plain["entries"]
         )
         return cls(tuple(entries), int(plain["size"]))
@@ -84,7 +84,7 @@ class Layout:
         return [_portion(part) for part in split_by_size(((entry, entry.room) for entry in self.entries), limit)]
 
 
-def _portion(entries: Sequence[Entry]) -> Layout:
+def _portion(entries: Sequence[LayoutEntry]) -> Layout:
     base = entries[0].start
     moved = tuple(replace(entry, start=entry.start - base) for entry in entries)
     return Layout(moved, moved[-1].start + moved[-1].room)

@@ -9,7 +9,7 @@ from rlinf.base.errors import OtherPolicy
 from rlinf.cluster.api import WorkerGroup
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.data.messages import Metrics
-from rlinf.models.weight_digest import Asked, Digests, TensorDigest, asked_of, differences, listed
+from rlinf.models.weight_digest import DigestRequest, Digests, TensorDigest, asked_of, differences, listed
 
 
 class WeightsNotHeld(OtherPolicy):
@@ -30,7 +30,7 @@ class WeightProof:
         self._learner, self._name = learner, name
         learner.call(WeightSender.keep_digests)
         self._sent: dict[str, TensorDigest] = {}
-        self._asked: dict[str, Asked] = {}
+        self._asked: dict[str, DigestRequest] = {}
         self._version = 0
         self.unread: str | None = None
         """Why receivers cannot read their weights back; None: they can."""
@@ -80,9 +80,11 @@ class WeightProof:
         return 1.0 - len(hidden) / max(1, len(self._sent))
 
     def _problem(self, rank: int, held: Digests | str) -> str | None:
-        found = [] if isinstance(held, str) else differences(self._sent, held)
+        result = [] if isinstance(held, str) else differences(self._sent, held)
         return (
-            f"{self._name} {rank}: {len(found)} of {len(self._sent)} weights differ: {listed(found)}" if found else None
+            f"{self._name} {rank}: {len(result)} of {len(self._sent)} weights differ: {listed(result)}"
+            if result
+            else None
         )
 
     def _error(self, problems: list[str]) -> WeightsNotHeld:

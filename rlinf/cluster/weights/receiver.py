@@ -13,7 +13,7 @@ import torch
 from rlinf.cluster.weights.broadcast import Broadcast, BroadcastError
 from rlinf.cluster.weights.segment import SegmentAddress, SegmentReader, address_key
 from rlinf.data.messages import Metrics, WeightUpdate
-from rlinf.models.weight_digest import Asked, Digests
+from rlinf.models.weight_digest import DigestRequest, Digests
 from rlinf.samplers.vllm_transfer import carry_out, update_bytes
 
 
@@ -32,7 +32,7 @@ class WeightReceiver(ABC):
     def load(self, update: WeightUpdate) -> Metrics:
         """Load weights in place, and copy what it keeps of them; ``weight_update_s`` and ``weight_update_bytes``."""
 
-    def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
+    def held_digests(self, asked: Mapping[str, DigestRequest]) -> Digests | str:
         """Return the digests of the weights that the next answer is computed with, or why they cannot be read."""
         return f"{type(self).__name__} has no method held_digests"
 

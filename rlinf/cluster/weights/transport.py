@@ -241,13 +241,13 @@ def _loaded(loads: Iterable[Sequence[Handle]], restart: Restart) -> Metrics:
 
 def outcomes(handles: Sequence[Handle], dead: dict[int, Exception]) -> list[Metrics | str]:
     """Collect the return values of the receivers; those that are lost are put into ``dead``."""
-    found: list[Metrics | str] = []
+    results: list[Metrics | str] = []
     for rank, handle in enumerate(handles):
         try:
-            found.append(handle.result())
+            results.append(handle.result())
         except WORKER_LOST as error:
             dead[rank] = error
-    return found
+    return results
 
 
 def largest(received: Sequence[Metrics | str]) -> Metrics:

@@ -114,8 +114,8 @@ def _check_readers(context: Context) -> None:
     for name in hints(AlgorithmConfig):
         if name in read:
             continue
-        found = catalog.readers(name)
-        readers = [reader for reader in found if ":" in reader]
+        result = catalog.readers(name)
+        readers = [reader for reader in result if ":" in reader]
         fix = f"It is read by {', '.join(readers)}." if readers else "Take it out."
         context.unread(
             f"algorithm.{name}",

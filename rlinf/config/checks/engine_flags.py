@@ -96,8 +96,8 @@ def check_engine_flags(context: Context) -> None:
             why, fix = RESERVED[plain]
             context.error(key, f"{key} can't be passed through: {why}.", fix, at=(_KEY,))
         elif known is not None and name not in known:
-            found = [plain] if plain in known else nearest(plain, known, 3)
-            fix = f"Did you mean {' or '.join(found)}?" if found else "`vllm serve --help` lists them."
+            result = [plain] if plain in known else nearest(plain, known, 3)
+            fix = f"Did you mean {' or '.join(result)}?" if result else "`vllm serve --help` lists them."
             context.error(key, f"{key} is no argument of the installed vLLM.", fix, at=(_KEY,))
     if known is None:
         context.warnings.append(

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from rlinf.base.user_code import MODULE_PLACE, Call, imported, own_parameters
+from rlinf.base.user_code import MODULE_PLACE, Signature, imported, own_parameters
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
 from rlinf.config.names import nearest
@@ -17,12 +17,12 @@ from rlinf.config.tree import locate
 from rlinf.config.values import Builder, Mismatch
 
 _GIVEN_BY_THE_RUN = ("num_action_chunks",)
-_CALLS: Mapping[str, Call] = {
-    "rollout.sampler": Call(("the rollout section", "a SamplerSpec"), makes=True),
-    "logging.sinks": Call(("the run directory", "the configuration"), makes=True),
-    "policy.name": Call(("the observation space", "the action space"), makes=True),
-    "policy.encoder": Call(("the observation space",), makes=True),
-    "policy.distribution": Call(("the number of features", "the action space"), makes=True),
+_CALLS: Mapping[str, Signature] = {
+    "rollout.sampler": Signature(("the rollout section", "a SamplerSpec"), makes=True),
+    "logging.sinks": Signature(("the run directory", "the configuration"), makes=True),
+    "policy.name": Signature(("the observation space", "the action space"), makes=True),
+    "policy.encoder": Signature(("the observation space",), makes=True),
+    "policy.distribution": Signature(("the number of features", "the action space"), makes=True),
 }
 """What the run itself gives to a function or class of the user's own; options are given by name."""
 OURS: Mapping[str, Sequence[str]] = {

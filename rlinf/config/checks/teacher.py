@@ -19,17 +19,17 @@ def check_teacher(context: Context) -> None:
     if context.is_broken(*reads) or not is_text(config):
         return
     pure = "teacher_logprobs" in columns_of(algorithm.adv_type)
-    wanted = pure or algorithm.opd_coef > 0
+    requested = pure or algorithm.opd_coef > 0
     given = [name for name in _SOURCES if getattr(teacher, name) not in (None, "none")]
-    if wanted and not given:
+    if requested and not given:
         by = f"adv_type: {algorithm.adv_type}" if pure else f"algorithm.opd_coef {algorithm.opd_coef:g}"
         message = f"{by} learns from a teacher, and there is none."
         context.error("teacher.path", message, "Set teacher.path to a model, or teacher.base_url.")
         return
-    for name in (*given, "hint") if not wanted else ():
+    for name in (*given, "hint") if not requested else ():
         fix = "Choose adv_type: opd, or set algorithm.opd_coef: 0.1."
         context.unread(f"teacher.{name}", "is not read by this algorithm.", fix)
-    if not wanted:
+    if not requested:
         return
     if len(given) > 1:
         message = f"teacher: {' and '.join(given)} name several teachers."
@@ -94,9 +94,9 @@ def _check_distribution(context: Context) -> None:
     rollout = context.config.rollout
     off = {"top_k": 0, "top_p": 1.0, "repetition_penalty": 1.0}
     for name, value in off.items():
-        found = getattr(rollout, name)
-        if found != value:
-            message = f"rollout.{name} {found} reshapes the policy's distribution, and the teacher's is whole."
+        result = getattr(rollout, name)
+        if result != value:
+            message = f"rollout.{name} {result} reshapes the policy's distribution, and the teacher's is whole."
             context.error(f"rollout.{name}", message, f"Set it to {value}.")
     if context.config.teacher.base_url is not None and rollout.temperature != 1.0:
         message = f"teacher.base_url: a server returns log-probabilities at temperature 1, not {rollout.temperature:g}."

@@ -155,10 +155,10 @@ def synonyms(layers: Sequence[Branch]) -> Iterator[tuple[str, Located]]:
         names.setdefault(key, [key]).append(written)
     for group in names.values():
         for layer in reversed(layers):
-            found = {name: located for name in group if (located := get(layer, name)) is not None}
-            if found:
-                first = next(iter(found.values()))
-                yield from ((name, found.get(name, first)) for name in group)
+            results = {name: located for name in group if (located := get(layer, name)) is not None}
+            if results:
+                first = next(iter(results.values()))
+                yield from ((name, results.get(name, first)) for name in group)
                 break
 
 

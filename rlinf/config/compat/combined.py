@@ -14,7 +14,16 @@ def combine(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> No
     """Replace these names in place by the key that they amount to."""
     _kl_loss(tree, notes, problems)
     _dual_clip(tree, notes, problems)
-    _token_kl(tree, notes, problems)
+    switch = get(tree, "algorithm.add_token_level_kl")
+    for name, key in (("init_kl_coef", "algorithm.kl_coef"), ("kl_penalty", "algorithm.token_kl_type")):
+        written = drop(tree, f"algorithm.{name}")
+        if written is None:
+            continue
+        if switch is None or switch.value is not True:
+            notes.append(f"{written.origin}: {name} is not read without add_token_level_kl: true.")
+            continue
+        said = f"{name}: {written.value}"
+        _settle(tree, key, Located(written.value, written.origin), said, notes, problems)
     sampling = get(tree, "algorithm.sampling_params")
     if sampling is not None:
         _greedy(tree, notes)
@@ -59,19 +68,6 @@ def _dual_clip(tree: Branch, notes: list[str], problems: list[ConfigProblem]) ->
         bound = 1 + 2 * epsilon
     said = f"dual_clip_loss: {str(switch.value).lower()}"
     _settle(tree, "algorithm.clip_ratio_c", Located(bound, switch.origin), said, notes, problems)
-
-
-def _token_kl(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> None:
-    switch = get(tree, "algorithm.add_token_level_kl")
-    for name, key in (("init_kl_coef", "algorithm.kl_coef"), ("kl_penalty", "algorithm.token_kl_type")):
-        written = drop(tree, f"algorithm.{name}")
-        if written is None:
-            continue
-        if switch is None or switch.value is not True:
-            notes.append(f"{written.origin}: {name} is not read without add_token_level_kl: true.")
-            continue
-        said = f"{name}: {written.value}"
-        _settle(tree, key, Located(written.value, written.origin), said, notes, problems)
 
 
 def _greedy(tree: Branch, notes: list[str]) -> None:

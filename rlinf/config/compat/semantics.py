@@ -58,18 +58,7 @@ def _adopt_roll(tree: Branch, roll: Origin, notes: list[str]) -> None:
     if penalised:
         _default(tree, "kl_coef", _ROLL_KL_COEF, roll, "ROLL's default (init_kl_coef)", notes)
         _default(tree, "token_kl_type", _ROLL_TOKEN_KL, roll, "ROLL's default (kl_penalty)", notes)
-    _roll_controller(tree, penalised, roll, notes)
-    entry = ADVANTAGES.get(str(_value(tree, "adv_type")))
-    if entry is None or not entry.normalises_rows:
-        return
-    if _value(tree, "reward_clip"):
-        _default(tree, "clip_after_norm", True, roll, "ROLL normalises by group, then clips", notes)
-    if penalised:
-        _default(tree, "kl_after_norm", True, roll, "ROLL normalises by group, then subtracts the KL", notes)
-
-
-def _roll_controller(tree: Branch, penalised: bool, roll: Origin, notes: list[str]) -> None:
-    """Set ROLL's coefficient to adaptive as soon as ``target_kl`` is a number; without one it is fixed."""
+    # Set ROLL's coefficient to adaptive as soon as ``target_kl`` is a number; without one it is fixed.
     controller, target = _value(tree, "kl_controller"), _value(tree, "target_kl")
     if penalised and target is not None and controller is None:
         _default(tree, "kl_controller", "adaptive", roll, "ROLL's is adaptive where target_kl is a number", notes)
@@ -78,6 +67,13 @@ def _roll_controller(tree: Branch, penalised: bool, roll: Origin, notes: list[st
         written = None if read else drop(tree, f"algorithm.{name}")
         if written is not None:
             notes.append(f"{written.origin}: {name} is not read without add_token_level_kl: true and a target_kl.")
+    entry = ADVANTAGES.get(str(_value(tree, "adv_type")))
+    if entry is None or not entry.normalises_rows:
+        return
+    if _value(tree, "reward_clip"):
+        _default(tree, "clip_after_norm", True, roll, "ROLL normalises by group, then clips", notes)
+    if penalised:
+        _default(tree, "kl_after_norm", True, roll, "ROLL normalises by group, then subtracts the KL", notes)
 
 
 def _value(tree: Branch, name: str) -> object:

@@ -89,7 +89,7 @@ def frame_place(origins: Sequence[str], lengths: np.ndarray, row: int) -> str:
 
 
 @dataclass(frozen=True)
-class Episode:
+class RecordedEpisode:
     """One episode of T steps, as it is recorded."""
 
     columns: Arrays

@@ -131,14 +131,14 @@ def _opened(path: Path) -> Any:
 
 
 def _names(file: Any, path: Path) -> list[str]:
-    found = [match for name in file.get("data", file) if (match := _NUMBERED.fullmatch(name))]
-    if not found:
+    results = [match for name in file.get("data", file) if (match := _NUMBERED.fullmatch(name))]
+    if not results:
         raise DatasetError(f"{path} has neither data/demo_0 (LIBERO) nor traj_0 (ManiSkill)")
-    return [match[0] for match in sorted(found, key=lambda match: int(match[2]))]
+    return [match[0] for match in sorted(results, key=lambda match: int(match[2]))]
 
 
-def _libero_episode(group: Any, place: str) -> _EpisodeParts:
-    observed = _required(group, "obs", place)
+def _libero_episode(group: Any, location: str) -> _EpisodeParts:
+    observed = _required(group, "obs", location)
     columns = {
         leaf: np.ascontiguousarray(observed[camera][:][:, ::-1])
         for camera, leaf in _LIBERO_CAMERAS.items()
@@ -146,15 +146,15 @@ def _libero_episode(group: Any, place: str) -> _EpisodeParts:
     }
     if "ee_states" not in observed:
         raise DatasetError(
-            f"{place} has no 'ee_states' in obs, only {', '.join(observed)}. Of robomimic's layout LIBERO's files are "
-            "read: write others as a LeRobotDataset v3 folder"
+            f"{location} has no 'ee_states' in obs, only {', '.join(observed)}. Of robomimic's layout LIBERO's "
+            "files are read: write others as a LeRobotDataset v3 folder"
         )
     columns |= _further_observations(observed)
     position, turn = np.split(np.asarray(observed["ee_states"]), [3], axis=1)
-    grip = np.asarray(_required(observed, "gripper_states", place))
+    grip = np.asarray(_required(observed, "gripper_states", location))
     columns["observation.state"] = np.concatenate([position, _quaternions(turn), grip], axis=1).astype(np.float32)
-    columns[ACTION] = np.asarray(_required(group, "actions", place), dtype=np.float32)
-    done = np.asarray(_required(group, "dones", place)).astype(bool).reshape(-1)
+    columns[ACTION] = np.asarray(_required(group, "actions", location), dtype=np.float32)
+    done = np.asarray(_required(group, "dones", location)).astype(bool).reshape(-1)
     columns |= {DONE: done, REWARD: np.asarray(group.get("rewards", done), dtype=np.float32).reshape(-1)}
     if "rewards" in group:
         # Success gives LIBERO's only reward and ends its episodes; an end without it is that of a time limit.
@@ -164,16 +164,16 @@ def _libero_episode(group: Any, place: str) -> _EpisodeParts:
 
 def _further_observations(observed: Any) -> dict[str, np.ndarray]:
     """Read the observations of LIBERO's or one's own that no environment here has, for `sft.rename` to name."""
-    found = {}
+    results = {}
     for name in observed:
         if name in _LIBERO_CAMERAS or name in _LIBERO_STATES or not hasattr(observed[name], "dtype"):
             continue
         values = np.asarray(observed[name])
         if values.dtype == np.uint8 and values.ndim == 4:
-            found[f"observation.{name}"] = np.ascontiguousarray(values[:, ::-1])
+            results[f"observation.{name}"] = np.ascontiguousarray(values[:, ::-1])
         elif values.dtype.kind in "fiub":
-            found[f"observation.{name}"] = values.astype(np.float32)
-    return found
+            results[f"observation.{name}"] = values.astype(np.float32)
+    return results
 
 
 def _quaternions(turns: np.ndarray) -> np.ndarray:
@@ -190,10 +190,10 @@ def _libero_instruction(data: Any) -> str:
         return ""
 
 
-def _maniskill_episode(group: Any, place: str) -> _EpisodeParts:
-    actions = np.asarray(_required(group, "actions", place), dtype=np.float32)
+def _maniskill_episode(group: Any, location: str) -> _EpisodeParts:
+    actions = np.asarray(_required(group, "actions", location), dtype=np.float32)
     steps = len(actions)
-    seen = _maniskill_observations(_required(group, "obs", place), place)
+    seen = _maniskill_observations(_required(group, "obs", location), location)
     columns = {name: values[:steps] for name, values in seen.items()}
     columns[ACTION] = actions
     done = np.arange(steps) == steps - 1
@@ -205,20 +205,20 @@ def _maniskill_episode(group: Any, place: str) -> _EpisodeParts:
     return columns, {name: values[steps] for name, values in seen.items() if len(values) > steps}
 
 
-def _maniskill_observations(obs: Any, place: str) -> dict[str, np.ndarray]:
+def _maniskill_observations(obs: Any, location: str) -> dict[str, np.ndarray]:
     """[T + 1, ...]: the state as one vector, or the pictures of each camera and the robot's own state."""
     if not hasattr(obs, "keys"):
         return {"observation": np.asarray(obs, dtype=np.float32)}
     parts = [leaf for name in ("agent", "extra") if name in obs for leaf in _vectors(obs[name])]
     if not parts:
-        raise DatasetError(f"{place}: obs has neither agent nor extra, the two parts of the state")
-    found = {"observation.state": np.concatenate(parts, axis=1)}
+        raise DatasetError(f"{location}: obs has neither agent nor extra, the two parts of the state")
+    results = {"observation.state": np.concatenate(parts, axis=1)}
     cameras = obs.get("sensor_data", {})
     for name in cameras:
         if "rgb" in cameras[name]:
             leaf = "observation.image" if len(cameras) == 1 else f"observation.{name}"
-            found[leaf] = np.asarray(cameras[name]["rgb"], dtype=np.uint8)
-    return found
+            results[leaf] = np.asarray(cameras[name]["rgb"], dtype=np.uint8)
+    return results
 
 
 def _vectors(part: Any) -> list[np.ndarray]:
@@ -237,9 +237,9 @@ def _maniskill_instruction(path: Path) -> str:
     return " ".join(re.findall(r"[A-Z][a-z]+|\d+", task.partition("-")[0])).lower()
 
 
-def _required(group: Mapping[str, Any], name: str, place: str) -> Any:
+def _required(group: Mapping[str, Any], name: str, location: str) -> Any:
     if name not in group:
         raise DatasetError(
-            f"{place} has no {name!r}, only {', '.join(group)}: replay the trajectories with observations"
+            f"{location} has no {name!r}, only {', '.join(group)}: replay the trajectories with observations"
         )
     return group[name]

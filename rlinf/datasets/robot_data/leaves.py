@@ -39,16 +39,16 @@ def observation_arrays(
     if unknown:
         raise DatasetError(f"rename: there is no {unknown[0]}; the environment observes {', '.join(leaves)}")
     columns = dataset.finals if finals else dataset.columns
-    found: Arrays = {}
+    results: Arrays = {}
     for leaf, part in leaves.items():
         if isinstance(part, spaces.Text):
-            found[leaf] = _instructions(dataset, leaf, part, finals)
+            results[leaf] = _instructions(dataset, leaf, part, finals)
             continue
         name = _column_name(dataset, leaf, part, rename)
         if name not in columns:
             continue  # of the finals only
-        found[leaf] = _fitted(columns[name], leaf, name, part, dataset, finals=finals)
-    return found
+        results[leaf] = _fitted(columns[name], leaf, name, part, dataset, finals=finals)
+    return results
 
 
 def environment_actions(dataset: RobotDataset, space: spaces.Space, rename: Mapping[str, str]) -> np.ndarray:

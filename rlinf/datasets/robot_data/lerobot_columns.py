@@ -41,8 +41,8 @@ def channels_first(feature: Mapping[str, Any]) -> bool | None:
         names = next(iter(names.values()), None)
     if not isinstance(names, (list, tuple)) or len(names) != len(feature["shape"]):
         return None
-    found = [str(name).lower() in ("channels", "channel", "c") for name in names]
-    return found[0] if found[0] or found[-1] else None
+    results = [str(name).lower() in ("channels", "channel", "c") for name in names]
+    return results[0] if results[0] or results[-1] else None
 
 
 def _numbers(column: Any, feature: Mapping[str, Any], name: str, place: Place) -> np.ndarray:
@@ -103,7 +103,7 @@ def _pictures(column: Any, name: str, place: Place) -> np.ndarray:
     return np.stack(pictures)
 
 
-def _picture(entry: Any, place: str) -> np.ndarray:
+def _picture(entry: Any, location: str) -> np.ndarray:
     if not isinstance(entry, Mapping) or entry.get("bytes") is None:
-        raise DatasetError(f"{place}: the picture is not in the Parquet file")
-    return decode_picture(entry["bytes"], place)
+        raise DatasetError(f"{location}: the picture is not in the Parquet file")
+    return decode_picture(entry["bytes"], location)

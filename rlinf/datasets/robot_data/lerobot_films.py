@@ -24,11 +24,11 @@ def film_column(root: Path, info: layout.Info, name: str, rows: Rows, times: np.
     """
     feature = info.features[name]
     _require_rate(root, info, name)
-    wanted: dict[Path, list[tuple[float, int]]] = {}
+    requested: dict[Path, list[tuple[float, int]]] = {}
     for row, (path, time) in enumerate(_places(root, info, name, rows, times)):
-        wanted.setdefault(path, []).append((time, row))
+        requested.setdefault(path, []).append((time, row))
     pictures: np.ndarray | None = None
-    for path, places in wanted.items():
+    for path, places in requested.items():
         try:
             for row, frame in frames_at(path, places, tolerance_s=0.5 / info.fps):
                 if pictures is None:
@@ -61,25 +61,27 @@ def _places(root: Path, info: layout.Info, name: str, rows: Rows, times: np.ndar
         row = int(np.flatnonzero(~np.isfinite(times))[0])
         raise DatasetError(f"{frame_place(rows.origins, rows.lengths, row)}: timestamp is {times[row]}")
     table = read_table(root, "meta/episodes", rows.episodes.tolist())
-    place = str(root / "meta/episodes")
-    numbers = whole_numbers(table, "episode_index", place).tolist()
+    location = str(root / "meta/episodes")
+    numbers = whole_numbers(table, "episode_index", location).tolist()
     chunks, files = (
-        whole_numbers(table, f"videos/{name}/{key}", place).tolist() for key in ("chunk_index", "file_index")
+        whole_numbers(table, f"videos/{name}/{key}", location).tolist() for key in ("chunk_index", "file_index")
     )
     column = f"videos/{name}/from_timestamp"
     if column not in table.column_names:
-        raise DatasetError(f"{place} has no column {column}, the second at which an episode begins in its film")
+        raise DatasetError(f"{location} has no column {column}, the second at which an episode begins in its film")
     begins = table.column(column).to_pylist()
     starts = dict(zip(numbers, zip(chunks, files, begins, strict=True), strict=True))
-    found: list[tuple[Path, float]] = []
+    results: list[tuple[Path, float]] = []
     edges = np.cumsum(rows.lengths)
     for at, number in enumerate(rows.episodes.tolist()):
         if number not in starts or starts[number][2] is None:
-            raise DatasetError(f"{place} has no row for episode {number}, or no {column} in it: its film is not known")
+            raise DatasetError(
+                f"{location} has no row for episode {number}, or no {column} in it: its film is not known"
+            )
         chunk, file, begin = starts[number]
         path = root / info.video_path.format(video_key=name, chunk_index=chunk, file_index=file)
-        found += [(path, begin + time) for time in times[edges[at] - rows.lengths[at] : edges[at]].tolist()]
-    return found
+        results += [(path, begin + time) for time in times[edges[at] - rows.lengths[at] : edges[at]].tolist()]
+    return results
 
 
 def _require_rate(root: Path, info: layout.Info, name: str) -> None:
@@ -93,11 +95,11 @@ def _require_rate(root: Path, info: layout.Info, name: str) -> None:
         )
 
 
-def _picture_shape(feature: Mapping[str, Any], frame: np.ndarray, place: str) -> tuple[int, int, int]:
+def _picture_shape(feature: Mapping[str, Any], frame: np.ndarray, location: str) -> tuple[int, int, int]:
     """Height, width, channels; the header gives them in the order of its ``names``."""
     shape = [int(size) for size in feature["shape"]]
     if len(shape) != 3:
-        raise DatasetError(f"{place}: meta/info.json says {shape}; height, width and channels are needed")
+        raise DatasetError(f"{location}: meta/info.json says {shape}; height, width and channels are needed")
     one, two, three = shape
     first = channels_first(feature)
     orders = {False: (one, two, three), True: (two, three, one)}
@@ -105,8 +107,8 @@ def _picture_shape(feature: Mapping[str, Any], frame: np.ndarray, place: str) ->
         if (height, width) == frame.shape[:2] and channels in (1, 3):
             return height, width, channels
     raise DatasetError(
-        f"{place}: the film has {_size(frame)}, and meta/info.json says {shape} ({feature.get('names')}). Correct the "
-        "shape there"
+        f"{location}: the film has {_size(frame)}, and meta/info.json says {shape} ({feature.get('names')}). Correct "
+        "the shape there"
     )
 
 

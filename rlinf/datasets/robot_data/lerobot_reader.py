@@ -72,14 +72,14 @@ def read_tasks(root: Path) -> dict[int, str]:
         raise DatasetError(f"{path}, the instructions, cannot be read: {error}") from error
     numbers = whole_numbers(table, _TASK, str(path)).tolist()
     words = table.column(_words_column(table, path)).to_pylist()
-    found: dict[int, str] = {}
+    results: dict[int, str] = {}
     for number, text in sorted(zip(numbers, words, strict=True), key=lambda pair: pair[0]):
-        if number in found:
-            raise DatasetError(f"{path} has {_TASK} {number} twice: {found[number]!r} and {text!r}. Keep one")
+        if number in results:
+            raise DatasetError(f"{path} has {_TASK} {number} twice: {results[number]!r} and {text!r}. Keep one")
         if text is None:
             raise DatasetError(f"{path}: {_TASK} {number} has no words. Write its instruction, or an empty text")
-        found[number] = text
-    return found
+        results[number] = text
+    return results
 
 
 def _words_column(table: Any, path: Path) -> str:
@@ -105,16 +105,16 @@ def _tasks_of(root: Path, rows: Rows) -> tuple[list[str], np.ndarray]:
         if len(tasks) > 1:
             raise DatasetError(f"{root / 'data'} has no column {_TASK}, and there are {len(tasks)} instructions")
         return list(tasks.values()), np.zeros(int(rows.lengths.sum()), dtype=np.int64)
-    wanted = whole_numbers(rows.table, _TASK, str(root / "data"))
+    requested = whole_numbers(rows.table, _TASK, str(root / "data"))
     numbers = np.array(list(tasks), dtype=np.int64)
-    unknown = np.flatnonzero(~np.isin(wanted, numbers))
+    unknown = np.flatnonzero(~np.isin(requested, numbers))
     if len(unknown):
         place = frame_place(rows.origins, rows.lengths, int(unknown[0]))
         raise DatasetError(
-            f"{place}: {_TASK} is {wanted[unknown[0]]}, and {root / layout.TASKS} has {', '.join(map(str, tasks))}. "
+            f"{place}: {_TASK} is {requested[unknown[0]]}, and {root / layout.TASKS} has {', '.join(map(str, tasks))}. "
             "Add the instruction there, or correct the number"
         )
-    return list(tasks.values()), np.searchsorted(numbers, wanted)
+    return list(tasks.values()), np.searchsorted(numbers, requested)
 
 
 def _chosen(root: Path, episodes: Sequence[int]) -> list[int]:

@@ -90,10 +90,10 @@ def whole_numbers(table: Any, name: str, place: str) -> np.ndarray:
         row = column.is_null().to_pylist().index(True)
         raise DatasetError(f"{place}: row {row} has no {name}. Fill it in, or take the row out")
     try:
-        found: np.ndarray = column.cast(pa.int64()).to_numpy()
+        result: np.ndarray = column.cast(pa.int64()).to_numpy()
     except pa.ArrowException as error:
         raise DatasetError(f"{place}: {name} is {column.type}, not whole numbers: {error}") from error
-    return found
+    return result
 
 
 def _require_consecutive(episode: np.ndarray, frame: np.ndarray, files: Sequence[str]) -> None:
@@ -102,15 +102,15 @@ def _require_consecutive(episode: np.ndarray, frame: np.ndarray, files: Sequence
     if not len(bad):
         return
     at = int(bad[0])
-    place = f"{', '.join(files[:3])}{' ...' if len(files) > 3 else ''}: episode {episode[at]}"
+    location = f"{', '.join(files[:3])}{' ...' if len(files) > 3 else ''}: episode {episode[at]}"
     if step[at] == 0:
         raise DatasetError(
-            f"{place} has frame {frame[at]} twice (columns {_EPISODE} and {_FRAME}). Episodes that were put together "
-            "need numbers of their own: give each another episode_index"
+            f"{location} has frame {frame[at]} twice (columns {_EPISODE} and {_FRAME}). Episodes that were put "
+            "together need numbers of their own: give each another episode_index"
         )
     raise DatasetError(
-        f"{place} goes from frame {frame[at]} to frame {frame[at + 1]} (column {_FRAME}), and actions are imitated one "
-        "after the other. Export the episode again with all frames, or take it out"
+        f"{location} goes from frame {frame[at]} to frame {frame[at + 1]} (column {_FRAME}), and actions are imitated "
+        "one after the other. Export the episode again with all frames, or take it out"
     )
 
 
@@ -125,13 +125,13 @@ def _read(file: Path, *, columns: list[str] | None = None, episodes: Sequence[in
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    wanted = None if episodes is None else [(_EPISODE, "in", list(episodes))]
+    requested = None if episodes is None else [(_EPISODE, "in", list(episodes))]
     try:
-        if columns is not None or wanted is not None:
+        if columns is not None or requested is not None:
             present = pq.read_schema(file).names
-            missing = {*(columns or ()), *([_EPISODE] if wanted else ())} - set(present)
+            missing = {*(columns or ()), *([_EPISODE] if requested else ())} - set(present)
             if missing:
                 raise DatasetError(f"{file} has no column {sorted(missing)[0]}, only {', '.join(present)}")
-        return pq.read_table(file, columns=columns, filters=wanted)
+        return pq.read_table(file, columns=columns, filters=requested)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{file} cannot be read: {error}") from error

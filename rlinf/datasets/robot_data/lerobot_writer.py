@@ -13,10 +13,10 @@ from typing import Any, Self
 import numpy as np
 
 from rlinf.datasets.robot_data import lerobot_format as layout
-from rlinf.datasets.robot_data.dataset import DatasetError, Episode
+from rlinf.datasets.robot_data.dataset import DatasetError, RecordedEpisode
 from rlinf.datasets.robot_data.pictures import encode_png
 from rlinf.datasets.robot_data.statistics import column_statistics, sample_pictures, to_json
-from rlinf.datasets.video_encoder import NEARLY_LOSSLESS, Film
+from rlinf.datasets.video_encoder import NEARLY_LOSSLESS, FilmEncoder
 
 _MB = 2**20
 
@@ -45,7 +45,7 @@ class LeRobotWriter:
         self._samples: dict[str, list[np.ndarray]] = {}
         self._data: Any = None
         self._data_file = 0
-        self._films: dict[str, Film] = {}
+        self._films: dict[str, FilmEncoder] = {}
         self._film_frames: dict[str, int] = {}
         self._film_files: dict[str, int] = {}
 
@@ -59,7 +59,7 @@ class LeRobotWriter:
             self._close_files(keep=False)
             shutil.rmtree(self._aside, ignore_errors=True)
 
-    def add(self, episode: Episode) -> None:
+    def add(self, episode: RecordedEpisode) -> None:
         """Append an episode. Other columns or shapes than those of the first one are a DatasetError."""
         features = {
             name: layout.feature_of(values, videos=self._videos, pictures=layout.is_pictures(name, values))
@@ -126,7 +126,7 @@ class LeRobotWriter:
         self._recorded = features
         self._info = replace(self._info, features={**described, **layout.ADDED})
 
-    def _added(self, episode: Episode, number: int, first: int) -> dict[str, np.ndarray]:
+    def _added(self, episode: RecordedEpisode, number: int, first: int) -> dict[str, np.ndarray]:
         length = episode.length
         task = self._tasks.setdefault(episode.instruction, len(self._tasks))
         return {
@@ -170,7 +170,7 @@ class LeRobotWriter:
         if name not in self._films:
             assert self._info.video_path is not None
             path = self._path(self._info.video_path, file, name)
-            self._films[name], self._film_frames[name] = Film(path, self._info.fps, NEARLY_LOSSLESS), 0
+            self._films[name], self._film_frames[name] = FilmEncoder(path, self._info.fps, NEARLY_LOSSLESS), 0
         first = self._film_frames[name]
         for frame in frames:
             self._films[name].write(frame)

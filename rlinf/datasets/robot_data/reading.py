@@ -57,8 +57,8 @@ def _place(path: str | Path) -> Path:
         return place
     if (place / "meta" / "info.json").is_file():
         return place
-    wanted = "a LeRobotDataset v3 folder (with meta/info.json) or an HDF5 file (.hdf5, .h5) of LIBERO or ManiSkill"
-    raise DatasetError(f"{place} is no robot dataset: {wanted} is needed")
+    requested = "a LeRobotDataset v3 folder (with meta/info.json) or an HDF5 file (.hdf5, .h5) of LIBERO or ManiSkill"
+    raise DatasetError(f"{place} is no robot dataset: {requested} is needed")
 
 
 def dataset_columns(path: str | Path) -> list[str]:

@@ -36,14 +36,14 @@ def column_statistics(values: np.ndarray, *, pictures: bool) -> dict[str, np.nda
         flat, shape = values.reshape(-1, values.shape[-1]).astype(np.float64) / 255.0, (values.shape[-1], 1, 1)
     else:
         flat, shape = values.reshape(len(values), -1).astype(np.float64), values.shape[1:] or (1,)
-    found = {
+    results = {
         "min": flat.min(0),
         "max": flat.max(0),
         "mean": flat.mean(0),
         "std": flat.std(0),
         **{name: np.quantile(flat, share, axis=0) for name, share in QUANTILES.items()},
     }
-    return {**{name: value.reshape(shape) for name, value in found.items()}, "count": np.array([len(values)])}
+    return {**{name: value.reshape(shape) for name, value in results.items()}, "count": np.array([len(values)])}
 
 
 def to_json(statistics: Statistics) -> dict[str, dict[str, object]]:

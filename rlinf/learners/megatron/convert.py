@@ -1,7 +1,7 @@
 """Hugging Face checkpoints in and out of megatron's model: one table per architecture, one tensor at a time.
 
 A parameter of megatron is made of one or several tensors of Hugging Face, and every tensor-parallel rank
-holds a part of it. :class:`Entry` names them, and the part by a :class:`Split`; no other code depends on
+holds a part of it. :class:`CheckpointEntry` names them, and the part by a :class:`Split`; no other code depends on
 names.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rlinf.learners.megatron.architecture import padded_vocabulary
-from rlinf.learners.megatron.layout import Place
+from rlinf.learners.megatron.layout import ShardPlace
 
 # isort: split
 import torch
@@ -33,7 +33,7 @@ one below the other.
 
 
 @dataclass(frozen=True)
-class Entry:
+class CheckpointEntry:
     """One parameter: megatron's name, the names of Hugging Face, and how it is split."""
 
     name: str
@@ -49,44 +49,44 @@ def _attention(part: str) -> tuple[str, ...]:
 
 VALUE_HEAD = "value_head."
 _MODEL = (
-    Entry("embedding.word_embeddings.weight", ("model.embed_tokens.weight",), "vocabulary"),
-    Entry("decoder.final_layernorm.weight", ("model.norm.weight",)),
-    Entry("output_layer.weight", ("lm_head.weight",), "vocabulary"),
+    CheckpointEntry("embedding.word_embeddings.weight", ("model.embed_tokens.weight",), "vocabulary"),
+    CheckpointEntry("decoder.final_layernorm.weight", ("model.norm.weight",)),
+    CheckpointEntry("output_layer.weight", ("lm_head.weight",), "vocabulary"),
 )
 _AROUND = (
-    Entry("input_layernorm.weight", ("input_layernorm.weight",)),
-    Entry("self_attention.linear_qkv.weight", _attention("weight"), "heads"),
-    Entry("self_attention.linear_proj.weight", ("self_attn.o_proj.weight",), "columns"),
-    Entry("pre_mlp_layernorm.weight", ("post_attention_layernorm.weight",)),
+    CheckpointEntry("input_layernorm.weight", ("input_layernorm.weight",)),
+    CheckpointEntry("self_attention.linear_qkv.weight", _attention("weight"), "heads"),
+    CheckpointEntry("self_attention.linear_proj.weight", ("self_attn.o_proj.weight",), "columns"),
+    CheckpointEntry("pre_mlp_layernorm.weight", ("post_attention_layernorm.weight",)),
 )
 _LAYER = (
     *_AROUND,
-    Entry("mlp.linear_fc1.weight", ("mlp.gate_proj.weight", "mlp.up_proj.weight"), "gated"),
-    Entry("mlp.linear_fc2.weight", ("mlp.down_proj.weight",), "columns"),
+    CheckpointEntry("mlp.linear_fc1.weight", ("mlp.gate_proj.weight", "mlp.up_proj.weight"), "gated"),
+    CheckpointEntry("mlp.linear_fc2.weight", ("mlp.down_proj.weight",), "columns"),
 )
 _HEAD_NORMS = (
-    Entry("self_attention.q_layernorm.weight", ("self_attn.q_norm.weight",)),
-    Entry("self_attention.k_layernorm.weight", ("self_attn.k_norm.weight",)),
+    CheckpointEntry("self_attention.q_layernorm.weight", ("self_attn.q_norm.weight",)),
+    CheckpointEntry("self_attention.k_layernorm.weight", ("self_attn.k_norm.weight",)),
 )
 # `*` stands for the number of an expert, counted over all ranks.
 _EXPERTS = (
-    Entry("mlp.router.weight", ("mlp.gate.weight",)),
-    Entry(
+    CheckpointEntry("mlp.router.weight", ("mlp.gate.weight",)),
+    CheckpointEntry(
         "mlp.experts.local_experts.*.linear_fc1.weight",
         ("mlp.experts.*.gate_proj.weight", "mlp.experts.*.up_proj.weight"),
         "gated",
         of_expert=True,
     ),
-    Entry(
+    CheckpointEntry(
         "mlp.experts.local_experts.*.linear_fc2.weight",
         ("mlp.experts.*.down_proj.weight",),
         "columns",
         of_expert=True,
     ),
 )
-LAYERS: Mapping[str, tuple[Entry, ...]] = {
+LAYERS: Mapping[str, tuple[CheckpointEntry, ...]] = {
     "llama": _LAYER,
-    "qwen2": (*_LAYER, Entry("self_attention.linear_qkv.bias", _attention("bias"), "heads")),
+    "qwen2": (*_LAYER, CheckpointEntry("self_attention.linear_qkv.bias", _attention("bias"), "heads")),
     "qwen3": (*_LAYER, *_HEAD_NORMS),
     "qwen3_moe": (*_AROUND, *_HEAD_NORMS, *_EXPERTS),
 }
@@ -106,21 +106,21 @@ class WeightMap:
         """Whether Hugging Face has a tensor for it: for all but the critic."""
         return not name.startswith(VALUE_HEAD)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> CheckpointEntry:
         """Return the entry of a parameter; its layer number counts over all stages. Raises KeyError for an unknown
         one."""
-        found = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
-        if found is None:
+        result = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
+        if result is None:
             tied = name == "output_layer.weight" and self.source.tie_word_embeddings
             return self._model["embedding.word_embeddings.weight" if tied else name]
-        number, rest = found.groups()
+        number, rest = result.groups()
         expert = re.search(r"(?<=\.local_experts\.)\d+", rest)
         entry = self._layer[rest if expert is None else f"{rest[: expert.start()]}*{rest[expert.end() :]}"]
         filled = (part if expert is None else part.replace("*", expert[0]) for part in entry.sources)
         sources = tuple(f"model.layers.{number}.{part}" for part in filled)
-        return Entry(name, sources, entry.split, entry.of_expert)
+        return CheckpointEntry(name, sources, entry.split, entry.of_expert)
 
-    def take(self, entry: Entry, tensors: Sequence[Tensor], *, rank: int, size: int) -> Tensor:
+    def take(self, entry: CheckpointEntry, tensors: Sequence[Tensor], *, rank: int, size: int) -> Tensor:
         """Take the part of tensor-parallel rank ``rank`` from the whole tensors of Hugging Face."""
         if entry.split == "whole":
             return tensors[0]
@@ -135,7 +135,7 @@ class WeightMap:
             return torch.cat([part.unflatten(0, (groups, -1)) for part in parts], dim=1).flatten(0, 1)
         return torch.cat(parts)
 
-    def give(self, entry: Entry, parts: Sequence[Tensor]) -> list[Tensor]:
+    def give(self, entry: CheckpointEntry, parts: Sequence[Tensor]) -> list[Tensor]:
         """Return the tensors of Hugging Face, in the entry's order, from the parts of all tensor-parallel ranks."""
         if entry.split == "whole":
             return [parts[0]]
@@ -158,22 +158,22 @@ def named_parameters(chunks: Iterable[nn.Module]) -> Iterator[tuple[str, nn.Para
     for chunk in chunks:
         model: GPTModel = unwrap_model(chunk)
         for name, parameter in model.named_parameters():
-            found = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
-            if found is not None:
-                number = model.decoder.layers[int(found[1])].layer_number - 1
-                name = f"decoder.layers.{number}.{_expert_counted(model, int(found[1]), found[2])}"
+            result = re.fullmatch(r"decoder\.layers\.(\d+)\.(.+)", name)
+            if result is not None:
+                number = model.decoder.layers[int(result[1])].layer_number - 1
+                name = f"decoder.layers.{number}.{_expert_counted(model, int(result[1]), result[2])}"
             yield name, parameter
 
 
 def _expert_counted(model: GPTModel, layer: int, name: str) -> str:
     """Return a name within a layer, with its expert's number counted over all ranks."""
-    found = re.fullmatch(r"(mlp\.experts\.local_experts\.)(\d+)(.+)", name)
-    if found is None:
+    result = re.fullmatch(r"(mlp\.experts\.local_experts\.)(\d+)(.+)", name)
+    if result is None:
         return name
-    return f"{found[1]}{model.decoder.layers[layer].mlp.local_expert_indices[int(found[2])]}{found[3]}"
+    return f"{result[1]}{model.decoder.layers[layer].mlp.local_expert_indices[int(result[2])]}{result[3]}"
 
 
-def part_of(entry: Entry, place: Place) -> tuple[int, int]:
+def part_of(entry: CheckpointEntry, place: ShardPlace) -> tuple[int, int]:
     """(which part of a parameter this rank holds, how many there are)."""
     if entry.split == "whole":
         return 0, 1
@@ -197,7 +197,7 @@ def mark_split(chunks: Iterable[nn.Module], weight_map: WeightMap) -> None:
 
 
 @torch.no_grad()
-def load_weights(chunks: Iterable[nn.Module], read: Read, weight_map: WeightMap, place: Place) -> None:
+def load_weights(chunks: Iterable[nn.Module], read: Read, weight_map: WeightMap, place: ShardPlace) -> None:
     """Fill this rank's parameters; of the checkpoint only what they need is read, one parameter at a time."""
     for name, parameter in named_parameters(chunks):
         if not weight_map.is_exported(name):

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
-from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -78,25 +77,15 @@ def prepare() -> None:
     """
     if importlib.util.find_spec("megatron") is None:
         raise MegatronMissing(f"learner.backend: megatron needs megatron-core: {install_command('megatron')}")
-    wanted = rules()
-    if not wanted or any(isinstance(finder, _Finder) for finder in sys.meta_path):
+    requested = rules()
+    if not requested or any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     if any(name == _PACKAGE or name.startswith(f"{_PACKAGE}.") for name in sys.modules):
         raise RuntimeError("megatron.core was imported before rlinf.learners.megatron: import this package first")
-    sys.meta_path.insert(0, _Finder(wanted))
+    sys.meta_path.insert(0, _Finder(requested))
     if not torch.cuda.is_available():
         _keep_random_states_on_cpu()
         _keep_expert_counts_on_cpu()
-
-
-def unmatched_rules(folder: Path) -> list[str]:
-    """Names of the rules that match nowhere in megatron-core's source under ``folder``."""
-    sources = [path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))]
-    left = []
-    for rule in (*WITHOUT_CUDA, *WITHOUT_TRANSFORMER_ENGINE):
-        if not any(re.search(rule.pattern, source) for source in sources):
-            left.append(rule.name)
-    return left
 
 
 class _Finder(MetaPathFinder):

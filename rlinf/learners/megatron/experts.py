@@ -45,10 +45,10 @@ class Router(TopKRouter):
         coefficient = self.config.moe_aux_loss_coeff
         if coefficient > 0 and self.previous is not None:
             probabilities = logits.reshape(-1, chosen.shape[1]).float().softmax(-1)
-            wanted = probabilities if real is None else probabilities * real[:, None]
+            requested = probabilities if real is None else probabilities * real[:, None]
             tokens = float(self.previous.sum()) / self.topk
             share = (self.previous / self.previous.sum()).float().to(logits.device)
-            loss = coefficient * chosen.shape[1] * (wanted.sum(0) * share).sum() / tokens
+            loss = coefficient * chosen.shape[1] * (requested.sum(0) * share).sum() / tokens
             weights = MoEAuxLossAutoScaler.apply(weights, loss)
         return weights, chosen
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlinf.learners.megatron.convert import Entry, WeightMap, named_parameters, part_of
-from rlinf.learners.megatron.layout import Place
+from rlinf.learners.megatron.convert import CheckpointEntry, WeightMap, named_parameters, part_of
+from rlinf.learners.megatron.layout import ShardPlace
 
 # isort: split
 import torch
@@ -21,7 +21,7 @@ from rlinf.data import weight_sources
 class _Held:
     """One parameter: the shape of its parts, and the first rank that holds each."""
 
-    entry: Entry
+    entry: CheckpointEntry
     shape: tuple[int, ...]
     dtype: torch.dtype
     parts: int
@@ -35,7 +35,7 @@ class _Held:
 class Gatherer:
     """Holds where every part of every parameter is. All ranks must make one, and call its methods together."""
 
-    def __init__(self, chunks: Iterable[nn.Module], weight_map: WeightMap, place: Place) -> None:
+    def __init__(self, chunks: Iterable[nn.Module], weight_map: WeightMap, place: ShardPlace) -> None:
         self.weight_map, self.place = weight_map, place
         # A tied embedding has two names and stands on the first and the last stage: it goes by the first one's.
         self.mine: dict[str, Tensor] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from rlinf.learners.megatron.context import together
 from rlinf.learners.megatron.layer_spec import PackedRows
-from rlinf.learners.megatron.layout import Place
+from rlinf.learners.megatron.layout import ShardPlace
 from rlinf.learners.megatron.vocabulary import score_tokens
 
 # isort: split
@@ -42,7 +42,7 @@ class MicroBatch:
     """The packed place of this rank's first token."""
 
     def score(
-        self, logits: Tensor, values: Tensor | None, *, vocabulary: int, temperature: float, place: Place
+        self, logits: Tensor, values: Tensor | None, *, vocabulary: int, temperature: float, place: ShardPlace
     ) -> PolicyOutput:
         """Log-probabilities, entropy and values [B', T] of all rows, the same on each rank; 0 where masked.
 
@@ -77,7 +77,7 @@ class MicroBatch:
 class Packer:
     """Makes micro-batches of a rank: how many tokens fill them up, and which piece is its own."""
 
-    place: Place
+    place: ShardPlace
     device: torch.device
     sequence_parallel: bool
 
@@ -104,10 +104,10 @@ class Packer:
         return self(row, torch.tensor([0]), blank=True)
 
 
-def needed_micro_batches(count: int, place: Place, *, interleaved: bool) -> int:
+def needed_micro_batches(count: int, place: ShardPlace, *, interleaved: bool) -> int:
     """Return ``count``, one at least; interleaved schedules need a multiple of the number of stages.
 
-    >>> needed_micro_batches(3, Place(0, 0, 1, 0, 2, 0, 1), interleaved=True)
+    >>> needed_micro_batches(3, ShardPlace(0, 0, 1, 0, 2, 0, 1), interleaved=True)
     4
     """
     unit = place.stages if interleaved else 1

@@ -82,8 +82,8 @@ def load_spaces(folder: Path) -> tuple[spaces.Space, spaces.Space]:
             f"`rlinf convert {folder}` writes {_SPACES} beside them"
         )
     try:
-        found = read_spaces(folder / _SPACES)
-        return found["observation"], found["action"]
+        result = read_spaces(folder / _SPACES)
+        return result["observation"], result["action"]
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"{folder} is no exported policy of a simulator: {error}") from error
 
@@ -94,9 +94,9 @@ class _SpacesOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         plain = "." not in name
         if plain and module.partition(".")[0] == "gymnasium":
-            found = super().find_class(module, name)
-            if isinstance(found, type) and issubclass(found, spaces.Space):
-                return found
+            result = super().find_class(module, name)
+            if isinstance(result, type) and issubclass(result, spaces.Space):
+                return result
         if plain and (module, name) in _NUMPY:
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f"{module}.{name} is no space")

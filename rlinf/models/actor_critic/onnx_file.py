@@ -99,18 +99,18 @@ def write_onnx(policy: Any, both: tuple[spaces.Space, spaces.Space], path: Path)
             program.save(str(path), external_data=False)
     except torch.onnx.OnnxExporterError as error:
         raise UserError(f"this policy cannot be written as ONNX: {str(error).splitlines()[0]}") from error
-    found = run_onnx(path, leaves, state.numpy() if recurrent else None)
+    result = run_onnx(path, leaves, state.numpy() if recurrent else None)
     with torch.no_grad():
         expected = actor(given, state)[0].numpy()
-    return float(np.abs(found[0].astype(np.float64) - expected).max())
+    return float(np.abs(result[0].astype(np.float64) - expected).max())
 
 
 def run_onnx(path: Path, leaves: Arrays, state: np.ndarray | None = None) -> list[np.ndarray]:
     """Compute the outputs of a file for observations [N, ...], in their order."""
     onnxruntime = _require()
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    wanted = {part.name for part in session.get_inputs()}
-    fed = {name: leaf for name, leaf in leaves.items() if name in wanted}
+    requested = {part.name for part in session.get_inputs()}
+    fed = {name: leaf for name, leaf in leaves.items() if name in requested}
     return session.run(None, fed if state is None else {**fed, "state": state})
 
 

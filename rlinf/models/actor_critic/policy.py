@@ -114,13 +114,13 @@ class ActorCritic(PolicyOfHead):
             values=self._in_place(positions.spread(self.value_head(critic)), places, mask, full),
         )
 
-    def _in_place(self, column: Tensor, places: tuple[Tensor, ...] | None, mask: Tensor, full: bool) -> Tensor:
+    def _in_place(self, column: Tensor, indices: tuple[Tensor, ...] | None, mask: Tensor, full: bool) -> Tensor:
         """Arrange the positions [n, P] of flat decisions as [B, T]; ``full``: ``mask`` is true everywhere."""
         rows, parts = mask.shape[0], column.shape[1]
-        if places is None:
+        if indices is None:
             table = column.reshape(mask.shape)
         else:
-            table = column.new_zeros(rows, mask.shape[1] // parts, parts).index_put(places, column).flatten(1)
+            table = column.new_zeros(rows, mask.shape[1] // parts, parts).index_put(indices, column).flatten(1)
             if parts == 1:
                 return table
         return table if full else torch.where(mask, table, 0.0)
@@ -220,6 +220,6 @@ class ActorCritic(PolicyOfHead):
         return actor, self.critic_body(self.critic_encoder(flat)), states
 
 
-def _picked(tensor: Tensor, places: tuple[Tensor, ...] | None) -> Tensor:
-    """[B, C, ...] to the decisions at ``places`` (None: all) [n, ...]."""
-    return tensor.flatten(0, 1) if places is None else picked(tensor, *places)
+def _picked(tensor: Tensor, indices: tuple[Tensor, ...] | None) -> Tensor:
+    """[B, C, ...] to the decisions at ``indices`` (None: all) [n, ...]."""
+    return tensor.flatten(0, 1) if indices is None else picked(tensor, *indices)

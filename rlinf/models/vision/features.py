@@ -48,7 +48,7 @@ def decoder_inputs(
     starts = torch.tensor([0, *(one.count for one in read)]).cumsum(0).tolist()
     index = torch.full_like(sequences, -1)
     for row, own in enumerate(pictures):
-        at = [place for uri in own for place in range(starts[distinct[uri]], starts[distinct[uri] + 1])]
+        at = [position for uri in own for position in range(starts[distinct[uri]], starts[distinct[uri] + 1])]
         negative = sequences[row] < 0
         if int(negative.sum()) != len(at):
             raise PlaceError(
@@ -73,19 +73,19 @@ def _features(model: Any, reader: PictureReader, read: Sequence[Pixels]) -> tupl
     base, device = base_of(model), model.device
     tensors = {name: tensor.to(device) for name, tensor in stacked(read).items()}
     if reader.family.axes:
-        found = base.get_image_features(tensors["pixel_values"], tensors["image_grid_thw"])
-        deeper = [torch.cat(list(layer)) for layer in getattr(found, "deepstack_features", None) or ()]
-        return torch.cat(list(found.pooler_output)), deeper
+        result = base.get_image_features(tensors["pixel_values"], tensors["image_grid_thw"])
+        deeper = [torch.cat(list(layer)) for layer in getattr(result, "deepstack_features", None) or ()]
+        return torch.cat(list(result.pooler_output)), deeper
     if "pixel_attention_mask" in tensors:
-        found = base.get_image_features(tensors["pixel_values"][None], tensors["pixel_attention_mask"][None])
-        return found.pooler_output.flatten(0, 1), []
+        result = base.get_image_features(tensors["pixel_values"][None], tensors["pixel_attention_mask"][None])
+        return result.pooler_output.flatten(0, 1), []
     config = base.config
-    found = base.get_image_features(
+    result = base.get_image_features(
         tensors["pixel_values"],
         vision_feature_layer=config.vision_feature_layer,
         vision_feature_select_strategy=config.vision_feature_select_strategy,
     )
-    return torch.cat(list(found.pooler_output)), []
+    return torch.cat(list(result.pooler_output)), []
 
 
 def _positions(reader: PictureReader, sequences: Tensor, pictures: Sequence[Sequence[str]]) -> Tensor:
@@ -94,7 +94,7 @@ def _positions(reader: PictureReader, sequences: Tensor, pictures: Sequence[Sequ
     After a picture text goes on from the largest position so far, plus 1 (arXiv:2409.12191, section 2.1).
     """
     length = sequences.shape[1]
-    found = torch.arange(length).expand(3, len(sequences), length).clone()
+    result = torch.arange(length).expand(3, len(sequences), length).clone()
     for row, own in enumerate(pictures):
         if not own:
             continue
@@ -105,9 +105,9 @@ def _positions(reader: PictureReader, sequences: Tensor, pictures: Sequence[Sequ
             count = grid[0] * grid[1] * grid[2]
             start = negative[taken]
             taken += count
-            first = int(found[0, row, start])
+            first = int(result[0, row, start])
             axes = torch.meshgrid(*(torch.arange(size) for size in grid), indexing="ij")
-            found[:, row, start : start + count] = first + torch.stack(axes).flatten(1)
+            result[:, row, start : start + count] = first + torch.stack(axes).flatten(1)
             rest = length - start - count
-            found[:, row, start + count :] = first + max(grid[1], grid[2]) + torch.arange(rest)
-    return found.to(sequences.device)
+            result[:, row, start + count :] = first + max(grid[1], grid[2]) + torch.arange(rest)
+    return result.to(sequences.device)

@@ -62,16 +62,16 @@ class PictureReader:
         """
         pixels, marks = self.pixels(uri), self.mark_ids(tokenizer)
         features = picture_ids(uri, pixels.count)
-        found: list[int] = []
+        results: list[int] = []
         for part in pixels.frame:
             if isinstance(part, int):
-                found += features[:part]
+                results += features[:part]
                 features = features[part:]
             elif part in marks:
-                found.append(marks[part])
+                results.append(marks[part])
             elif part not in self.family.marks:
-                found += tokenizer.encode(part, add_special_tokens=False)
-        return found
+                results += tokenizer.encode(part, add_special_tokens=False)
+        return results
 
     def mark_ids(self, tokenizer: Any) -> dict[str, int]:
         """Return the ids of the family's marks that the tokenizer has."""

@@ -50,12 +50,12 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         return Response(embedded({**make(), "stamp": stamp}), media_type="application/json")
 
     def index(request: Request) -> Response:
-        found = library.index()
-        return page("Runs", found, _digest(found), "/api/index")
+        result = library.index()
+        return page("Runs", result, _digest(result), "/api/index")
 
     def api_index(request: Request) -> Response:
-        found = library.index()
-        return fresh(request, _digest(found), lambda: found)
+        result = library.index()
+        return fresh(request, _digest(result), lambda: result)
 
     def run(request: Request) -> Response:
         names = request.query_params.getlist("id")

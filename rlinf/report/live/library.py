@@ -134,14 +134,14 @@ def _found(known: dict[str, Path], name: str) -> Path:
 
 
 def _stamp(run: Path) -> str:
-    found = []
+    results = []
     for name in _WATCHED:
         try:
             stat = (run / name).stat()
         except OSError:
             continue
-        found.append(f"{name}{stat.st_mtime_ns}{stat.st_size}")
-    return ",".join(found)
+        results.append(f"{name}{stat.st_mtime_ns}{stat.st_size}")
+    return ",".join(results)
 
 
 def _row(path: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from rlinf.base.errors import UserError
-from rlinf.base.user_code import Call, imported
+from rlinf.base.user_code import Signature, imported
 from rlinf.schema.derived import AGENT
 
 _PROMPTS = ("prompt", "question", "instruction")
@@ -68,7 +68,7 @@ class AgentEnv(TaskRows):
             UserError: there is no such function, or there are no tasks.
         """
         self._options = dict(options or {})
-        call = Call(("a task",), ("base_url", "api_key", "model", *self._options))
+        call = Signature(("a task",), ("base_url", "api_key", "model", *self._options))
         self._agent = _function(env_id.removeprefix(AGENT), "env.id", call)
         super().__init__(_tasks(tasks))
 
@@ -109,17 +109,17 @@ async def _awaited(outcome: Any) -> Any:
     return await outcome
 
 
-def _function(name: str, key: str, call: Call) -> Callable[..., Any]:
+def _function(name: str, key: str, call: Signature) -> Callable[..., Any]:
     if ":" not in name:
         raise UserError(f"{key}: {name!r} names no function: write module:function")
     try:
-        found: Callable[..., Any] = imported(name)
+        result: Callable[..., Any] = imported(name)
     except ValueError as error:
         raise UserError(f"{key}: {error}") from error
-    misfit = call.misfit(found)
+    misfit = call.misfit(result)
     if misfit:
         raise UserError(f"{key}: {name} {misfit}")
-    return found
+    return result
 
 
 def _tasks(source: str) -> list[Mapping[str, Any]]:
@@ -130,7 +130,7 @@ def _tasks(source: str) -> list[Mapping[str, Any]]:
         except (OSError, ValueError) as error:
             raise UserError(f"env.kwargs.tasks: {source}: {error}") from error
     else:
-        tasks = list(_function(source, "env.kwargs.tasks", Call())())
+        tasks = list(_function(source, "env.kwargs.tasks", Signature())())
     if not tasks or not all(isinstance(task, Mapping) for task in tasks):
         raise UserError(f"env.kwargs.tasks: {source} must give mappings, one for each task, and at least one")
     return tasks

@@ -24,7 +24,7 @@ from typing import Any
 from aiohttp import web
 
 from rlinf.data.messages import Completion
-from rlinf.rollouts.agents.episodes import Episode
+from rlinf.rollouts.agents.episodes import AgentEpisode
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
 from rlinf.rollouts.agents.messages import BadRequest, answer_of, context_of, names_of, remember
 from rlinf.rollouts.text.tokens.prompts import ChatTemplateError, PromptRenderer
@@ -163,7 +163,7 @@ class Endpoint:
             choice["logprobs"] = {"content": self._logprobs(done)}
         return web.json_response({**about, "object": "chat.completion", "choices": [choice], "usage": usage})
 
-    async def _answered(self, episode: Episode, context: tuple[int, ...], limit: Any, stop: Any) -> Completion:
+    async def _answered(self, episode: AgentEpisode, context: tuple[int, ...], limit: Any, stop: Any) -> Completion:
         stops = [stop] if isinstance(stop, str) else stop or []
         if not isinstance(stops, list) or not all(isinstance(text, str) and text for text in stops):
             raise BadRequest("stop must be a text, or a list of texts")
@@ -190,10 +190,10 @@ async def _json(request: web.Request) -> dict[str, Any]:
 
 def _object(body: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the object under ``name``; empty if there is none."""
-    found = body.get(name) or {}
-    if not isinstance(found, dict):
+    result = body.get(name) or {}
+    if not isinstance(result, dict):
         raise BadRequest(f"{name} must be an object")
-    return found
+    return result
 
 
 async def _streamed(
@@ -226,7 +226,7 @@ async def _streamed(
     return response
 
 
-def _identity(episode: Episode, done: Completion) -> str:
+def _identity(episode: AgentEpisode, done: Completion) -> str:
     return f"rlinf-{episode.place}-{done.request_id}"
 
 

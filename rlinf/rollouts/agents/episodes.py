@@ -35,7 +35,7 @@ class Branch:
 
 
 @dataclass
-class Episode:
+class AgentEpisode:
     """An agent's run about one task: a session at the endpoint."""
 
     key: tuple[int, ...]

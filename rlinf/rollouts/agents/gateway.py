@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.agents.episodes import Call, Episode
+from rlinf.rollouts.agents.episodes import AgentEpisode, Call
 from rlinf.rollouts.agents.messages import BadRequest
 
 MODEL = "policy"
@@ -23,7 +23,7 @@ MODEL = "policy"
 class _Asked:
     """A request on its way."""
 
-    episode: Episode
+    episode: AgentEpisode
     context: tuple[int, ...]
     max_new_tokens: int
     stop: tuple[str, ...]
@@ -39,7 +39,7 @@ class Gateway:
         self.max_model_len, self.max_calls = max_model_len, max_calls
         self.token = secrets.token_urlsafe(24)
         """What a client must know to be answered."""
-        self._episodes: dict[str, Episode] = {}
+        self._episodes: dict[str, AgentEpisode] = {}
         self._params: SamplingParams | None = None
         self._incoming: queue.SimpleQueue[_Asked] = queue.SimpleQueue()
         self._running: dict[int, _Asked] = {}
@@ -52,7 +52,7 @@ class Gateway:
             raise BadRequest("no episode is open")
         return self._params
 
-    def open(self, episodes: Sequence[Episode], params: SamplingParams) -> list[str]:
+    def open(self, episodes: Sequence[AgentEpisode], params: SamplingParams) -> list[str]:
         """Open a session for each episode; return their names."""
         self._params = params
         names = [secrets.token_urlsafe(12) for _ in episodes]
@@ -65,7 +65,7 @@ class Gateway:
             _refuse(asked, "the episode is over")
         self._episodes, self._running, self._params = {}, {}, None
 
-    def episode(self, name: str | None) -> Episode:
+    def episode(self, name: str | None) -> AgentEpisode:
         """Return the episode of a session.
 
         Raises:
@@ -77,7 +77,7 @@ class Gateway:
         return episode
 
     def ask(
-        self, episode: Episode, context: tuple[int, ...], max_new_tokens: int | None, stop: Sequence[str] = ()
+        self, episode: AgentEpisode, context: tuple[int, ...], max_new_tokens: int | None, stop: Sequence[str] = ()
     ) -> Future[Completion]:
         """Request the policy's response after ``context``, up to the end of one of the texts ``stop``.
 
@@ -116,7 +116,7 @@ class Gateway:
                 asked.answer.set_result(done)
         return True
 
-    def end(self, episode: Episode, session: SamplerSession) -> None:
+    def end(self, episode: AgentEpisode, session: SamplerSession) -> None:
         """End an episode whose agent has returned, or was given up: none of its remaining requests counts."""
         episode.over = True
         left = [name for name, asked in self._running.items() if asked.episode is episode]

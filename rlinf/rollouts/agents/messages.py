@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlinf.base.json_text import parse_json
-from rlinf.rollouts.agents.episodes import Episode
+from rlinf.rollouts.agents.episodes import AgentEpisode
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.tool_forms import tool_message
 
@@ -34,7 +34,7 @@ def names_of(messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str,
 
 
 def context_of(
-    episode: Episode,
+    episode: AgentEpisode,
     messages: Sequence[Mapping[str, Any]],
     names: Sequence[str],
     tools: Sequence[Mapping[str, Any]],
@@ -45,7 +45,7 @@ def context_of(
     If it begins with one that the policy has answered in this episode, those tokens are kept as they were drawn.
     Only what is new is tokenised.
     """
-    spoken = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    spoken = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     if spoken and spoken[-1] + 1 < len(messages):
         known = episode.histories.get(tuple(names[: spoken[-1] + 1]))
         if known is not None:
@@ -55,7 +55,7 @@ def context_of(
     return renderer.conversation([_plain(message) for message in messages], tools=tools)
 
 
-def remember(episode: Episode, names: Sequence[str], answer: Mapping[str, Any], ids: tuple[int, ...]) -> None:
+def remember(episode: AgentEpisode, names: Sequence[str], answer: Mapping[str, Any], ids: tuple[int, ...]) -> None:
     """Keep the tokens of a conversation that ends with the policy's ``answer``, for those that go on from it."""
     episode.histories[*names, _name(answer)] = ids
 
@@ -64,9 +64,9 @@ def answer_of(text: str, *, with_tools: bool, name: str) -> dict[str, Any]:
     """Build the message of a response: with tools, texts in <tool_call> marks are calls; ``name`` begins their ids."""
     message: dict[str, Any] = {"role": "assistant", "content": text}
     calls = []
-    for number, found in enumerate(_TOOL_CALL.findall(text) if with_tools else ()):
+    for number, result in enumerate(_TOOL_CALL.findall(text) if with_tools else ()):
         try:
-            call = parse_json(found)
+            call = parse_json(result)
             function = {"name": str(call["name"]), "arguments": json.dumps(call.get("arguments", {}))}
         except (ValueError, KeyError, TypeError):
             continue

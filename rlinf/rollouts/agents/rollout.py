@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from rlinf.data.messages import SamplingParams
 from rlinf.rollouts.agents.endpoint import Endpoint
-from rlinf.rollouts.agents.episodes import Branch, Episode, branches_of
+from rlinf.rollouts.agents.episodes import AgentEpisode, Branch, branches_of
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
 from rlinf.rollouts.text.conversation import Feedback, Response, Row
-from rlinf.rollouts.text.members import MixtureEnv, summary
+from rlinf.rollouts.text.members import TextMixtureEnv, summary
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema.derived import RolloutSections
@@ -29,7 +29,7 @@ class AgentRollout(TextRollout):
         self,
         sampler: TextSampler,
         envs: TextEnvs,
-        members: Sequence[MixtureEnv],
+        members: Sequence[TextMixtureEnv],
         config: RolloutSections,
         *,
         address: str = "127.0.0.1",
@@ -67,8 +67,8 @@ class AgentRollout(TextRollout):
         rows = self.open_rows(split, task_ids, samples, change)
         clock.add("time/env_reset_s", began)
         episodes = [
-            Episode((*key, row.task_id), sample=row.sample, place=place, group=row.group)
-            for place, row in enumerate(rows)
+            AgentEpisode((*key, row.task_id), sample=row.sample, place=index, group=row.group)
+            for index, row in enumerate(rows)
         ]
         began = time.perf_counter()
         session, answers = self.sampler.session(), self.envs.answers()
@@ -88,21 +88,21 @@ class AgentRollout(TextRollout):
         branches = [branches_of(episode.calls) for episode in episodes]
         others = [
             filled(row, branch, number, self.renderer)
-            for row, found in zip(rows, branches, strict=True)
-            for number, branch in enumerate(found[:-1], start=1)
+            for row, result in zip(rows, branches, strict=True)
+            for number, branch in enumerate(result[:-1], start=1)
         ]
         rows = [
-            filled(row, found[-1] if found else Branch(row.prompt_ids), 0, self.renderer)
-            for row, found in zip(rows, branches, strict=True)
+            filled(row, result[-1] if result else Branch(row.prompt_ids), 0, self.renderer)
+            for row, result in zip(rows, branches, strict=True)
         ]
-        counts = [len(found) for found in branches]
+        counts = [len(result) for result in branches]
         metrics = {
             "rollout/calls_per_episode": sum(len(episode.calls) for episode in episodes) / len(episodes),
             "rollout/branches_per_episode": sum(counts) / len(counts),
         }
         return Conversations(rows, {**summary(rows), **metrics, **clock.spent}, others)
 
-    def _addresses(self, episodes: Sequence[Episode], params: SamplingParams) -> list[Response]:
+    def _addresses(self, episodes: Sequence[AgentEpisode], params: SamplingParams) -> list[Response]:
         """Return the address of the policy for each agent, as the response that its environment is given."""
         names = self.gateway.open(episodes, params)
         token, url = self.gateway.token, self.endpoint.url

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rlinf.rollouts.isolation.wire import Message
+    from rlinf.rollouts.isolation.wire import WireMessage
     from rlinf.rollouts.vec_env.sync import SyncVecEnv
 
 
@@ -45,7 +45,7 @@ class _Lender(MetaPathFinder):
         )
 
 
-class Host:
+class EnvHost:
     """The sub-environments of this process, and what each message does to them."""
 
     def __init__(self) -> None:
@@ -53,12 +53,12 @@ class Host:
         self._shares = False
         """Whether observations lie where the run sees them."""
 
-    def answer(self, message: Message) -> Message:
+    def answer(self, message: WireMessage) -> WireMessage:
         return getattr(self, f"_{message.kind}")(message)
 
-    def _make(self, message: Message) -> Message:
+    def _make(self, message: WireMessage) -> WireMessage:
         from rlinf.data.space_description import describe
-        from rlinf.rollouts.isolation.wire import Message
+        from rlinf.rollouts.isolation.wire import WireMessage
         from rlinf.rollouts.vec_env.make_env import make_env
         from rlinf.rollouts.vec_env.sync import SyncVecEnv
 
@@ -72,28 +72,28 @@ class Host:
         # The rest of the metadata may be anything.
         fps = float(self.vec_env.metadata.get("render_fps") or 0.0)
         facts = {"render_fps": fps, "demonstrates": self.vec_env.demonstrates}
-        return Message("made", {**spaces, **facts}, arrays)
+        return WireMessage("made", {**spaces, **facts}, arrays)
 
-    def _share(self, message: Message) -> Message:
+    def _share(self, message: WireMessage) -> WireMessage:
         """Write observations to memory of the run's from now on; ``first`` is the position of this process's first
         one."""
         from rlinf.rollouts.isolation.shared import open_shared
-        from rlinf.rollouts.isolation.wire import Message
+        from rlinf.rollouts.isolation.wire import WireMessage
 
         vec_env, first = self._held(), message.fields["first"]
         try:
             arrays = open_shared(message.fields["address"])
         except OSError as error:
-            return Message("shared", {"problem": str(error)})
+            return WireMessage("shared", {"problem": str(error)})
         vec_env.write_into({name: array[first : first + vec_env.num_envs] for name, array in arrays.items()})
         self._shares = True
-        return Message("shared", {"problem": None})
+        return WireMessage("shared", {"problem": None})
 
-    def _reset(self, message: Message) -> Message:
+    def _reset(self, message: WireMessage) -> WireMessage:
         vec_env = self._held()
         return self._answer(message, vec_env.reset(message.fields["env_indices"], message.fields["seeds"]), {})
 
-    def _step(self, message: Message) -> Message:
+    def _step(self, message: WireMessage) -> WireMessage:
         import numpy as np
 
         result = self._held().step(
@@ -102,41 +102,41 @@ class Host:
         flags = np.stack([result.terminated, result.truncated, result.success, result.has_success])
         return self._answer(message, result.failed, {"rewards": result.rewards, "flags": flags})
 
-    def _restart(self, message: Message) -> Message:
-        from rlinf.rollouts.isolation.wire import Message
+    def _restart(self, message: WireMessage) -> WireMessage:
+        from rlinf.rollouts.isolation.wire import WireMessage
 
         self._held().restart(message.fields["env_index"])
-        return Message("restarted")
+        return WireMessage("restarted")
 
-    def _render(self, message: Message) -> Message:
-        from rlinf.rollouts.isolation.wire import Message
+    def _render(self, message: WireMessage) -> WireMessage:
+        from rlinf.rollouts.isolation.wire import WireMessage
 
-        return Message("rendered", arrays={"frame": self._held().render(message.fields["env_index"])})
+        return WireMessage("rendered", arrays={"frame": self._held().render(message.fields["env_index"])})
 
-    def _expert(self, message: Message) -> Message:
-        from rlinf.rollouts.isolation.wire import Message
+    def _expert(self, message: WireMessage) -> WireMessage:
+        from rlinf.rollouts.isolation.wire import WireMessage
 
-        return Message("expert", arrays={"action": self._held().expert_action(message.fields["env_index"])})
+        return WireMessage("expert", arrays={"action": self._held().expert_action(message.fields["env_index"])})
 
-    def _film(self, message: Message) -> Message:
+    def _film(self, message: WireMessage) -> WireMessage:
         """Whether pictures can be drawn here."""
-        from rlinf.rollouts.isolation.wire import Message
+        from rlinf.rollouts.isolation.wire import WireMessage
         from rlinf.rollouts.video.filmable import try_filming
 
         _drawing()
-        return Message("filmed", dataclasses.asdict(try_filming(_options(message))))
+        return WireMessage("filmed", dataclasses.asdict(try_filming(_options(message))))
 
-    def _check(self, message: Message) -> Message:
-        from rlinf.rollouts.isolation.wire import Message
+    def _check(self, message: WireMessage) -> WireMessage:
+        from rlinf.rollouts.isolation.wire import WireMessage
         from rlinf.rollouts.vec_env.env_checker import remarks_on
         from rlinf.rollouts.vec_env.make_env import make_env
 
         found = remarks_on(make_env(_options(message)))
-        return Message("checked", {"remarks": [dataclasses.asdict(remark) for remark in found]})
+        return WireMessage("checked", {"remarks": [dataclasses.asdict(remark) for remark in found]})
 
-    def _answer(self, message: Message, failed: dict[int, str], arrays: dict[str, Any]) -> Message:
+    def _answer(self, message: WireMessage, failed: dict[int, str], arrays: dict[str, Any]) -> WireMessage:
         """Answer a reset or a step: failures by position, and the observations of the requested sub-environments."""
-        from rlinf.rollouts.isolation.wire import Message
+        from rlinf.rollouts.isolation.wire import WireMessage
 
         vec_env = self._held()
         asked = message.fields["env_indices"]
@@ -146,7 +146,7 @@ class Host:
         fields: dict[str, Any] = {"failed": {str(position): kind for position, kind in failed.items()}}
         if failed:
             fields["last_failure"] = vec_env.last_failure
-        return Message(message.kind, fields, {**arrays, **leaves})
+        return WireMessage(message.kind, fields, {**arrays, **leaves})
 
     def _held(self) -> SyncVecEnv:
         if self.vec_env is None:
@@ -154,7 +154,7 @@ class Host:
         return self.vec_env
 
 
-def _options(message: Message) -> Any:
+def _options(message: WireMessage) -> Any:
     """In here they are those of any environment."""
     from rlinf.schema import EnvConfig, TaskConfig
 
@@ -175,10 +175,10 @@ def _drawing() -> Any:
 def serve(connection: socket.socket) -> None:
     """Send a hello, then answer until the run closes the connection."""
     from rlinf.base.errors import UserError
-    from rlinf.rollouts.isolation.wire import HungUpError, Message, receive, send
+    from rlinf.rollouts.isolation.wire import HungUpError, WireMessage, receive, send
 
-    host = Host()
-    send(connection, Message("hello", {"python": platform.python_version()}))
+    host = EnvHost()
+    send(connection, WireMessage("hello", {"python": platform.python_version()}))
     while True:
         try:
             message = receive(connection)
@@ -187,9 +187,9 @@ def serve(connection: socket.socket) -> None:
         try:
             answer = host.answer(message)
         except UserError as error:
-            answer = Message("refused", {"words": str(error)})
+            answer = WireMessage("refused", {"words": str(error)})
         except (Exception, SystemExit):
-            answer = Message("error", {"traceback": traceback.format_exc()})
+            answer = WireMessage("error", {"traceback": traceback.format_exc()})
         send(connection, answer)
     if host.vec_env is not None:
         host.vec_env.close()

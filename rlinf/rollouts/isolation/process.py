@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rlinf.base.child_process import ChildProcess
 from rlinf.base.errors import UserError
-from rlinf.rollouts.isolation.wire import HungUpError, Message, WireError, receive, send
+from rlinf.rollouts.isolation.wire import HungUpError, IsolationError, WireMessage, receive, send
 
 _CLOSE_TIMEOUT_S = 3.0
 _CHILD = Path(__file__).with_name("child.py")
@@ -55,7 +55,7 @@ class EnvProcess:
         self.alive = True
         self._greeted = False
 
-    def post(self, message: Message, timeout_s: float | None) -> None:
+    def post(self, message: WireMessage, timeout_s: float | None) -> None:
         """Send a message; the answer is for :meth:`answer`, so that several processes can work at the same time."""
         self._awaited = message.kind
         try:
@@ -65,7 +65,7 @@ class EnvProcess:
         except (HungUpError, OSError) as error:
             raise self._dead() from error
 
-    def answer(self, timeout_s: float | None) -> Message:
+    def answer(self, timeout_s: float | None) -> WireMessage:
         """Return the answer to the last message; None waits for ever.
 
         Raises:
@@ -78,7 +78,7 @@ class EnvProcess:
             self._greeted, self._awaited = True, awaited
         return self._expect(self._awaited, timeout_s)
 
-    def ask(self, message: Message, timeout_s: float | None) -> Message:
+    def ask(self, message: WireMessage, timeout_s: float | None) -> WireMessage:
         self.post(message, timeout_s)
         return self.answer(timeout_s)
 
@@ -94,7 +94,7 @@ class EnvProcess:
         self._connection.close()
         self._process.close(_CLOSE_TIMEOUT_S)
 
-    def _expect(self, kind: str, timeout_s: float | None) -> Message:
+    def _expect(self, kind: str, timeout_s: float | None) -> WireMessage:
         self._awaited = kind
         try:
             message = receive(self._connection, timeout_s)
@@ -102,7 +102,7 @@ class EnvProcess:
             raise self._late(timeout_s) from error
         except (HungUpError, OSError) as error:
             raise self._dead() from error
-        except WireError as error:
+        except IsolationError as error:
             self.kill()
             raise EnvProcessError(f"{self._name()}: {error}") from error
         if message.kind == "refused":

@@ -12,7 +12,7 @@ from rlinf.data.spaces import Arrays, empty_leaves
 from rlinf.rollouts.deadline import can_interrupt
 from rlinf.rollouts.isolation.process import EnvProcess, EnvProcessError, EnvProcessTimeoutError
 from rlinf.rollouts.isolation.shared import SharedArrays
-from rlinf.rollouts.isolation.wire import Message
+from rlinf.rollouts.isolation.wire import WireMessage
 from rlinf.rollouts.vec_env.env_checker import Remark
 from rlinf.rollouts.vec_env.offscreen import FilmingTrial
 from rlinf.rollouts.vec_env.vec_env import StepResult
@@ -52,21 +52,21 @@ class IsolatedVecEnv:
             for index in range(processes):
                 self._post_make(index)
             # They are built side by side.
-            found = [self._processes[index].answer(options.start_timeout_s) for index in range(processes)]
+            results = [self._processes[index].answer(options.start_timeout_s) for index in range(processes)]
         except EnvProcessError:
             self.close()
             raise
-        self.metadata = {"render_fps": found[0].fields["render_fps"]}
-        self.demonstrates = bool(found[0].fields["demonstrates"])
+        self.metadata = {"render_fps": results[0].fields["render_fps"]}
+        self.demonstrates = bool(results[0].fields["demonstrates"])
         self.observation_space, self.action_space = (
-            rebuild(found[0].fields[name], found[0].arrays) for name in ("observation", "action")
+            rebuild(results[0].fields[name], results[0].arrays) for name in ("observation", "action")
         )
         self.observations: Arrays = empty_leaves(self.observation_space, (num_envs,))
         self._share_memory()
 
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         messages = {
-            index: Message(
+            index: WireMessage(
                 "reset",
                 {
                     "env_indices": [env_indices[at] - self._shares[index][0] for at in places],
@@ -81,7 +81,7 @@ class IsolatedVecEnv:
     def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
         places = self._places(env_indices)
         messages = {
-            index: Message(
+            index: WireMessage(
                 "step",
                 {"env_indices": [env_indices[at] - self._shares[index][0] for at in mine], "look": look},
                 {"actions": np.asarray(actions)[mine]},
@@ -105,20 +105,20 @@ class IsolatedVecEnv:
             self._processes[index].answer(self._options.start_timeout_s)
             self._share_with(index)
         elif env_index not in self._untouched:
-            message = Message("restart", {"env_index": env_index - self._shares[index][0]})
+            message = WireMessage("restart", {"env_index": env_index - self._shares[index][0]})
             self._processes[index].ask(message, self._options.start_timeout_s)
             self._untouched.add(env_index)
 
     def render(self, env_index: int) -> np.ndarray:
         """Return the environment's own picture, [H, W, 3] uint8."""
         index = self._home[env_index]
-        message = Message("render", {"env_index": env_index - self._shares[index][0]})
+        message = WireMessage("render", {"env_index": env_index - self._shares[index][0]})
         return self._processes[index].ask(message, self._patience_s).arrays["frame"]
 
     def expert_action(self, env_index: int) -> np.ndarray:
         """Return the current action of the environment's own demonstrator."""
         index = self._home[env_index]
-        message = Message("expert", {"env_index": env_index - self._shares[index][0]})
+        message = WireMessage("expert", {"env_index": env_index - self._shares[index][0]})
         return self._processes[index].ask(message, self._patience_s).arrays["action"]
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class IsolatedVecEnv:
         if self._shared is None:
             return
         fields = {"address": self._shared.address, "first": self._shares[index].start}
-        answer = self._processes[index].ask(Message("share", fields), self._options.start_timeout_s)
+        answer = self._processes[index].ask(WireMessage("share", fields), self._options.start_timeout_s)
         problem = answer.fields["problem"]
         if problem is not None and index:
             raise EnvProcessError(f"the environment's process cannot open shared memory: {problem}")
@@ -167,21 +167,21 @@ class IsolatedVecEnv:
 
     def _places(self, env_indices: Sequence[int]) -> dict[int, list[int]]:
         """Process -> positions within ``env_indices`` of those that live there."""
-        places: dict[int, list[int]] = {}
+        indices: dict[int, list[int]] = {}
         for position, env_index in enumerate(env_indices):
-            places.setdefault(self._home[env_index], []).append(position)
-        return places
+            indices.setdefault(self._home[env_index], []).append(position)
+        return indices
 
     def _post_make(self, index: int) -> None:
         fields = {"options": asdict(self._options), "num_envs": len(self._shares[index]), "draws": self._draws}
-        self._processes[index].post(Message("make", fields), self._options.start_timeout_s)
+        self._processes[index].post(WireMessage("make", fields), self._options.start_timeout_s)
 
     def _ask(
-        self, env_indices: Sequence[int], messages: dict[int, Message]
-    ) -> tuple[dict[int, Message], dict[int, str]]:
+        self, env_indices: Sequence[int], messages: dict[int, WireMessage]
+    ) -> tuple[dict[int, WireMessage], dict[int, str]]:
         """One message per process, all of them before the first answer is waited for; observations are entered."""
         places = self._places(env_indices)
-        answers: dict[int, Message] = {}
+        answers: dict[int, WireMessage] = {}
         failed: dict[int, str] = {}
         asked = []
         for index, message in messages.items():
@@ -222,10 +222,10 @@ def filming_trial_in_process(options: EnvConfig) -> FilmingTrial:
     return FilmingTrial(**_asked_once(options, "film").fields)
 
 
-def _asked_once(options: EnvConfig, kind: str) -> Message:
+def _asked_once(options: EnvConfig, kind: str) -> WireMessage:
     """Return a process's answer to one question about the environment of ``options``."""
     process = EnvProcess(options.python, options.start_timeout_s)
     try:
-        return process.ask(Message(kind, {"options": asdict(options)}), options.start_timeout_s)
+        return process.ask(WireMessage(kind, {"options": asdict(options)}), options.start_timeout_s)
     finally:
         process.close()

@@ -28,7 +28,7 @@ _KINDS = "biufc"
 """Of numpy dtypes: numbers and booleans. Objects would have to be unpickled."""
 
 
-class WireError(RuntimeError):
+class IsolationError(RuntimeError):
     """The other side does not speak this protocol."""
 
 
@@ -37,7 +37,7 @@ class HungUpError(ConnectionError):
 
 
 @dataclass
-class Message:
+class WireMessage:
     """One message: what it is about, small values, and arrays by name."""
 
     kind: str
@@ -45,13 +45,13 @@ class Message:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def send(connection: socket.socket, message: Message, timeout_s: float | None = None) -> None:
+def send(connection: socket.socket, message: WireMessage, timeout_s: float | None = None) -> None:
     """Send one frame.
 
     Raises:
         TimeoutError: the other side did not take it within ``timeout_s`` (None waits for ever).
         HungUpError: there is no other side any more.
-        WireError: an array of something else than numbers.
+        IsolationError: an array of something else than numbers.
     """
     for name, array in message.arrays.items():
         _check_dtype(name, array.dtype)
@@ -73,24 +73,28 @@ def send(connection: socket.socket, message: Message, timeout_s: float | None = 
         raise HungUpError("the connection is closed") from error
 
 
-def receive(connection: socket.socket, timeout_s: float | None = None) -> Message:
+def receive(connection: socket.socket, timeout_s: float | None = None) -> WireMessage:
     """Wait for one frame; its arrays are writable and own their memory together.
 
     Raises:
         TimeoutError: it was not there, whole, within ``timeout_s`` (None waits for ever).
         HungUpError: the other side closed the connection.
-        WireError: what came is no frame of this version.
+        IsolationError: what came is no frame of this version.
     """
     until = None if timeout_s is None else time.monotonic() + timeout_s
     magic, version, header_length, body_length = _HEAD.unpack(_take(connection, _HEAD.size, until))
     if magic != _MAGIC:
-        raise WireError(f"expected a message, got the bytes {bytes(magic)!r}: something else writes to the socket")
+        raise IsolationError(f"expected a message, got the bytes {bytes(magic)!r}: something else writes to the socket")
     if version != VERSION:
-        raise WireError(f"the other side speaks version {version} of the protocol, this side version {VERSION}")
+        raise IsolationError(f"the other side speaks version {version} of the protocol, this side version {VERSION}")
     if header_length > _MAX_HEADER or body_length > _MAX_BODY:
-        raise WireError(f"a message of {header_length} and {body_length} bytes is longer than any that is sent here")
+        raise IsolationError(
+            f"a message of {header_length} and {body_length} bytes is longer than any that is sent here"
+        )
     header = json.loads(bytes(_take(connection, header_length, until)))
-    return Message(header["kind"], header["fields"], _arrays(header["arrays"], _take(connection, body_length, until)))
+    return WireMessage(
+        header["kind"], header["fields"], _arrays(header["arrays"], _take(connection, body_length, until))
+    )
 
 
 def _take(connection: socket.socket, length: int, until: float | None) -> bytearray:
@@ -120,7 +124,7 @@ def _arrays(layout: list[Any], body: bytearray) -> dict[str, np.ndarray]:
         _check_dtype(name, dtype)
         count = math.prod(shape)
         if min(shape, default=0) < 0 or offset + count * dtype.itemsize > len(body):
-            raise WireError(f"{name}: the message ends before its array does")
+            raise IsolationError(f"{name}: the message ends before its array does")
         arrays[name] = np.frombuffer(body, dtype, count, offset).reshape(shape)
         offset += count * dtype.itemsize
     return arrays
@@ -128,4 +132,4 @@ def _arrays(layout: list[Any], body: bytearray) -> dict[str, np.ndarray]:
 
 def _check_dtype(name: str, dtype: np.dtype) -> None:
     if dtype.kind not in _KINDS:
-        raise WireError(f"{name}: arrays of {dtype} are not sent here, only numbers and booleans")
+        raise IsolationError(f"{name}: arrays of {dtype} are not sent here, only numbers and booleans")

@@ -18,7 +18,7 @@ from rlinf.data.messages import Metrics, WeightUpdate
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
-from rlinf.models.weight_digest import Asked, TensorDigest, held_digests
+from rlinf.models.weight_digest import DigestRequest, TensorDigest, held_digests
 from rlinf.models.weight_update import WeightTaker
 from rlinf.rollouts.simulator.anchors import anchor_ids
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, Demonstrator, instructions_of
@@ -120,7 +120,7 @@ class EnvWorker:
         self._version = update.version
         return self._weights.take(self._policy, update)
 
-    def held_digests(self, asked: Mapping[str, Asked]) -> dict[str, TensorDigest]:
+    def held_digests(self, asked: Mapping[str, DigestRequest]) -> dict[str, TensorDigest]:
         """Read back the weights and statistics in ``asked`` from the policy."""
         return held_digests(by_expert(self._policy.state_dict(keep_vars=True).items()), asked)
 

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 
 from rlinf.base.errors import UserError
-from rlinf.base.user_code import Call, imported
+from rlinf.base.user_code import Signature, imported
 from rlinf.rollouts.vec_env.make_env import DRAWS, may_skip_pictures
 from rlinf.schema import EnvConfig
 
@@ -81,7 +81,7 @@ def _named(name: str) -> MakeExpert:
         found = imported(name)
     except ValueError as error:
         raise NoDemonstrationsError(f"there is no demonstrator {name!r} (sft.expert: module:name): {error}") from error
-    misfit = Call(("the environment",), makes=True).misfit(found)
+    misfit = Signature(("the environment",), makes=True).misfit(found)
     if misfit:
         raise NoDemonstrationsError(f"sft.expert: {name} {misfit}: it returns what maps observations to actions")
     made: MakeExpert = found

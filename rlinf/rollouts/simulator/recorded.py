@@ -21,7 +21,7 @@ from rlinf.datasets.robot_data.dataset import (
     SUCCESS,
     TERMINATED,
     DatasetError,
-    Episode,
+    RecordedEpisode,
 )
 from rlinf.datasets.robot_data.decisions import decisions
 from rlinf.datasets.robot_data.leaves import column_of, environment_actions, observation_arrays
@@ -144,7 +144,7 @@ def record(
     return Recorded(recorded, frames, solved, tried)
 
 
-def _episode(steps: Sequence[Step], env: gymnasium.Env, wanted: Recording) -> Episode:
+def _episode(steps: Sequence[Step], env: gymnasium.Env, wanted: Recording) -> RecordedEpisode:
     """Build the columns of an episode."""
     leaves = empty_leaves(env.observation_space, (len(steps),))
     for row, step in enumerate(steps):
@@ -172,7 +172,7 @@ def _episode(steps: Sequence[Step], env: gymnasium.Env, wanted: Recording) -> Ep
     }
     if wanted.perturbation:
         columns[DEMONSTRATED] = np.array([step.demonstrated for step in steps])
-    return Episode(columns, wanted.env.id if instruction is None else instruction)
+    return RecordedEpisode(columns, wanted.env.id if instruction is None else instruction)
 
 
 def policy_as_expert(policy: Any, *, deterministic: bool, generator: np.random.Generator) -> MakeExpert:

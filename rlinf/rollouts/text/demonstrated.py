@@ -42,10 +42,10 @@ class Demonstration:
     def turns(self) -> list[tuple[str, bool]]:
         """Everything after the prompt, in order: a text, and whether it is the policy's."""
         said: list[tuple[str, bool]] = []
-        for place, response in enumerate(self.responses):
+        for index, response in enumerate(self.responses):
             said.append((response, True))
-            if place < len(self.observations):
-                said.append((self.observations[place].text, False))
+            if index < len(self.observations):
+                said.append((self.observations[index].text, False))
         return said
 
 

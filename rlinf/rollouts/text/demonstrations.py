@@ -15,7 +15,7 @@ from rlinf.data.pictures import described, pictures_of
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.hints import hinted_prompt
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
 from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
@@ -44,7 +44,7 @@ class TextDemonstrations:
     def __init__(
         self,
         envs: Demonstrators,
-        members: Sequence[MixtureEnv],
+        members: Sequence[TextMixtureEnv],
         sft: SftConfig,
         *,
         seed: int,
@@ -72,15 +72,15 @@ class TextDemonstrations:
         picked = self._picked(step)
         is_hinted = numpy_generator(self._seed, "sft hints", step).random(len(picked)) < self._sft.hinted
         rows = []
-        for place, one in enumerate(self._envs.demonstrations("train", picked)):
-            renderer = self._members[picked[place] % len(self._members)].renderer
+        for index, one in enumerate(self._envs.demonstrations("train", picked)):
+            renderer = self._members[picked[index] % len(self._members)].renderer
             tokens, mask = _encoded(one, renderer)
-            prompt = self._hinted(one) if is_hinted[place] else one.prompt
+            prompt = self._hinted(one) if is_hinted[index] else one.prompt
             said = [one.prompt, *(observation.text for observation in one.observations)]
             rows.append(
                 Row.imitated(
-                    place,
-                    picked[place],
+                    index,
+                    picked[index],
                     (prompt, one.responses[-1]),
                     prompt_ids=renderer.prompt(prompt),
                     tokens=tokens,
@@ -100,35 +100,35 @@ class TextDemonstrations:
     def _picked(self, step: int) -> list[int]:
         """Draw the task ids of a warm-start step."""
         count, size = len(self._members), self._sft.batch_size
-        members = [self._shares.member(place) for place in range(step * size, (step + 1) * size)]
+        members = [self._shares.member(index) for index in range(step * size, (step + 1) * size)]
         generator = numpy_generator(self._seed, "sft", step)
         share = 1.0 if self._curriculum is None else self._curriculum.warm_share(step / max(1, self._sft.steps))
         own = [self._drawn(generator, member, members.count(member), share) for member in range(count)]
         return [own[member].pop(0) * count + member for member in members]
 
-    def _drawn(self, generator: np.random.Generator, member: int, wanted: int, share: float) -> list[int]:
-        """Draw ``wanted`` tasks of an environment, of the easiest ``share``; of all if the pool has no such task."""
-        pool, found = self._pools[member], list[int]()
+    def _drawn(self, generator: np.random.Generator, member: int, requested: int, share: float) -> list[int]:
+        """Draw ``requested`` tasks of an environment, of the easiest ``share``; of all if the pool has no such task."""
+        pool, result = self._pools[member], list[int]()
         if self._curriculum is not None and share < 1:
             for _ in range(_ROUNDS):
-                drawn = generator.integers(pool, size=max(wanted, _CANDIDATES)).tolist()
+                drawn = generator.integers(pool, size=max(requested, _CANDIDATES)).tolist()
                 is_open = self._curriculum.open([task * len(self._members) + member for task in drawn], share)
-                found += [task for task, opened in zip(drawn, is_open, strict=True) if opened]
-                if len(found) >= wanted:
-                    return found[:wanted]
-        return found + generator.integers(pool, size=wanted - len(found)).tolist()
+                result += [task for task, opened in zip(drawn, is_open, strict=True) if opened]
+                if len(result) >= requested:
+                    return result[:requested]
+        return result + generator.integers(pool, size=requested - len(result)).tolist()
 
 
 def _encoded(one: Demonstration, renderer: PromptRenderer) -> tuple[list[int], list[bool]]:
     """Everything after the prompt, as a rollout would have it, and what of it is imitated."""
     tokens: list[int] = []
     mask: list[bool] = []
-    for place, response in enumerate(one.responses):
+    for index, response in enumerate(one.responses):
         said = [*renderer.encode(response), renderer.turn_end]
         tokens += said
         mask += [True] * len(said)
-        if place < len(one.observations):
-            added = renderer.continuation(*one.observations[place], after=said[-1], said=response)
+        if index < len(one.observations):
+            added = renderer.continuation(*one.observations[index], after=said[-1], said=response)
             tokens += added
             mask += [False] * len(added)
     return tokens, mask

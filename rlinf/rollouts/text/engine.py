@@ -21,7 +21,7 @@ from rlinf.base import timeline
 from rlinf.data.messages import Completion, SampleRequest, SamplingParams
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Answers, Feedback, Row
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.open_batch import OpenBatch, joined
 
 _POLL_S = 0.1
@@ -64,7 +64,7 @@ def _feedback() -> Generator[Awaited, Any, tuple[Feedback, float]]:
     return (yield "feedback")
 
 
-async def converse(batch: OpenBatch, place: int, member: MixtureEnv, limits: TurnLimits) -> None:
+async def converse(batch: OpenBatch, place: int, member: TextMixtureEnv, limits: TurnLimits) -> None:
     """Hold the conversation of a row, from the point that its batch has reached to its end."""
     row, renderer = batch.rows[place], member.renderer
     while not row.done:
@@ -120,7 +120,7 @@ class Engine:
 
     def __init__(
         self,
-        member: Callable[[int], MixtureEnv],
+        member: Callable[[int], TextMixtureEnv],
         limits: TurnLimits,
         *,
         halt: Halt = lambda batch, place: None,
@@ -154,10 +154,10 @@ class Engine:
         """
         opened = _Open(batch, key, answers)
         self._open.insert(0 if first else len(self._open), opened)
-        for place, row in enumerate(batch.rows):
-            if not batch.over(place) and not row.done:
-                opened.suspended[place] = converse(batch, place, self._member(row.task_id), self._limits)
-                self._resume(opened, place, None)
+        for index, row in enumerate(batch.rows):
+            if not batch.over(index) and not row.done:
+                opened.suspended[index] = converse(batch, index, self._member(row.task_id), self._limits)
+                self._resume(opened, index, None)
 
     def end(self, batch: OpenBatch) -> None:
         """Drop a batch and its suspended conversations."""
@@ -217,34 +217,34 @@ class Engine:
         if requests:
             self._session.submit(requests)
 
-    def _add_request(self, opened: _Open, place: int, requests: list[SampleRequest]) -> None:
+    def _add_request(self, opened: _Open, index: int, requests: list[SampleRequest]) -> None:
         """Append the request of a row to ``requests``, or join the row to the last of them."""
-        batch, row = opened.batch, opened.batch.rows[place]
-        written: Sequence[int] = batch.begun[place].token_ids if place in batch.begun else ()
-        until = self._halt(batch, place)
+        batch, row = opened.batch, opened.batch.rows[index]
+        written: Sequence[int] = batch.begun[index].token_ids if index in batch.begun else ()
+        until = self._halt(batch, index)
         if until is not None and until <= len(written):
-            opened.interrupted.append(place)
+            opened.interrupted.append(index)
             return
         limit = self._limits.room(row) if until is None else until
         opened.requested += 1
         last = requests[-1] if requests else None
-        if last is not None and not (batch.heard[place] or written or last.prefix):
+        if last is not None and not (batch.heard[index] or written or last.prefix):
             before = self._requests[last.request_id]
-            follows = before.open is opened and before.first + before.left == place
+            follows = before.open is opened and before.first + before.left == index
             alike = not batch.heard[before.first] and last.params.max_new_tokens == limit
             if follows and alike and batch.rows[before.first].group == row.group:
                 requests[-1] = replace(last, n=last.n + 1)
                 before.left += 1
                 return
         name, self._next_request = self._next_request, self._next_request + 1
-        self._requests[name] = _Request(opened, place, row.sample, 1, time.monotonic())
+        self._requests[name] = _Request(opened, index, row.sample, 1, time.monotonic())
         requests.append(
             SampleRequest(
                 request_id=name,
                 prompt_ids=(*row.prompt_ids, *row.tokens),
                 n=1,
                 params=replace(self._limits.params, max_new_tokens=limit),
-                key=(*opened.key(place), row.task_id, batch.heard[place]),
+                key=(*opened.key(index), row.task_id, batch.heard[index]),
                 prefix=written,
                 first_sample=row.sample,
                 group=batch.first_group + row.group,
@@ -296,10 +296,10 @@ class Engine:
             self._record("environment", opened, feedback.place, since)
             self._resume(opened, feedback.place, (feedback, self._seconds(since)))
 
-    def _record(self, name: str, opened: _Open, place: int, since: float) -> None:
+    def _record(self, name: str, opened: _Open, index: int, since: float) -> None:
         """Record what a conversation awaited since ``since``, for the timeline of the step."""
         if timeline.recording():
-            row, turn = opened.batch.rows[place], opened.batch.heard[place]
+            row, turn = opened.batch.rows[index], opened.batch.heard[index]
             timeline.record(
                 name,
                 since,
@@ -312,21 +312,21 @@ class Engine:
         """Return the seconds of a turn that began at ``since``; 0 if turns are not timed."""
         return time.monotonic() - since if self._timed else 0.0
 
-    def _resume(self, opened: _Open, place: int, value: object) -> None:
+    def _resume(self, opened: _Open, index: int, value: object) -> None:
         """Run a conversation up to what it awaits next."""
         try:
-            awaited = opened.suspended[place].send(value)
+            awaited = opened.suspended[index].send(value)
         except StopIteration:
-            del opened.suspended[place]
-            opened.batch.finish(place)
+            del opened.suspended[index]
+            opened.batch.finish(index)
             return
         if awaited == "completion":
-            opened.unrequested.append(place)
+            opened.unrequested.append(index)
             return
-        opened.since[place] = time.monotonic()
-        opened.outgoing.append(place)
+        opened.since[index] = time.monotonic()
+        opened.outgoing.append(index)
         if opened.answers is None:
-            opened.batch.finish(place)
+            opened.batch.finish(index)
 
 
 class StreamSession:

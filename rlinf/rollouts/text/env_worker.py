@@ -16,7 +16,7 @@ from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadli
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Hung, Response, graded_rows
 from rlinf.rollouts.text.demonstrated import Demonstration, texts_of
-from rlinf.rollouts.text.envs.make_env import Conversations, TextEnvError, make_text_env
+from rlinf.rollouts.text.envs.make_env import ConversationLimits, TextEnvError, make_text_env
 from rlinf.rollouts.text.envs.mixture import MixedTextEnv
 from rlinf.rollouts.text.envs.row_threads import RowThreads
 from rlinf.rollouts.text.envs.single_envs import EVALUATION_SEEDS
@@ -113,7 +113,7 @@ class TextEnvWorker:
             leaves_out_evaluation: the questions of "eval" are left out of "train", by environments that list theirs.
         """
         self.env_id, self._splits, self._mixture = env_id, splits, mixture
-        self._conversations = Conversations(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
+        self._conversations = ConversationLimits(max_turns=max_turns, num_tasks=num_tasks, success_key=success_key)
         self._step_timeout_s, self._start_timeout_s = step_timeout_s, start_timeout_s
         self._row_timeout_s, self._python = row_timeout_s, python
         self._leaves_out_evaluation = leaves_out_evaluation
@@ -133,11 +133,11 @@ class TextEnvWorker:
         """Responses may come as tokens from now on; of a mixture, ``texts`` has a decoder for each environment."""
         self._texts = texts
 
-    def _decoder(self, split: str, place: int) -> ResponseText:
+    def _decoder(self, split: str, index: int) -> ResponseText:
         """Return the decoder of the environment that a conversation is in; the number of its task names it."""
         if not self._texts:
             raise RuntimeError("responses came as tokens, and nothing was given to decode them with")
-        return self._texts[self._tasks[split][place - self._first[split]] % len(self._texts)]
+        return self._texts[self._tasks[split][index - self._first[split]] % len(self._texts)]
 
     def _read(self, split: str, response: Response) -> Response:
         """Return the response as text."""
@@ -174,8 +174,8 @@ class TextEnvWorker:
                 f"data.curriculum.by: {self.env_id} does not say how hard its tasks are (it has no method "
                 "difficulties(task_ids, by)). Set data.curriculum.by: null."
             )
-        found = [float(one) for one in env.difficulties(list(task_ids), by.removeprefix("-"))]
-        return [-one for one in found] if negative else found
+        results = [float(one) for one in env.difficulties(list(task_ids), by.removeprefix("-"))]
+        return [-one for one in results] if negative else results
 
     def close(self) -> None:
         """End the environments and their helper processes."""
@@ -273,14 +273,14 @@ class TextEnvWorker:
         """
         try:
             env = self._env(split)
-            found = [Demonstration.of(one) for one in env.demonstrations(list(task_ids))]
+            results = [Demonstration.of(one) for one in env.demonstrations(list(task_ids))]
         except ValueError as error:
             raise TextEnvError(
                 f"{self.env_id} gives no demonstrations ({error}). Without them set sft.steps: 0, or sft.data."
             ) from error
         if not hasattr(env, "answer"):
-            return found
-        return [replace(one, answer=str(env.answer(task))) for one, task in zip(found, task_ids, strict=True)]
+            return results
+        return [replace(one, answer=str(env.answer(task))) for one, task in zip(results, task_ids, strict=True)]
 
     def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]:
         """Texts of each task, to train a tokenizer on: its prompt, and then its demonstration if there are any."""
@@ -371,12 +371,7 @@ def _leave_out(members: Sequence[Any], questions: frozenset[str]) -> None:
         env.leave_out(questions)
 
 
-def _asks_other_rows(environments: Sequence[TextEnv]) -> bool:
-    """Whether the evaluation reads other rows than training: other files, splits or environments."""
-    return any(one.splits["train"].get(name) != one.splits["eval"].get(name) for one in environments for name in _ROWS)
-
-
-def _member(one: TextEnv, split: str, conversations: Conversations) -> Any:
+def _member(one: TextEnv, split: str, conversations: ConversationLimits) -> Any:
     own = replace(conversations, max_turns=one.max_turns)
     try:
         return make_text_env(one.id, one.splits[split], num_envs=1, conversations=own)
@@ -392,6 +387,7 @@ def text_env_worker(
     ``evaluates``: the run evaluates on the questions of "eval", and must not train on them.
     ``watched``: the driver watches over the worker's process, which it can end whatever it hangs in.
     """
+    # Whether the evaluation reads other rows than training: other files, splits or environments.
     return TextEnvWorker(
         environments[0].id,
         environments[0].splits,
@@ -403,5 +399,8 @@ def text_env_worker(
         row_timeout_s=env.step_timeout_s,
         start_timeout_s=env.start_timeout_s,
         python=env.python or sys.executable,
-        leaves_out_evaluation=evaluates and _asks_other_rows(environments),
+        leaves_out_evaluation=evaluates
+        and any(
+            one.splits["train"].get(name) != one.splits["eval"].get(name) for one in environments for name in _ROWS
+        ),
     )

@@ -23,7 +23,7 @@ def hinted_prompt(hint: str, *, prompt: str, answer: str = "", solution: str = "
     values = {"prompt": prompt, "answer": answer, "solution": solution}
     if not all(values[name] for name in _PARTS.findall(hint)):
         return None
-    return _PARTS.sub(lambda found: values[found[1]], hint)
+    return _PARTS.sub(lambda result: values[result[1]], hint)
 
 
 def add_hints(rows: Sequence[Row], hint: str, renderer_of: Callable[[int], PromptRenderer]) -> float:

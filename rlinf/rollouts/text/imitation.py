@@ -47,7 +47,7 @@ class Encoded:
     def pictures(self) -> list[str]:
         """The addresses of the pictures in it, in their order."""
         messages = self.conversation.messages
-        last = max(place for place, message in enumerate(messages) if message.imitated)
+        last = max(index for index, message in enumerate(messages) if message.imitated)
         return [uri for message in messages[: last + 1] for uri in pictures_of(message.content)]
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class ConversationEncoder:
                 )
         parts = _Parts()
         asked: list[str] = []
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             if message.role != "assistant":
                 asked.append(message.content + ("\n" if message.role == "system" else ""))
                 continue
@@ -134,21 +134,21 @@ class ConversationEncoder:
             parts.add(self._ids(f"\n{text}\n") if parts.pieces else list(self._renderer.begun(text)), False)
             parts.add([*self._ids(message.content), self._renderer.turn_end], message.imitated)
             asked = []
-            if not any(later.imitated for later in messages[place + 1 :]):
+            if not any(later.imitated for later in messages[index + 1 :]):
                 break
         return parts
 
     def _templated(self, conversation: Conversation, messages: Sequence[Message]) -> _Parts:
-        answers = [place for place, message in enumerate(messages) if message.role == "assistant"]
-        imitated = [place for place in answers if messages[place].imitated]
-        answers = [place for place in answers if place <= imitated[-1]]
+        answers = [index for index, message in enumerate(messages) if message.role == "assistant"]
+        imitated = [index for index in answers if messages[index].imitated]
+        answers = [index for index in answers if index <= imitated[-1]]
         try:
             return self._from_answer(conversation, messages, answers)
         except _RenderedOtherwiseError:
             if answers[0] == imitated[0]:
                 raise
             # Answers that do not count may be rendered as the template likes: they are part of the prompt.
-            return self._from_answer(conversation, messages, [place for place in answers if place >= imitated[0]])
+            return self._from_answer(conversation, messages, [index for index in answers if index >= imitated[0]])
 
     def _from_answer(self, conversation: Conversation, messages: Sequence[Message], answers: list[int]) -> _Parts:
         """Encode the conversation, with everything before the first of ``answers`` (positions) as the prompt."""
@@ -179,10 +179,10 @@ class ConversationEncoder:
         if thoughts not in rest:
             raise _left_out(conversation, _THOUGHTS, thoughts)
         content = message.content.strip()
-        found = rest.find(content, rest.find(thoughts) + len(thoughts))  # thoughts may have the answer's words too
-        if found < 0:
+        result = rest.find(content, rest.find(thoughts) + len(thoughts))  # thoughts may have the answer's words too
+        if result < 0:
             raise _left_out(conversation, "this answer", message.content)
-        before, after = rest[:found], rest[found + len(content) :]
+        before, after = rest[:result], rest[result + len(content) :]
         closing, between = self._closing(after)
         said = before + message.content if before.strip() else message.content
         return [*self._ids(said), *closing], between
@@ -202,8 +202,8 @@ class ConversationEncoder:
                 "the thoughts as reasoning_content; some templates leave thoughts out with data.chat_template_kwargs: "
                 "{enable_thinking: false}"
             )
-        _, found, after = rest.partition(words.strip())
-        if rest and not found:
+        _, result, after = rest.partition(words.strip())
+        if rest and not result:
             raise _left_out(conversation, "this answer", message.content)
         closing, between = self._closing(after)
         return [*self._ids(words), *closing], between
@@ -329,8 +329,8 @@ class ImitationData:
         places = range(len(self.rows))
         return [self._batch(places[i : i + self.batch_size]) for i in places[:: self.batch_size]]
 
-    def _batch(self, places: Sequence[int]) -> Batch:
-        rows = [self._row(group, one, place) for group, place in enumerate(places) for one in self.rows[place]]
+    def _batch(self, indices: Sequence[int]) -> Batch:
+        rows = [self._row(group, one, index) for group, index in enumerate(indices) for one in self.rows[index]]
         return imitation_batch(rows, pad_token_id=self.pad_token_id)
 
     @staticmethod

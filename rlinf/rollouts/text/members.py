@@ -18,7 +18,7 @@ from rlinf.schema.derived import TextEnv
 
 
 @dataclass(frozen=True)
-class MixtureEnv:
+class TextMixtureEnv:
     """One environment: how its conversations are written, and how much of a run belongs to it."""
 
     name: str
@@ -42,14 +42,14 @@ def members_of(
     stop: Sequence[str] = (),
     end_token_ids: Collection[int] = (),
     reader: PictureReader | None = None,
-) -> list[MixtureEnv]:
+) -> list[TextMixtureEnv]:
     """List the environments of a run, in the order of `env.tasks`; ``data.system_prompt`` goes before their own.
 
     Raises:
         ChatTemplateError: the chat template can't render the conversations of one of them.
     """
     return [
-        MixtureEnv(
+        TextMixtureEnv(
             env.name,
             _renderer(env, own, tokenizer, data, stop, end_token_ids, reader),
             own.num_tasks,
@@ -90,26 +90,26 @@ def _renderer(
     return renderer
 
 
-def evaluation_tasks(members: Sequence[MixtureEnv], size: int) -> list[int]:
+def evaluation_tasks(members: Sequence[TextMixtureEnv], size: int) -> list[int]:
     """Task ids of an evaluation of ``size`` tasks, the environments in turn: equally many of each that names no number
     of its own, and never more than it has.
 
     Ids name the environment: of m environments, id t is task ``t // m`` of environment ``t % m``.
     """
     share, more = divmod(size, len(members))
-    wanted = [
+    requested = [
         min(member.num_tasks, share + (number < more) if member.evaluation_size is None else member.evaluation_size)
         for number, member in enumerate(members)
     ]
     return [
         own * len(members) + number
-        for own in range(max(wanted))
-        for number, count in enumerate(wanted)
+        for own in range(max(requested))
+        for number, count in enumerate(requested)
         if own < count
     ]  # fmt: skip
 
 
-def metrics_by_member(members: Sequence[MixtureEnv], rows: Sequence[Row]) -> Metrics:
+def metrics_by_member(members: Sequence[TextMixtureEnv], rows: Sequence[Row]) -> Metrics:
     """Compute rewards, verdicts and lengths of each environment of a mixture; nothing if there is only one."""
     if len(members) == 1:
         return {}

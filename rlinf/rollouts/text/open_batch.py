@@ -54,26 +54,26 @@ class OpenBatch:
 
     def complete(self, group: int, size: int) -> bool:
         """Return whether all ``size`` rows of a group are over."""
-        return all(place in self._over for place in range(group * size, (group + 1) * size))
+        return all(index in self._over for index in range(group * size, (group + 1) * size))
 
     def answered(self) -> list[Response]:
         """Return all responses that environments have answered, those of a conversation in their order."""
         return [
-            Response(place, text, cut=row.cut_by_length and turn == len(row.answers) - 1)
-            for place, row in enumerate(self.rows)
+            Response(index, text, cut=row.cut_by_length and turn == len(row.answers) - 1)
+            for index, row in enumerate(self.rows)
             # A response over which the environment failed is not repeated.
-            for turn, text in enumerate(row.answers[: self.heard[place] - row.lost])
+            for turn, text in enumerate(row.answers[: self.heard[index] - row.lost])
         ]
 
 
 def spans_of(row: Row) -> list[TokenArray[int]]:
     """Return the versions of the tokens of each of a row's responses."""
-    found, start = [], 0
+    result, start = [], 0
     for turn in row.turns:
         if turn.speaker == "policy":
-            found.append(row.versions[start : start + turn.tokens])
+            result.append(row.versions[start : start + turn.tokens])
         start += turn.tokens
-    return found
+    return result
 
 
 def joined(begun: Completion | None, rest: Completion) -> Completion:

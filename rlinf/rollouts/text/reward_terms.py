@@ -29,14 +29,14 @@ def reward_terms(rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor]:
         of_groups[row.group] = of_groups.get(row.group) or _weights(row)
     most = max(1, *(len(weights) for weights in of_groups.values()))
     values, counts = torch.full((len(rows), most), math.nan), torch.zeros(len(rows), most)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         weights = of_groups[row.group]
         if row.lost:
             continue
         earned = [sum(turn.reward_terms.get(name, 0.0) for turn in row.turns) for name in weights]
         _require_sum(row, weights, earned)
-        values[place, : len(weights)] = torch.tensor([value if math.isfinite(value) else math.nan for value in earned])
-        counts[place, : len(weights)] = torch.tensor(list(weights.values()))
+        values[index, : len(weights)] = torch.tensor([value if math.isfinite(value) else math.nan for value in earned])
+        counts[index, : len(weights)] = torch.tensor(list(weights.values()))
     return values, counts
 
 

@@ -28,7 +28,7 @@ from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Answers, Row, discard_lost
 from rlinf.rollouts.text.engine import Engine, Key, StreamSession, TurnLimits
 from rlinf.rollouts.text.hints import add_hints
-from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
+from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.reward_terms import reward_terms
 from rlinf.rollouts.text.tasks.curriculum import curriculum_of
@@ -113,7 +113,7 @@ class TextRollout:
         self,
         sampler: TextSampler,
         envs: TextEnvs,
-        members: Sequence[MixtureEnv],
+        members: Sequence[TextMixtureEnv],
         config: RolloutSections,
     ) -> None:
         """``members``: what ``envs`` play, one environment or a mixture of several."""
@@ -147,7 +147,7 @@ class TextRollout:
         """The first environment's renderer, and that of all if nothing depends on tools or system prompts."""
         return self.members[0].renderer
 
-    def member(self, task_id: int) -> MixtureEnv:
+    def member(self, task_id: int) -> TextMixtureEnv:
         """Return the environment of a task."""
         return self.members[task_id % len(self.members)]
 
@@ -262,16 +262,16 @@ class TextRollout:
         prompts, infos = started
         return [
             Row(
-                group=place // samples,
-                sample=place % samples,
+                group=index // samples,
+                sample=index % samples,
                 task_id=task,
-                domain=str(infos["domain"][place]),
-                answer=str(infos["answer"][place]),
-                prompt_text=prompts[place],
-                prompt_ids=self.renderer_of(task).prompt(prompts[place]),
-                pictures=pictures_of(prompts[place]),
+                domain=str(infos["domain"][index]),
+                answer=str(infos["answer"][index]),
+                prompt_text=prompts[index],
+                prompt_ids=self.renderer_of(task).prompt(prompts[index]),
+                pictures=pictures_of(prompts[index]),
             )
-            for place, task in enumerate(task_ids)
+            for index, task in enumerate(task_ids)
         ]
 
     def turn_limits(self, params: SamplingParams) -> TurnLimits:
@@ -313,18 +313,18 @@ class TextRollout:
 def anchor_ids(rows: Sequence[Row], positions: int) -> torch.Tensor:
     """[B, T] int64: for each position the state that a turn begins from there, or -1."""
     ids = torch.full((len(rows), positions), -1)
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         for position, state in row.anchors.items():
-            ids[place, position] = state
+            ids[index, position] = state
     return ids
 
 
 def _sparse(entries: Sequence[Mapping[int, float]], positions: int, fill: float) -> torch.Tensor:
     """[B, T] float32 with each row's numbers at their positions."""
     column = torch.full((len(entries), positions), fill)
-    for place, row in enumerate(entries):
+    for index, row in enumerate(entries):
         for position, number in row.items():
-            column[place, position] = number
+            column[index, position] = number
     return column
 
 
@@ -384,16 +384,16 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
     if turn_ids is not None:
         columns.append((turn_ids, "turn_ids"))
     arrays = [(column.numpy(), name) for column, name in columns]
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         for column, name in arrays:
-            column[place, : len(row.tokens)] = getattr(row, name).array
+            column[index, : len(row.tokens)] = getattr(row, name).array
         acted = row.mask.array
         if acted.any():
             # A response that ran out of room was graded as it stands, so its episode is over either way. It ends where
             # the policy acted last: the environment may have spoken after that.
             last = len(acted) - 1 - int(acted[::-1].argmax())
-            terminated[place, last] = True
-            truncated[place, last] = row.cut_by_length
+            terminated[index, last] = True
+            truncated[index, last] = row.cut_by_length
     rewards = _sparse([row.rewards for row in rows], positions, 0.0) if multi_turn else _outcomes(rows)
     return Batch(
         inputs=_inputs(rows, pad_token_id),
@@ -440,19 +440,19 @@ def _routes(rows: Sequence[Row]) -> torch.Tensor | None:
     if not recorded:
         return None
     experts = recorded[0].shape[1]
-    found = torch.full((len(rows), max(map(len, recorded)), experts), -1, dtype=torch.int16)
-    for place, row in enumerate(rows):
+    result = torch.full((len(rows), max(map(len, recorded)), experts), -1, dtype=torch.int16)
+    for index, row in enumerate(rows):
         if row.routes is not None:
-            found[place, : len(row.routes)] = torch.from_numpy(row.routes)
-    return found
+            result[index, : len(row.routes)] = torch.from_numpy(row.routes)
+    return result
 
 
 def _padded(prompts: Sequence[Sequence[int]], pad_token_id: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return prompts [B, P], padded on the right, and their lengths [B]."""
     ids = torch.full((len(prompts), max(1, *map(len, prompts))), pad_token_id)
     columns = ids.numpy()
-    for place, prompt in enumerate(prompts):
-        columns[place, : len(prompt)] = prompt
+    for index, prompt in enumerate(prompts):
+        columns[index, : len(prompt)] = prompt
     return ids, torch.tensor(list(map(len, prompts)))
 
 

@@ -16,7 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from rlinf.base.errors import UserError
-from rlinf.base.user_code import Call, did_you_mean, imported, nearest_name, own_parameters
+from rlinf.base.user_code import Signature, did_you_mean, imported, nearest_name, own_parameters
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.arrays import host_array, like_observations
@@ -125,7 +125,7 @@ def _not_constructed(options: EnvConfig, error: BaseException) -> EnvConstructio
 def _wrapped(env: gymnasium.Env, wrapper: Wrapper) -> gymnasium.Env:
     name, arguments = (wrapper, {}) if isinstance(wrapper, str) else next(iter(wrapper.items()))
     make = wrapper_class(name)
-    problem = Call(("the environment",), tuple(arguments), makes=True).misfit(make)
+    problem = Signature(("the environment",), tuple(arguments), makes=True).misfit(make)
     if not problem:
         try:
             wrapped: gymnasium.Env = make(env, **arguments)

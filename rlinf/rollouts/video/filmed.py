@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rlinf.datasets.video_encoder import Film
+from rlinf.datasets.video_encoder import FilmEncoder
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, needs_process
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import StepResult
@@ -38,7 +38,7 @@ class FilmedVecEnv:
         self._every = max(1, int(np.ceil(given / _MOST_FPS)))
         self._fps = given / self._every
         self.problem: str | None = None
-        self._film: Film | None = None
+        self._film: FilmEncoder | None = None
         self._grid = Grid()
         self._tiles: dict[int, Tile] = {}
         self._tile_of: dict[int, Tile] = {}
@@ -53,7 +53,7 @@ class FilmedVecEnv:
         """Film the episodes from these start seeds that are played inside the block.
 
         They become the video ``path``, in this order."""
-        film = Film(path, self._fps)
+        film = FilmEncoder(path, self._fps)
         self._film, self._grid, self._calls, self.problem = film, Grid(), 0, None
         self._tiles = {seed: Tile(number) for number, seed in enumerate(seeds)}
         self._tile_of = {}
@@ -72,7 +72,7 @@ class FilmedVecEnv:
         for position, (env_index, seed) in enumerate(zip(env_indices, seeds, strict=True)):
             tile = self._tiles[seed] = self._tile_of[env_index] = Tile(self._tiles[seed].number)
             if position not in failed:
-                self._look(env_index, tile)
+                self._draw(env_index, tile)
         self._shoot()
         return failed
 
@@ -92,7 +92,7 @@ class FilmedVecEnv:
                 tile.success = bool(tile.success or result.success[position])
             tile.over = bool(ends[position])
             if due or tile.over:
-                self._look(env_index, tile)
+                self._draw(env_index, tile)
         if due or ends.any():
             self._shoot()
         return result
@@ -103,7 +103,7 @@ class FilmedVecEnv:
     def close(self) -> None:
         self._vec_env.close()
 
-    def _look(self, env_index: int, tile: Tile) -> None:
+    def _draw(self, env_index: int, tile: Tile) -> None:
         if self.problem is None:
             try:
                 tile.frame = self._vec_env.render(env_index)

@@ -11,7 +11,7 @@ from rlinf.base.errors import UserError
 from rlinf.config import Config
 from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.env_worker import EnvFacts, TextEnvWorker, text_env_worker
-from rlinf.rollouts.text.members import MixtureEnv, members_of
+from rlinf.rollouts.text.members import TextMixtureEnv, members_of
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.spec import SamplerSpec, sampler_spec
@@ -37,7 +37,7 @@ def conversation_envs(config: Config) -> TextEnvWorker:
 
 def conversation_members(
     config: Config, tokenizer: Any, facts: EnvFacts, *, end_token_ids: Collection[int] = ()
-) -> list[MixtureEnv]:
+) -> list[TextMixtureEnv]:
     """Build the environments in the form that the rollout uses."""
     environments, stop = config.facts.text_envs, config.rollout.stop
     reader = policy_reader(config, tokenizer)

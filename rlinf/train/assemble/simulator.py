@@ -135,8 +135,8 @@ def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:
         remarks = [rate_remark(path, envs.render_fps())]
         if key == "algorithm.prior_data":
             remarks.append(ends_remark(path))
-        if found := [remark for remark in remarks if remark is not None]:
-            notes[key] = ". ".join(found)
+        if results := [remark for remark in remarks if remark is not None]:
+            notes[key] = ". ".join(results)
     return notes
 
 
@@ -168,13 +168,13 @@ def _build_sampler(
 
 def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
     """In the run directory before any policy is made: the language tower's, or one trained on instructions."""
-    wanted, language = config.policy.tokenizer, config.policy.vla.language
+    requested, language = config.policy.tokenizer, config.policy.vla.language
 
     def make() -> Any:
         from rlinf.models.loading import load_tokenizer
         from rlinf.models.tokenizer import train_tokenizer
 
-        path = carried_tokenizer(config) or wanted.path or config.policy.flow.pi0.path or language.path
+        path = carried_tokenizer(config) or requested.path or config.policy.flow.pi0.path or language.path
         if path is None and config.facts.published:
             from rlinf.models.vla.published.checkpoint import Checkpoint
 
@@ -186,7 +186,9 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
         if config.sft.dataset is not None:
             texts += [text for text in dataset_instructions(config.sft.dataset) if text not in texts]
         texts = [prompted(config.policy.vla.prompt, text) for text in texts or [config.policy.vla.task or ""]]
-        return train_tokenizer(texts, vocab_size=wanted.vocab_size, split_digits=wanted.split_digits, split_words=True)
+        return train_tokenizer(
+            texts, vocab_size=requested.vocab_size, split_digits=requested.split_digits, split_words=True
+        )
 
     kept_tokenizer(folder / "tokenizer", make)
 
@@ -250,15 +252,15 @@ def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTr
     return PriorTransitions(batch, algorithm, prior_transitions(algorithm))
 
 
-def prior_batch(found: RobotDataset, config: Config, policy: Any, spaces: tuple[Any, Any]) -> Batch:
+def prior_batch(result: RobotDataset, config: Config, policy: Any, spaces: tuple[Any, Any]) -> Batch:
     """Build the transitions of a dataset as the policy's own decisions.
 
     Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
     """
     algorithm, chunk = config.algorithm, config.env.num_action_chunks
-    chunks = environment_actions(found, spaces[1], algorithm.prior_rename)[chunk_frames(found, chunk)]
+    chunks = environment_actions(result, spaces[1], algorithm.prior_rename)[chunk_frames(result, chunk)]
     observations, finals = (
-        observation_arrays(found, spaces[0], algorithm.prior_rename, finals=after) for after in (False, True)
+        observation_arrays(result, spaces[0], algorithm.prior_rename, finals=after) for after in (False, True)
     )
     actions = policy.own_actions(chunks if chunk > 1 else chunks[:, 0])
-    return transitions_batch(found, observations, finals, actions, chunk)
+    return transitions_batch(result, observations, finals, actions, chunk)

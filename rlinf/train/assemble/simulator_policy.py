@@ -47,7 +47,13 @@ def make_policy(
         if config.facts.vla:
             return _vla(config, observation_space, action_space, tokenizer)
         if config.facts.off_policy:
-            return _off_policy(config, observation_space, action_space)
+            from rlinf.learners.off_policy.kinds import load_networks, networks_of
+
+            loss_type = config.algorithm.loss_type
+            if config.policy.path is not None:
+                return load_networks(config.policy.path, loss_type)
+            kind = networks_of(loss_type, recurrent=config.policy.recurrent != "none")
+            return kind(observation_space, action_space, _actor_critic_options(config))
         from rlinf.models.actor_critic import ActorCritic
 
         if config.policy.path is not None:
@@ -121,21 +127,11 @@ def _require_same_algorithm(config: Config, path: str) -> None:
 
     theirs, ours = off_policy_loss(path), config.algorithm.loss_type if config.facts.off_policy else None
     if theirs != ours:
-        trained, wanted = (f"algorithm.loss_type {name}" if name else "PPO or GRPO" for name in (theirs, ours))
+        trained, requested = (f"algorithm.loss_type {name}" if name else "PPO or GRPO" for name in (theirs, ours))
         raise PolicyError(
-            f"policy.path: the policy in {path} has the networks of {trained}, and this run those of {wanted}: take "
+            f"policy.path: the policy in {path} has the networks of {trained}, and this run those of {requested}: take "
             "the same algorithm, or leave policy.path out"
         )
-
-
-def _off_policy(config: Config, observation_space: Any, action_space: Any) -> OffPolicyNetworks:
-    from rlinf.learners.off_policy.kinds import load_networks, networks_of
-
-    loss_type = config.algorithm.loss_type
-    if config.policy.path is not None:
-        return load_networks(config.policy.path, loss_type)
-    kind = networks_of(loss_type, recurrent=config.policy.recurrent != "none")
-    return kind(observation_space, action_space, _actor_critic_options(config))
 
 
 def _own_policy(config: Config, observation_space: Any, action_space: Any) -> ActingPolicy:
@@ -165,7 +161,7 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
     from rlinf.models.vla.backbones import pixel_statistics
     from rlinf.models.vla.build import build_vla, load_vla
 
-    policy, wanted = config.policy, config.policy.vla
+    policy, requested = config.policy, config.policy.vla
     if policy.path is not None:
         made = load_vla(
             policy.path, levels=_levels(config), temperature=config.rollout.temperature, dtype=_dtype(config)
@@ -176,25 +172,25 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
         made = _pi0(config, observation_space, action_space, folder)
     else:
         assert folder is not None
-        mean, std = pixel_statistics(wanted.vision.path)
+        mean, std = pixel_statistics(requested.vision.path)
         options = _filled(
             VlaOptions,
-            wanted,
+            requested,
             policy,
             config.env,
             config.rollout,
             config.algorithm,
-            language=wanted.language.architecture,
-            vision=wanted.vision.architecture,
-            image_mean=mean if wanted.image_mean is None else tuple(wanted.image_mean),
-            image_std=std if wanted.image_std is None else tuple(wanted.image_std),
-            cameras=tuple(wanted.cameras),
+            language=requested.language.architecture,
+            vision=requested.vision.architecture,
+            image_mean=mean if requested.image_mean is None else tuple(requested.image_mean),
+            image_std=std if requested.image_std is None else tuple(requested.image_std),
+            cameras=tuple(requested.cameras),
             action_statistics=_action_statistics(config),
-            freeze_vision=wanted.vision.freeze,
-            freeze_language=wanted.language.freeze,
-            conditioning=wanted.vision.conditioning,
-            patch_init=wanted.vision.patch_init,
-            stem=wanted.vision.stem,
+            freeze_vision=requested.vision.freeze,
+            freeze_language=requested.language.freeze,
+            conditioning=requested.vision.conditioning,
+            patch_init=requested.vision.patch_init,
+            stem=requested.vision.stem,
             flow_steps=policy.flow.steps if policy.name == "flow" else 0,
             flow_noise_level=policy.flow.noise_level,
             flow_hidden=policy.flow.hidden_size,
@@ -206,8 +202,8 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             action_space,
             options,
             load_tokenizer(str(folder)),
-            language_path=wanted.language.path,
-            vision_path=wanted.vision.path,
+            language_path=requested.language.path,
+            vision_path=requested.vision.path,
         )
     if policy.gradient_checkpointing and isinstance(made, VlaPolicy):
         made.language.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -283,10 +279,10 @@ def _published(config: Config, observation_space: Any, action_space: Any, folder
 def _action_statistics(config: Config) -> ActionStatistics | None:
     from rlinf.models.vla.vocabulary_actions import read_action_statistics
 
-    wanted = config.policy.vla
-    if wanted.action_statistics is None:
+    requested = config.policy.vla
+    if requested.action_statistics is None:
         return None
-    return read_action_statistics(wanted.action_statistics, wanted.statistics_key, wanted.raw_actions)
+    return read_action_statistics(requested.action_statistics, requested.statistics_key, requested.raw_actions)
 
 
 def _levels(config: Config) -> Levels:

@@ -12,14 +12,9 @@ from rlinf.schema import OptimizerConfig
 
 def stages_of(config: Config) -> tuple[Stage, ...]:
     """List the stages of a run, in their order."""
-    training = _training_stage(config)
-    return (_warm_start_stage(config), training) if config.sft.steps else (training,)
-
-
-def _training_stage(config: Config) -> Stage:
-    """Reinforcement learning."""
+    # Reinforcement learning.
     algorithm = config.algorithm
-    return Stage(
+    training = Stage(
         name="train",
         objective=Objective(algorithm, max_response_length=config.facts.conversation_tokens),
         optimizer=config.learner.optimizer,
@@ -29,6 +24,7 @@ def _training_stage(config: Config) -> Stage:
         early_stop_imp_ratio=algorithm.early_stop_imp_ratio,
         reference=config.facts.keeps_reference,
     )
+    return (_warm_start_stage(config), training) if config.sft.steps else (training,)
 
 
 def _warm_start_stage(config: Config) -> Stage:

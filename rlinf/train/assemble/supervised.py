@@ -31,6 +31,7 @@ from rlinf.train.assemble.tokenizer import kept_tokenizer, policy_tokenizer
 from rlinf.train.assemble.tokenizer_texts import file_texts
 from rlinf.train.evaluation.text import Evaluation
 from rlinf.train.graph import Graph, WarmStartPreparation, imitated
+from rlinf.train.saved_batches import NoRollout
 from rlinf.train.workers.learner_pool import LearnerPool
 
 Answers = tuple[Conversation, ...]
@@ -70,10 +71,10 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         rows = [[encoder.encode(one) for one in row] for row in read]
         return [row for row in rows if max(map(len, row)) <= sft.max_tokens]
 
-    found = _divided(sft)
-    train, aside = encoded(found.train), encoded(found.held_out)
-    own = found.held_out if sft.eval_data is None else ()
-    long = len(found.train) + len(own) - len(train) - (len(aside) if sft.eval_data is None else 0)
+    result = _divided(sft)
+    train, aside = encoded(result.train), encoded(result.held_out)
+    own = result.held_out if sft.eval_data is None else ()
+    long = len(result.train) + len(own) - len(train) - (len(aside) if sft.eval_data is None else 0)
     made = data(train)
     epochs = sft.steps * sft.batch_size / len(train)
     kind = "pairs" if sft.loss == "dpo" else "conversations"
@@ -81,8 +82,8 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         "sft.data": f"{len(train)} {kind}; {sft.steps} steps of {sft.batch_size} are {epochs:.2f} epochs",
         "sft.data longer than sft.max_tokens, left out": long,
         "sft.data held out": len(aside),
-        "sft.data left out, whose prompts sft.eval_data has": found.shared,
-        **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(found.train).items()},
+        "sft.data left out, whose prompts sft.eval_data has": result.shared,
+        **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(result.train).items()},
     }
     return _SupervisedData(made, tuple(data(aside).parts()) if aside else (), notes)
 
@@ -155,8 +156,8 @@ def _held_out_preferences(
             for batch, reference in zip(batches, before, strict=True)
         ]
     )
-    found = Preferences(torch.zeros(0), margins)
-    return {"eval/dpo_loss": found.loss, "eval/dpo_accuracy": found.accuracy, "eval/dpo_pairs": float(len(margins))}
+    result = Preferences(torch.zeros(0), margins)
+    return {"eval/dpo_loss": result.loss, "eval/dpo_accuracy": result.accuracy, "eval/dpo_pairs": float(len(margins))}
 
 
 def with_held_out_rows(
@@ -177,8 +178,8 @@ def with_held_out_rows(
         loss = measure()
         if evaluate is None:
             return Evaluation(loss)
-        found = evaluate()
-        return replace(found, metrics={**found.metrics, **loss})
+        result = evaluate()
+        return replace(result, metrics={**result.metrics, **loss})
 
     return both
 
@@ -192,27 +193,13 @@ def warm_start_preparation(learner: LearnerPool, sft: SftConfig) -> WarmStartPre
 
 def _preferred(learner: LearnerPool, sft: SftConfig, batch: Batch) -> tuple[Batch, Metrics]:
     now, before = (learner.evaluate(batch, reference=reference).logprobs for reference in (False, True))
-    found = dpo(now, before, batch.mask, beta=sft.dpo_beta, imitation=sft.dpo_imitation)
+    result = dpo(now, before, batch.mask, beta=sft.dpo_beta, imitation=sft.dpo_imitation)
     metrics = {
-        "sft/loss": found.loss,
-        "sft/dpo_accuracy": found.accuracy,
-        "sft/dpo_margin": float(found.margins.mean()),
+        "sft/loss": result.loss,
+        "sft/dpo_accuracy": result.accuracy,
+        "sft/dpo_margin": float(result.margins.mean()),
     }
-    return batch.replace(advantages=found.advantages), metrics
-
-
-class NoRollout:
-    """Replaces a rollout if nothing is sampled."""
-
-    def collect(self, step: int, *, round: int = 0) -> tuple[Batch, Metrics]:
-        """Not for runs of supervised training alone, whose last step is that of the warm start."""
-        raise RuntimeError("a run without env.id has no environment to collect from")
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: object) -> None:
-        """There is nothing to restore."""
+    return batch.replace(advantages=result.advantages), metrics
 
 
 def build_supervised_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:

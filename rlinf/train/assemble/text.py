@@ -21,7 +21,7 @@ from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.continuous.over_sampling import OverSamplingRollout
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout
 from rlinf.rollouts.text.demonstrations import TextDemonstrations
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.samplers.build import build_sampler
 from rlinf.samplers.spec import SamplerSpec
@@ -73,16 +73,16 @@ def _build(config: Config, policy_model: Callable[[], Any], info: RankInfo) -> R
     from rlinf.models.loading import activation_dtype, blank_reward_model, load_reward_model
     from rlinf.models.reward_model import RewardModel
 
-    wanted = config.reward_model
-    device = "cuda" if wanted.gpus > 0 else "cpu"
+    requested = config.reward_model
+    device = "cuda" if requested.gpus > 0 else "cpu"
     dtype = activation_dtype(config.policy.dtype, device)
-    if wanted.path is not None:
-        model = load_reward_model(wanted.path, attention=config.policy.attention)
+    if requested.path is not None:
+        model = load_reward_model(requested.path, attention=config.policy.attention)
     else:
         model = blank_reward_model(policy_model().config)
     learner = RewardLearner(
         RewardModel(model, pack_rows=config.learner.pack, autocast=None if dtype == torch.float32 else dtype),
-        lr=wanted.lr,
+        lr=requested.lr,
         seed=config.run.seed,
         micro_batch_tokens=config.learner.micro_batch_tokens,
         device=device,
@@ -198,8 +198,8 @@ def _own_sampling(config: Config) -> dict[str, str]:
     from rlinf.models.gguf import model_folder
     from rlinf.models.response_ends import own_sampling
 
-    found = "" if config.policy.path is None else own_sampling(model_folder(config.policy.path))
-    return {"generation_config.json, which samplers and evaluations here do not apply": found} if found else {}
+    result = "" if config.policy.path is None else own_sampling(model_folder(config.policy.path))
+    return {"generation_config.json, which samplers and evaluations here do not apply": result} if result else {}
 
 
 def build_text_evaluator(setup: ResolvedRun, cluster: Cluster, folder: Path) -> TextEvaluator:
@@ -225,7 +225,7 @@ def _begin_environments(config: Config, cluster: Cluster) -> Starting:
     return cluster.begin("env", lambda _info: conversation_envs(config), n=config.env.num_workers, resources=resources)
 
 
-def _decode_where_graded(config: Config, members: Sequence[MixtureEnv], envs: TextEnvPool) -> None:
+def _decode_where_graded(config: Config, members: Sequence[TextMixtureEnv], envs: TextEnvPool) -> None:
     """Let the workers that grade responses make their texts. Only the gateway has those of an agent's calls."""
     if is_agent(config.env.id):
         return
@@ -237,7 +237,7 @@ def _decode_where_graded(config: Config, members: Sequence[MixtureEnv], envs: Te
             member.renderer.decodes_responses = False
 
 
-def _rows_can_stay(config: Config, members: Sequence[MixtureEnv]) -> bool:
+def _rows_can_stay(config: Config, members: Sequence[TextMixtureEnv]) -> bool:
     """Return whether tokens of a response are not needed on the way from samplers to environments and learner.
 
     The next turn follows on the previous ones; texts that end a response are searched in it; a learned reward
@@ -264,7 +264,7 @@ def _continuous(
     cluster: Cluster,
     sampler: SamplerPool,
     envs: TextEnvPool,
-    members: Sequence[MixtureEnv],
+    members: Sequence[TextMixtureEnv],
     folder: Path,
 ) -> ContinuousRollout:
     # In one process a slice ends when a response does: how much is generated must not depend on the clock.

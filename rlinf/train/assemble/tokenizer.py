@@ -45,10 +45,10 @@ def policy_tokenizer(config: Config, texts: Callable[[], Iterable[str]]) -> Any:
     carried = carried_tokenizer(config)
     if carried is not None:
         return load_tokenizer(str(carried))
-    wanted = config.policy.tokenizer
+    requested = config.policy.tokenizer
     return make_tokenizer(
-        wanted.path or config.policy.path,
-        vocab_size=wanted.vocab_size,
-        split_digits=wanted.split_digits,
+        requested.path or config.policy.path,
+        vocab_size=requested.vocab_size,
+        split_digits=requested.split_digits,
         texts=texts,
     )

@@ -59,13 +59,13 @@ def _suite_of(name: str) -> Suite:
 def _file_of_suite(name: str) -> Path:
     """Find the suite's own file or folder under `data/`. Raises UserError that names the paths that were tried."""
     suite = _suite_of(name)
-    found = next((path for path in (Path("data") / own for own in suite.names) if path.exists()), None)
-    if found is None:
+    result = next((path for path in (Path("data") / own for own in suite.names) if path.exists()), None)
+    if result is None:
         raise UserError(
             f"--suite {name}: its tasks are not here: {suite.line}. Name the file or folder with --data, or put it at "
             f"data/{suite.names[0]}."
         )
-    return found
+    return result
 
 
 _ENV = "rlinf_envs:rlinf/Math-v0"
@@ -109,10 +109,10 @@ class Choice:
         """Return the path of the tasks. Raises UserError if there is nothing."""
         if self.data is None:
             return _file_of_suite(str(self.suite))
-        found = Path(self.data).expanduser()
-        if not found.exists():
+        result = Path(self.data).expanduser()
+        if not result.exists():
             raise UserError(f"--data {self.data}: there is no such file or folder")
-        return found
+        return result
 
     def sampling(self) -> dict[str, Any]:
         """Return the section `evaluation`: greedy for one response a task, else at 0.6 unless the command sets

@@ -105,14 +105,14 @@ def rates(outcomes: Sequence[TaskOutcome]) -> dict[str, list[float]]:
     ['accuracy', 'avg@3', 'maj@3', 'pass@2', 'pass@3']
     """
     samples = len(outcomes[0].verdicts)
-    found = {"accuracy": [outcome.share for outcome in outcomes]}
+    results = {"accuracy": [outcome.share for outcome in outcomes]}
     if samples == 1:
-        return found
-    found[f"avg@{samples}"] = found["accuracy"]
+        return results
+    results[f"avg@{samples}"] = results["accuracy"]
     for k in pass_sizes(samples):
-        found[f"pass@{k}"] = [pass_at_k(samples, outcome.correct, k) for outcome in outcomes]
-    found[f"maj@{samples}"] = [outcome.majority for outcome in outcomes]
-    return found
+        results[f"pass@{k}"] = [pass_at_k(samples, outcome.correct, k) for outcome in outcomes]
+    results[f"maj@{samples}"] = [outcome.majority for outcome in outcomes]
+    return results
 
 
 def rate_metrics(outcomes: Sequence[TaskOutcome]) -> Metrics:

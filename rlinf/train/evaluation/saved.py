@@ -121,14 +121,14 @@ def comparison_lines(first: SavedEvaluation, second: SavedEvaluation) -> list[st
     return [*lines, *(_line_of(difference) for difference in differences)]
 
 
-def _line_of(found: PairedDifference) -> str:
+def _line_of(result: PairedDifference) -> str:
     """Describe a difference in words.
 
     >>> _line_of(PairedDifference("accuracy", 0.2, 0.5, 0.2, 0.4, 0.0001, 100))
     'accuracy: 0.200 -> 0.500, difference +0.300 [+0.200, +0.400], p = 0.0001'
     """
-    change = f"difference {found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}], p = {found.p_value:.2g}"
-    return f"{found.metric}: {found.first:.3f} -> {found.second:.3f}, {change}"
+    change = f"difference {result.difference:+.3f} [{result.low:+.3f}, {result.high:+.3f}], p = {result.p_value:.2g}"
+    return f"{result.metric}: {result.first:.3f} -> {result.second:.3f}, {change}"
 
 
 def _other_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, object, object]]:
@@ -139,7 +139,7 @@ def _other_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> list
 
 
 def _flat(section: Mapping[str, Any], prefix: str) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
+    results: list[tuple[str, object]] = []
     for name, value in section.items():
-        found += _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else [(f"{prefix}{name}", value)]
-    return found
+        results += _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else [(f"{prefix}{name}", value)]
+    return results

@@ -55,7 +55,7 @@ def trace_columns(trace: EpisodeTrace) -> dict[str, list[float]]:
     """Return the trajectory of an episode as columns, cut to what a page can show."""
     columns = {"reward": trace.rewards}
     if len(trace.actions) <= TRACE_ACTIONS:
-        columns |= {f"action {place}": column for place, column in enumerate(trace.actions)}
+        columns |= {f"action {index}": column for index, column in enumerate(trace.actions)}
     return {name: [round(value, 5) for value in column[:TRACE_POSITIONS]] for name, column in columns.items()}
 
 

@@ -11,7 +11,7 @@ from rlinf.data.messages import Metrics
 from rlinf.data.pictures import with_other_pictures
 from rlinf.metrics.evaluated import WITH_PICTURES
 from rlinf.rollouts.text.conversation import Row
-from rlinf.rollouts.text.members import MixtureEnv, evaluation_tasks
+from rlinf.rollouts.text.members import TextMixtureEnv, evaluation_tasks
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.schema import EvaluationConfig
 from rlinf.schema.run import Pictures
@@ -34,7 +34,7 @@ class Evaluation:
 class TextEvaluator:
     """The same tasks each time: the first ``size`` of split "eval" (fewer if it has fewer)."""
 
-    def __init__(self, rollout: TextRollout, options: EvaluationConfig, members: Sequence[MixtureEnv]) -> None:
+    def __init__(self, rollout: TextRollout, options: EvaluationConfig, members: Sequence[TextMixtureEnv]) -> None:
         """``members``: the environments of the split "eval"."""
         self._members = members
         self.rollout, self.samples, self.seed = rollout, options.samples, options.seed
@@ -87,7 +87,7 @@ def sample(row: Row, rendered: str) -> dict[str, Any]:
     }
 
 
-def _by_member(members: Sequence[MixtureEnv], rows: Sequence[Row]) -> Metrics:
+def _by_member(members: Sequence[TextMixtureEnv], rows: Sequence[Row]) -> Metrics:
     """Return the results of each environment of a mixture; nothing if there is one alone."""
     metrics: Metrics = {}
     for number, member in enumerate(members if len(members) > 1 else ()):

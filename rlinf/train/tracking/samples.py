@@ -122,7 +122,7 @@ def _trace(batch: Batch, row: int) -> dict[str, list[float]]:
     trace = {name: _rounded(column[row][acted]) for name, column in columns.items() if column is not None}
     actions = batch.actions[row][acted].reshape(len(acted), math.prod(batch.actions.shape[2:]))
     if actions.shape[1] <= TRACE_ACTIONS:
-        trace |= {f"action {place}": _rounded(actions[:, place]) for place in range(actions.shape[1])}
+        trace |= {f"action {index}": _rounded(actions[:, index]) for index in range(actions.shape[1])}
     return trace
 
 

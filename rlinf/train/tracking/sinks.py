@@ -154,18 +154,18 @@ def start_sinks(folder: Path, config: Config, from_step: int) -> list[Sink]:
     """Start those that `logging` requests.
 
     Raises UserError if a service does not take the run (no account, no server)."""
-    wanted = config.logging
+    requested = config.logging
     sinks: list[Sink] = []
-    if installed("tensorboard") if wanted.tensorboard is None else wanted.tensorboard:
+    if installed("tensorboard") if requested.tensorboard is None else requested.tensorboard:
         sinks.append(TensorBoard(folder, from_step))
-    if project := _project(wanted.wandb_project, "WANDB_PROJECT", "wandb"):
+    if project := _project(requested.wandb_project, "WANDB_PROJECT", "wandb"):
         sinks.append(_started("logging.wandb_project", functools.partial(_WandB, folder, project, config)))
-    if experiment := _project(wanted.mlflow_experiment, "MLFLOW_EXPERIMENT_NAME", "mlflow"):
+    if experiment := _project(requested.mlflow_experiment, "MLFLOW_EXPERIMENT_NAME", "mlflow"):
         sinks.append(_started("logging.mlflow_experiment", functools.partial(MLflow, folder, experiment, config)))
-    if wanted.trackio_project is not None:
-        project = wanted.trackio_project
+    if requested.trackio_project is not None:
+        project = requested.trackio_project
         sinks.append(_started("logging.trackio_project", lambda: Trackio(folder, project, config)))
-    for name, options in wanted.sinks.items():
+    for name, options in requested.sinks.items():
         sinks.append(_started(f"logging.sinks {name}", functools.partial(_own, name, options, folder, config)))
     return sinks
 

@@ -47,9 +47,9 @@ def contents(folder: Path) -> str:
     >>> contents(Path("runs/none"))
     'runs/none'
     """
-    wanted = ("summary.json", "metrics.jsonl", "samples", "episodes", "videos", "policy")
-    found = ", ".join(name for name in wanted if (folder / name).exists())
-    return printable(f"{folder}: {found}" if found else str(folder))
+    requested = ("summary.json", "metrics.jsonl", "samples", "episodes", "videos", "policy")
+    result = ", ".join(name for name in requested if (folder / name).exists())
+    return printable(f"{folder}: {result}" if result else str(folder))
 
 
 def _table(columns: Mapping[str, Metrics]) -> Table:

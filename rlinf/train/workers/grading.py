@@ -154,10 +154,10 @@ class Grading:
         self._pool.busy(rank, result.seconds)
         return result.rows
 
-    def _at_fault(self, worker: _Worker, places: Sequence[int], failure: str, account: str) -> list[Feedback]:
+    def _at_fault(self, worker: _Worker, indices: Sequence[int], failure: str, account: str) -> list[Feedback]:
         """Retry each response over which the worker hung or died alone, if it can be; otherwise all are lost."""
-        given = [worker.given.pop(place) for place in places]
-        worker.again.difference_update(places)
+        given = [worker.given.pop(place) for place in indices]
+        worker.again.difference_update(indices)
         if len(given) > 1 and self.in_part and not self._side_by_side:
             worker.suspects.extend(given)
             return []

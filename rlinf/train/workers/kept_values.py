@@ -81,8 +81,8 @@ class RemoteRowStore:
 
     def fetch(self, rows: np.ndarray) -> RaggedRows:
         (piece,) = self.pieces([rows])()
-        found: RaggedRows = piece.of(_here) if isinstance(piece, Assembled) else _here(piece)
-        return found
+        result: RaggedRows = piece.of(_here) if isinstance(piece, Assembled) else _here(piece)
+        return result
 
 
 def with_remote_observations(part: RolloutPart, group: WorkerGroup, rank: int, leaves: Handle) -> RolloutPart:

@@ -86,8 +86,8 @@ def request(questions: Sequence[PendingRequest]) -> Assembled:
     return Assembled(functools.partial(_request, places), tuple(question.kept for question in questions))
 
 
-def _request(places: Sequence[int], *kept: Sequence[PolicyRequest]) -> PolicyRequest:
-    return merged([asks[place] for place, asks in zip(places, kept, strict=True)])
+def _request(indices: Sequence[int], *kept: Sequence[PolicyRequest]) -> PolicyRequest:
+    return merged([asks[place] for place, asks in zip(indices, kept, strict=True)])
 
 
 def merged(asks: Sequence[PolicyRequest]) -> PolicyRequest:

@@ -15,7 +15,7 @@ from rlinf.cluster.weights.receiver import WeightReceiver
 from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.data.ragged import LOGPROBS, TOKENS, RaggedRows
 from rlinf.interfaces import Sampler, SamplerSession
-from rlinf.models.weight_digest import Asked, Digests
+from rlinf.models.weight_digest import DigestRequest, Digests
 
 _PORTIONS = 8
 """Messages with responses per call of a sampler: enough to overlap, few enough to cost nothing."""
@@ -134,7 +134,7 @@ class SamplerWorker(WeightReceiver):
         else:
             follow(order, options, version=version)
 
-    def held_digests(self, asked: Mapping[str, Asked]) -> Digests | str:
+    def held_digests(self, asked: Mapping[str, DigestRequest]) -> Digests | str:
         read = getattr(self._sampler, "held_digests", None)
         if read is None:
             return f"{type(self._sampler).__name__} has no method held_digests"

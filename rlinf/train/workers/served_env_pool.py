@@ -155,7 +155,7 @@ class _Exchange:
             )
         elif reply.result is not None:
             self._results[call.worker] = reply.result
-        asked = [PendingRequest(call.worker, call.life, ask, call.kept, place) for place, ask in enumerate(reply.asked)]
+        asked = [PendingRequest(call.worker, call.life, ask, call.kept, index) for index, ask in enumerate(reply.asked)]
         if self._gathering is None:
             together = [[question] for question in asked]
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlinf.cluster.weights.receiver import WeightReceiver
 from rlinf.rollouts.simulator.env_worker import EnvWorker
-from rlinf.samplers.policy_server import PolicyServer
+from rlinf.samplers.policy_server import PolicyWorker
 
 
 class SimulatorWorker(EnvWorker, WeightReceiver):
@@ -14,7 +14,7 @@ class SimulatorWorker(EnvWorker, WeightReceiver):
         return True
 
 
-class PolicyServerWorker(PolicyServer, WeightReceiver):
+class PolicyServerWorker(PolicyWorker, WeightReceiver):
     """Acts for env workers."""
 
     def takes_adapters(self) -> bool:

@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlinf.datasets.robot_data.dataset import DatasetError, Episode
+from rlinf.datasets.robot_data.dataset import DatasetError, RecordedEpisode
 from rlinf.datasets.robot_data.lerobot_writer import LeRobotWriter
 from rlinf.datasets.robot_data.reading import count_episodes, dataset_instructions, dataset_statistics, read_dataset
 
 
-def episode(length: int, seed: int, instruction: str = "touch the red cube", size: int = 16) -> Episode:
+def episode(length: int, seed: int, instruction: str = "touch the red cube", size: int = 16) -> RecordedEpisode:
     draw = np.random.default_rng(seed)
     smooth = np.broadcast_to(np.linspace(0, 200, size)[:, None, None], (length, size, size, 3))
     pictures = (smooth + np.arange(length)[:, None, None, None] * 5 + seed).astype(np.uint8)
-    return Episode(
+    return RecordedEpisode(
         {
             "observation.images.front": pictures,
             "observation.state": draw.normal(size=(length, 3)).astype(np.float32),
@@ -30,7 +30,7 @@ def episode(length: int, seed: int, instruction: str = "touch the red cube", siz
     )
 
 
-def write(root: Path, episodes: list[Episode], *, videos: bool = False) -> None:
+def write(root: Path, episodes: list[RecordedEpisode], *, videos: bool = False) -> None:
     with LeRobotWriter(root, fps=10, videos=videos, robot_type="table") as writer:
         for one in episodes:
             writer.add(one)

@@ -194,7 +194,7 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(family: str, tmp_path
         "env.kwargs={bodies: 1, max_steps: 8, image_size: 32}",
         "sft={steps: 2, demonstrations: 2, batch_size: 4}",
         "rollout.num_steps=2",
-        "algorithm={adv_type: gae, update_epochs: 1, num_minibatches: 1}",
+        "algorithm={adv_type: gae, loss_type: actor_critic, update_epochs: 1, num_minibatches: 1}",
         "evaluation.size=2",
         "cluster.backend=local",
         "logging={progress: none, tensorboard: false}",

@@ -24,7 +24,7 @@ from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.agents.agent_env import AgentEnv
 from rlinf.rollouts.agents.messages import answer_of
 from rlinf.rollouts.agents.rollout import AgentRollout
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
@@ -55,7 +55,7 @@ def rollout(agent: str, *, tasks: int = 2, **options: Any) -> Iterator[tuple[Age
 
     with LocalCluster(config.cluster) as cluster:
         envs = TextEnvPool(cluster.spawn("env", lambda _info: conversation_envs(config), n=1), config.env)
-        member = MixtureEnv("", PromptRenderer(Letters()), 8, config.env.max_turns)
+        member = TextMixtureEnv("", PromptRenderer(Letters()), 8, config.env.max_turns)
         it = AgentRollout(SamplerPool(cluster.spawn("sampler", sampler), cluster), envs, [member], config.collection)
         try:
             yield it, envs

@@ -253,7 +253,7 @@ def test_what_can_not_be_built_says_why(trouble: EnvConfig) -> None:
     with pytest.raises(EnvProcessError, match="/no/python cannot be started"):
         EnvProcess("/no/python", 20.0)
     with pytest.raises(EnvProcessError, match="ended with exit code"):
-        EnvProcess("/bin/false", 20.0).ask(wire.Message("make"), 20.0)
+        EnvProcess("/bin/false", 20.0).ask(wire.WireMessage("make"), 20.0)
 
 
 def test_the_checker_runs_over_there(trouble: EnvConfig) -> None:
@@ -280,7 +280,7 @@ def test_spaces_travel(space: spaces.Space) -> None:
     description = describe(space, "observation", arrays)
     here, there = socket.socketpair()
     with here, there:
-        wire.send(here, wire.Message("made", {"space": description}, arrays))
+        wire.send(here, wire.WireMessage("made", {"space": description}, arrays))
         came = wire.receive(there, 5.0)
     rebuilt = rebuild(came.fields["space"], came.arrays)
     assert rebuilt == space
@@ -292,25 +292,25 @@ def test_frames_of_anything_else_are_refused() -> None:
     here, there = socket.socketpair()
     with here, there:
         array = np.arange(6, dtype=np.float64).reshape(2, 3)[:, ::2]
-        wire.send(here, wire.Message("step", {"env_indices": [0]}, {"a": array, "none": np.zeros((0, 4))}))
+        wire.send(here, wire.WireMessage("step", {"env_indices": [0]}, {"a": array, "none": np.zeros((0, 4))}))
         came = wire.receive(there, 5.0)
         np.testing.assert_array_equal(came.arrays["a"], array)
         assert came.arrays["none"].shape == (0, 4)
         with pytest.raises(TimeoutError):
             wire.receive(there, 0.05)
         here.sendall(b"Traceback (most recent call last)")
-        with pytest.raises(wire.WireError, match="something else writes"):
+        with pytest.raises(wire.IsolationError, match="something else writes"):
             wire.receive(there, 5.0)
     here, there = socket.socketpair()
     with here, there:
         here.sendall(wire._HEAD.pack(wire._MAGIC, wire.VERSION + 1, 0, 0))
-        with pytest.raises(wire.WireError, match=f"version {wire.VERSION + 1} of the protocol"):
+        with pytest.raises(wire.IsolationError, match=f"version {wire.VERSION + 1} of the protocol"):
             wire.receive(there, 5.0)
-        with pytest.raises(wire.WireError, match="only numbers"):
-            wire.send(here, wire.Message("step", {}, {"a": np.array([object()])}))
+        with pytest.raises(wire.IsolationError, match="only numbers"):
+            wire.send(here, wire.WireMessage("step", {}, {"a": np.array([object()])}))
         header = b'{"kind": "step", "fields": {}, "arrays": [["a", "|O", [1]]]}'
         here.sendall(wire._HEAD.pack(wire._MAGIC, wire.VERSION, len(header), 8) + header + bytes(8))
-        with pytest.raises(wire.WireError, match="only numbers"):
+        with pytest.raises(wire.IsolationError, match="only numbers"):
             wire.receive(there, 5.0)
         here.close()
         with pytest.raises(wire.HungUpError):

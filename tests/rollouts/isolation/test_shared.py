@@ -37,7 +37,7 @@ def test_processes_write_observations_where_they_are_read(monkeypatch: pytest.Mo
     carried: list[int] = []
     receive = wire.receive
 
-    def counting(*args: Any) -> wire.Message:
+    def counting(*args: Any) -> wire.WireMessage:
         message = receive(*args)
         if message.kind in ("reset", "step"):
             carried.append(sum(array.nbytes for array in message.arrays.values()))

@@ -23,7 +23,7 @@ from rlinf.config import Config
 from rlinf.data.batch import Batch
 from rlinf.rollouts.text.conversation import Response
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
@@ -59,7 +59,9 @@ def rollout(settings: Config) -> Iterator[tuple[TextRollout, TextEnvPool]]:
     with LocalCluster(settings.cluster) as cluster:
         envs = TextEnvPool(cluster.spawn("env", lambda _info: conversation_envs(settings), n=workers), settings.env)
         samplers = SamplerPool(cluster.spawn("sampler", sampler, n=workers), cluster)
-        member = MixtureEnv("", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 8, settings.env.max_turns)
+        member = TextMixtureEnv(
+            "", PromptRenderer(Letters(), stop=tuple(string.ascii_letters)), 8, settings.env.max_turns
+        )
         yield TextRollout(samplers, envs, [member], settings.collection), envs
 
 

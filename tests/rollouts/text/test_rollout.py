@@ -23,7 +23,7 @@ from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingPara
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.conversation import Feedback, Response, Row, Turn
 from rlinf.rollouts.text.env_worker import TextEnvWorker
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.reward_terms import reward_terms
 from rlinf.rollouts.text.rollout import TextRollout
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -121,7 +121,7 @@ def rollout(sampler: Any, envs: Any, *, turns: int, tasks: int = 5, adv_type: st
         rollout=RolloutConfig(**limits),
         algorithm=algorithm,
     )
-    return TextRollout(sampler, envs, [MixtureEnv("", PromptRenderer(Letters()), tasks, turns)], config.collection)
+    return TextRollout(sampler, envs, [TextMixtureEnv("", PromptRenderer(Letters()), tasks, turns)], config.collection)
 
 
 def tiny() -> Any:

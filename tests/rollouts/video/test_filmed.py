@@ -16,7 +16,7 @@ import torch
 from simulator_config import simulator_config
 from worker_group import InThisProcess
 
-from rlinf.datasets.video_encoder import Film
+from rlinf.datasets.video_encoder import FilmEncoder
 from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.rollouts.simulator.failures import EnvFailureError
@@ -105,12 +105,12 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[np.ndarray]]:
     """What films are given, by their files' names: the codec is lossy, and two encodings need not be equal."""
     given: dict[str, list[np.ndarray]] = {}
 
-    class Kept(Film):
+    class Kept(FilmEncoder):
         def write(self, frame: np.ndarray) -> None:
             given.setdefault(self.path.name, []).append(frame.copy())
             super().write(frame)
 
-    monkeypatch.setattr("rlinf.rollouts.video.filmed.Film", Kept)
+    monkeypatch.setattr("rlinf.rollouts.video.filmed.FilmEncoder", Kept)
     return given
 
 

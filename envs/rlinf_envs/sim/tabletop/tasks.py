@@ -122,6 +122,6 @@ def _scatter(draw: np.random.Generator, bodies: int) -> World:
     lowest = _START_STRIP + TIP_RADIUS + BODY_RADIUS + _CLEARANCE
     while True:
         centres = draw.uniform([_SIDE_ROOM, lowest], 1 - _SIDE_ROOM, size=(bodies, 2))
-        apart = np.sqrt(np.square(centres[:, None] - centres[None]).sum(-1)) + 2.0 * np.eye(bodies)
-        if (apart > gap).all():
+        distances = np.sqrt(np.square(centres[:, None] - centres[None]).sum(-1)) + 2.0 * np.eye(bodies)
+        if (distances > gap).all():
             return World(tip, centres)

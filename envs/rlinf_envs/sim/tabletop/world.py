@@ -60,15 +60,15 @@ class World:
 
     def _separate(self, driven: set[int]) -> bool:
         """Separate overlapping pairs; return whether there were any. The one that the tip drives gives way last."""
-        found = False
+        result = False
         for first, second in itertools.combinations(range(len(self.bodies)), 2):
             if second in driven:
                 first, second = second, first
             if _overlap(self.bodies[second] - self.bodies[first], 2 * BODY_RADIUS) > _TOLERANCE:
-                found = True
+                result = True
                 self._give_way(second, first)
                 self._give_way(first, second)
-        return found
+        return result
 
     def _give_way(self, body: int, other: int) -> None:
         """Move ``body`` out of ``other``, as far as the table goes."""

@@ -25,10 +25,10 @@ async def main(descriptor: int) -> None:
     def say(message: dict[str, Any]) -> None:
         writer.write(json.dumps(message).encode() + b"\n")
 
-    wanted = json.loads(await reader.readline())
+    requested = json.loads(await reader.readline())
     try:
-        env = _environment(wanted["config"])
-        tasks = list(itertools.islice(env.taskset, wanted["first"], wanted["first"] + wanted["count"]))
+        env = _environment(requested["config"])
+        tasks = list(itertools.islice(env.taskset, requested["first"], requested["first"] + requested["count"]))
     except Exception as error:  # the taskset's own code, which raises what it likes
         say({"refused": f"{type(error).__name__}: {error}"})
         await writer.drain()

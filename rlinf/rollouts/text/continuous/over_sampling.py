@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from rlinf.data.messages import Completion
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.conversation import Row
-from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
+from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.rollout import Clock, Conversations, TextEnvs, TextRollout, TextSampler
 from rlinf.schema.derived import RolloutSections
@@ -55,7 +55,7 @@ class OverSamplingRollout(TextRollout):
     sampler: _GroupSampler
 
     def __init__(
-        self, sampler: _GroupSampler, envs: TextEnvs, members: Sequence[MixtureEnv], config: RolloutSections
+        self, sampler: _GroupSampler, envs: TextEnvs, members: Sequence[TextMixtureEnv], config: RolloutSections
     ) -> None:
         super().__init__(sampler, envs, members, config)
         self.extra = math.ceil(config.rollout.batch_size * config.rollout.over_sampling)
@@ -82,16 +82,16 @@ class OverSamplingRollout(TextRollout):
             step,
             [row for group in groups for row in group.rows],
             begun={
-                place * size + sample: part for place, one in enumerate(groups) for sample, part in one.begun.items()
+                index * size + sample: part for index, one in enumerate(groups) for sample, part in one.begun.items()
             },
         )
         keys = [self._key(group.born, group.round) for group in groups]
         enough = self.prompts - sum(group.complete for group in groups)
         session = self.sampler.round(enough=max(0, enough))
-        self.hold(batch, lambda place: keys[place // size], session, self.params, clock)
+        self.hold(batch, lambda index: keys[index // size], session, self.params, clock)
         for number, group in enumerate(groups):
             places = range(number * size, (number + 1) * size)
-            group.begun = {place - places.start: batch.begun[place] for place in places if place in batch.begun}
+            group.begun = {index - places.start: batch.begun[index] for index in places if index in batch.begun}
         complete = [group for group in groups if group.complete][: self.prompts]
         taken = {id(group) for group in complete}
         self.kept = [group for group in groups if id(group) not in taken]
@@ -100,8 +100,8 @@ class OverSamplingRollout(TextRollout):
             "rollout/responses_continued": float(sum(not row.done for group in self.kept for row in group.rows)),
             "rollout/groups_kept": float(len(self.kept)),
         }
-        found = {**summary(done), **metrics_by_member(self.members, done)}
-        return Conversations(done, {**found, **clock.spent, **counts}), dropped
+        results = {**summary(done), **metrics_by_member(self.members, done)}
+        return Conversations(done, {**results, **clock.spent, **counts}), dropped
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "kept": self.kept, "position": self.position}

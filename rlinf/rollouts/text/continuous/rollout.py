@@ -22,7 +22,7 @@ from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.continuous.version_log import TokenVersionLog, VersionsOfTokens
 from rlinf.rollouts.text.conversation import Answers, Response, Row
 from rlinf.rollouts.text.engine import Engine
-from rlinf.rollouts.text.members import MixtureEnv, metrics_by_member, summary
+from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch, spans_of
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
 from rlinf.schema.derived import RolloutSections
@@ -117,7 +117,7 @@ class ContinuousRollout(TextRollout):
         self,
         sampler: TextSampler,
         envs: _ChannelEnvs,
-        members: Sequence[MixtureEnv],
+        members: Sequence[TextMixtureEnv],
         config: RolloutSections,
         *,
         open_session: Callable[[], SamplerSession],
@@ -178,8 +178,8 @@ class ContinuousRollout(TextRollout):
             "rollout/batches_open": float(len(self.open)),
             "time/learner_idle_s": clock.spent[GENERATION],
         }
-        found = {**summary(rows), **metrics_by_member(self.members, rows)}
-        return Conversations(rows, {**found, **clock.spent, **counts}), dropped
+        results = {**summary(rows), **metrics_by_member(self.members, rows)}
+        return Conversations(rows, {**results, **clock.spent, **counts}), dropped
 
     def admit(self, version: int) -> None:
         """Begins what may be begun under the weights of iteration ``version``."""
@@ -287,11 +287,11 @@ class ContinuousRollout(TextRollout):
         else:
             self._engine.connect(self._open_session())
 
-    def _halt(self, batch: OpenBatch, place: int) -> int | None:
+    def _halt(self, batch: OpenBatch, index: int) -> int | None:
         """How long the next response of a row was when these weights were replaced, in the run that is repeated."""
         if self._replayed is None:
             return None
-        return self._replayed.tokens((batch.step, batch.round), place, batch.heard[place], self._version)
+        return self._replayed.tokens((batch.step, batch.round), index, batch.heard[index], self._version)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the open conversations, as far as they are: valid between :meth:`interrupt` and the next batch."""

@@ -68,9 +68,9 @@ class VersionsOfTokens:
                 continue
             groups = self._groups[step] = [(int(begun), int(number)) for begun, number in line["groups"]]
             size = len(rows) // len(groups)
-            for place, row in enumerate(rows):
-                begun, number = groups[place // size]
-                self._spans.setdefault((begun, 0), {})[number * size + place % size] = row
+            for index, row in enumerate(rows):
+                begun, number = groups[index // size]
+                self._spans.setdefault((begun, 0), {})[number * size + index % size] = row
 
     def tokens(self, batch: tuple[int, int], place: int, turn: int, version: int) -> int | None:
         """Return the length of response ``turn`` of row ``place`` when weights ``version`` were replaced.
@@ -90,10 +90,10 @@ class VersionsOfTokens:
 
     def require(self, step: int, round: int, rows: int) -> None:
         """Raise UserError if the log ends before the batch of ``step``, or is of batches of another size."""
-        found = self._sizes.get((step, round), 0)
-        if found != rows:
+        result = self._sizes.get((step, round), 0)
+        if result != rows:
             raise UserError(
-                f"rollout.replay_arrivals: {self._run / FILE} has {found} rows of step "
+                f"rollout.replay_arrivals: {self._run / FILE} has {result} rows of step "
                 f"{step}, and {rows} are wanted: repeat it with the run's own config.yaml and run.max_steps"
             )
 

@@ -39,7 +39,7 @@ class TextEnvError(UserError):
 
 
 @dataclass(frozen=True)
-class Conversations:
+class ConversationLimits:
     """The limits that a run sets for its conversations; an ordinary ``gymnasium.Env`` does not have them."""
 
     max_turns: int = 1
@@ -50,7 +50,7 @@ class Conversations:
     success_key: str = "success"
 
 
-def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conversations: Conversations) -> Any:
+def make_text_env(env_id: str, kwargs: Mapping[str, Any], *, num_envs: int, conversations: ConversationLimits) -> Any:
     """Make the environment, unwrapped, with at most ``max_turns`` responses in a conversation.
 
     Raises:
@@ -111,10 +111,10 @@ def _class_of(env_id: str) -> Callable[..., Any] | None:
     except Exception as error:  # the module may be a user's, and raise what it likes
         reason = f"{type(error).__name__}: {error}"
         raise TextEnvError(f"env.id: the module {module_name} of {env_id} can't be imported: {reason}") from error
-    found = None if name in gymnasium.registry else getattr(module, name, None)
-    if found is not None and not callable(found):
-        raise TextEnvError(f"env.id: {env_id} is no environment but {type(found).__name__}.")
-    return found
+    result = None if name in gymnasium.registry else getattr(module, name, None)
+    if result is not None and not callable(result):
+        raise TextEnvError(f"env.id: {env_id} is no environment but {type(result).__name__}.")
+    return result
 
 
 def _is_vector(made: Callable[..., Any]) -> bool:

@@ -76,14 +76,14 @@ class MixedTextEnv:
         Raises:
             TextEnvError: an environment can't tell.
         """
-        found = []
+        results = []
         for number, own in map(self._own, task_ids):
             env = self._envs[number]
             if not hasattr(env, "difficulties"):
                 name = list(self.members)[number]
                 raise TextEnvError(f"data.curriculum.by: {name} of env.tasks does not say how hard its tasks are.")
-            found += env.difficulties([own], by)
-        return found
+            results += env.difficulties([own], by)
+        return results
 
     def reset(self, *, options: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
         """Start the conversations of ``options["task_ids"]`` [num_envs]."""

@@ -55,11 +55,11 @@ class Curriculum:
         """Which of these tasks are among the easiest ``share`` of their environment's."""
         if share >= 1 or not task_ids:
             return [True] * len(task_ids)
-        found = self._difficulties(task_ids)
+        result = self._difficulties(task_ids)
         members = len(self._sizes)
         # The difficulty up to which an environment's tasks are open.
         return [
-            hard <= hardest_of(self.scale(task % members), share) for task, hard in zip(task_ids, found, strict=True)
+            hard <= hardest_of(self.scale(task % members), share) for task, hard in zip(task_ids, result, strict=True)
         ]
 
     def widen(self) -> float:
@@ -70,10 +70,10 @@ class Curriculum:
     def note(self, rows: Sequence[Row]) -> None:
         """Record how a batch was answered. Lost rows do not count."""
         answered = [row for row in rows if not row.lost]
-        wanted = self._options.accuracy
-        if wanted is None or not answered:
+        requested = self._options.accuracy
+        if requested is None or not answered:
             return
-        if sum(row.verdict == "correct" for row in answered) >= wanted * len(answered):
+        if sum(row.verdict == "correct" for row in answered) >= requested * len(answered):
             self._least = min(1.0, self._least + self._options.start)
 
     def metrics(self) -> Metrics:
@@ -89,8 +89,8 @@ class Curriculum:
         if member not in self._scales:
             size = self._sizes[member]
             count = min(size, _MEASURED)
-            places = [place * size // count for place in range(count)]
-            ids = [place * len(self._sizes) + member for place in places]
+            places = [index * size // count for index in range(count)]
+            ids = [index * len(self._sizes) + member for index in places]
             self._scales[member] = sorted(self._difficulties(ids))
         return self._scales[member]
 

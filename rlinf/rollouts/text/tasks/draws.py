@@ -59,7 +59,7 @@ class TaskDraws:
         Raises:
             UserError: an environment has no task that fits.
         """
-        members = [self._shares.member(place) for place in range(first, first + count)]
+        members = [self._shares.member(index) for index in range(first, first + count)]
         share = self.curriculum.share(first) if self.curriculum is not None else 1.0
         drawn: dict[int, list[int]] = {}
         long = 0
@@ -84,19 +84,19 @@ class TaskDraws:
         """Draw (the first ``needed`` wanted tasks from position ``start`` on, all that were passed over, those too
         long)."""
         order, count = self._orders[member], len(self._orders)
-        found: list[int] = []
+        results: list[int] = []
         passed = long = 0
         since = 0
         """Tasks passed over since the last that was found, or since resting ones were woken."""
-        while len(found) < needed:
-            position = start + len(found) + passed
-            own = order.tasks(position, needed - len(found), round=round)
+        while len(results) < needed:
+            position = start + len(results) + passed
+            own = order.tasks(position, needed - len(results), round=round)
             candidates = [task * count + member for task in own]
             awake = self._open([task for task in candidates if not self._rests(task, keep=keep)], share)
             good = fits(awake) if awake else ()
             taken = [task for task, fitting in zip(awake, good, strict=True) if fitting]
             long += len(awake) - len(taken)
-            found += taken
+            results += taken
             passed += len(candidates) - len(taken)
             since = 0 if taken else since + len(candidates)
             if since > order.num_tasks and share < 1 and self.curriculum is not None:
@@ -108,7 +108,7 @@ class TaskDraws:
                         f"{self._names[member] or 'the dataset'} is longer. Raise it, or shorten the prompts."
                     )
                 since = 0
-        return found, passed, long
+        return results, passed, long
 
     def _open(self, tasks: list[int], share: float) -> list[int]:
         """Those that are easy enough by now."""

@@ -41,10 +41,10 @@ class TaskPool:
 
     def wake(self, member: int, members: int) -> bool:
         """End the rest of all tasks of one environment, since it has no others; False if none of them rests."""
-        found = [task for task in self._resting if task % members == member]
-        for task in found:
+        results = [task for task in self._resting if task % members == member]
+        for task in results:
             del self._resting[task]
-        return bool(found)
+        return bool(results)
 
     def note(self, rows: Sequence[Row]) -> None:
         """Record how the groups of a batch were answered. Lost rows do not count."""

@@ -62,8 +62,8 @@ def _with_parts(message: Mapping[str, Any], *, lists: bool) -> Mapping[str, Any]
     if not isinstance(content, str) or not (lists or pictures_of(content)):
         return message
     parts: list[dict[str, str]] = []
-    for place, piece in enumerate(pieces(content)):
-        if place % 2:
+    for index, piece in enumerate(pieces(content)):
+        if index % 2:
             parts.append({"type": "image"})
         elif piece or len(content) == 0:
             # What spells a mark must not be taken for one that the template writes.
@@ -99,14 +99,14 @@ def picture_tokens(text: str, reader: PictureReader | None, tokenizer: Any) -> l
             "example policy.architecture.model_type: qwen2_vl, or policy.path: Qwen/Qwen2.5-VL-3B-Instruct."
         )
     names = [re.escape(name) for name in reader.mark_ids(tokenizer)]
-    found: list[int] = []
-    for place, piece in enumerate(pieces(text)):
-        if place % 2:
-            found += reader.tokens(piece, tokenizer)
+    results: list[int] = []
+    for index, piece in enumerate(pieces(text)):
+        if index % 2:
+            results += reader.tokens(piece, tokenizer)
             continue
         words = re.split(f"({'|'.join(names)})", piece) if names else [piece]
         for number, part in enumerate(words):
             # Cut in two, a name is found in no vocabulary.
             for half in (part[:1], part[1:]) if number % 2 else (part,):
-                found += tokenizer.encode(half, add_special_tokens=False) if half else []
-    return found
+                results += tokenizer.encode(half, add_special_tokens=False) if half else []
+    return results

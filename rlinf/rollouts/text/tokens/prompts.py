@@ -332,10 +332,10 @@ class PromptRenderer:
         if role != "tool" or self._tool_turn != "called":
             return tokens
         last = 0
-        for place, (token, alone) in enumerate(zip(tokens, self._after_call, strict=False)):
+        for index, (token, alone) in enumerate(zip(tokens, self._after_call, strict=False)):
             if token != alone:
                 break
-            last = place if token in self.marks else last
+            last = index if token in self.marks else last
         return tokens[last:]
 
     @functools.cached_property
@@ -344,8 +344,8 @@ class PromptRenderer:
         return self.encode(self._after_answer([_QUESTION, call_message(_ANSWER)], prompt=False))
 
     def _after_answer(self, messages: Sequence[Mapping[str, Any]], *, prompt: bool) -> str:
-        _, found, rest = self._apply(messages, prompt=prompt).rpartition(_ANSWER)
-        if not found:
+        _, result, rest = self._apply(messages, prompt=prompt).rpartition(_ANSWER)
+        if not result:
             raise ChatTemplateError(
                 "data.chat_template: the tokenizer's template leaves the policy's earlier answers out "
                 f"({rest[-80:]!r}), so that a second turn can't be rendered. Set env.max_turns: 1, or "
@@ -361,7 +361,7 @@ class PromptRenderer:
         mark itself may differ: gpt-oss writes <|return|> there and <|end|> in the middle of a conversation.
         """
         whole = self._behind_call(self.encode(self._second_turn(role)), role)
-        marks = [place for place, token in enumerate(whole) if token in self.marks]
+        marks = [index for index, token in enumerate(whole) if token in self.marks]
         if not marks:
             return 0
         if role == "tool" and self._tool_turn == "called":
@@ -388,17 +388,17 @@ class PromptRenderer:
         A template that writes nothing behind the last answer tells its end by the mark that opens the next turn. Behind
         a call of a tool some templates write a mark of their own.
         """
-        last, found = self._mark_of_last_answer, {int(self.tokenizer.eos_token_id)}
+        last, result = self._mark_of_last_answer, {int(self.tokenizer.eos_token_id)}
         if not self.chat:
-            return frozenset(found)
-        found |= {last} if last is not None else set()
+            return frozenset(result)
+        result |= {last} if last is not None else set()
         with contextlib.suppress(ChatTemplateError):
             if last is None:
-                found |= set(self._marks_in(self._after_answer(said_turns(_ANSWER, [_QUESTION]), prompt=True))[:1])
+                result |= set(self._marks_in(self._after_answer(said_turns(_ANSWER, [_QUESTION]), prompt=True))[:1])
         with contextlib.suppress(ChatTemplateError):
             written = self.encode(self._after_answer([_QUESTION, call_message(_ANSWER)], prompt=False))
-            found |= set(written[self.end_of_call(written) - 1 : self.end_of_call(written)])
-        return frozenset(found)
+            result |= set(written[self.end_of_call(written) - 1 : self.end_of_call(written)])
+        return frozenset(result)
 
     def end_of_call(self, written: Sequence[int]) -> int:
         """Count the tokens of what the template writes for a message with calls that belong to the policy's turn.
@@ -406,7 +406,7 @@ class PromptRenderer:
         Up to the last special token; 0 if there is none. Marks of the calls themselves are no special tokens.
         """
         special = frozenset(self.tokenizer.all_special_ids)
-        return max((place + 1 for place, token in enumerate(written) if token in special), default=0)
+        return max((index + 1 for index, token in enumerate(written) if token in special), default=0)
 
     @functools.cached_property
     def _mark_of_last_answer(self) -> int | None:

@@ -18,8 +18,8 @@ def opened_thoughts(prompt: str) -> str:
     >>> opened_thoughts("Think between <think> and </think>.")
     ''
     """
-    found = _OPENED.search(prompt)
-    return found.group() if found else ""
+    result = _OPENED.search(prompt)
+    return result.group() if result else ""
 
 
 def closing_of(opened: str) -> str:

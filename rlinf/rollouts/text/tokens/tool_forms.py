@@ -76,8 +76,8 @@ def _mistral(text: str) -> Calls:
     named = _named(_MISTRAL_NAMED)(text)
     if named:
         return named
-    _, found, rest = text.partition("[TOOL_CALLS]")
-    return _objects(_read(rest.replace("</s>", ""))) if found else []
+    _, result, rest = text.partition("[TOOL_CALLS]")
+    return _objects(_read(rest.replace("</s>", ""))) if result else []
 
 
 def _llama(text: str) -> Calls:
@@ -99,7 +99,7 @@ def _gemma(text: str) -> Calls:
     for name, body in _GEMMA_CALL.findall(text):
         parts = body.split('<|"|>')
         bare = "".join(
-            json.dumps(part) if place % 2 else _GEMMA_KEY.sub(r'\1"\2":', part) for place, part in enumerate(parts)
+            json.dumps(part) if index % 2 else _GEMMA_KEY.sub(r'\1"\2":', part) for index, part in enumerate(parts)
         )
         calls.append((name, _read(bare)))
     return calls
@@ -111,8 +111,8 @@ def _pythonic(text: str) -> Calls:
     for body in _PYTHONIC.findall(text):
         try:
             tree = ast.parse(body.strip(), mode="eval").body
-            found = tree.elts if isinstance(tree, ast.List) else [tree]
-            for call in found:
+            result = tree.elts if isinstance(tree, ast.List) else [tree]
+            for call in result:
                 if isinstance(call, ast.Call):
                     named = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
                     calls.append((ast.unparse(call.func), named))
@@ -159,8 +159,8 @@ def form_of(written: str) -> ToolForm:
 
 def first_call(said: str) -> str:
     """Return the tool that a response in the form of environments calls first; some name if it calls none."""
-    found = _HERMES.search(said)
-    content = _read(found.group(1)) if found else None
+    result = _HERMES.search(said)
+    content = _read(result.group(1)) if result else None
     return str(content["name"]) if isinstance(content, Mapping) and content.get("name") else "tool"
 
 

@@ -18,7 +18,7 @@ from rlinf.config import Config
 from rlinf.data.messages import Completion, SampleRequest
 from rlinf.rollouts.text.continuous.rollout import ContinuousRollout, StalenessBound
 from rlinf.rollouts.text.conversation import Answers, Feedback, Response, Row
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.open_batch import OpenBatch
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig, RunConfig
@@ -155,7 +155,7 @@ def continuous(
         rollout=RolloutConfig(batch_size=PROMPTS, max_new_tokens=LONGEST, **rollout),
         algorithm=AlgorithmConfig(group_size=GROUP),
     )
-    members = [MixtureEnv("", PromptRenderer(Letters()), 97, max_turns=turns)]
+    members = [TextMixtureEnv("", PromptRenderer(Letters()), 97, max_turns=turns)]
     given: Any = sampler
     played: Any = envs or Envs()
     return ContinuousRollout(

@@ -13,7 +13,7 @@ from rlinf.rollouts.text.demonstrations import TextDemonstrations
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.envs.make_env import TextEnvError
 from rlinf.rollouts.text.envs.mixture import MixedTextEnv
-from rlinf.rollouts.text.members import MixtureEnv
+from rlinf.rollouts.text.members import TextMixtureEnv
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
 from rlinf.rollouts.text.tasks.draws import TaskDraws
 from rlinf.rollouts.text.tasks.pool import TaskPool
@@ -101,7 +101,7 @@ def test_a_warm_start_may_begin_with_easy_demonstrations() -> None:
     asked: list[list[int]] = []
 
     def picked(options: CurriculumConfig) -> list[list[int]]:
-        member = MixtureEnv("", None, 40)  # type: ignore[arg-type]  # nothing is rendered
+        member = TextMixtureEnv("", None, 40)  # type: ignore[arg-type]  # nothing is rendered
         sft = SftConfig(steps=10, batch_size=8)
         curriculum = Curriculum(options, [40], level, groups=4)
         shown = TextDemonstrations(None, [member], sft, seed=0, curriculum=curriculum)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 
 from rlinf.base.errors import UserError
 from rlinf.rollouts.text.conversation import Row
-from rlinf.rollouts.text.members import MixtureEnv, evaluation_tasks, metrics_by_member
+from rlinf.rollouts.text.members import TextMixtureEnv, evaluation_tasks, metrics_by_member
 from rlinf.rollouts.text.tasks.draws import TaskDraws
 from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
 from rlinf.rollouts.text.tasks.order import TaskOrder
@@ -98,8 +98,8 @@ def test_a_task_rests_for_as_many_visits_as_asked() -> None:
 
 
 def test_evaluations_take_equally_many_of_each() -> None:
-    def member(name: str, tasks: int, size: int | None = None) -> MixtureEnv:
-        return MixtureEnv(name, None, tasks, evaluation_size=size)  # type: ignore[arg-type]  # nothing is rendered
+    def member(name: str, tasks: int, size: int | None = None) -> TextMixtureEnv:
+        return TextMixtureEnv(name, None, tasks, evaluation_size=size)  # type: ignore[arg-type]  # nothing is rendered
 
     assert evaluation_tasks([member("", 3)], 5) == [0, 1, 2]
     assert evaluation_tasks([member("a", 9), member("b", 9)], 5) == [0, 1, 2, 3, 4]
@@ -107,7 +107,7 @@ def test_evaluations_take_equally_many_of_each() -> None:
 
 
 def test_metrics_of_a_mixture_have_names_of_their_own() -> None:
-    members = [MixtureEnv(name, None, 4) for name in ("a", "b")]  # type: ignore[arg-type]  # nothing is rendered
+    members = [TextMixtureEnv(name, None, 4) for name in ("a", "b")]  # type: ignore[arg-type]  # nothing is rendered
     rows = [row(task, sample, "correct" if task % 2 else "wrong") for task in (0, 1, 3) for sample in (0, 1)]
     metrics = metrics_by_member(members, rows)
     assert [metrics[f"rollout/{name}"] for name in ("groups/a", "groups/b", "accuracy/a", "accuracy/b")] == [1, 2, 0, 1]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rlinf.models.tokenizer import train_tokenizer
-from rlinf.rollouts.agents.episodes import Episode
+from rlinf.rollouts.agents.episodes import AgentEpisode
 from rlinf.rollouts.agents.messages import answer_of, context_of, names_of, remember
 from rlinf.rollouts.text.tokens import chat_template
 from rlinf.rollouts.text.tokens.prompts import ChatTemplateError, PromptRenderer
@@ -137,7 +137,7 @@ def test_a_client_of_the_endpoint_that_has_tools_writes_the_same_conversation(na
     """It sends messages and gets calls with ids; the tokens are those of the template, the sampled ones kept."""
     tokens = tokenizer(name)
     renderer, golden = PromptRenderer(tokens), json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
-    episode, asked = Episode((0,), sample=0, place=0, group=0), [{"role": "user", "content": "How much?"}]
+    episode, asked = AgentEpisode((0,), sample=0, place=0, group=0), [{"role": "user", "content": "How much?"}]
     names = names_of(asked, [SCHEMA])
     context = context_of(episode, asked, names, [SCHEMA], renderer)
     assert tokens.decode(context) == golden["opening"]
