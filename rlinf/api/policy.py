@@ -87,6 +87,25 @@ class Policy:
             actions, self._state = self.model.step(given, self._state, noise)
         return self.model.env_actions(actions.cpu().numpy())[0]
 
+    def continue_chunk(self, observation: Any, rest: np.ndarray, *, delay: int) -> Any:
+        """Return the chunk [K, ...] that goes on where ``rest`` [L, ...], what is left of the one before, ends.
+
+        ``delay``: how many actions of ``rest`` are carried out before this call is done. Flow policies alone
+        (real-time chunking); raises UserError for others.
+        """
+        import torch
+
+        from rlinf.data.spaces import empty_leaves, write_observation
+        from rlinf.models.vla.continuing import continue_chunk
+
+        leaves = empty_leaves(self.spaces[0], (1,))
+        write_observation(leaves, 0, observation)
+        given = {name: torch.from_numpy(leaf) for name, leaf in leaves.items()}
+        try:
+            return continue_chunk(self.model, given, np.asarray(rest), delay)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
     def reset(self) -> None:
         """Forgets what a recurrent policy remembers: call it when an episode begins."""
         self._state = None

@@ -30,8 +30,11 @@ def examine(config: Config) -> bool:
         findings, lines = report.findings, report.lines
     else:
         from rlinf.commands.env_check import examine_env
+        from rlinf.commands.published_check import published_findings
 
-        findings = examine_env(config)
+        findings = published_findings(config, lines)
+        if not _failing(findings):
+            findings += examine_env(config)
     if not _failing(findings):
         from rlinf.commands.trial_check import trial_findings
 

@@ -22,6 +22,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--onnx", action="store_true", help="of an actor-critic policy also OUT/policy.onnx, checked with onnxruntime"
     )
+    parser.add_argument(
+        "--layout",
+        choices=("rlinf", "lerobot"),
+        default="rlinf",
+        help="lerobot: of a SmolVLA, pi0 or pi0.5 checkpoint also OUT/lerobot, which LeRobot loads",
+    )
     parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the newest")
     options = parser.parse_args(list(arguments))
     if run_of_checkpoint(options.run) is None:
@@ -31,7 +37,20 @@ def main(arguments: Sequence[str]) -> int:
     export_checkpoint(options.run, options.step, options.out)
     if options.onnx:
         _write_onnx(options.out)
+    if options.layout == "lerobot":
+        _write_lerobot(options.out)
     return 0
+
+
+def _write_lerobot(folder: Path) -> None:
+    from rlinf.api.policy import Policy
+    from rlinf.models.vla.published.policy import PublishedPolicy
+
+    policy = Policy.load(folder).model
+    if not isinstance(policy, PublishedPolicy):
+        raise UserError("--layout lerobot is for policies of policy.flow.checkpoint: this one began otherwise")
+    policy.write_published(folder / "lerobot")
+    print(f"{folder / 'lerobot'}: a {policy.checkpoint.family} checkpoint in LeRobot's layout")
 
 
 def _write_onnx(folder: Path) -> None:

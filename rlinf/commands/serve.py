@@ -25,14 +25,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (default 8000)")
     parser.add_argument("--token", help=f"what clients must send; other hosts need one (or {_TOKEN})")
     parser.add_argument("--measure", type=int, metavar="N", help="send N random observations, print latencies, and end")
+    parser.add_argument(
+        "--real-time",
+        type=float,
+        metavar="HZ",
+        help="with --measure: N actions at this rate while the next chunk is computed; prints stalls",
+    )
     options = parser.parse_args(list(arguments))
+    if options.real_time is not None and (options.measure is None or options.real_time <= 0):
+        raise UserError("--real-time HZ (above 0) is for --measure N: N actions are carried out at that rate")
     token = options.token or os.environ.get(_TOKEN)
     if options.host not in _LOCAL and token is None:
         raise UserError(
             f"--host {options.host} lets other machines in: give them a token with --token or {_TOKEN}, which "
             "clients send (openpi: WebsocketClientPolicy(api_key=...))"
         )
-    from rlinf.serve.server import PolicyServer, measure, percentiles
+    from rlinf.serve.server import PolicyServer, measure, measure_real_time, percentiles
     from rlinf.serve.session import Session, load_session_policy
 
     policy, turn = load_session_policy(options.policy), threading.Lock()
@@ -42,7 +50,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{policy.folder} is served at {url} (openpi's protocol)", flush=True)
         if options.measure is not None:
             asked = Session(policy, turn).random_request()
-            print(f"client: {percentiles(measure(url, asked, options.measure, token=token))}")
+            if options.real_time is None:
+                print(f"client: {percentiles(measure(url, asked, options.measure, token=token))}")
+            else:
+                said = measure_real_time(url, asked, options.measure, rate=options.real_time, token=token)
+                print(f"client: {said}")
         else:
             try:
                 threading.Event().wait()

@@ -72,11 +72,16 @@ def uses_pi0(config: Sections) -> bool:
     return config.policy.name == "flow" and (pi0.path is not None or bool(pi0.architecture))
 
 
+def uses_published(config: Sections) -> bool:
+    """Whether a flow is that of a published checkpoint."""
+    return config.policy.name == "flow" and config.policy.flow.checkpoint.path is not None
+
+
 def is_pretrained(config: Sections) -> bool:
     """Whether training begins from a pretrained language model, alone or inside of a `vla` policy."""
     policy = config.policy
     if is_vla(config):
-        paths = (policy.path, policy.vla.language.path, policy.flow.pi0.path)
+        paths = (policy.path, policy.vla.language.path, policy.flow.pi0.path, policy.flow.checkpoint.path)
         return any(path is not None for path in paths)
     return is_text(config) and policy.path is not None
 
@@ -237,7 +242,8 @@ def acts_in(config: Sections) -> Literal["worker", "sampler"]:
     rollout = config.rollout
     if rollout.act_in != "auto":
         return rollout.act_in
-    large = is_vla(config) and (config.policy.vla.language.path or config.policy.flow.pi0.path) is not None
+    flow, language = config.policy.flow, config.policy.vla.language
+    large = is_vla(config) and (language.path or flow.pi0.path or flow.checkpoint.path) is not None
     return "sampler" if large or rollout.pipeline_stages > 1 or rollout.num_samplers > 1 else "worker"
 
 
@@ -330,6 +336,7 @@ def derive(config: Sections) -> DerivedConfig:
         run_dir=run_directory(config),
         vla=is_vla(config),
         pi0=uses_pi0(config),
+        published=uses_published(config),
         off_policy=is_off_policy(config),
         collects_episodes=collects_episodes(config),
         holds_fragments=holds_fragments(config),

@@ -111,6 +111,7 @@ class DerivedConfig:
     run_dir: str
     vla: bool
     pi0: bool
+    published: bool
     off_policy: bool
     collects_episodes: bool
     holds_fragments: bool

@@ -121,6 +121,27 @@ class VlaConfig:
 
 
 @dataclass(frozen=True)
+class PublishedConfig:
+    """A SmolVLA, pi0 or pi0.5 checkpoint that acts as its original code does."""
+
+    path: str | None = key(None, example="lerobot/smolvla_base")
+    """A folder or hub name in LeRobot's layout (`config.json`, `model.safetensors`, `policy_preprocessor.json`, ...).
+    Pictures, statistics, prompt, horizon and integration steps are the checkpoint's."""
+    backbone: str | None = key(None, example="HuggingFaceTB/SmolVLM2-500M-Video-Instruct")
+    """SmolVLA: folder or hub name of its SmolVLM, of which configuration and tokenizer are read; null takes the one
+    that the checkpoint names."""
+    cameras: dict[str, str] = key({}, example={"observation.images.camera1": "agentview"})
+    """The checkpoint's pictures and the images of the observation that they are, or `none`. Left out are those whose
+    names agree."""
+    flip: list[int] = key([], example=[6])
+    """Numbers of an action, by index, whose sign is the other one in this environment, such as a gripper's."""
+    train: Literal["all", "expert"] = "all"
+    """`expert`: only the action expert and its projections are trained, as in SmolVLA's own fine-tuning."""
+    steps: int | None = key(None, at_least=2, example=4)
+    """Integration steps; null takes the checkpoint's (10 as published)."""
+
+
+@dataclass(frozen=True)
 class FlowConfig:
     """Actions that noise flows to along a learned velocity, behind the towers of `policy.vla`."""
 
@@ -139,6 +160,8 @@ class FlowConfig:
     """PI0 in the place of the towers and of that velocity: its `path` (transformers', openpi's or LeRobot's names), or
     an `architecture` (`model_type: pi0`, ...) with random weights. `env.num_action_chunks` of its horizon are carried
     out."""
+    checkpoint: PublishedConfig = section(PublishedConfig)
+    """A published checkpoint in the place of all that."""
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,40 @@ def percentiles(latencies_ms: list[float]) -> str:
     return f"{len(latencies_ms)} requests: p50 {middle:.2f} ms, p99 {late:.2f} ms, longest {max(latencies_ms):.2f} ms"
 
 
+def measure_real_time(
+    url: str, observation: dict[str, Any], actions: int, *, rate: float, token: str | None = None
+) -> str:
+    """Carry out ``actions`` at ``rate`` a second while chunks are computed; return stalls and jumps in words."""
+    from websockets.sync.client import connect
+
+    from rlinf.serve.real_time import ChunkPlayer
+
+    headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
+    with connect(url, compression=None, max_size=_LIMIT, additional_headers=headers) as connection:
+        chunk = int(unpack(connection.recv())["num_action_chunks"])
+
+        def ask(request: Any) -> np.ndarray:
+            connection.send(pack(request))
+            answer = connection.recv()
+            if isinstance(answer, str):
+                raise UserError(f"the server could not answer: {answer}")
+            return np.asarray(unpack(answer)["actions"])
+
+        with ChunkPlayer(ask, begin_at=max(chunk - 1, 0)) as player:
+            began = time.perf_counter()
+            for number in range(actions):
+                player.action(observation)
+                time.sleep(max(0.0, began + (number + 1) / rate - time.perf_counter()))
+            spent = time.perf_counter() - began
+    # The first chunk has none before it.
+    stalls = player.stalls_ms[1:]
+    jump = max(player.jumps, default=0.0)
+    return (
+        f"{actions} actions at {rate:g} a second in {spent:.2f} s: {len(stalls)} stalls after the first chunk, longest "
+        f"{max(stalls, default=0.0):.2f} ms; largest jump between chunks {jump:.3f}"
+    )
+
+
 def measure(url: str, observation: dict[str, Any], requests: int, *, token: str | None = None) -> list[float]:
     """Milliseconds that each of the ``requests`` took, as a client sees it."""
     from websockets.sync.client import connect

@@ -17,7 +17,7 @@ from rlinf.config.names import nearest
 from rlinf.data.spaces import ROOT, empty_leaves, observation_leaves, write_observation
 from rlinf.datasets.robot_data.statistics import STATISTICS_FILE
 
-_RESET, _PROMPT = "reset", "prompt"
+_RESET, _PROMPT, _PREVIOUS, _DELAY = "reset", "prompt", "previous", "delay"
 
 
 class RequestError(ValueError):
@@ -53,17 +53,32 @@ class Session:
         """``actions`` [K, *shape] for an observation, and how long they took (``server_timing``, milliseconds).
 
         An observation is a mapping; its keys are the names of the metadata, with or without ``observation.`` before
-        them and with ``/`` or ``.`` between their parts. The instruction may be called ``prompt``.
+        them and with ``/`` or ``.`` between their parts. The instruction may be called ``prompt``. With ``previous``
+        [L, *shape], what is left of the chunk before, and ``delay``, how many of these are carried out meanwhile, a
+        flow policy continues it.
         """
         began = time.perf_counter()
         observation = self._observation(request)
         with self._turn:
             if bool(request.get(_RESET, False)):
                 self._policy.reset()
-            actions = np.asarray(self._policy.act(observation))
+            if _PREVIOUS in request:
+                actions = self._continued(observation, request[_PREVIOUS], request.get(_DELAY, 0))
+            else:
+                actions = np.asarray(self._policy.act(observation))
         if actions.ndim == len(self.action_space.shape or ()):
             actions = actions[None]
         return {"actions": actions, "server_timing": {"infer_ms": (time.perf_counter() - began) * 1e3}}
+
+    def _continued(self, observation: Any, rest: Any, delay: Any) -> np.ndarray:
+        shape = tuple(self.action_space.shape or ())
+        array = np.asarray(rest)
+        if array.shape[1:] != shape or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise RequestError(f"{_PREVIOUS} is finite actions [any number, {', '.join(map(str, shape))}]")
+        try:
+            return np.asarray(self._policy.continue_chunk(observation, array, delay=int(delay)))
+        except UserError as error:
+            raise RequestError(str(error)) from error
 
     def random_request(self) -> dict[str, Any]:
         """Build a request with some member of the observation space, for measurements."""
@@ -96,10 +111,10 @@ class Session:
         texts = [name for name, space in self._leaves.items() if isinstance(space, spaces.Text)]
         if key == _PROMPT:
             return texts[0] if texts else None
-        if key == _RESET:
+        if key in (_RESET, _PREVIOUS, _DELAY):
             return None
         short = [name.removeprefix(f"{ROOT}.") for name in self._leaves]
-        close = nearest(dotted, [*short, *self._leaves, _PROMPT, _RESET])
+        close = nearest(dotted, [*short, *self._leaves, _PROMPT, _RESET, _PREVIOUS, _DELAY])
         meant = f" Did you mean {close[0]}?" if close else ""
         raise RequestError(f"the policy reads no {key!r}, only {', '.join(self._leaves)}.{meant}")
 

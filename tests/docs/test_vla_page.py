@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 import shlex
 from pathlib import Path
@@ -33,6 +35,20 @@ LESS = {"record": ["--episodes", "3"], "serve": ["--measure", "3"]}
 def commands() -> list[str]:
     blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line.startswith("rlinf ")]
+
+
+def test_the_parity_table_is_that_of_the_figures() -> None:
+    """`python docs/assets/vla_parity.py` writes it; every figure is on its side of the tolerance."""
+    spec = importlib.util.spec_from_file_location("vla_parity", PAGE.parent / "assets" / "vla_parity.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = PAGE.read_text(encoding="utf-8")
+    assert module.written(page) == page
+    for entry in json.loads(module.FIGURES.read_text()).values():
+        assert max(entry["original"], entry["export"]) <= 1e-5
+        assert min(entry["otherwise"].values()) > 1e-3
 
 
 @pytest.mark.slow

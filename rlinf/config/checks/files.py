@@ -26,6 +26,7 @@ def check_files(context: Context) -> None:
         "reward_model.path": config.reward_model.path,
         "teacher.path": config.teacher.path,
         "policy.flow.pi0.path": config.policy.flow.pi0.path,
+        "policy.flow.checkpoint.path": config.policy.flow.checkpoint.path,
         "policy.vla.language.path": config.policy.vla.language.path,
         "policy.vla.vision.path": config.policy.vla.vision.path,
     }
@@ -34,6 +35,7 @@ def check_files(context: Context) -> None:
         context.run(_exists, key, path)
         if not (own_class and key == "policy.path"):
             context.run(_has_weights, key, path)
+    context.run(_exists, "policy.flow.checkpoint.backbone", config.policy.flow.checkpoint.backbone)
     context.run(_exists, "policy.tokenizer.path", config.policy.tokenizer.path)
     context.run(_exists, "sft.data", config.sft.data)
     context.run(_exists, "sft.eval_data", config.sft.eval_data)

@@ -7,7 +7,7 @@ from pathlib import Path
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.config.context import Context
-from rlinf.config.derived import is_off_policy, is_vla, uses_pi0
+from rlinf.config.derived import is_off_policy, is_vla, uses_pi0, uses_published
 from rlinf.schema import TowerConfig
 from rlinf.schema.derived import INSTRUCTION
 
@@ -17,6 +17,19 @@ _NOT_OF_PI0 = (
     "policy.vla.order",
     "policy.flow.hidden_size",
     "policy.gradient_checkpointing",
+)
+_NOT_OF_PUBLISHED = (
+    *_NOT_OF_PI0,
+    "policy.vla.cameras",
+    "policy.vla.center_crop",
+    "policy.vla.image_mean",
+    "policy.vla.image_std",
+    "policy.vla.max_instruction_tokens",
+    "policy.vla.prompt",
+    "policy.flow.steps",
+    "policy.flow.pi0",
+    "policy.tokenizer.vocab_size",
+    "policy.tokenizer.split_digits",
 )
 _WHOLE_MODELS = ("openvla", "prismatic")
 """model_type of checkpoints whose decoder, two fused vision towers and projector are one model."""
@@ -65,6 +78,14 @@ def check_vla(context: Context) -> None:
         for key in _NOT_OF_PI0:
             why = "is not read with policy.flow.pi0, which brings its own towers and velocity."
             context.unread(key, why, "Take it out.")
+    if uses_published(config):
+        for key in _NOT_OF_PUBLISHED:
+            why = "is not read with policy.flow.checkpoint, which brings its own."
+            context.unread(key, why, "Take it out.")
+    elif config.policy.name == "flow":
+        for name in ("backbone", "cameras", "flip", "train", "steps"):
+            why = "is not read without policy.flow.checkpoint.path."
+            context.unread(f"policy.flow.checkpoint.{name}", why, "Set the path of a checkpoint.")
     if config.policy.name == "flow":
         why = "is not read by policy.name: flow, whose actions are numbers."
         context.unread("policy.vla.action_bins", why, "Take it out.")

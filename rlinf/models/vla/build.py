@@ -17,6 +17,9 @@ from rlinf.models.vla.observation import sort_leaves
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
+from rlinf.models.vla.published.checkpoint import Checkpoint
+from rlinf.models.vla.published.networks import load_network
+from rlinf.models.vla.published.policy import PublishedPolicy
 from rlinf.models.vla.vocabulary_actions import action_rows
 
 
@@ -69,8 +72,24 @@ def build_pi0(
     return Pi0Policy(observation_space, action_space, replace(options, pi0=written), tokenizer, model=model)
 
 
+def build_published(
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    options: VlaOptions,
+    tokenizer: Any,
+    checkpoint: Checkpoint,
+) -> PublishedPolicy:
+    """Build a published policy with the weights of its checkpoint; its steps are the checkpoint's if they are 0."""
+    options = replace(options, flow_steps=options.flow_steps or checkpoint.steps)
+    policy = PublishedPolicy(observation_space, action_space, options, tokenizer)
+    load_network(policy.network, checkpoint)
+    return policy
+
+
 def load_vla(folder: str, **changed: Any) -> VisionLanguageAction:
     """Load the policy of an exported folder; ``changed`` as in `VisionLanguageAction.from_pretrained`."""
     written = json.loads((Path(folder) / "vla.json").read_text())
     kind: type[VisionLanguageAction] = VlaPolicy if written.get("pi0") is None else Pi0Policy
+    if written.get("published") is not None:
+        kind = PublishedPolicy
     return kind.from_pretrained(folder, **changed)

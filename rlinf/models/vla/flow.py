@@ -77,9 +77,9 @@ class FlowChain(nn.Module):
             points.append(mean + deviation * drawn[:, number + 1])
         return torch.cat(points, dim=1)
 
-    def follow(self, speed: Speed, rows: int) -> Tensor:
-        """Chains [N, (S + 1) n] without any noise, from the middle of the first one."""
-        points = [self.times.new_zeros(rows, self.numbers)]
+    def follow(self, speed: Speed, rows: int, start: Tensor | None = None) -> Tensor:
+        """Chains [N, (S + 1) n] without any noise on the way, from ``start`` [N, n] (None: from zeros)."""
+        points = [self.times.new_zeros(rows, self.numbers) if start is None else start]
         for number in range(self.steps):
             points.append(self._step(speed, points[-1], number, noisy=False)[0])
         return torch.cat(points, dim=1)
@@ -190,6 +190,14 @@ class ActionFlow(nn.Module):
     def mode(self, context: Tensor) -> Tensor:
         """Noiseless chains."""
         return self.chain.follow(functools.partial(self.speed, context), len(context))
+
+    def speed_of(self, context: Tensor) -> Speed:
+        """Return the velocity as a function of points and times."""
+        return functools.partial(self.speed, context)
+
+    def followed(self, context: Tensor, noise: Tensor) -> Tensor:
+        """Noiseless chains that begin with noise [N, K A]."""
+        return self.chain.follow(self.speed_of(context), len(context), noise)
 
     def log_prob(self, context: Tensor, actions: Tensor) -> Tensor:
         """Log-probability of each number of the chunk [N, K A]; see :meth:`FlowChain.log_prob`."""

@@ -47,6 +47,8 @@ class VlaOptions:
     """Random points at which imitation matches the flow of an action."""
     pi0: Mapping[str, Any] | None = None
     """A whole PI0 configuration as a mapping, for a policy over that model; `language` and `vision` are empty then."""
+    published: Mapping[str, Any] | None = None
+    """A published checkpoint but its weights (`published.checkpoint.Checkpoint`), with `cameras`, `flip`, `train`."""
     num_action_chunks: int = 1
     """Actions per decision (K)."""
     temperature: float = 1.0

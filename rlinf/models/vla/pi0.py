@@ -24,7 +24,7 @@ from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.loading import PolicyError
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.vla.deciding import VisionLanguageAction
-from rlinf.models.vla.flow import Bounds, FlowChain
+from rlinf.models.vla.flow import Bounds, FlowChain, Speed
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers, require_colour, sort_leaves, tower_pixels
 from rlinf.models.vla.options import VlaOptions
@@ -54,11 +54,14 @@ class Pi0Head(nn.Module):
     noise_kind = "normal"
     action_dtype: type[np.generic] = np.float32
 
-    def __init__(self, speed: Any, config: Any, space: spaces.Space, options: VlaOptions) -> None:
-        """``speed(prefix, points [N, H M], times [N])``. Raises SpaceError for actions that do not fit ``config``."""
+    def __init__(self, speed: Any, config: Any, space: spaces.Space, options: VlaOptions, *, units: Any = None) -> None:
+        """``speed(prefix, points [N, H M], times [N])``; ``units``: of actions, as `flow.Bounds`, which is the default.
+
+        Raises SpaceError for actions that do not fit ``config``.
+        """
         super().__init__()
         self._speed, self.chunk = speed, options.num_action_chunks
-        self._bounds = Bounds(space, self.chunk)
+        self._bounds = Bounds(space, self.chunk) if units is None else units
         self.horizon, self.width, self.per_action = config.chunk_size, config.max_action_dim, self._bounds.per_action
         if self.chunk > self.horizon or self.per_action > self.width:
             raise SpaceError(
@@ -86,6 +89,14 @@ class Pi0Head(nn.Module):
     def mode(self, context: Prefix) -> Tensor:
         """Noiseless chains."""
         return self.chain.follow(functools.partial(self._speed, context), len(context))
+
+    def speed_of(self, context: Any) -> Speed:
+        """Return the velocity as a function of points and times."""
+        return functools.partial(self._speed, context)
+
+    def followed(self, context: Any, noise: Tensor) -> Tensor:
+        """Noiseless chains [N, (S + 1) H M] that begin with noise [N, H M]."""
+        return self.chain.follow(self.speed_of(context), len(context), noise)
 
     def log_prob(self, context: Prefix, actions: Tensor) -> Tensor:
         """[N, K A]; see :meth:`rlinf.models.vla.flow.FlowChain.log_prob`."""

@@ -177,6 +177,11 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
         from rlinf.models.tokenizer import train_tokenizer
 
         path = carried_tokenizer(config) or requested.path or config.policy.flow.pi0.path or language.path
+        if path is None and config.facts.published:
+            from rlinf.models.vla.published.checkpoint import Checkpoint
+
+            chosen = config.policy.flow.checkpoint
+            path = Checkpoint.read(str(chosen.path), chosen.backbone).tokenizer
         if path is not None:
             return load_tokenizer(str(path))
         texts = envs.instructions(_TOKENIZER_STARTS)

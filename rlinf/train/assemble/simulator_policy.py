@@ -178,6 +178,8 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
         made = load_vla(
             policy.path, levels=_levels(config), temperature=config.rollout.temperature, dtype=_dtype(config)
         )
+    elif config.facts.published:
+        made = _published(config, observation_space, action_space, folder)
     elif config.facts.pi0:
         made = _pi0(config, observation_space, action_space, folder)
     else:
@@ -248,6 +250,42 @@ def _pi0(config: Config, observation_space: Any, action_space: Any, folder: Path
     made = build_pi0(observation_space, action_space, options, load_tokenizer(str(folder)), path=flow.pi0.path)
     made.model.requires_grad_(not flow.pi0.freeze)
     return made
+
+
+def _published(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> VisionLanguageAction:
+    from rlinf.models.loading import load_tokenizer
+    from rlinf.models.vla import VlaOptions
+    from rlinf.models.vla.build import build_published
+    from rlinf.models.vla.published.checkpoint import Checkpoint
+
+    policy, chosen = config.policy, config.policy.flow.checkpoint
+    assert folder is not None
+    assert chosen.path is not None
+    checkpoint = Checkpoint.read(chosen.path, chosen.backbone)
+    options = _filled(
+        VlaOptions,
+        policy.vla,
+        policy,
+        config.env,
+        config.algorithm,
+        language={},
+        vision=None,
+        published={
+            "checkpoint": checkpoint.to_dict(),
+            "cameras": dict(chosen.cameras),
+            "flip": list(chosen.flip),
+            "train": chosen.train,
+        },
+        flow_steps=chosen.steps or 0,
+        flow_noise_level=policy.flow.noise_level,
+        flow_draws=policy.flow.draws,
+        action_statistics=None,
+        image_mean=(0.5, 0.5, 0.5),
+        image_std=(0.5, 0.5, 0.5),
+        cameras=(),
+        dtype=_dtype(config),
+    )
+    return build_published(observation_space, action_space, options, load_tokenizer(str(folder)), checkpoint)
 
 
 def _action_statistics(config: Config) -> ActionStatistics | None:
