@@ -32,6 +32,8 @@ SETTINGS = {
     "checkpoint.every": 0,
     "evaluation.size": 256,
     "sft.steps": 60,
+    # Answers are hardly ever right so early: a reward of lengths gives every group a gradient.
+    "env.kwargs.reward": {"length": {"weight": 1.0, "target": 5, "slack": 100}},
     "logging.tensorboard": False,
 }
 
@@ -94,6 +96,8 @@ def figures(rates: int, steps: int) -> list[Figure]:
         for name in ("params_sha256", "metrics", "initial_metrics"):
             one, other = (_summary(path)[name] for path in (folder / "alone", trial))
             assert _timeless(one) == _timeless(other), f"{name} differs from the run alone"
+        digests = {_summary(path / "run")["params_sha256"] for path in (folder / "sweep" / "trials").iterdir()}
+        assert len(digests) == rates, "learning rates made no difference: nothing was learned"
     found = [
         Figure(case, metric, round(value, 1), unit, n=1)
         for case, cost in (("one run alone", alone), (f"{rates} learning rates, share_base", together))
