@@ -173,7 +173,8 @@ class RewardSum:
                 columns[name] = column.astype(np.float32)
                 total += weight * column
         if self.only_if is not None:
-            kept = np.array([_CONDITIONS[self.only_if](judgement) for judgement in judgements], dtype=np.bool_)
+            condition = _CONDITIONS[str(self.only_if)]
+            kept = np.array([condition(judgement) for judgement in judgements], dtype=np.bool_)
             total = np.where(kept | ~(total > 0), total, 0.0)
         with np.errstate(over="ignore"):
             rounded = total.astype(np.float32)

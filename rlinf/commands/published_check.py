@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rlinf.base.errors import UserError
-from rlinf.commands.finding import Finding
+from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.models.vla.published.checkpoint import Checkpoint, Unread
 
 _SUBJECT = "policy.flow.checkpoint"
 
 
-def published_findings(config: Config, lines: list[str]) -> list[Finding]:
+def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
     """Find what acts otherwise than the original would; ``lines`` get what else is not read."""
     chosen = config.policy.flow.checkpoint
     if not config.facts.published or chosen.path is None:
@@ -18,21 +18,21 @@ def published_findings(config: Config, lines: list[str]) -> list[Finding]:
     try:
         checkpoint = Checkpoint.read(chosen.path, chosen.backbone)
     except UserError as error:
-        return [Finding(True, str(error), subject=_SUBJECT)]
+        return [Caveat(True, str(error), subject=_SUBJECT)]
     unread = checkpoint.unread()
     lines += _lines(checkpoint, [part for part in unread if not part.matters])
     found = [
-        Finding(False, f"{part.name} is not read: {part.why}.", "Actions may differ from the original's.", _SUBJECT)
+        Caveat(False, f"{part.name} is not read: {part.why}.", "Actions may differ from the original's.", _SUBJECT)
         for part in unread
         if part.matters
     ]
     theirs, ours = int(checkpoint.config["n_action_steps"]), config.env.num_action_chunks
     if theirs != ours:
         message = f"it carries out {theirs} of {checkpoint.config['chunk_size']} actions, and here {ours} are."
-        found.append(Finding(False, message, f"As published: env.num_action_chunks: {theirs}.", _SUBJECT))
+        found.append(Caveat(False, message, f"As published: env.num_action_chunks: {theirs}.", _SUBJECT))
     if chosen.steps not in (None, checkpoint.steps):
         message = f"it integrates in {checkpoint.steps} steps, and here in {chosen.steps}."
-        found.append(Finding(False, message, "As published: leave policy.flow.checkpoint.steps out.", _SUBJECT))
+        found.append(Caveat(False, message, "As published: leave policy.flow.checkpoint.steps out.", _SUBJECT))
     return found
 
 

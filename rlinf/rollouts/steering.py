@@ -56,7 +56,8 @@ class SteerByNoise(gymnasium.Wrapper):
         noise = torch.from_numpy(np.asarray(action, np.float32) * self._bound).repeat(self._times)[None]
         with torch.no_grad():
             chunk = self.policy.env_actions(self._head.followed(self._read, noise).numpy())[0]
-        rewards, ended, cut, info = 0.0, False, False, {}
+        rewards, ended, cut = 0.0, False, False
+        info: dict[str, Any] = {}
         observation = None
         for single in chunk if self.policy.granularity.actions > 1 else [chunk]:
             observation, reward, ended, cut, info = self.env.step(single)

@@ -100,7 +100,7 @@ class MetricTail:
 class ObjectiveTail:
     """The values of a sweep's metric in a `metrics.jsonl` that grows."""
 
-    def __init__(self, path: Path, metric: str, mode: str, success_key: str | None) -> None:
+    def __init__(self, path: Path, metric: str, mode: str, success_key: str) -> None:
         """``success_key``: `env.success_key` of the run."""
         self._path, self._metric, self._success_key = path, metric, success_key
         self.begin_again()

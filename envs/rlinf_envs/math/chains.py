@@ -29,7 +29,7 @@ _DECIMALS = re.compile(r"\d\.(\d+)(?![\d.])")
 class Equal(Protocol):
     """Decides whether two expressions are equal; may raise :class:`~rlinf_envs.math.symbolic.Unreadable`."""
 
-    def __call__(self, given: str, wanted: str, tolerance: float = 0.0) -> bool:
+    def __call__(self, given: str, requested: str, tolerance: float = 0.0) -> bool:
         """``tolerance``: two numbers are also equal if they differ by less."""
 
 

@@ -55,14 +55,14 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def equal(given: str, wanted: str, tolerance: float = 0.0) -> bool:
+def equal(given: str, requested: str, tolerance: float = 0.0) -> bool:
     """Return whether two expressions are equal; two numbers also if they differ by less than ``tolerance``.
 
     Raises:
-        Unreadable: ``given`` cannot be parsed, while ``wanted`` can.
+        Unreadable: ``given`` cannot be parsed, while ``requested`` can.
         ImportError: math-verify is not installed.
     """
-    reference = _parsed(wanted)
+    reference = _parsed(requested)
     if reference is None:
         return False
     expression = _parsed(given)

@@ -29,7 +29,7 @@ class SparseReachEnv(gymnasium.Env):
         self.max_steps, self.reach, self.tolerance, self.goals = max_steps, reach, tolerance, goals
         self.action_space = spaces.Box(-1.0, 1.0, (3,), np.float32)
         names = ("observation", "achieved_goal", "desired_goal")
-        parts = {name: spaces.Box(-1.0, 1.0, (3,), np.float32) for name in names}
+        parts: dict[str, spaces.Space[Any]] = {name: spaces.Box(-1.0, 1.0, (3,), np.float32) for name in names}
         self.observation_space = spaces.Dict(parts) if goals else spaces.Box(-2.0, 2.0, (6,), np.float32)
         self._point = self._goal = np.zeros(3)
         self._steps = 0

@@ -27,6 +27,9 @@ def check_agents(context: Context) -> None:
     if not is_text(config):
         message = f"policy.name: {config.policy.name} is no language model, and agents call one."
         context.error("policy.name", message, "Set policy.name: causal_lm.")
+    if config.evaluation.wrong_tools:
+        message = "evaluation.wrong_tools: an agent calls its own tools, whose answers can't be changed here."
+        context.error("evaluation.wrong_tools", message, "Take it out.")
     if config.rollout.over_sampling:
         message = "rollout.over_sampling: agents' episodes can't be continued under other weights."
         context.error("rollout.over_sampling", message, "Set it to 0.")

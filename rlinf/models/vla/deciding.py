@@ -28,7 +28,6 @@ from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights, sep
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
-from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers
 from rlinf.models.vla.options import VlaOptions
 
@@ -55,6 +54,12 @@ class ActionHeadOfContext(DecidingHead, Protocol):
     def to_env(self, actions: np.ndarray) -> np.ndarray: ...
 
 
+class InstructionTokens(Protocol):
+    """What turns instructions into tokens, in the way of a family."""
+
+    tokenizer: Any
+
+
 class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
     """An `interfaces.ActorCriticPolicy` and `DecidingPolicy`. A subclass makes what is named here, and :meth:`read`."""
 
@@ -63,7 +68,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
 
     options: VlaOptions
     granularity: Granularity
-    instructions: Instructions
+    instructions: InstructionTokens
     head: ActionHeadOfContext
     state: StateNumbers | None
     value_head: nn.Module | None

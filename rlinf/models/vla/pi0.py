@@ -151,7 +151,7 @@ class Pi0Policy(VisionLanguageAction):
             raise SpaceError("policy.flow.pi0 sees, and there is no image in the observation")
         for name, space in leaves.images.items():
             require_colour(name, space)
-        self.instructions = Instructions(
+        self.instructions: Instructions = Instructions(
             tokenizer, leaves.texts, options.task, options.max_instruction_tokens, options.prompt
         )
         self.state = StateNumbers(leaves.states, options.normalize_observations) if leaves.states else None

@@ -53,7 +53,7 @@ class VlaPolicy(VisionLanguageAction):
         self.options = options
         self._spaces = observation_space, action_space
         leaves = sort_leaves(observation_space, options.cameras)
-        self.instructions = Instructions(
+        self.instructions: Instructions = Instructions(
             tokenizer, leaves.texts, options.task, options.max_instruction_tokens, options.prompt
         )
         self.language = language if language is not None else random_tower(rebuilt(options.language))

@@ -10,7 +10,7 @@ from rlinf.data.messages import SamplingParams
 from rlinf.rollouts.agents.endpoint import Endpoint
 from rlinf.rollouts.agents.episodes import AgentEpisode, Branch, branches_of
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
-from rlinf.rollouts.text.conversation import Feedback, Response, Row
+from rlinf.rollouts.text.conversation import Answers, Feedback, Response, Row
 from rlinf.rollouts.text.members import TextMixtureEnv, summary
 from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
@@ -60,8 +60,12 @@ class AgentRollout(TextRollout):
         params: SamplingParams,
         key: tuple[int, ...],
         change: Callable[[Sequence[str]], Sequence[str]] = tuple,
+        answers: Callable[[Answers], Answers] | None = None,
     ) -> Conversations:
-        """Run ``samples`` episodes about each task, in the order of ``task_ids``: the rows are their last branches."""
+        """Run ``samples`` episodes about each task, in the order of ``task_ids``: the rows are their last branches.
+
+        ``answers`` wraps what environments answer, which is the grade alone: agents call their own tools.
+        """
         clock = Clock()
         began = time.perf_counter()
         rows = self.open_rows(split, task_ids, samples, change)
@@ -71,14 +75,15 @@ class AgentRollout(TextRollout):
             for index, row in enumerate(rows)
         ]
         began = time.perf_counter()
-        session, answers = self.sampler.session(), self.envs.answers()
-        answers.give(self._addresses(episodes, params))
+        session, grades = self.sampler.session(), self.envs.answers()
+        grades = grades if answers is None else answers(grades)
+        grades.give(self._addresses(episodes, params))
         try:
-            while answers.open:
+            while grades.open:
                 asked = time.perf_counter()
                 if self.gateway.pump(session, _POLL_S, until_stop=self.renderer.until_stop):
                     clock.add(GENERATION, asked)
-                for graded in answers.take(0.0, complete=True):
+                for graded in grades.take(0.0, complete=True):
                     self.gateway.end(episodes[graded.place], session)
                     rows[graded.place].facts["graded"] = graded
         finally:

@@ -120,7 +120,7 @@ class SmolVla(_TimedByMlp):
 
         super().__init__(checkpoint)
         config, shapes = checkpoint.config, checkpoint.shapes
-        backbone = SmolVLMConfig(
+        backbone: Any = SmolVLMConfig(
             **{name: value for name, value in (checkpoint.backbone or {}).items() if name != "model_type"}
         )
         text, vision = backbone.text_config, backbone.vision_config
@@ -129,7 +129,8 @@ class SmolVla(_TimedByMlp):
         self._every, self._cross = int(config["self_attn_every_n_layers"]), "cross" in config["attention_mode"]
         self.vision = SmolVLMVisionTransformer(vision)
         self.projector = SmolVLMConnector(backbone)
-        self.words = nn.Embedding(*shapes[f"{_SMOL}vlm.model.text_model.embed_tokens.weight"])
+        entries, width = shapes[f"{_SMOL}vlm.model.text_model.embed_tokens.weight"]
+        self.words = nn.Embedding(entries, width)
         eps = float(text.rms_norm_eps)
         keys = reader.kv_heads * reader.head_dim
         self.reader = Stack(
@@ -228,7 +229,7 @@ class _PaliGemma:
             num_attention_heads=_VISION_HEADS,
             patch_size=patch,
             image_size=side,
-            vision_use_head=False,
+            vision_use_head=False,  # type: ignore[call-arg]
         )
         network.vision = SiglipVisionModel(vision)
         projected = shapes[f"{place}multi_modal_projector.linear.weight"]
@@ -236,7 +237,7 @@ class _PaliGemma:
         stored = next(
             shapes[name] for name in (f"{place}language_model.embed_tokens.weight", _WORDS_OF_OUTPUT) if name in shapes
         )
-        network.words = nn.Embedding(*stored)
+        network.words = nn.Embedding(stored[0], stored[1])
         for name, whole, given in (
             ("reader", f"{place}language_model.", None),
             ("expert", f"{_GEMMA}gemma_expert.model.", condition),

@@ -75,7 +75,7 @@ class PublishedPolicy(VisionLanguageAction):
             require_colour(name, leaves.images[name])
         self.state = StateNumbers(leaves.states, False) if leaves.states else None
         _require_numbers("a state", checkpoint.state_numbers, 0 if self.state is None else self.state.out_features)
-        shape = getattr(action_space, "shape", None) or ()
+        shape: tuple[int, ...] = getattr(action_space, "shape", None) or ()
         _require_numbers("an action", checkpoint.action_numbers, shape[0] if len(shape) == 1 else 0)
         self._aloha = bool(config.get("adapt_to_pi_aloha"))
         modes, eps = config["normalization_mapping"], float(checkpoint.step("normalizer_processor").get("eps", 1e-8))
@@ -89,7 +89,7 @@ class PublishedPolicy(VisionLanguageAction):
             aloha=self._aloha,
             flip=given["flip"],
         )
-        self.instructions = Prompts(
+        self.instructions: Prompts = Prompts(
             tokenizer,
             leaves.texts,
             options.task,
@@ -116,7 +116,7 @@ class PublishedPolicy(VisionLanguageAction):
 
     def towers(self) -> list[nn.Module]:
         whole: Mapping[str, Any] = self.options.published or {}
-        expert = [self.network.expert]
+        expert: list[nn.Module] = [self.network.expert]
         return expert if whole["train"] == "expert" else [self.network.reader, *expert]
 
     @property
