@@ -3,7 +3,7 @@
     python benchmarks/gpu.py [--part NAME ...] [--again] [--rehearse] [--out build/gpu] [--write]
 
 Each part is a process of its own that has two minutes, and its result is written at once: the same command goes on with
-the parts that have none at this commit. `results.json` has the figures, `index.md` says what holds. Without a card, or
+the parts that have none at this commit. `results.json` has the figures, `index.md` says what holds. Without a GPU, or
 without a package that a part needs, the part is skipped, and the page says what it would have proved. ``--rehearse``
 runs the same commands on the CPU at a small size, which proves that they run and nothing about a GPU.
 """
@@ -301,22 +301,22 @@ class Part:
 
 _VLLM = {"vllm": 'pip install "oneloop-rl[vllm]"'}
 PARTS: Mapping[str, Part] = {
-    "device": Part(device, "products on the card equal the CPU's in float32, and run in bfloat16"),
+    "device": Part(device, "products on the GPU equal the CPU's in float32, and run in bfloat16"),
     "quickstart": Part(
-        quickstart, "the quickstart trains in bfloat16 on the card; sampler and learner agree within 0.02 nats"
+        quickstart, "the quickstart trains in bfloat16 on the GPU; sampler and learner agree within 0.02 nats"
     ),
     "parity": Part(parity, "torch, fsdp and megatron at one rank have the CPU's first loss within 1e-4 in float32"),
-    "same_bits": Part(same_bits, "a run that is cut and resumed on the card ends with the bits of one that was not"),
+    "same_bits": Part(same_bits, "a run that is cut and resumed on the GPU ends with the bits of one that was not"),
     "offload": Part(offload, "optimiser and weights that wait in host memory change no bit"),
-    "engine": Part(engine, "vLLM samples on the card, sleeps, wakes, takes weights in place and agrees", _VLLM),
+    "engine": Part(engine, "vLLM samples on the GPU, sleeps, wakes, takes weights in place and agrees", _VLLM),
     "experts": Part(experts, "vLLM returns the experts of its tokens, and replaying them narrows the gap", _VLLM),
     "half_billion": Part(
         half_billion, "GRPO on a random Qwen2 of half a billion weights fits the plan of `rlinf check`"
     ),
-    "simulator": Part(simulator, "PPO on the card has the CPU's first loss within 1e-3"),
+    "simulator": Part(simulator, "PPO on the GPU has the CPU's first loss within 1e-3"),
     "batch_simulator": Part(
         batch_simulator,
-        "a simulator of thousands of states steps on the card",
+        "a simulator of thousands of states steps on the GPU",
         {"brax": 'pip install "oneloop-rl[brax]"'},
     ),
 }

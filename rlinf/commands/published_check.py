@@ -21,7 +21,7 @@ def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
         return [Caveat(True, str(error), subject=_SUBJECT)]
     unread = checkpoint.unread()
     lines += _lines(checkpoint, [part for part in unread if not part.matters])
-    found = [
+    result = [
         Caveat(False, f"{part.name} is not read: {part.why}.", "Actions may differ from the original's.", _SUBJECT)
         for part in unread
         if part.matters
@@ -29,11 +29,11 @@ def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
     theirs, ours = int(checkpoint.config["n_action_steps"]), config.env.num_action_chunks
     if theirs != ours:
         message = f"it carries out {theirs} of {checkpoint.config['chunk_size']} actions, and here {ours} are."
-        found.append(Caveat(False, message, f"As published: env.num_action_chunks: {theirs}.", _SUBJECT))
+        result.append(Caveat(False, message, f"As published: env.num_action_chunks: {theirs}.", _SUBJECT))
     if chosen.steps not in (None, checkpoint.steps):
         message = f"it integrates in {checkpoint.steps} steps, and here in {chosen.steps}."
-        found.append(Caveat(False, message, "As published: leave policy.flow.checkpoint.steps out.", _SUBJECT))
-    return found
+        result.append(Caveat(False, message, "As published: leave policy.flow.checkpoint.steps out.", _SUBJECT))
+    return result
 
 
 def _lines(checkpoint: Checkpoint, unread: list[Unread]) -> list[str]:

@@ -83,11 +83,11 @@ def predict_step(config: Config) -> None:
         )
     print(f"\nClock: {len(SIZES)} short runs at small sizes", flush=True)
     clock = Clock.calibrated(config)
-    found = clock.predict(config)
-    parts = ", ".join(f"{phase} {_span(found.seconds[phase])}" for phase in PHASES)
-    print(f"  {'a step':<14}{_span(found.step_s)} of one core ({parts})")
-    print(f"  {'memory':<14}{found.memory_bytes / 1e9:.2f} GB at most, learner and sampler in one process")
-    print(f"  Responses have {found.response_tokens:.0f} tokens there, as the untrained policy's do.")
+    result = clock.predict(config)
+    parts = ", ".join(f"{phase} {_span(result.seconds[phase])}" for phase in PHASES)
+    print(f"  {'a step':<14}{_span(result.step_s)} of one core ({parts})")
+    print(f"  {'memory':<14}{result.memory_bytes / 1e9:.2f} GB at most, learner and sampler in one process")
+    print(f"  Responses have {result.response_tokens:.0f} tokens there, as the untrained policy's do.")
 
 
 def _of_training(config: Config, lines: list[dict[str, Any]], assumed: list[str]) -> list[Part]:

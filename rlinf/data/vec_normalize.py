@@ -46,8 +46,8 @@ def read_statistics(path: str | Path) -> NormalizationStatistics:
     """Read a file that ``VecNormalize.save`` wrote. Raises StatisticsError if it is none."""
     try:
         with Path(path).expanduser().open("rb") as file:
-            found = vars(_Reader(file).load())
-        seen, returned = found.get("obs_rms"), found["ret_rms"]
+            result = vars(_Reader(file).load())
+        seen, returned = result.get("obs_rms"), result["ret_rms"]
         leaves = {f"{ROOT}.{name}": part for name, part in seen.items()} if isinstance(seen, dict) else {ROOT: seen}
         observations = {name: _moments(part) for name, part in leaves.items() if part is not None}
         return NormalizationStatistics(observations, None if returned is None else _moments(returned))

@@ -23,7 +23,7 @@ _DECODERS = {
 
 
 class _Kind(NamedTuple):
-    """What distinguishes a family from llama; transformers leaves out of ``config.json`` what is its default."""
+    """The differences of a family from llama; transformers leaves out of ``config.json`` what is its default."""
 
     attention_bias: bool = False
     head_norms: bool = False

@@ -29,10 +29,10 @@ def routers(model: nn.Module) -> list[Any]:
     """
     config: Any = getattr(model, "config", None)
     kind = getattr(config, "model_type", None)
-    found = [part for part in model.modules() if type(part).__name__.endswith("TopKRouter")]
-    if kind not in MODEL_TYPES or not found:
+    result = [part for part in model.modules() if type(part).__name__.endswith("TopKRouter")]
+    if kind not in MODEL_TYPES or not result:
         raise ValueError(f"the experts of model_type {kind} can't be recorded; known: {', '.join(MODEL_TYPES)}")
-    return found
+    return result
 
 
 class RouteRecorder:
@@ -56,10 +56,10 @@ class RouteRecorder:
         Raises:
             RuntimeError: there was no whole pass since the last call.
         """
-        found, self._experts = self._experts, []
-        if len(found) != self._count:
-            raise RuntimeError(f"{len(found)} of {self._count} routers ran in this pass")
-        return torch.cat(found, dim=1).to(torch.int16)
+        result, self._experts = self._experts, []
+        if len(result) != self._count:
+            raise RuntimeError(f"{len(result)} of {self._count} routers ran in this pass")
+        return torch.cat(result, dim=1).to(torch.int16)
 
 
 @contextmanager
@@ -78,10 +78,10 @@ def replayed(model: nn.Module, routes: Tensor | None) -> Iterator[None]:
         def replay(router: Any, _given: object, output: tuple[Tensor, ...], chosen: Tensor = chosen) -> Any:
             logits, weights, experts = output
             experts = torch.where(chosen >= 0, chosen, experts)
-            found = logits.float().softmax(-1).gather(1, experts)
+            result = logits.float().softmax(-1).gather(1, experts)
             if getattr(router, "norm_topk_prob", True):  # mixtral always does
-                found = found / found.sum(dim=-1, keepdim=True)
-            return logits, found.to(weights.dtype), experts
+                result = result / result.sum(dim=-1, keepdim=True)
+            return logits, result.to(weights.dtype), experts
 
         hooks.append(router.register_forward_hook(replay))
     try:

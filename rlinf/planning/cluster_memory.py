@@ -72,14 +72,14 @@ def engine_warnings(config: Config, cache: EngineCache, memory: Memory, gpu_byte
     key = "rollout.vllm.kv_cache_memory_mb"
     if config.rollout.vllm.kv_cache_memory_mb is None:
         key = "rollout.vllm.gpu_memory_utilization"
-    found = []
+    result = []
     if not cache.whole_rows:
-        found.append(
+        result.append(
             f"the KV cache of a sampler has room for {cache.tokens:,} tokens, and one row may have "
             f"{row_tokens(config):,}: the engine does not start. Raise {key}, or lower rollout.max_new_tokens"
         )
     elif cache.overflows:
-        found.append(
+        result.append(
             f"the KV cache of a sampler has room for {cache.tokens:,} tokens, and {cache.side_by_side} rows side by "
             f"side hold up to {cache.in_use:,} in 99 of 100 moments: the engine computes some of them twice. Raise "
             f"{key}, or lower rollout.vllm.max_num_seqs"
@@ -87,11 +87,11 @@ def engine_warnings(config: Config, cache: EngineCache, memory: Memory, gpu_byte
     stays = config.rollout.sleep == "never" or config.rollout.staleness > 0
     both = cache.size + memory.sampler_weights + memory.peak
     if shares_gpus(config) and stays and both > gpu_bytes:
-        found.append(
+        result.append(
             f"sampler and learner stay on one GPU of {gpu_bytes / 1e9:.0f} GB and need {both / 1e9:.0f} GB together. "
             f"Lower {key}, or set rollout.sleep: auto"
         )
-    return found
+    return result
 
 
 def driver_holds_rows(config: Config) -> bool:

@@ -1,4 +1,4 @@
-"""What is paid against what is meant: how a run's rewards and its verdicts moved."""
+"""Reward against goal: how a run's rewards and its verdicts moved."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Movement:
 
 def movements(run: RunRecord) -> list[Movement]:
     """Return the movements of the rewards and goals that the run logs often enough."""
-    found = []
+    result = []
     for paid, meant in _REWARD_AND_GOAL:
         reward, goal = run.values(paid), run.values(meant)
         if len(reward) >= _SHORTEST and len(goal) >= _SHORTEST:
             words = f"{paid} went from {early(reward):.3g} to {late(reward):.3g}, {meant} from {early(goal):.3g} "
             words += f"to {late(goal):.3g}."
-            found.append(Movement(words, risen(reward), risen(goal), late(goal)))
-    return found
+            result.append(Movement(words, risen(reward), risen(goal), late(goal)))
+    return result

@@ -1,4 +1,4 @@
-"""What a policy listens to: its evaluations with other questions, pictures, words and tool answers, as one table."""
+"""Inputs that a policy listens to: evaluations with other questions, pictures, words and tool answers, as one table."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def listening(run: RunRecord) -> list[dict[str, Any]]:
     base = wilson(values[-1] * count, count)
     rows = []
     for name, (changed, key) in (_OF_TEXT if usual == "eval/accuracy" else _OF_SIMULATORS).items():
-        found = run.values(name)
+        result = run.values(name)
         row: dict[str, Any] = {"changed": changed, "usual": values[-1], "value": None, "low": None, "high": None}
-        if found:
-            row["value"], (row["low"], row["high"]) = found[-1], wilson(found[-1] * count, count)
+        if result:
+            row["value"], (row["low"], row["high"]) = result[-1], wilson(result[-1] * count, count)
             row["verdict"] = _verdict(row["high"], base[0])
         elif _has_input(run, name):
             row["verdict"] = f"not measured ({key})"

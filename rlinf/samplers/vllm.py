@@ -442,12 +442,12 @@ class VllmSampler:
     def _routes(self, request: SampleRequest, output: CompletionOutput) -> np.ndarray:
         """Return the experts [n - 1, layers * k] int16 of all n tokens of a row but the last, prompt first."""
         tokens = len(request.prompt_ids) + len(request.prefix) + len(output.token_ids) - 1
-        found = output.routed_experts
-        if found is None or len(found) < tokens:
+        result = output.routed_experts
+        if result is None or len(result) < tokens:
             raise RuntimeError(
-                f"vLLM returned the experts of {0 if found is None else len(found)} tokens of a row of {tokens + 1}"
+                f"vLLM returned the experts of {0 if result is None else len(result)} tokens of a row of {tokens + 1}"
             )
-        return np.ascontiguousarray(found[:tokens].reshape(tokens, -1), dtype=np.int16)
+        return np.ascontiguousarray(result[:tokens].reshape(tokens, -1), dtype=np.int16)
 
 
 def _further(extra: Mapping[str, object]) -> dict[str, Any]:

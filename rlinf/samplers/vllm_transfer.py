@@ -39,7 +39,7 @@ class TransferError(RuntimeError):
 
 
 class OrderingClient:
-    """What vLLM's trainer engine calls: each call returns when all samplers have carried it out."""
+    """The client of vLLM's trainer engine: each call returns when all samplers have carried it out."""
 
     def __init__(self, store: Store, samplers: int) -> None:
         self._store, self._samplers, self._number = store, samplers, 0

@@ -119,7 +119,7 @@ class ObjectiveTail:
 
         :raises TrialFailed: the run does not measure the metric.
         """
-        found = False
+        result = False
         for numbers in self._tail.read():
             self.steps = numbers["step"]
             value = numbers.get(self._metric)
@@ -128,9 +128,9 @@ class ObjectiveTail:
             if missing is not None:
                 raise TrialFailed(f"metric: {missing}")
             if value is not None and math.isfinite(value):
-                self.value, found = value, True
+                self.value, result = value, True
                 self.best = value if self.best is None else self._better(self.best, value)
-        return found
+        return result
 
     def require_value(self) -> None:
         """Raise TrialFailed if there was none."""

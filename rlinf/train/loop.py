@@ -168,10 +168,10 @@ class Trainer:
             self.save_if_due()
 
         def finish(measured: Measured, hidden_s: float) -> None:
-            found = metrics | self.evaluation.record(measured) | {"time/evaluation_hidden_s": hidden_s}
-            asked = self.call_back(step, found)
-            log.write(step, found | asked.logged)
-            self.display.step(step, found)
+            result = metrics | self.evaluation.record(measured) | {"time/evaluation_hidden_s": hidden_s}
+            asked = self.call_back(step, result)
+            log.write(step, result | asked.logged)
+            self.display.step(step, result)
 
         self.advance(finish)
         if self.after_step is not None:

@@ -49,14 +49,14 @@ def test_parts_that_have_a_result_are_not_run_again(tmp_path: Path, monkeypatch:
         status = "failed" if name == "parity" else "passed"
         return gpu.Result(status, gpu.PARTS[name].proves, 1.0, "another loss", {"figure": 2.0}, "abc")
 
-    monkeypatch.setattr(gpu, "card_name", lambda: "a card")
+    monkeypatch.setattr(gpu, "card_name", lambda: "a GPU")
     monkeypatch.setattr(gpu, "missing", lambda *_arguments, **_options: "")
     monkeypatch.setattr(gpu, "run_part", run_part)
     gpu.collect(options(tmp_path, part=["device", "parity"]))
     gpu.collect(options(tmp_path))
     assert ran == ["device", "parity", *[name for name in gpu.PARTS if name != "device"]]
     saved = json.loads((tmp_path / "results.json").read_text())
-    assert saved["card"] == "a card"
+    assert saved["card"] == "a GPU"
     page = (tmp_path / "index.md").read_text()
     assert "Does not hold" in page
     assert "another loss" in page

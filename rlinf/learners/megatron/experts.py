@@ -26,7 +26,7 @@ from rlinf.data.messages import Metrics
 
 
 class Replay:
-    """What megatron asks for the experts of a layer's tokens: those of ``routes``, or those that it chooses itself.
+    """Give megatron the experts of a layer's tokens: those of ``routes``, or those that it chooses itself.
 
     It computes their weights from what is returned, so the gradient reaches the router (:mod:`rlinf.models.routing`).
     """

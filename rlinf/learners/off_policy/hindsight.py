@@ -109,13 +109,13 @@ class HindsightSampler:
         for leaves in (inputs, following):
             leaves[DESIRED] = leaves[DESIRED].clone()
             leaves[DESIRED][chosen] = goals
-        found = self._environment.goal_rewards(following[ACHIEVED][chosen].numpy(), goals.numpy())
+        result = self._environment.goal_rewards(following[ACHIEVED][chosen].numpy(), goals.numpy())
         rewards, discounts = sampled.rewards.clone(), sampled.discounts
-        rewards[chosen] = torch.from_numpy(found.rewards).to(rewards)
+        rewards[chosen] = torch.from_numpy(result.rewards).to(rewards)
         self._rewards.append(rewards[chosen])
-        if found.terminated is not None:
+        if result.terminated is not None:
             discounts = discounts.clone()
-            discounts[chosen] = torch.where(torch.from_numpy(found.terminated), 0.0, self._gamma)
+            discounts[chosen] = torch.where(torch.from_numpy(result.terminated), 0.0, self._gamma)
         return replace(sampled, inputs=inputs, next_inputs=following, rewards=rewards, discounts=discounts)
 
     def _verify(self, sampled: Transitions) -> None:

@@ -57,7 +57,7 @@ class SquashedStateDependentNoiseHead(StateDependentNoiseHead, SquashedGaussianH
 
 
 class SoftStateDependentNoiseHead(SquashedStateDependentNoiseHead):
-    """That of soft actor-critic: features are learned from the noise too, and means stay where the tanh has a slope."""
+    """Explore in soft actor-critic: features learn from the noise too, and means stay where the tanh has a slope."""
 
     learns_features = True
     mean_bound = 2.0

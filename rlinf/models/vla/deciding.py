@@ -55,7 +55,7 @@ class ActionHeadOfContext(DecidingHead, Protocol):
 
 
 class InstructionTokens(Protocol):
-    """What turns instructions into tokens, in the way of a family."""
+    """Tokens of instructions, in the way of a family."""
 
     tokenizer: Any
 

@@ -121,9 +121,9 @@ class EnvHost:
     def _goals(self, message: WireMessage) -> WireMessage:
         from rlinf.rollouts.isolation.wire import WireMessage
 
-        found = self._held().goal_rewards(message.arrays["achieved"], message.arrays["desired"])
-        ends = {} if found.terminated is None else {"terminated": found.terminated}
-        return WireMessage("goals", arrays={"rewards": found.rewards, **ends})
+        outcome = self._held().goal_rewards(message.arrays["achieved"], message.arrays["desired"])
+        ends = {} if outcome.terminated is None else {"terminated": outcome.terminated}
+        return WireMessage("goals", arrays={"rewards": outcome.rewards, **ends})
 
     def _film(self, message: WireMessage) -> WireMessage:
         """Whether pictures can be drawn here."""
@@ -138,8 +138,8 @@ class EnvHost:
         from rlinf.rollouts.vec_env.env_checker import remarks_on
         from rlinf.rollouts.vec_env.make_env import make_env
 
-        found = remarks_on(make_env(_options(message)))
-        return WireMessage("checked", {"remarks": [dataclasses.asdict(remark) for remark in found]})
+        outcome = remarks_on(make_env(_options(message)))
+        return WireMessage("checked", {"remarks": [dataclasses.asdict(remark) for remark in outcome]})
 
     def _answer(self, message: WireMessage, failed: dict[int, str], arrays: dict[str, Any]) -> WireMessage:
         """Answer a reset or a step: failures by position, and the observations of the requested sub-environments."""

@@ -125,8 +125,8 @@ class IsolatedVecEnv:
     def goal_rewards(self, achieved: np.ndarray, desired: np.ndarray) -> GoalRewards:
         """Compute the rewards of goals [n, ...] in the first process."""
         message = WireMessage("goals", arrays={"achieved": achieved, "desired": desired})
-        found = self._processes[0].ask(message, self._patience_s).arrays
-        return GoalRewards(found["rewards"], found.get("terminated"))
+        result = self._processes[0].ask(message, self._patience_s).arrays
+        return GoalRewards(result["rewards"], result.get("terminated"))
 
     def close(self) -> None:
         for process in self._processes:

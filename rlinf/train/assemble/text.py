@@ -182,7 +182,7 @@ def _learner_and_samplers(
 
 
 class _Imitation(NamedTuple):
-    """What a warm start imitates, and the evaluation of the run, which may include rows of its files."""
+    """The data of a warm start, and the evaluation of the run, which may include rows of its files."""
 
     batch: Callable[[int], Batch]
     prepare: WarmStartPreparation

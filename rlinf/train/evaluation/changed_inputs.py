@@ -1,4 +1,4 @@
-"""What a policy is shown in the place of questions and tool answers, to measure whether it reads them."""
+"""Inputs in the place of questions and tool answers, to measure whether it reads them."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class WrongAnswers:
 
     def take(self, wait_s: float, *, complete: bool) -> list[Feedback]:
         """Return the answers since the last call, with other digits; pictures stay as they are."""
-        found = self._answers.take(wait_s, complete=complete)
-        return [one if pictures_of(one.observation) else _wrong(one) for one in found]
+        result = self._answers.take(wait_s, complete=complete)
+        return [one if pictures_of(one.observation) else _wrong(one) for one in result]
 
 
 def _wrong(feedback: Feedback) -> Feedback:

@@ -55,7 +55,7 @@ SIZES: tuple[Mapping[str, int], ...] = (
 
 @dataclass(frozen=True)
 class Measured:
-    """What a short run took."""
+    """Times and memory of a short run."""
 
     seconds: Mapping[str, float]
     """CPU-seconds of a step, by phase."""
@@ -111,10 +111,10 @@ def measure(config: Config, overrides: Sequence[str]) -> Measured:
                 raise UserError(f"a run of the calibration failed:\n{log.read()[-1500:]}")
         lines = list(read_json_lines(Path(folder) / "run" / "metrics.jsonl", number="step").rows)
     steps = [line for line in lines if "time/step_s" in line][1:]
-    found = {phase: _mean(steps, names) for phase, names in PHASES.items()}
-    found["the rest"] = max(0.0, _mean(steps, ("time/step_s",)) - found["generation"] - found["learner"])
+    result = {phase: _mean(steps, names) for phase, names in PHASES.items()}
+    result["the rest"] = max(0.0, _mean(steps, ("time/step_s",)) - result["generation"] - result["learner"])
     tokens = _mean(steps, ("rollout/response_length",))
-    return Measured(found, usage.ru_maxrss * 1024, _mean(steps, ("rollout/prompt_length",)), tokens)
+    return Measured(result, usage.ru_maxrss * 1024, _mean(steps, ("rollout/prompt_length",)), tokens)
 
 
 def _mean(lines: Sequence[Mapping[str, float]], names: Sequence[str]) -> float:
@@ -170,24 +170,24 @@ class Clock:
         from rlinf.config import load_mapping
 
         resized = [load_mapping(written(config), overrides=sized(config, size)) for size in sizes]
-        found = [measure(config, sized(config, size)) for size in sizes]
-        return cls.fitted(resized, found)
+        result = [measure(config, sized(config, size)) for size in sizes]
+        return cls.fitted(resized, result)
 
     @classmethod
-    def fitted(cls, configs: Sequence[Config], found: Sequence[Measured]) -> Clock:
+    def fitted(cls, configs: Sequence[Config], result: Sequence[Measured]) -> Clock:
         """Fit the prices to what runs of ``configs`` took."""
         counted = [
             work(one, prompt_tokens=run.prompt_tokens, response_tokens=run.response_tokens)
-            for one, run in zip(configs, found, strict=True)
+            for one, run in zip(configs, result, strict=True)
         ]
         prices = {
-            phase: nonnegative([one[phase] for one in counted], [run.seconds[phase] for run in found])
+            phase: nonnegative([one[phase] for one in counted], [run.seconds[phase] for run in result])
             for phase in PHASES
         }
         planned = [[1.0, planned_bytes(one)] for one in configs]
-        memory = nonnegative(planned, [run.memory_bytes for run in found])
-        shares = [run.response_tokens / one.rollout.max_new_tokens for one, run in zip(configs, found, strict=True)]
-        prompts = sum(run.prompt_tokens for run in found) / len(found)
+        memory = nonnegative(planned, [run.memory_bytes for run in result])
+        shares = [run.response_tokens / one.rollout.max_new_tokens for one, run in zip(configs, result, strict=True)]
+        prompts = sum(run.prompt_tokens for run in result) / len(result)
         return cls(prices, memory, prompts, sum(shares) / len(shares))
 
     def predict(self, config: Config) -> Measured:
@@ -224,11 +224,11 @@ def nonnegative(rows: Sequence[Sequence[float]], values: Sequence[float]) -> lis
     scale = np.maximum(np.abs(relative).max(axis=0), 1e-300)
     kept = list(range(relative.shape[1]))
     while kept:
-        found = np.linalg.lstsq(relative[:, kept] / scale[kept], np.ones(len(measured)), rcond=None)[0]
-        if (found >= 0).all():
+        result = np.linalg.lstsq(relative[:, kept] / scale[kept], np.ones(len(measured)), rcond=None)[0]
+        if (result >= 0).all():
             break
-        kept.pop(int(found.argmin()))
+        kept.pop(int(result.argmin()))
     prices = [0.0] * relative.shape[1]
     for place, column in enumerate(kept):
-        prices[column] = float(found[place] / scale[column])
+        prices[column] = float(result[place] / scale[column])
     return prices

@@ -120,7 +120,7 @@ class Unread:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is kept of a folder besides its weights: enough to act, and to write the folder again."""
+    """A folder without its weights: enough to act, and to write the folder again."""
 
     config: Mapping[str, Any]
     before: Mapping[str, Any]
@@ -164,8 +164,8 @@ class Checkpoint:
         for pipeline in (self.before, self.after):
             for step in pipeline["steps"]:
                 if step.get("registry_name") == name:
-                    found: Mapping[str, Any] = step.get("config", {})
-                    return found
+                    result: Mapping[str, Any] = step.get("config", {})
+                    return result
         return {}
 
     def statistics_of(self, step_name: str) -> Mapping[str, Any]:
@@ -178,24 +178,24 @@ class Checkpoint:
 
     def unread(self) -> list[Unread]:
         """List everything in the folder that is not read, keys of `config.json` and of steps, steps and tensors."""
-        found = [
+        result = [
             Unread(f"config.json: {name}", *_why(self.family, name)) for name in self.config if self._unknown(name)
         ]
         for kind, file in _PIPELINES.items():
             for step in getattr(self, kind)["steps"]:
                 name = step.get("registry_name", step.get("class"))
                 if name not in _STEPS:
-                    found.append(Unread(f"{file}: step {name}", "the step is not known", True))
+                    result.append(Unread(f"{file}: step {name}", "the step is not known", True))
                     continue
                 known = _SETTINGS.get(name, set()) | (
                     {"device", "float_dtype"} if name == "device_processor" else set()
                 )
-                found += [
+                result += [
                     Unread(f"{file}: {name}.{key}", "the setting is not known", True)
                     for key in step.get("config", {})
                     if key not in known
                 ]
-        return found + [
+        return result + [
             Unread(f"model.safetensors: {name}", "no action depends on it", False)
             for name in self.shapes
             if is_output_layer(name) and name not in self._stands_in()
@@ -242,13 +242,13 @@ class Checkpoint:
         made = cls(config=config, statistics=statistics, shapes=shapes, folder=str(folder), **pipelines)
         _require_supported(made)
         name = made.step("tokenizer_processor").get("tokenizer_name")
-        found = None
+        result = None
         if made.family == "smolvla":
             place = backbone or str(config["vlm_model_name"])
             from rlinf.models.loading import checkpoint_config
 
-            found, name = checkpoint_config(place).to_dict(), name or place
-        return cls(**{**vars(made), "backbone": found, "tokenizer": name})
+            result, name = checkpoint_config(place).to_dict(), name or place
+        return cls(**{**vars(made), "backbone": result, "tokenizer": name})
 
     def weights(self) -> dict[str, Tensor]:
         """Load the tensors of the folder, float32, by their names with the prefix `model.`."""

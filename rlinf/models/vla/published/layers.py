@@ -45,7 +45,7 @@ class DecoderSizes:
 
 @dataclass(frozen=True)
 class Prefix:
-    """What the reader leaves of N decisions."""
+    """Keys, values and marks that the reader leaves of N decisions."""
 
     keys: list[Tensor]
     """Of each layer [N, P, G, D], turned by their positions."""

@@ -258,8 +258,8 @@ class _PaliGemma:
         there = seen[:, :, None].expand(-1, -1, network.tokens_per_picture).flatten(1)
         embedded = torch.cat([patches, words.to(patches.dtype)], dim=1)
         blocks = torch.zeros(embedded.shape[1], dtype=torch.int64, device=ids.device)
-        found: Prefix = network.reader.read(embedded, torch.cat([there, present], dim=1), blocks, state)
-        return found
+        result: Prefix = network.reader.read(embedded, torch.cat([there, present], dim=1), blocks, state)
+        return result
 
     @staticmethod
     def decoded(network: Any, prefix: Prefix, hidden: Tensor, blocks: Tensor, condition: Tensor | None) -> Tensor:
@@ -329,14 +329,14 @@ NETWORKS: Mapping[str, Any] = {"smolvla": SmolVla, "pi0": Pi0, "pi05": Pi05}
 
 def own_names(checkpoint: Checkpoint) -> dict[str, str]:
     """Map the checkpoint's names of tensors to those of parts of the network; output layers have none."""
-    found = {}
+    result = {}
     for name in checkpoint.shapes:
         if not is_output_layer(name):
             place = next(place for place in PLACES if name.startswith(place))
-            found[name] = PLACES[place] + name.removeprefix(place)
-    if "words.weight" not in found.values() and _WORDS_OF_OUTPUT in checkpoint.shapes:
-        found[_WORDS_OF_OUTPUT] = "words.weight"
-    return found
+            result[name] = PLACES[place] + name.removeprefix(place)
+    if "words.weight" not in result.values() and _WORDS_OF_OUTPUT in checkpoint.shapes:
+        result[_WORDS_OF_OUTPUT] = "words.weight"
+    return result
 
 
 def load_network(network: FlowNetwork, checkpoint: Checkpoint) -> None:
@@ -347,10 +347,10 @@ def load_network(network: FlowNetwork, checkpoint: Checkpoint) -> None:
     missing = sorted(set(wanted) - set(given))
     left = sorted(name for name, own in names.items() if own not in wanted)
     unlike = [name for name, own in names.items() if own in wanted and wanted[own].shape != given[own].shape]
-    for problem, found in (("missing", missing), ("not read", left), ("of another shape", unlike)):
-        if found:
-            more = "" if len(found) == 1 else f" and {len(found) - 1} more"
-            raise PolicyError(f"policy.flow.checkpoint.path: {checkpoint.folder}: {found[0]}{more} {problem}")
+    for problem, result in (("missing", missing), ("not read", left), ("of another shape", unlike)):
+        if result:
+            more = "" if len(result) == 1 else f" and {len(result) - 1} more"
+            raise PolicyError(f"policy.flow.checkpoint.path: {checkpoint.folder}: {result[0]}{more} {problem}")
     network.load_state_dict(given)
 
 

@@ -165,11 +165,11 @@ class PublishedPolicy(VisionLanguageAction):
         return torch.stack(made, dim=1), seen.expand(len(made[0]), -1)
 
     def _seeds(self, leaves: Mapping[str, Tensor]) -> list[int]:
-        found = [0] * len(next(iter(leaves.values())))
+        result = [0] * len(next(iter(leaves.values())))
         for name in sorted(leaves):
             parts = leaves[name].cpu().contiguous()
-            found = [zlib.crc32(row.numpy().tobytes(), seed) for row, seed in zip(parts, found, strict=True)]
-        return found
+            result = [zlib.crc32(row.numpy().tobytes(), seed) for row, seed in zip(parts, result, strict=True)]
+        return result
 
     def _speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
         """Compute the velocity [N, H M] at points [N, H M] and times [N]."""
@@ -191,7 +191,7 @@ def paired_cameras(checkpoint: Checkpoint, space: spaces.Space, chosen: Mapping[
     renamed = {
         theirs: ours for ours, theirs in checkpoint.step("rename_observations_processor").get("rename_map", {}).items()
     }
-    found, missing = {}, list(unknown)
+    result, missing = {}, list(unknown)
     for theirs in checkpoint.cameras:
         wanted = chosen.get(theirs)
         if wanted == NO_CAMERA:
@@ -204,14 +204,14 @@ def paired_cameras(checkpoint: Checkpoint, space: spaces.Space, chosen: Mapping[
         if match is None:
             missing.append(theirs if wanted is None else f"{theirs} ({wanted})")
         else:
-            found[theirs] = match
-    if missing or not found:
+            result[theirs] = match
+    if missing or not result:
         raise SpaceError(
             f"policy.flow.checkpoint.cameras: no image for {', '.join(missing) or 'any camera'}. The checkpoint sees "
             f"{', '.join(checkpoint.cameras)}; the observation has {', '.join(known) or 'no image'}. Say which is "
             f"which ({{{checkpoint.cameras[0]}: {next(iter(known), 'image')}}}), or {NO_CAMERA}"
         )
-    return found
+    return result
 
 
 def _require_numbers(what: str, theirs: int, ours: int) -> None:

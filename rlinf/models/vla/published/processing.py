@@ -1,4 +1,4 @@
-"""What happens to pictures, states, words and actions before and after a published network, as in its original code."""
+"""Processing of pictures, states, words and actions around a published network, as in its original code."""
 
 from __future__ import annotations
 
