@@ -113,14 +113,16 @@ def problems_over(base: Mapping[str, Any], text: str, folder: Path) -> list[str]
     return []
 
 
-def test_the_sweep_of_the_page_is_valid(tmp_path: Path) -> None:
-    (text,) = [text for _, text in blocks(DOCS / "sweeps.md", "yaml") if text.startswith("base:")]
+@pytest.mark.parametrize(("number", "trials"), [(0, 60), (1, 6)])
+def test_the_sweeps_of_the_page_are_valid(tmp_path: Path, number: int, trials: int) -> None:
+    texts = [text for _, text in blocks(DOCS / "sweeps.md", "yaml") if text.startswith("base:")]
+    assert len(texts) == 2
     folder = tmp_path / "sweeps"
     folder.mkdir()
-    (folder / "mine.yaml").write_text(text)
+    (folder / "mine.yaml").write_text(texts[number])
     (tmp_path / "math").mkdir()
     (tmp_path / "math" / "quickstart.yaml").write_text((ROOT / "config" / "math" / "quickstart.yaml").read_text())
-    assert len(checked_sweep(folder / "mine.yaml", [])[1]) == 60
+    assert len(checked_sweep(folder / "mine.yaml", [])[1]) == trials
 
 
 def test_rows_of_supervised_data_are_read(tmp_path: Path) -> None:

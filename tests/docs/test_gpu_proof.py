@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import gpu  # noqa: E402
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(ROOT / "benchmarks")  # for this import alone: names there are also those of test helpers
+    import gpu
 
 
 def options(folder: Path, **others: Any) -> Namespace:
