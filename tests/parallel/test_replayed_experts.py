@@ -22,7 +22,7 @@ LAYOUTS: dict[str, tuple[Any, int]] = {
     "context 2": (MegatronConfig(context_parallel=2), 2),
     "pipeline 2, experts 2": (MegatronConfig(pipeline_parallel=2, expert_parallel=2), 4),
 }
-SOON = ("fsdp", "experts 2")
+SOON = ("experts 2",)
 
 
 def logprobs(answers: list[dict[str, Any]], which: str) -> Tensor:
