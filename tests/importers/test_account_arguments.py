@@ -139,6 +139,7 @@ def together(peer: str, values: dict[str, object], base: dict[str, object], path
         return together(peer, kept, base, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("peer", list(BASES))
 def test_many_arguments_together_pass_the_check(peer: str, tmp_path: Path) -> None:
     kept = {key: value for key, value in arguments(peer).items() if not isinstance(account(peer, key, value), str)}

@@ -264,6 +264,7 @@ def _rank(rank: int, size: int, port: int, folder: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_two_ranks_do_what_one_does(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -96,6 +96,7 @@ def test_labels_are_judged_by_their_cross_entropy() -> None:
     assert model.evaluate(without, batch.actions, batch.mask).values.equal(said.values)
 
 
+@pytest.mark.slow
 def test_a_blank_head_says_nothing_until_it_has_learned() -> None:
     from transformers import Qwen2ForCausalLM
 

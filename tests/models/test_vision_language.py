@@ -171,6 +171,7 @@ def test_the_tower_is_trained_unless_it_is_frozen(freeze: bool) -> None:
         assert not (moved and only_pictures and freeze), name
 
 
+@pytest.mark.slow
 def test_no_placeholder_in_1e5_draws_at_temperature_5() -> None:
     tokenizer = tokenizer_of("qwen2_vl")
     model, reader = tiny_vision("qwen2_vl", tokenizer)

@@ -49,6 +49,7 @@ def test_log_probabilities_and_updates_are_those_of_the_torch_learner(gang: Gang
     assert_same_weights(answers[0][2], weights, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["experts 2", pytest.param("tensor 2, data 2, experts 4", marks=pytest.mark.slow)])
 def test_ranks_that_have_their_own_rows_alone_learn_the_same(gang: Gang, name: str) -> None:
     """All run as many micro-batches as the rank that has most, of which each knows the number alone."""

@@ -121,6 +121,7 @@ def test_rows_without_a_response_are_left_out(gang: Gang) -> None:
     assert (logprobs != 0).any(dim=1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("critic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_minibatches_without_a_response_are_steps_as_of_the_torch_learner(gang: Gang, critic: bool, own: bool) -> None:

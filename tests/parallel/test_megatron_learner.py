@@ -148,6 +148,7 @@ def test_three_updates_give_the_same_metrics(gang: Gang, name: str, family: str)
     assert_same_weights(answers[0][2], weights, 1e-4)
 
 
+@pytest.mark.slow
 @layouts("data 2", "pipeline 2 x 2")
 def test_ranks_that_have_their_own_rows_alone_learn_the_same(gang: Gang, name: str) -> None:
     layout, ranks = LAYOUTS[name]
@@ -170,6 +171,7 @@ def test_a_critic_learns_the_same(gang: Gang, name: str) -> None:
     assert_same_weights(answers[0][2], weights, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("saved", "loaded"),
     [

@@ -24,6 +24,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("critic", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize(
     "name",

@@ -61,6 +61,7 @@ def run(folder: Path, rows: Sequence[dict[str, Any]], monkeypatch: pytest.Monkey
     return RunRecord(folder, "run", {}, {}, {}, {10: list(rows)})
 
 
+@pytest.mark.slow
 def test_a_thousand_conversations_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = run(tmp_path, [conversation(number, turns=7, tokens=60) for number in range(1000)], monkeypatch)
     payload = run_payload(record)

@@ -59,6 +59,7 @@ def test_simulators_run_ahead_too_and_give_the_same_in_one_process(tmp_path: Pat
     assert [line.get("rollout/staleness") for line in _steps(tmp_path / "local")] == [None, 0.0, 1.0, 1.0]
 
 
+@pytest.mark.slow
 def test_an_environment_that_hangs_is_broken_off_in_one_process(tmp_path: Path) -> None:
     hanging = ["env.kwargs={hang_every: 100}", "rollout.staleness=1"]
     simulator_runs.summary(tmp_path / "run", "ppo_faulty", 3, hanging)

@@ -94,6 +94,7 @@ def test_keys_and_values_of_older_weights_may_be_kept(finished: Path, tmp_path: 
     assert params(tmp_path / "run") != params(finished)
 
 
+@pytest.mark.slow
 def test_a_run_is_repeated_by_its_log(finished: Path, tmp_path: Path) -> None:
     tiny_runs.run(settings(tmp_path / "again", rollout={"replay_arrivals": str(finished)}))
     assert params(tmp_path / "again") == params(finished)

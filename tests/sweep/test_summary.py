@@ -204,6 +204,7 @@ def test_what_does_not_matter_is_not_reported_from_chance() -> None:
     assert not found[1].matters
 
 
+@pytest.mark.slow
 def test_the_page_of_a_large_sweep(tmp_path: Path) -> None:
     settings = [{LR: 10 ** -(2 + place / 20), "algorithm.group_size": 2 ** (place % 3)} for place in range(50)]
     folder = write_sweep(tmp_path / "s", settings, seeds=2, result=lambda s: 0.5 + s[LR])

@@ -15,6 +15,7 @@ from rlinf_envs.math.grading import grade, grade_cheaply
 CASES = [json.loads(line) for line in (Path(__file__).parent / "graded.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_at_least_98_percent_of_hard_answers_are_graded_right() -> None:
     assert len(CASES) >= 150
     wrong = [case for case in CASES if grade(case["response"], case["answer"]).correct != case["correct"]]

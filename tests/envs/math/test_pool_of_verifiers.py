@@ -24,6 +24,7 @@ def running(process_id: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_stuck_answer_times_out_and_the_others_keep_their_order() -> None:
     pool = VerifierPool(workers=2, timeout_s=2.0)
     responses = [

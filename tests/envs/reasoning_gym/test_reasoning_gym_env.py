@@ -150,6 +150,7 @@ def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
         make(**settings)
 
 
+@pytest.mark.slow
 def test_a_formula_that_never_ends_is_a_timeout() -> None:
     env = make(task="countdown", size=4, score_timeout=2.0)
     pairs = env.demonstrations([0, 1])

@@ -12,6 +12,7 @@ from rlinf_envs.tasks import Judgement, Task
 from rlinf.models.tokenizer import train_tokenizer
 
 
+@pytest.mark.slow
 def test_a_classifier_scores_question_and_response(tmp_path: Path) -> None:
     import torch
     from transformers import Qwen2Config, Qwen2ForSequenceClassification

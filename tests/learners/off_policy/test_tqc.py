@@ -80,6 +80,7 @@ def test_one_update_is_the_published_one_written_out():
         torch.testing.assert_close(tensor, policy.get_parameter(name), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_loss_is_least_at_the_quantiles_of_the_samples():
     """Of samples far from each other, Huber's bound aside, the minimiser is the quantile of the fraction."""
     samples = 100.0 * torch.arange(1, 11)

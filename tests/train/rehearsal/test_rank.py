@@ -82,6 +82,7 @@ def kept_of(phase: Phase) -> Mapping[str, int]:
     return {part: phase.parts.get(part, 0) for part in ("weights", "gradients", "optimiser", "reference")}
 
 
+@pytest.mark.slow
 def test_one_rank_holds_what_the_arithmetic_says(file: Path, tokenizer: str) -> None:
     report = rehearse_rank(configured(file), tokenizer, rank=0)
     # Beside weights there are the frequencies of the positions, and Adam's counters.
@@ -188,6 +189,7 @@ def test_the_tables_say_what_differs(file: Path, tokenizer: str) -> None:
     assert text.endswith("No wrong device and no wrong dtype.")
 
 
+@pytest.mark.slow
 def test_megatron_is_driven_on_fake_cpu_tensors(file: Path, tokenizer: str) -> None:
     pytest.importorskip("rlinf.learners.megatron.learner", exc_type=ImportError)
     config = configured(file, "learner.backend=megatron", "algorithm.kl_beta=0")
