@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[2]
 # version are read by unpicklers that make arrays and spaces only.
 UNPICKLES = {
     "rlinf/cluster/packing.py",
+    "rlinf/data/vec_normalize.py",
     "rlinf/models/actor_critic/export.py",
     "envs/rlinf_envs/sim/libero_files.py",
 }
