@@ -185,11 +185,11 @@ class ActionFlow(nn.Module):
 
     def sample(self, context: Tensor, noise: Tensor) -> Tensor:
         """Chains [N, (S + 1) K A] of noise [N, (S + 1) K A]."""
-        return self.chain.draw(functools.partial(self.speed, context), noise)
+        return self.chain.draw(self.speed_of(context), noise)
 
     def mode(self, context: Tensor) -> Tensor:
         """Noiseless chains."""
-        return self.chain.follow(functools.partial(self.speed, context), len(context))
+        return self.chain.follow(self.speed_of(context), len(context))
 
     def speed_of(self, context: Tensor) -> Speed:
         """Return the velocity as a function of points and times."""
@@ -201,7 +201,7 @@ class ActionFlow(nn.Module):
 
     def log_prob(self, context: Tensor, actions: Tensor) -> Tensor:
         """Log-probability of each number of the chunk [N, K A]; see :meth:`FlowChain.log_prob`."""
-        return self.chain.log_prob(functools.partial(self.speed, context), actions)
+        return self.chain.log_prob(self.speed_of(context), actions)
 
     def entropy(self, context: Tensor) -> Tensor:
         """Entropy of each number [N, K A]."""

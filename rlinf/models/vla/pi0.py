@@ -84,11 +84,11 @@ class Pi0Head(nn.Module):
 
     def sample(self, context: Prefix, noise: Tensor) -> Tensor:
         """Chains [N, (S + 1) H M] of as much noise."""
-        return self.chain.draw(functools.partial(self._speed, context), noise)
+        return self.chain.draw(self.speed_of(context), noise)
 
     def mode(self, context: Prefix) -> Tensor:
         """Noiseless chains."""
-        return self.chain.follow(functools.partial(self._speed, context), len(context))
+        return self.chain.follow(self.speed_of(context), len(context))
 
     def speed_of(self, context: Any) -> Speed:
         """Return the velocity as a function of points and times."""
@@ -100,7 +100,7 @@ class Pi0Head(nn.Module):
 
     def log_prob(self, context: Prefix, actions: Tensor) -> Tensor:
         """[N, K A]; see :meth:`rlinf.models.vla.flow.FlowChain.log_prob`."""
-        return self._taken(self.chain.log_prob(functools.partial(self._speed, context), actions))
+        return self._taken(self.chain.log_prob(self.speed_of(context), actions))
 
     def entropy(self, context: Prefix) -> Tensor:
         """[N, K A]."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from rlinf.models.loading import PolicyError
+from rlinf.models.loading import PolicyError, checkpoint_config
 
 FAMILIES = ("smolvla", "pi0", "pi05")
 _PIPELINES = {"before": "policy_preprocessor.json", "after": "policy_postprocessor.json"}
@@ -142,9 +142,12 @@ class Checkpoint:
     @property
     def cameras(self) -> list[str]:
         """Names of the pictures, in the order in which the network sees them; without the empty ones."""
-        features = self.config["input_features"]
-        pictures = [name for name, feature in features.items() if feature["type"] == "VISUAL"]
-        return [name for name in pictures if ".empty_camera_" not in name]
+        return [name for name in self.pictures if ".empty_camera_" not in name]
+
+    @property
+    def pictures(self) -> list[str]:
+        """Names of all pictures, the empty ones too."""
+        return [name for name, feature in self.config["input_features"].items() if feature["type"] == "VISUAL"]
 
     @property
     def action_numbers(self) -> int:
@@ -241,14 +244,11 @@ class Checkpoint:
             shapes = {_prefixed(name): list(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
         made = cls(config=config, statistics=statistics, shapes=shapes, folder=str(folder), **pipelines)
         _require_supported(made)
-        name = made.step("tokenizer_processor").get("tokenizer_name")
-        result = None
-        if made.family == "smolvla":
-            place = backbone or str(config["vlm_model_name"])
-            from rlinf.models.loading import checkpoint_config
-
-            result, name = checkpoint_config(place).to_dict(), name or place
-        return cls(**{**vars(made), "backbone": result, "tokenizer": name})
+        tokenizer = made.step("tokenizer_processor").get("tokenizer_name")
+        if made.family != "smolvla":
+            return replace(made, tokenizer=tokenizer)
+        model = backbone or str(config["vlm_model_name"])
+        return replace(made, backbone=checkpoint_config(model).to_dict(), tokenizer=tokenizer or model)
 
     def weights(self) -> dict[str, Tensor]:
         """Load the tensors of the folder, float32, by their names with the prefix `model.`."""

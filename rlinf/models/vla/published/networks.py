@@ -42,7 +42,7 @@ PLACES = {
     "model.": "",
 }
 """Beginnings of the checkpoints' names and of the parts here; the first that fits counts."""
-_VISION_HEADS, _GEMMA_HEADS = 16, 8
+_VISION_HEADS = 16
 _GEMMA_EPS = 1e-6
 
 
@@ -207,11 +207,11 @@ class SmolVla(_TimedByMlp):
         return velocity
 
 
-class _PaliGemma:
+class _PaliGemma(FlowNetwork):
     """Parts that pi0 and pi0.5 share."""
 
-    @staticmethod
-    def furnish(network: Any, checkpoint: Checkpoint, condition: int | None) -> None:
+    def _furnish(self, checkpoint: Checkpoint, condition: int | None) -> None:
+        """Make towers and decoders in the sizes of the checkpoint's tensors; ``condition``: numbers that set norms."""
         from transformers import SiglipVisionConfig, SiglipVisionModel
 
         shapes, side = checkpoint.shapes, int(checkpoint.config["image_resolution"][0])
@@ -231,13 +231,13 @@ class _PaliGemma:
             image_size=side,
             vision_use_head=False,  # type: ignore[call-arg]
         )
-        network.vision = SiglipVisionModel(vision)
+        self.vision = SiglipVisionModel(vision)
         projected = shapes[f"{place}multi_modal_projector.linear.weight"]
-        network.projector = nn.Linear(projected[1], projected[0])
+        self.projector = nn.Linear(projected[1], projected[0])
         stored = next(
             shapes[name] for name in (f"{place}language_model.embed_tokens.weight", _WORDS_OF_OUTPUT) if name in shapes
         )
-        network.words = nn.Embedding(stored[0], stored[1])
+        self.words = nn.Embedding(stored[0], stored[1])
         for name, whole, given in (
             ("reader", f"{place}language_model.", None),
             ("expert", f"{_GEMMA}gemma_expert.model.", condition),
@@ -245,79 +245,71 @@ class _PaliGemma:
             sizes = DecoderSizes.of(shapes, whole, head_dim)
             made = [Layer(sizes, eps=_GEMMA_EPS, gemma=True, condition=given) for _ in range(sizes.layers)]
             norm = RmsNorm(sizes.width, eps=_GEMMA_EPS, gemma=True, condition=given)
-            setattr(network, name, Stack(made, norm))
-        network.size = (side, side)
-        network.tokens_per_picture = (side // patch) ** 2
+            setattr(self, name, Stack(made, norm))
+        self.size = (side, side)
+        self.tokens_per_picture = (side // patch) ** 2
 
-    @staticmethod
-    def prefix(network: Any, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> Prefix:
+    def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> Prefix:
         rows, cameras = seen.shape
-        patches = network.projector(network.vision(pixel_values=pictures.flatten(0, 1)).last_hidden_state)
+        patches = self.projector(self.vision(pixel_values=pictures.flatten(0, 1)).last_hidden_state)
         patches = patches.unflatten(0, (rows, cameras)).flatten(1, 2)
-        words = network.words(ids) * math.sqrt(network.words.embedding_dim)
-        there = seen[:, :, None].expand(-1, -1, network.tokens_per_picture).flatten(1)
+        words = self.words(ids) * math.sqrt(self.words.embedding_dim)
+        there = seen[:, :, None].expand(-1, -1, self.tokens_per_picture).flatten(1)
         embedded = torch.cat([patches, words.to(patches.dtype)], dim=1)
         blocks = torch.zeros(embedded.shape[1], dtype=torch.int64, device=ids.device)
-        result: Prefix = network.reader.read(embedded, torch.cat([there, present], dim=1), blocks, state)
-        return result
+        return self.reader.read(embedded, torch.cat([there, present], dim=1), blocks, state)
 
-    @staticmethod
-    def decoded(network: Any, prefix: Prefix, hidden: Tensor, blocks: Tensor, condition: Tensor | None) -> Tensor:
+    def _decoded(self, prefix: Prefix, hidden: Tensor, blocks: Tensor, condition: Tensor | None) -> Tensor:
         """Pass a suffix [N, L, W] in ``blocks`` [L] through the expert."""
         rows, length = hidden.shape[:2]
         positions = prefix.valid.sum(1, keepdim=True) + torch.arange(length, device=hidden.device)
         own = (blocks[None, :] <= blocks[:, None]).expand(rows, -1, -1)
         mask = torch.cat([prefix.valid[:, None].expand(-1, length, -1), own], dim=2)
-        for number, layer in enumerate(network.expert.layers):
+        for number, layer in enumerate(self.expert.layers):
+            assert isinstance(layer, Layer)
             normed, gate = layer.input_layernorm(hidden, condition)
             keys = torch.cat([prefix.keys[number], layer.keys(normed, positions)], dim=1)
             values = torch.cat([prefix.values[number], layer.values(normed).to(prefix.values[number].dtype)], dim=1)
             hidden = layer.closed(hidden, attend(layer.queries(normed, positions), keys, values, mask), gate, condition)
-        made: Tensor = network.expert.norm(hidden, condition)[0]
-        return made
+        decoded: Tensor = self.expert.norm(hidden, condition)[0]
+        return decoded
 
 
 _WORDS_OF_OUTPUT = f"{_GEMMA}paligemma.lm_head.weight"
 
 
-class Pi0(_TimedByMlp):
+class Pi0(_PaliGemma, _TimedByMlp):
     """pi0 (arXiv:2410.24164): the state is a token of the expert's, before its actions."""
 
     def __init__(self, checkpoint: Checkpoint, tokenizer: Any) -> None:
         super().__init__(checkpoint)
-        _PaliGemma.furnish(self, checkpoint, None)
-
-    def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> Prefix:
-        return _PaliGemma.prefix(self, pictures, seen, ids, present, state)
+        self._furnish(checkpoint, None)
 
     def speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
         actions = self._mixed(points, times)
         hidden = torch.cat([self.state_proj(prefix.state)[:, None].to(actions.dtype), actions], dim=1)
         blocks = torch.ones(hidden.shape[1], dtype=torch.int64, device=hidden.device)
         blocks[0] = 0
-        hidden = _PaliGemma.decoded(self, prefix, hidden, blocks, None)
+        hidden = self._decoded(prefix, hidden, blocks, None)
         velocity: Tensor = self.action_out_proj(hidden[:, 1:])
         return velocity
 
 
-class Pi05(FlowNetwork):
+class Pi05(_PaliGemma):
     """pi0.5 (arXiv:2504.16054): the state is written out in the prompt, and the time sets the expert's norms."""
 
     def __init__(self, checkpoint: Checkpoint, tokenizer: Any) -> None:
         super().__init__(checkpoint)
         width = self.action_in_proj.out_features
-        _PaliGemma.furnish(self, checkpoint, width)
+        self._furnish(checkpoint, width)
         self.time_mlp_in = nn.Linear(width, width)
         self.time_mlp_out = nn.Linear(width, width)
-
-    def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> Prefix:
-        return _PaliGemma.prefix(self, pictures, seen, ids, present, state)
 
     def speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
         actions, code = self._timed(points, times)
         condition = functional.silu(self.time_mlp_out(functional.silu(self.time_mlp_in(code.to(actions.dtype)))))
         blocks = torch.zeros(actions.shape[1], dtype=torch.int64, device=actions.device)
-        velocity: Tensor = self.action_out_proj(_PaliGemma.decoded(self, prefix, actions, blocks, condition))
+        velocity: Tensor = self.action_out_proj(self._decoded(prefix, actions, blocks, condition))
         return velocity
 
     def expert_parts(self) -> list[nn.Module]:
@@ -343,14 +335,14 @@ def load_network(network: FlowNetwork, checkpoint: Checkpoint) -> None:
     """Load the checkpoint's tensors. Raises PolicyError if any is missing, left over or of another shape."""
     names, stored = own_names(checkpoint), checkpoint.weights()
     given = {own: stored[name] for name, own in names.items()}
-    wanted = network.state_dict()
-    missing = sorted(set(wanted) - set(given))
-    left = sorted(name for name, own in names.items() if own not in wanted)
-    unlike = [name for name, own in names.items() if own in wanted and wanted[own].shape != given[own].shape]
-    for problem, result in (("missing", missing), ("not read", left), ("of another shape", unlike)):
-        if result:
-            more = "" if len(result) == 1 else f" and {len(result) - 1} more"
-            raise PolicyError(f"policy.flow.checkpoint.path: {checkpoint.folder}: {result[0]}{more} {problem}")
+    own_tensors = network.state_dict()
+    missing = sorted(set(own_tensors) - set(given))
+    left = sorted(name for name, own in names.items() if own not in own_tensors)
+    unlike = [name for name, own in names.items() if own in own_tensors and own_tensors[own].shape != given[own].shape]
+    for problem, listed in (("missing", missing), ("not read", left), ("of another shape", unlike)):
+        if listed:
+            more = "" if len(listed) == 1 else f" and {len(listed) - 1} more"
+            raise PolicyError(f"policy.flow.checkpoint.path: {checkpoint.folder}: {listed[0]}{more} {problem}")
     network.load_state_dict(given)
 
 

@@ -154,10 +154,7 @@ class PublishedPolicy(VisionLanguageAction):
             pixels = self._picture_scaling[theirs].scaled(pixels)
             made.append(resized(pixels, self.network.size, self._place) * 2.0 - 1.0)
         there = len(made)
-        known = [
-            name for name, feature in self.checkpoint.config["input_features"].items() if feature["type"] == "VISUAL"
-        ]
-        absent = len(known) - there
+        absent = len(self.checkpoint.pictures) - there
         if self.checkpoint.family == "smolvla":
             absent = min(absent, int(self.checkpoint.config["empty_cameras"]))
         made += [torch.full_like(made[0], -1.0)] * absent
@@ -193,16 +190,16 @@ def paired_cameras(checkpoint: Checkpoint, space: spaces.Space, chosen: Mapping[
     }
     result, missing = {}, list(unknown)
     for theirs in checkpoint.cameras:
-        wanted = chosen.get(theirs)
-        if wanted == NO_CAMERA:
+        requested = chosen.get(theirs)
+        if requested == NO_CAMERA:
             continue
-        names = [wanted] if wanted else [renamed.get(theirs, theirs), theirs]
+        names = [requested] if requested else [renamed.get(theirs, theirs), theirs]
         short = [part.removeprefix("observation.").removeprefix("images.") for part in names]
         match = next((known[name] for name in (*short, *(f"images.{name}" for name in short)) if name in known), None)
-        if match is None and wanted is None and len(images) == len(checkpoint.cameras) == 1:
+        if match is None and requested is None and len(images) == len(checkpoint.cameras) == 1:
             match = images[0]
         if match is None:
-            missing.append(theirs if wanted is None else f"{theirs} ({wanted})")
+            missing.append(theirs if requested is None else f"{theirs} ({requested})")
         else:
             result[theirs] = match
     if missing or not result:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from rlinf.data.spaces import SpaceError
+from rlinf.models.vla.instructions import instruction_texts, padded, require_instruction
 
 Place = Literal["corner", "centre"]
 _KINDS = {
@@ -151,26 +152,15 @@ class Prompts:
 
     def __init__(self, tokenizer: Any, names: Sequence[str], task: str | None, *, limit: int, with_state: bool) -> None:
         """``task``: the instruction if no leaf in ``names`` has one; ``limit``: tokens after which a prompt is cut."""
-        if not names and task is None:
-            raise SpaceError(
-                "the environment gives no instruction (no Text entry in its observation): say in policy.vla.task what "
-                "it is to do"
-            )
+        require_instruction(names, task)
         self.tokenizer = tokenizer
         self._names, self._task, self._limit, self._with_state = tuple(names), task, limit, with_state
 
     def __call__(self, leaves: Mapping[str, Tensor], state: Tensor) -> tuple[Tensor, Tensor]:
         """Ids int64 [N, L], and which of them are there, bool [N, L]; ``state`` [N, n], scaled to [-1, 1]."""
-        rows, device = len(state), state.device
-        texts = [self._task or ""] * rows
-        if self._names:
-            joined = torch.cat([leaves[name] for name in self._names], dim=1).cpu().numpy()
-            texts = [" ".join(part.decode() for part in row.tobytes().split(b"\0") if part) for row in joined]
-        ids = [self._ids(text) for text in (self._with_states(texts, state) if self._with_state else map(_line, texts))]
-        lengths = torch.tensor([len(each) for each in ids])
-        padded = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True)
-        present = torch.arange(padded.shape[1])[None, :] < lengths[:, None]
-        return padded.to(device), present.to(device)
+        texts = instruction_texts(leaves, self._names, self._task, len(state))
+        prompts = self._with_states(texts, state) if self._with_state else map(_line, texts)
+        return padded([self._ids(prompt) for prompt in prompts], state.device)
 
     def _ids(self, text: str) -> Tensor:
         return torch.tensor(self.tokenizer(text)["input_ids"][: self._limit], dtype=torch.int64)
