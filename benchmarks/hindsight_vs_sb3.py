@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from records import Figure, add_output, save
-from sim_vs_sb3 import _step, _trainer
+from sim_vs_sb3 import _played, _starts, _train_to, _trainer
 
 EPISODES = 50
 
@@ -49,12 +49,8 @@ SIDES = ("rlinf", "sb3", "sb3_unscaled", "without")
 
 def ours(task: Task, seed: int, *settings: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        trainer, steps, step = _trainer(task.recipe, seed, folder, *task.settings, *settings), 0.0, 0
-        began = time.process_time()
-        while steps < task.steps:
-            steps = _step(trainer, step)["rollout/env_steps_total"]
-            step += 1
-        spent = time.process_time() - began
+        trainer = _trainer(task.recipe, seed, folder, *task.settings, *settings)
+        spent, _ = _train_to(trainer, task.steps)
         records = trainer.graph.rollout.evaluate(EPISODES).records
         reached = statistics.mean(record.success_once for record in records)
         return {"cpu_s": spent, "success": reached, "return": statistics.mean(record.total for record in records)}
@@ -83,8 +79,9 @@ def peers(task: Task, seed: int, *, norm_reward: bool = True) -> dict[str, float
     began = time.process_time()
     model.learn(task.steps)
     spent = time.process_time() - began
-    played = [_episode(model, gymnasium.make(task.env, **settings), start) for start in _starts()]
-    reached, returns = (statistics.mean(column) for column in zip(*played, strict=True))
+    single = gymnasium.make(task.env, **settings)
+    played = [_played(model, single, start.start_seed) for start in _starts(EPISODES)]
+    returns, reached = (statistics.mean(map(float, column)) for column in zip(*played, strict=True))
     return {"cpu_s": spent, "success": reached, "return": returns}
 
 
@@ -130,28 +127,6 @@ def _bits_model(env: Any, seed: int) -> Any:
         seed=seed,
         device="cpu",
     )
-
-
-def _starts() -> list[int]:
-    from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks
-    from rlinf.rollouts.vec_env.mixture import ONE_TASK
-    from rlinf.schema import EvaluationConfig
-
-    return [task.start_seed for task in evaluation_tasks(EvaluationConfig().seed, ONE_TASK, EPISODES)]
-
-
-def _episode(model: Any, env: Any, start: int) -> tuple[float, float]:
-    """Whether one greedy episode reached its goal at any step, and its return."""
-    normaliser = model.get_vec_normalize_env()
-    (observation, _), total, reached, over = env.reset(seed=start % 2**31), 0.0, False, False
-    while not over:
-        seen = observation if normaliser is None else normaliser.normalize_obs(observation)
-        action, _ = model.predict(seen, deterministic=True)
-        observation, reward, terminated, truncated, info = env.step(action)
-        total, over = total + float(reward), terminated or truncated
-        reached = reached or bool(info.get("is_success", info.get("success", False)))
-    env.close()
-    return float(reached), total
 
 
 def _run(task: Task, side: str, seed: int) -> dict[str, float]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from records import Figure, add_output, save
-from sim_vs_sb3 import _our_return, _peer_return, _step, _trainer
+from sim_vs_sb3 import _our_return, _peer_return, _train_to, _trainer
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,8 @@ TASKS = {
 
 def ours(task: Task, seed: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        trainer, steps, step = _trainer(task.recipe, seed, folder), 0.0, 0
-        began = time.process_time()
-        while steps < task.steps:
-            steps = _step(trainer, step)["rollout/env_steps_total"]
-            step += 1
-        spent = time.process_time() - began
+        trainer = _trainer(task.recipe, seed, folder)
+        spent, steps = _train_to(trainer, task.steps)
         return {"cpu_s": spent, "steps": steps, "return": _our_return(trainer)}
 
 

@@ -235,26 +235,38 @@ def _our_return(trainer: Any) -> float:
 
 def _peer_return(model: Any, env: Any) -> float:
     """The same of the peer's model, in a plain environment and from the same start states as ours."""
-    return statistics.mean(_played(model, env, start.start_seed) for start in _starts())
+    return statistics.mean(_played(model, env, start.start_seed)[0] for start in _starts())
 
 
-def _starts() -> list[Any]:
+def _starts(episodes: int = EPISODES) -> list[Any]:
     """The start states that ours are evaluated on: an easy one is worth a hundred points of Pendulum's return."""
     from rlinf.rollouts.simulator.evaluation_starts import evaluation_tasks
     from rlinf.rollouts.vec_env.mixture import ONE_TASK
     from rlinf.schema import EvaluationConfig
 
-    return evaluation_tasks(EvaluationConfig().seed, ONE_TASK, EPISODES)
+    return evaluation_tasks(EvaluationConfig().seed, ONE_TASK, episodes)
 
 
-def _played(model: Any, env: Any, start_seed: int) -> float:
-    """The return of one greedy episode of the peer's."""
-    (observation, _), total, over = env.reset(seed=start_seed % 2**31), 0.0, False
+def _played(model: Any, env: Any, start_seed: int) -> tuple[float, bool]:
+    """Return of one greedy episode of the peer's, and whether it succeeded at any step."""
+    normaliser = model.get_vec_normalize_env()
+    (observation, _), total, reached, over = env.reset(seed=start_seed % 2**31), 0.0, False, False
     while not over:
-        action, _ = model.predict(observation, deterministic=True)
-        observation, reward, terminated, truncated, _ = env.step(action)
+        seen = observation if normaliser is None else normaliser.normalize_obs(observation)
+        action, _ = model.predict(seen, deterministic=True)
+        observation, reward, terminated, truncated, info = env.step(action)
         total, over = total + float(reward), terminated or truncated
-    return total
+        reached = reached or bool(info.get("is_success", info.get("success", False)))
+    return total, reached
+
+
+def _train_to(trainer: Any, env_steps: int) -> tuple[float, float]:
+    """Train until the environments have made ``env_steps``; return the CPU-seconds and the steps that they made."""
+    steps, step, began = 0.0, 0, time.process_time()
+    while steps < env_steps:
+        steps = _step(trainer, step)["rollout/env_steps_total"]
+        step += 1
+    return time.process_time() - began, steps
 
 
 RUNS = {

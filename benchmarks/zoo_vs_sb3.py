@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 from records import Figure, add_output, save
-from sim_vs_sb3 import _our_return, _starts, _step, _trainer
+from sim_vs_sb3 import _our_return, _peer_return, _step, _trainer
 
 ENTRIES: dict[str, int] = {
     "ppo/CartPole-v1": 24_000,
@@ -72,8 +72,7 @@ def peers(folder: Path, entry: str, steps: int, seed: int) -> dict[str, float]:
     model.learn(steps)
     spent = time.process_time() - began
     env = gymnasium.make(environment)
-    played = [_episode(model, env, start.start_seed) for start in _starts()]
-    return {"cpu_s": spent, "steps": float(model.num_timesteps), "return": statistics.mean(played)}
+    return {"cpu_s": spent, "steps": float(model.num_timesteps), "return": _peer_return(model, env)}
 
 
 def _model(algorithm: str, environment: str, given: dict[str, Any], seed: int) -> Any:
@@ -107,18 +106,6 @@ def _model(algorithm: str, environment: str, given: dict[str, Any], seed: int) -
 
 def _falling(start: float) -> Callable[[float], float]:
     return lambda left: left * start
-
-
-def _episode(model: Any, env: Any, start: int) -> float:
-    """The return of one greedy episode of the peer's."""
-    normaliser = model.get_vec_normalize_env()
-    (observation, _), total, over = env.reset(seed=start % 2**31), 0.0, False
-    while not over:
-        seen = observation if normaliser is None else normaliser.normalize_obs(observation)
-        action, _ = model.predict(seen, deterministic=True)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        total, over = total + float(reward), terminated or truncated
-    return total
 
 
 def figures(entry: str, steps: int, side: str, rows: list[dict[str, float]]) -> list[Figure]:
