@@ -252,6 +252,16 @@ def overlaps(config: Sections) -> bool:
     return config.rollout.staleness > 0
 
 
+def driver_reads_tokens(config: Sections) -> bool:
+    """Return whether tokens of a response are needed on the way from samplers to environments and learner.
+
+    The next turn follows on the previous ones; texts that end a response are searched in it; a learned reward judges
+    it; the experts of its tokens (`rollout.router_replay`) come with it.
+    """
+    judged = config.reward_model.supervision != "none"
+    return bool(config.rollout.stop or judged or config.rollout.router_replay or max_turns(config) > 1)
+
+
 def continues_responses(config: Sections) -> bool:
     """Whether what is unfinished when new weights come goes on under them; otherwise whole batches are collected ahead.
 
@@ -356,6 +366,7 @@ def derive(config: Sections) -> DerivedConfig:
         weight_transport=weight_transport(config),
         transfer_backend=transfer_backend(config),
         shares_gpus=shares_gpus(config),
+        driver_reads_tokens=driver_reads_tokens(config),
         continues_responses=continues_responses(config),
         gap_limits={on_gpu: gap_limit(config, on_gpu=on_gpu) for on_gpu in (False, True)},
         text_only_parts=text_only_parts(config),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from rlinf.config import Config
 from rlinf.config.derived import (
     conversation_tokens,
+    driver_reads_tokens,
     keeps_reference,
-    max_turns,
     needs_values,
     row_tokens,
     rows_per_iteration,
@@ -96,12 +96,9 @@ def engine_warnings(config: Config, cache: EngineCache, memory: Memory, gpu_byte
 
 def driver_holds_rows(config: Config) -> bool:
     """Whether all tokens of a batch come to the driver, since something there reads them on their way."""
-    rollout = config.rollout
-    reads = rollout.stop or rollout.router_replay or rollout.over_sampling or rollout.staleness
-    judged = config.reward_model.supervision != "none"
-    return bool(
-        reads or judged or max_turns(config) > 1 or is_agent(config.env.id) or config.cluster.backend == "local"
-    )
+    ahead = config.rollout.over_sampling or config.rollout.staleness
+    one_process = config.cluster.backend == "local"
+    return bool(driver_reads_tokens(config) or ahead or is_agent(config.env.id) or one_process)
 
 
 def driver_bytes(config: Config, decoder: Decoder | None) -> int:

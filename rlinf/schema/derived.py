@@ -133,6 +133,8 @@ class DerivedConfig:
     transfer_backend: TransferBackend | None
     """How tensors travel in vLLM's own weight transfer; None with another transport."""
     shares_gpus: bool
+    driver_reads_tokens: bool
+    """Whether tokens of a response are needed between samplers and learner."""
     continues_responses: bool
     gap_limits: Mapping[bool, float | None]
     """By whether the policy is on a GPU."""

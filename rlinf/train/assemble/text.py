@@ -259,15 +259,9 @@ def _decode_where_graded(config: Config, members: Sequence[TextMixtureEnv], envs
 
 
 def _rows_can_stay(config: Config, members: Sequence[TextMixtureEnv]) -> bool:
-    """Return whether tokens of a response are not needed on the way from samplers to environments and learner.
-
-    The next turn follows on the previous ones; texts that end a response are searched in it; a learned reward
-    judges it; the experts of its tokens (`rollout.router_replay`) come with it.
-    """
+    """Return whether tokens of a response are not needed on the way from samplers to environments and learner."""
     decoded_here = any(member.renderer.decodes_responses for member in members)
-    judged = config.reward_model.supervision != "none"
-    read_here = config.rollout.stop or judged or decoded_here or config.rollout.router_replay
-    return config.facts.max_turns == 1 and not read_here
+    return not (decoded_here or config.facts.driver_reads_tokens)
 
 
 def _begin_samplers(setup: ResolvedRun, cluster: Cluster, spec: SamplerSpec) -> Starting:
