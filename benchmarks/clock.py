@@ -17,7 +17,7 @@ from records import ROOT, Figure, add_output, save
 
 from rlinf.config import load, load_mapping
 from rlinf.config.record import written
-from rlinf.train.rehearsal.clock import Clock, Measured, measure, sized
+from rlinf.train.rehearsal.clock import RunCost, StepPrices, measure, sized
 
 RUNS: tuple[Mapping[str, int], ...] = (
     {"hidden": 96, "layers": 3, "prompts": 6, "tokens": 20, "epochs": 1},
@@ -42,7 +42,7 @@ def named(size: Mapping[str, int]) -> str:
 def figures(runs: int) -> list[Figure]:
     """Return prediction, measurement and error of each run; prints each as it comes."""
     config = load(ROOT / "config" / "math" / "quickstart.yaml", ["policy.tokenizer.vocab_size=600"])
-    clock = Clock.calibrated(config)
+    clock = StepPrices.calibrated(config)
     found, errors = [], []
     for size in RUNS[:runs]:
         predicted = clock.predict(load_mapping(written(config), overrides=sized(config, size)))
@@ -66,7 +66,7 @@ def figures(runs: int) -> list[Figure]:
     return found
 
 
-def phases(run: Measured) -> str:
+def phases(run: RunCost) -> str:
     """Write the CPU-seconds of the phases of a step."""
     return "+".join(f"{seconds:.2f}" for seconds in run.seconds.values())
 

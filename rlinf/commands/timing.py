@@ -74,7 +74,7 @@ def predict_step(config: Config) -> None:
 
     :raises UserError: the clock does not cover this kind of run, or its calibration failed.
     """
-    from rlinf.train.rehearsal.clock import PHASES, SIZES, Clock
+    from rlinf.train.rehearsal.clock import PHASES, SIZES, StepPrices
 
     if config.facts.run_kind != "text" or config.learner.backend != "torch" or config.policy.path is not None:
         raise UserError(
@@ -82,7 +82,7 @@ def predict_step(config: Config) -> None:
             "rollout.sampler: hf: --time measures any other run at its own sizes"
         )
     print(f"\nClock: {len(SIZES)} short runs at small sizes", flush=True)
-    clock = Clock.calibrated(config)
+    clock = StepPrices.calibrated(config)
     result = clock.predict(config)
     parts = ", ".join(f"{phase} {_span(result.seconds[phase])}" for phase in PHASES)
     print(f"  {'a step':<14}{_span(result.step_s)} of one core ({parts})")

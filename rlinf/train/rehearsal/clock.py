@@ -54,7 +54,7 @@ SIZES: tuple[Mapping[str, int], ...] = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class RunCost:
     """Times and memory of a short run."""
 
     seconds: Mapping[str, float]
@@ -86,7 +86,7 @@ def sized(config: Config, size: Mapping[str, int]) -> list[str]:
     ]
 
 
-def measure(config: Config, overrides: Sequence[str]) -> Measured:
+def measure(config: Config, overrides: Sequence[str]) -> RunCost:
     """Run a few steps of ``config`` with ``overrides``, without warm start and evaluation, in a process of its own.
 
     :raises UserError: the run failed; the message has its last lines.
@@ -114,7 +114,7 @@ def measure(config: Config, overrides: Sequence[str]) -> Measured:
     result = {phase: _mean(steps, names) for phase, names in PHASES.items()}
     result["the rest"] = max(0.0, _mean(steps, ("time/step_s",)) - result["generation"] - result["learner"])
     tokens = _mean(steps, ("rollout/response_length",))
-    return Measured(result, usage.ru_maxrss * 1024, _mean(steps, ("rollout/prompt_length",)), tokens)
+    return RunCost(result, usage.ru_maxrss * 1024, _mean(steps, ("rollout/prompt_length",)), tokens)
 
 
 def _mean(lines: Sequence[Mapping[str, float]], names: Sequence[str]) -> float:
@@ -154,7 +154,7 @@ def work(config: Config, *, prompt_tokens: float, response_tokens: float) -> dic
 
 
 @dataclass(frozen=True)
-class Clock:
+class StepPrices:
     """Prices of a file's work on this machine."""
 
     prices: Mapping[str, Sequence[float]]
@@ -165,7 +165,7 @@ class Clock:
     """Tokens of a response, of those that are allowed."""
 
     @classmethod
-    def calibrated(cls, config: Config, sizes: Sequence[Mapping[str, int]] = SIZES) -> Clock:
+    def calibrated(cls, config: Config, sizes: Sequence[Mapping[str, int]] = SIZES) -> StepPrices:
         """Measure short runs of ``config`` at small ``sizes``: about ten CPU-seconds each."""
         from rlinf.config import load_mapping
 
@@ -174,7 +174,7 @@ class Clock:
         return cls.fitted(resized, result)
 
     @classmethod
-    def fitted(cls, configs: Sequence[Config], result: Sequence[Measured]) -> Clock:
+    def fitted(cls, configs: Sequence[Config], result: Sequence[RunCost]) -> StepPrices:
         """Fit the prices to what runs of ``configs`` took."""
         counted = [
             work(one, prompt_tokens=run.prompt_tokens, response_tokens=run.response_tokens)
@@ -190,7 +190,7 @@ class Clock:
         prompts = sum(run.prompt_tokens for run in result) / len(result)
         return cls(prices, memory, prompts, sum(shares) / len(shares))
 
-    def predict(self, config: Config) -> Measured:
+    def predict(self, config: Config) -> RunCost:
         """Predict CPU-seconds of a step by phase, and the most memory, of a run of ``config`` in one process."""
         response = self.response_share * config.rollout.max_new_tokens
         counted = work(config, prompt_tokens=self.prompt_tokens, response_tokens=response)
@@ -199,7 +199,7 @@ class Clock:
             for phase, prices in self.prices.items()
         }
         memory = self.memory[0] + self.memory[1] * planned_bytes(config)
-        return Measured(seconds, int(memory), self.prompt_tokens, response)
+        return RunCost(seconds, int(memory), self.prompt_tokens, response)
 
 
 def planned_bytes(config: Config) -> float:

@@ -9,7 +9,7 @@ import pytest
 from tiny_runs import mapping
 
 from rlinf.config import Config, load_mapping
-from rlinf.train.rehearsal.clock import SIZES, Clock, Measured, measure, nonnegative, planned_bytes, sized, work
+from rlinf.train.rehearsal.clock import SIZES, RunCost, StepPrices, measure, nonnegative, planned_bytes, sized, work
 
 PROMPT, SHARE = 12.0, 0.75
 PRICES = {"generation": [3e-4, 2e-4, 4e-11], "learner": [1e-3, 3e-11, 5e-9, 1e-6], "the rest": [1e-3, 2e-4]}
@@ -21,19 +21,19 @@ def config_of(folder: Path, size: Any = None) -> Config:
     return load_mapping(mapping(folder), overrides=overrides)
 
 
-def known_run(config: Config) -> Measured:
+def known_run(config: Config) -> RunCost:
     """A run on a machine that has exactly these prices."""
     response = SHARE * config.rollout.max_new_tokens
     counted = work(config, prompt_tokens=PROMPT, response_tokens=response)
     seconds = {
         phase: sum(a * b for a, b in zip(counted[phase], prices, strict=True)) for phase, prices in PRICES.items()
     }
-    return Measured(seconds, int(400e6 + 1.5 * planned_bytes(config)), PROMPT, response)
+    return RunCost(seconds, int(400e6 + 1.5 * planned_bytes(config)), PROMPT, response)
 
 
 def test_prices_are_found_again_and_predict_a_larger_size(tmp_path: Path) -> None:
     configs = [config_of(tmp_path, size) for size in SIZES]
-    clock = Clock.fitted(configs, [known_run(config) for config in configs])
+    clock = StepPrices.fitted(configs, [known_run(config) for config in configs])
     larger = config_of(tmp_path, LARGER)
     predicted, made = clock.predict(larger), known_run(larger)
     for phase, seconds in made.seconds.items():
