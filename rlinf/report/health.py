@@ -228,18 +228,18 @@ def _length(run: RunRecord) -> Finding | None:
 
 def _reward_hacking(run: RunRecord) -> Finding | None:
     together = None
-    for result in movements(run):
-        if result.hacked:
+    for movement in movements(run):
+        if movement.hacked:
             fix = (
                 "What is paid rises while what is meant falls: the policy found something that pays without it. Read "
                 "samples of the last step, and pay nothing where the verifier finds no answer (env.kwargs.reward: "
                 "{only_if: answered})."
             )
-            return Finding("bad", HACKING, f"{result.words} {fix}")
-        if result.paid > 0 and result.meant == 0 and result.goal < 0.95:
+            return Finding("bad", HACKING, f"{movement.words} {fix}")
+        if movement.paid > 0 and movement.meant == 0 and movement.goal < 0.95:
             fix = "What is paid rises and what is meant does not: look at the reward's terms, and at some samples."
-            return Finding("watch", HACKING, f"{result.words} {fix}")
-        together = Finding("ok", "Reward and goal", f"{result.words} Neither runs away from the other.")
+            return Finding("watch", HACKING, f"{movement.words} {fix}")
+        together = Finding("ok", "Reward and goal", f"{movement.words} Neither runs away from the other.")
     return together
 
 

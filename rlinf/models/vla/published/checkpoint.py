@@ -297,7 +297,7 @@ def _why(family: str, name: str) -> tuple[str, bool]:
     if name.startswith(_TRAINING):
         return f"of LeRobot's own training; learner and sft have their keys ({family})", False
     if name == "rtc_config":
-        return "chunks are not guided by the one before", False
+        return "a request to the policy server says how a chunk is guided (previous, delay)", False
     return "the key is not known", True
 
 
