@@ -188,8 +188,8 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(family: str, tmp_path
     small.write_checkpoint(family, place)
     small.fit_checkpoint(place, camera="image", state=2, action=2)
     chosen = [
-        f"policy.flow.checkpoint={{path: {place}, train: {'expert' if family == 'pi05' else 'all'}, steps: 2}}",
         "policy={name: flow, value_head: true}",
+        f"policy.flow.checkpoint={{path: {place}, train: {'expert' if family == 'pi05' else 'all'}, steps: 2}}",
         "env={id: rlinf_envs:rlinf/Tabletop-v0, num_envs: 2, num_action_chunks: 3}",
         "env.kwargs={bodies: 1, max_steps: 8, image_size: 32}",
         "sft={steps: 2, demonstrations: 2, batch_size: 4}",
