@@ -67,6 +67,7 @@ class AdvantageColumns:
 
         ``before``: the batch before filters, if these took rows out of it.
         """
+        details = batch.reward_details
         return cls(
             rewards=rewards,
             mask=batch.mask,
@@ -75,14 +76,14 @@ class AdvantageColumns:
             terminated=batch.terminated,
             truncated=batch.truncated,
             bootstrap_values=batch.bootstrap_values,
-            step_rewards=batch.step_rewards,
+            step_rewards=details.step_rewards,
             logprobs=batch.proximal_logprobs,
             ref_logprobs=batch.ref_logprobs,
             teacher_logprobs=batch.teacher_logprobs,
-            greedy_rewards=batch.greedy_rewards,
-            reward_terms=batch.reward_terms,
-            reward_weights=batch.reward_weights,
-            anchor_ids=batch.anchor_ids,
+            greedy_rewards=details.greedy_rewards,
+            reward_terms=details.reward_terms,
+            reward_weights=details.reward_weights,
+            anchor_ids=batch.turn_credit.anchor_ids,
             acted=None if before is None or before is batch else before.mask,
         )
 
@@ -92,6 +93,7 @@ class AdvantageColumns:
 
         ``per_row``: it reads one number a row, so that no flags [B, T] are made.
         """
+        details = rows.reward_details
         # Scale: the flags of 8,192 rows by 8,192 tokens are 67 MB, which an estimator of outcomes does not read.
         shape = torch.empty(rows.num_rows, rows.num_positions, dtype=torch.bool, device="meta")
         flags = dict.fromkeys(("mask", "terminated", "truncated"), shape) if per_row else rows.flags()
@@ -99,11 +101,11 @@ class AdvantageColumns:
             rewards=rewards,
             group_ids=rows.group_ids,
             values=shape if rows.has("old_values") else None,
-            step_rewards=rows.step_rewards,
-            greedy_rewards=rows.greedy_rewards,
-            reward_terms=rows.reward_terms,
-            reward_weights=rows.reward_weights,
-            anchor_ids=rows.anchor_ids,
+            step_rewards=details.step_rewards,
+            greedy_rewards=details.greedy_rewards,
+            reward_terms=details.reward_terms,
+            reward_weights=details.reward_weights,
+            anchor_ids=rows.turn_credit.anchor_ids,
             acted=None if rows is before else shape if per_row else before.flags()["mask"],
             lengths=rows.lengths if per_row else None,
             acted_lengths=before.lengths,

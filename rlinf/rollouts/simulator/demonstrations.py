@@ -165,7 +165,6 @@ def imitation_batch(
         group_ids=torch.arange(count),
         policy_version=torch.zeros(mask.shape, dtype=torch.int32),
         advantages=torch.ones(mask.shape),
-        positions_per_decision=timesteps.positions_per_decision,
         positions_per_reward=timesteps.positions_per_reward,
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from rlinf.data.batch import Batch
+from rlinf.data.columns import RewardDetails
 from rlinf.data.inputs import ObservationInputs
 from rlinf.data.spaces import Arrays
 from rlinf.interfaces import ActingPolicy
@@ -347,12 +348,13 @@ def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: in
         mask=mask,
         rollout_logprobs=torch.where(mask, logprobs, 0.0),
         rewards=timesteps.first(rewards),
-        step_rewards=timesteps.first(torch.where(reward_mask, rewards, torch.nan), fill=torch.nan),
+        reward_details=RewardDetails(
+            step_rewards=timesteps.first(torch.where(reward_mask, rewards, torch.nan), fill=torch.nan)
+        ),
         group_ids=torch.tensor([episode.task.group for episode in episodes], dtype=torch.int64),
         policy_version=torch.full(mask.shape, version, dtype=torch.int32),
         terminated=last & ended,
         truncated=last & ~ended,
-        positions_per_decision=timesteps.positions_per_decision,
         positions_per_reward=timesteps.positions_per_reward,
         metadata={
             "start_seed": [episode.task.start_seed for episode in episodes],

@@ -295,7 +295,6 @@ class FragmentCollector:
             truncated=timesteps.spread(timesteps.flags(_rows(columns.truncated))),
             old_values=said.values,
             bootstrap_values=bootstrap,
-            positions_per_decision=timesteps.positions_per_decision,
             positions_per_reward=timesteps.positions_per_reward,
         )
 

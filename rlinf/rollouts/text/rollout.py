@@ -19,6 +19,7 @@ import torch
 from rlinf.algorithms.catalog import columns_of
 from rlinf.base.random_streams import rollout_key
 from rlinf.data.batch import Batch
+from rlinf.data.columns import RewardDetails, TurnCredit
 from rlinf.data.inputs import TextInputs, picture_column
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams
 from rlinf.data.pictures import pictures_of
@@ -372,8 +373,7 @@ def rows_of_batch(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -
         policy_version=torch.tensor([_version(row) for row in rows], dtype=torch.int32),
         num_positions=positions,
         columns=(columns,),
-        step_rewards=_step_rewards(rows, positions),
-        correct=torch.tensor([row.verdict == "correct" for row in rows]),
+        reward_details=_reward_details(rows, positions),
         domains=[row.domain for row in rows],
         metadata=_metadata(rows, [row.text for row in rows]),
     )
@@ -411,12 +411,10 @@ def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Bat
         rewards=rewards,
         group_ids=torch.tensor([row.group for row in rows]),
         policy_version=versions,
-        episode_ids=torch.tensor(episodes) if episodes else None,
-        turn_ids=turn_ids,
+        turn_credit=TurnCredit(turn_ids=turn_ids, episode_ids=torch.tensor(episodes) if episodes else None),
         terminated=terminated,
         truncated=truncated,
-        step_rewards=_step_rewards(rows, positions),
-        correct=torch.tensor([row.verdict == "correct" for row in rows]),
+        reward_details=_reward_details(rows, positions),
         domains=[row.domain for row in rows],
         metadata={
             **_metadata(rows, [str(row.text) for row in rows]),
@@ -464,11 +462,14 @@ def _padded(prompts: Sequence[Sequence[int]], pad_token_id: int) -> tuple[torch.
     return ids, torch.tensor(list(map(len, prompts)))
 
 
-def _step_rewards(rows: Sequence[Row], positions: int) -> torch.Tensor | None:
-    """Return [B, T] process rewards, NaN where no step ends; None if the environment grades no steps."""
-    # By what the environment can do, not by what it found: a batch without one right step has the column too.
+def _reward_details(rows: Sequence[Row], positions: int) -> RewardDetails:
+    """Collect the verdicts, and the process rewards if the environment grades steps."""
+    # By what the environment can do, not by its grades: a batch without one right step has the column too.
     graded = any("step_ends" in row.facts for row in rows)
-    return _sparse([row.step_rewards for row in rows], positions, math.nan) if graded else None
+    return RewardDetails(
+        step_rewards=_sparse([row.step_rewards for row in rows], positions, math.nan) if graded else None,
+        correct=torch.tensor([row.verdict == "correct" for row in rows]),
+    )
 
 
 def _metadata(rows: Sequence[Row], responses: Sequence[Any]) -> dict[str, Sequence[Any]]:

@@ -50,8 +50,8 @@ def end(row: Row, reward: float = 0.0, **facts: object) -> Row:
 
 def steps_of(row: Row) -> list[float]:
     batch = batch_of([row], pad_token_id=0, multi_turn=False)
-    assert batch.step_rewards is not None
-    return batch.step_rewards[0].tolist()
+    assert batch.reward_details.step_rewards is not None
+    return batch.reward_details.step_rewards[0].tolist()
 
 
 def same(found: list[float], expected: list[float]) -> bool:
@@ -83,7 +83,7 @@ def test_the_blank_step_of_a_response_that_says_nothing_stands_at_its_end() -> N
 def test_the_column_is_there_whenever_the_environment_splits_responses() -> None:
     scored = end(say(start(), 10, EOS), step_ends=[2], step_rewards=[NAN])
     assert same(steps_of(scored), [NAN, NAN])
-    assert batch_of([end(say(start(), 10))], pad_token_id=0, multi_turn=False).step_rewards is None
+    assert batch_of([end(say(start(), 10))], pad_token_id=0, multi_turn=False).reward_details.step_rewards is None
 
 
 def test_process_supervision_of_placed_steps_by_hand() -> None:
@@ -99,7 +99,7 @@ def test_process_supervision_of_placed_steps_by_hand() -> None:
         rewards=batch.rewards,
         mask=batch.mask,
         group_ids=batch.group_ids,
-        step_rewards=batch.step_rewards,
+        step_rewards=batch.reward_details.step_rewards,
     ).advantages
     expected = torch.tensor([[-1.0, -1.0, -1.5, -1.5, -1.5], [1.0, 1.0, 0.5, 0.5, 0.0]])
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
