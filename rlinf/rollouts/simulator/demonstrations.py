@@ -27,7 +27,7 @@ from rlinf.data.spaces import Arrays, empty_leaves, observation_leaves, write_ob
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.rollouts.simulator.experts import MakeExpert, Step, expert_of, expert_steps
+from rlinf.rollouts.simulator.experts import MakeExpert, ExpertStep, expert_of, expert_steps
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.schema import EnvConfig
@@ -104,11 +104,11 @@ class Demonstrator:
             every_observation=False,
         )
         noise = NoiseStream(policy.noise_kind, policy.noise_size, self.seed, "demonstration noise", *key[1:])
-        steps: list[Step] = []
+        steps: list[ExpertStep] = []
         item = next(source, None)
         while item is not None:
             theirs: np.ndarray | None = None
-            if isinstance(item, Step):
+            if isinstance(item, ExpertStep):
                 steps.append(item)
             else:
                 theirs = yield from self._decided(policy, env, item.observation, noise)

@@ -30,7 +30,7 @@ from rlinf.datasets.robot_data.reading import read_dataset
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
-from rlinf.rollouts.simulator.experts import MakeExpert, NoDemonstrationsError, Step, expert_steps
+from rlinf.rollouts.simulator.experts import MakeExpert, NoDemonstrationsError, ExpertStep, expert_steps
 from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.schema import EnvConfig
 
@@ -130,7 +130,7 @@ def record(
                     generator=numpy_generator(wanted.seed, "demonstration", tried),
                     to_the_end=wanted.to_the_end,
                 )
-                steps = [step for step in played if isinstance(step, Step)]  # all of them: no policy is asked
+                steps = [step for step in played if isinstance(step, ExpertStep)]  # all of them: no policy is asked
                 tried += 1
                 # A whole episode may have succeeded on its way; one that was stopped there, at its last step.
                 success = any(step.success for step in (steps if wanted.to_the_end else steps[-1:]))
@@ -144,7 +144,7 @@ def record(
     return Recorded(recorded, frames, solved, tried)
 
 
-def _episode(steps: Sequence[Step], env: gymnasium.Env, wanted: Recording) -> RecordedEpisode:
+def _episode(steps: Sequence[ExpertStep], env: gymnasium.Env, wanted: Recording) -> RecordedEpisode:
     """Build the columns of an episode."""
     leaves = empty_leaves(env.observation_space, (len(steps),))
     for row, step in enumerate(steps):
