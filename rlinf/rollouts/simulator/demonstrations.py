@@ -27,7 +27,7 @@ from rlinf.data.spaces import Arrays, empty_leaves, observation_leaves, write_ob
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.rollouts.simulator.experts import MakeExpert, ExpertStep, expert_of, expert_steps
+from rlinf.rollouts.simulator.experts import ExpertStep, MakeExpert, expert_of, expert_steps
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.schema import EnvConfig

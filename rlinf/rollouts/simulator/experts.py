@@ -103,8 +103,8 @@ def expert_steps(
     """Play one episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
 
     With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Of the
-    others a policy makes ``policys_share``, each requested by :class:`ActionRequest`. Without ``every_observation`` those
-    between decisions may lack their pictures (see :data:`DRAWS`).
+    others a policy makes ``policys_share``, each requested by :class:`ActionRequest`. Without ``every_observation``
+    those between decisions may lack their pictures (see :data:`DRAWS`).
     """
     skips = not every_observation and may_skip_pictures(env, options)
     env.action_space.seed(int(generator.integers(2**31)))

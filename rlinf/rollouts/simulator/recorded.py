@@ -30,7 +30,7 @@ from rlinf.datasets.robot_data.reading import read_dataset
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
-from rlinf.rollouts.simulator.experts import MakeExpert, NoDemonstrationsError, ExpertStep, expert_steps
+from rlinf.rollouts.simulator.experts import ExpertStep, MakeExpert, NoDemonstrationsError, expert_steps
 from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.schema import EnvConfig
 
