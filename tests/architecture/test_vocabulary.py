@@ -61,7 +61,7 @@ RETIRED_PHRASES = {
     r"\b[Ww]hat [^.,;:\n]{1,40} (came|comes) to\b": "the result, the outcome, stands for",
 }
 FILE_KEYS = re.compile(
-    r"""["']slots["']|\.slots\b|\.get\("told"|"told": self|state\["told"\]|"(decision|reward)_slots""""
+    r"""["']slots["']|\.slots\b|\.get\("told"|"told": self|state\["told"\]|"(decision|reward)_slots\b"""
     r"|0002-slot-weights"
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

@@ -14,9 +14,8 @@ from rlinf.config import Config, ConfigErrors, load
 from rlinf.data.messages import PolicyOutput
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import make_tokenizer
-from rlinf.planning.cluster_memory import driver_bytes, engine_cache
 from rlinf.planning.describe import plan
-from rlinf.planning.memory import estimate
+from rlinf.planning.memory import driver_bytes, engine_cache, estimate
 
 CLUSTER = """
 run: {name: cluster}
