@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 from rlinf.algorithms import catalog
 from rlinf.algorithms.rewards import row_outcomes
 from rlinf.data.batch import Batch
+from rlinf.data.columns import RewardDetails
 from rlinf.data.remote_rows import RemoteRows
 
 if TYPE_CHECKING:
@@ -31,17 +32,13 @@ class AdvantageColumns:
     terminated: Tensor | None = None
     truncated: Tensor | None = None
     bootstrap_values: Tensor | None = None
-    step_rewards: Tensor | None = None
     logprobs: Tensor | None = None
     """Of the proximal policy (``Batch.old_logprobs``) where the learner recomputed them, otherwise of the policy that
     acted (``Batch.rollout_logprobs``)."""
     ref_logprobs: Tensor | None = None
     teacher_logprobs: Tensor | None = None
-    greedy_rewards: Tensor | None = None
-    """[B]."""
-    reward_terms: Tensor | None = None
-    """[B, K] with ``reward_weights``, as a batch has them."""
-    reward_weights: Tensor | None = None
+    details: RewardDetails = field(default_factory=RewardDetails)
+    """Process rewards, terms and greedy rewards."""
     anchor_ids: Tensor | None = None
     acted: Tensor | None = None
     """The mask before filters took rows out of it."""
@@ -67,7 +64,6 @@ class AdvantageColumns:
 
         ``before``: the batch before filters, if these took rows out of it.
         """
-        details = batch.reward_details
         return cls(
             rewards=rewards,
             mask=batch.mask,
@@ -76,13 +72,10 @@ class AdvantageColumns:
             terminated=batch.terminated,
             truncated=batch.truncated,
             bootstrap_values=batch.bootstrap_values,
-            step_rewards=details.step_rewards,
             logprobs=batch.proximal_logprobs,
             ref_logprobs=batch.ref_logprobs,
             teacher_logprobs=batch.teacher_logprobs,
-            greedy_rewards=details.greedy_rewards,
-            reward_terms=details.reward_terms,
-            reward_weights=details.reward_weights,
+            details=batch.reward_details,
             anchor_ids=batch.turn_credit.anchor_ids,
             acted=None if before is None or before is batch else before.mask,
         )
@@ -93,7 +86,6 @@ class AdvantageColumns:
 
         ``per_row``: it reads one number a row, so that no flags [B, T] are made.
         """
-        details = rows.reward_details
         # Scale: the flags of 8,192 rows by 8,192 tokens are 67 MB, which an estimator of outcomes does not read.
         shape = torch.empty(rows.num_rows, rows.num_positions, dtype=torch.bool, device="meta")
         flags = dict.fromkeys(("mask", "terminated", "truncated"), shape) if per_row else rows.flags()
@@ -101,10 +93,7 @@ class AdvantageColumns:
             rewards=rewards,
             group_ids=rows.group_ids,
             values=shape if rows.has("old_values") else None,
-            step_rewards=details.step_rewards,
-            greedy_rewards=details.greedy_rewards,
-            reward_terms=details.reward_terms,
-            reward_weights=details.reward_weights,
+            details=rows.reward_details,
             anchor_ids=rows.turn_credit.anchor_ids,
             acted=None if rows is before else shape if per_row else before.flags()["mask"],
             lengths=rows.lengths if per_row else None,
@@ -166,9 +155,7 @@ def _by_row(x: AdvantageColumns) -> _Segments:
         rewards=row_outcomes(x.rewards, x.before_filters),
         mask=(tokens > 0)[:, None],
         group_ids=x.group_ids,
-        greedy_rewards=x.greedy_rewards,
-        reward_terms=x.reward_terms,
-        reward_weights=x.reward_weights,
+        details=x.details.replace(step_rewards=None),
         lengths=x.row_lengths(),
     )
     return _Segments(columns, tokens[:, None], None)

@@ -20,6 +20,7 @@ from rlinf.rollouts.text.tokens.decoding import step_positions
 
 if TYPE_CHECKING:
     from rlinf.data.messages import Completion
+    from rlinf.rollouts.text.demonstrated import Demonstration
     from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
 
@@ -87,6 +88,32 @@ class Answers(Protocol):
         """Return the answers since the last call; wait for ``wait_s`` seconds at most.
 
         ``complete``: no response follows until environments have answered."""
+
+
+class TextEnvs(Protocol):
+    """The text environments of a run, in one worker or in several: their rows are one vector of conversations."""
+
+    def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
+        """Return the first observation of each task; start no conversation."""
+
+    def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]:
+        """Return texts of each task, to train a tokenizer on: the prompt first."""
+
+    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
+        """Return a correct conversation about each task."""
+
+    def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
+        """Measure how hard each task is, as `data.curriculum.by` names it."""
+
+    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
+        """Start a conversation about each task; return first observations and infos."""
+
+    def answers(self) -> Answers:
+        """Return the conversations of the last reset: responses go in, feedback comes out."""
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of grading so far, wherever it happens; of several workers the busiest one's."""
 
 
 @dataclass(frozen=True)

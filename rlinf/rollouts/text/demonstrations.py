@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from rlinf.base.errors import UserError
 from rlinf.base.random_streams import numpy_generator
 from rlinf.data.batch import Batch
 from rlinf.data.pictures import described, pictures_of
-from rlinf.rollouts.text.conversation import Row
+from rlinf.rollouts.text.conversation import Row, TextEnvs
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.hints import hinted_prompt
 from rlinf.rollouts.text.members import TextMixtureEnv
@@ -28,13 +27,6 @@ _CANDIDATES, _ROUNDS = 16, 64
 """Tasks that are looked at at once for easy ones, and how often."""
 
 
-class Demonstrators(Protocol):
-    """Text environments that can demonstrate."""
-
-    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
-        """Return a correct conversation about each task."""
-
-
 class TextDemonstrations:
     """Draws supervised batches from the demonstrations of the first training tasks.
 
@@ -43,7 +35,7 @@ class TextDemonstrations:
 
     def __init__(
         self,
-        envs: Demonstrators,
+        envs: TextEnvs,
         members: Sequence[TextMixtureEnv],
         sft: SftConfig,
         *,

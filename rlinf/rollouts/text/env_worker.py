@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from rlinf.data.pictures import observed
 from rlinf.rollouts.agents.agent_env import AgentEnv
@@ -71,12 +71,6 @@ class EnvFacts:
             example=str(getattr(env, "example", "")),
             members=tuple(map(cls.of, env.members.values())) if isinstance(env, MixedTextEnv) else (),
         )
-
-
-class TaskTexts(Protocol):
-    """Where texts of tasks come from."""
-
-    def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]: ...
 
 
 class TextEnvWorker:

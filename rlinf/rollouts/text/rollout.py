@@ -26,7 +26,7 @@ from rlinf.data.pictures import pictures_of
 from rlinf.data.ragged import LOGPROBS, TOKENS, RemoteArray
 from rlinf.data.remote_rows import RemoteColumns, RemoteRows
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.conversation import Answers, Row, discard_lost
+from rlinf.rollouts.text.conversation import Answers, Row, TextEnvs, discard_lost
 from rlinf.rollouts.text.engine import Engine, Key, StreamSession, TurnLimits
 from rlinf.rollouts.text.hints import add_hints
 from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
@@ -50,25 +50,6 @@ class TextSampler(Protocol):
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]: ...
 
     def session(self) -> SamplerSession: ...
-
-
-class TextEnvs(Protocol):
-    """Text environments somewhere: the rows of all workers as one vector env."""
-
-    def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
-        """Return the first observation of each task; start no conversation."""
-
-    def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
-        """How hard each task is, as `data.curriculum.by` measures it."""
-
-    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
-
-    def answers(self) -> Answers:
-        """Return the conversations of the last reset: responses go in, feedback comes out."""
-
-    @property
-    def busy_s(self) -> float:
-        """Seconds of grading so far, wherever it happens; of several workers the busiest one's."""
 
 
 @dataclass(frozen=True)

@@ -6,35 +6,20 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from rlinf.cluster import WORKER_LOST, Handle, WorkerGroup, WorkerTimeout
+from rlinf.cluster import WORKER_LOST, Handle, WorkerTimeout
 from rlinf.rollouts.text.conversation import Feedback, FeedbackBatch, Hung, Response
 from rlinf.rollouts.text.env_worker import EnvFacts
 from rlinf.train.workers.rounds import ConversationSet, handed_over
+
+if TYPE_CHECKING:
+    from rlinf.train.workers.text_env_pool import TextEnvPool
 
 _SLICE_S = 0.02
 _POLL_S = 0.002
 _GRACE_S = 10.0
 """The time that a worker has beyond `env.step_timeout_s` to report that one conversation hangs."""
-
-
-class _GradingPool(Protocol):
-    """The pool whose workers answer: it restarts them, and counts what goes wrong."""
-
-    group: WorkerGroup
-    lives: list[int]
-
-    def restart(self, rank: int, error: Exception, *, counted: bool = True) -> object: ...
-
-    def play_back(self, rank: int, round: ConversationSet) -> object:
-        """Start a worker's conversations of a round again, and repeat the responses that it had answered."""
-
-    def lost(self, graded: Feedback) -> Feedback: ...
-
-    def remember(self, rank: int, round: ConversationSet, given: list[Response]) -> None: ...
-
-    def busy(self, rank: int, seconds: float) -> None: ...
 
 
 @dataclass
@@ -72,7 +57,7 @@ class Grading:
     are when nothing more comes without an answer of theirs.
     """
 
-    def __init__(self, pool: _GradingPool, round: ConversationSet, facts: EnvFacts, timeout_s: float | None) -> None:
+    def __init__(self, pool: TextEnvPool, round: ConversationSet, facts: EnvFacts, timeout_s: float | None) -> None:
         self._pool, self._round, self._timeout_s = pool, round, timeout_s
         self._side_by_side, self.in_part = facts.steps_rows, facts.steps_rows or facts.steps_in_part
         self._workers = {rank: _Worker() for rank in round.ranks}

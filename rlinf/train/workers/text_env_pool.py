@@ -25,7 +25,7 @@ _MIXTURE = "env.tasks"
 
 
 class TextEnvPool(ResilientPool):
-    """Fits `rollouts.text.rollout.TextEnvs`."""
+    """Fits `rollouts.text.conversation.TextEnvs`."""
 
     def __init__(self, group: WorkerGroup, env: EnvConfig) -> None:
         super().__init__(group)

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from rlinf.data.messages import Completion
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.conversation import Row
+from rlinf.rollouts.text.conversation import Row, TextEnvs
 from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
-from rlinf.rollouts.text.rollout import Clock, Conversations, TextEnvs, TextRollout, TextSampler
+from rlinf.rollouts.text.rollout import Clock, Conversations, TextRollout, TextSampler
 from rlinf.schema.derived import RolloutSections
 
 
