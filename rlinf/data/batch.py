@@ -133,15 +133,15 @@ class Batch(ColumnGroup):
     def select(self, rows: Tensor | Sequence[int]) -> Self:
         """Select the rows named by an int64 index [B'], in that order."""
         index = torch.as_tensor(rows, dtype=torch.int64)
-        places = index.tolist() if self.metadata or self.domains is not None else []
+        positions = index.tolist() if self.metadata or self.domains is not None else []
         # Rows of a batch that was checked fit each other: for small minibatches another check costs as much as they do.
         selected = object.__new__(type(self))
         vars(selected).update(
             vars(self),
             **self.changed(lambda _, tensor: tensor.index_select(0, index.to(tensor.device))),
             inputs=self.inputs.select(index),
-            domains=None if self.domains is None else [self.domains[i] for i in places],
-            metadata={name: [values[i] for i in places] for name, values in self.metadata.items()},
+            domains=None if self.domains is None else [self.domains[i] for i in positions],
+            metadata={name: [values[i] for i in positions] for name, values in self.metadata.items()},
         )
         return selected
 

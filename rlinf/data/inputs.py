@@ -255,8 +255,8 @@ class ObservationInputs(Inputs):
         """
         if self.row_refs is None:
             return []
-        places = self.row_refs[self.row_refs >= 0]
-        source, row = places >> ROW_BITS, places & (1 << ROW_BITS) - 1
+        refs = self.row_refs[self.row_refs >= 0]
+        source, row = refs >> ROW_BITS, refs & (1 << ROW_BITS) - 1
         return [(number, row[source == number]) for number in source.unique().tolist()] or [(0, row)]
 
     def with_leaves(self, parts: Sequence[Mapping[str, Tensor]]) -> Self:

@@ -315,8 +315,10 @@ def _returned(made: object, shape: torch.Size, called: str) -> Advantages:
     result = Advantages(*made) if pair and isinstance(made, tuple) else returned(made, Advantages, called)
     for name, column in result._asdict().items():
         if column.shape != shape:
-            given, requested = list(column.shape), list(shape)
-            raise RunFailed(f"{called} returned {name} {given}, and must return {requested}: x.per_row makes it of [B]")
+            shape_given, requested = list(column.shape), list(shape)
+            raise RunFailed(
+                f"{called} returned {name} {shape_given}, and must return {requested}: x.per_row makes it of [B]"
+            )
     return result
 
 

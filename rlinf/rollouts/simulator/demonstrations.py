@@ -174,19 +174,19 @@ def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
 
     If `env.tasks` has texts, they are those. If the first ones (:data:`_SAME_TEXT`) are the same, the others are
     not read: a reset may take a second."""
-    given = [task.instruction for task in options.tasks if task.instruction is not None]
-    if given:
-        return list(dict.fromkeys(given))
+    written = [task.instruction for task in options.tasks if task.instruction is not None]
+    if written:
+        return list(dict.fromkeys(written))
     env = make_env_anywhere(options)
     try:
         names = [name for name, leaf in observation_leaves(env.observation_space).items() if isinstance(leaf, Text)]
-        found: dict[str, None] = {}
+        instructions: dict[str, None] = {}
         for asked, seed in enumerate(Mixture.of(options).in_turn(seeds) if names else ()):
-            if asked == _SAME_TEXT * max(1, len(options.tasks)) and len(found) <= len(names):
+            if asked == _SAME_TEXT * max(1, len(options.tasks)) and len(instructions) <= len(names):
                 break
             row = empty_leaves(env.observation_space, (1,))
             write_observation(row, 0, env.reset(seed=seed % 2**31)[0])
-            found.update(dict.fromkeys(row[name].tobytes().rstrip(b"\0").decode() for name in names))
-        return list(found)
+            instructions.update(dict.fromkeys(row[name].tobytes().rstrip(b"\0").decode() for name in names))
+        return list(instructions)
     finally:
         env.close()

@@ -214,8 +214,8 @@ class EpisodeCollector:
         if not self._mixture.names:
             return len(waiting) - 1
         first: dict[str, int] = {}
-        for place in reversed(range(len(waiting))):
-            first.setdefault(self._mixture.name(waiting[place][0].start_seed), place)
+        for index in reversed(range(len(waiting))):
+            first.setdefault(self._mixture.name(waiting[index][0].start_seed), index)
         name = self._held[env_index]
         if name not in first:
             name = self._held[env_index] = min(first, key=self._held.count)
@@ -239,11 +239,11 @@ class EpisodeCollector:
         rewards = np.zeros((len(env_indices), self._chunk))
         executed = np.zeros((len(env_indices), self._chunk), dtype=bool)
         over: dict[int, tuple[bool, EpisodeRecord] | None] = {}
-        place = {env_index: position for position, env_index in enumerate(env_indices)}
+        positions = {env_index: position for position, env_index in enumerate(env_indices)}
         alive = env_indices
         success_now: dict[int, bool] = {}
         for part in range(self._chunk):
-            rows = [place[env_index] for env_index in alive]
+            rows = [positions[env_index] for env_index in alive]
             result = self._vec_env.step(
                 alive, actions[rows, part] if self._chunk > 1 else actions, look=part == self._chunk - 1
             )
@@ -301,8 +301,8 @@ def _cut(
 
 def _logprobs(mine: Sequence[tuple[int, _Decision]]) -> np.ndarray | None:
     """Return the log-probabilities [L, K D] that came with decisions, at their positions; None if none came."""
-    found = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
-    return np.stack(found) if found else None
+    known = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
+    return np.stack(known) if known else None
 
 
 def joined(runs: Sequence[EpisodeRun]) -> EpisodeRun:
@@ -367,11 +367,11 @@ def _evaluated(
     inputs: ObservationInputs, actions: torch.Tensor, mask: torch.Tensor, decisions: int
 ) -> RolloutCoroutine[torch.Tensor]:
     """Log-probabilities [B, T] of ``actions``, a bounded number of timesteps at a time."""
-    said: list[torch.Tensor] = []
+    logprobs: list[torch.Tensor] = []
     for part in torch.arange(len(actions)).split(max(1, _EVALUATION_SEATS // decisions)):
         output = yield PolicyRequest("evaluate", (inputs.select(part), actions[part], mask[part]))
-        said.append(output.logprobs)
-    return torch.cat(said)
+        logprobs.append(output.logprobs)
+    return torch.cat(logprobs)
 
 
 def _padded(columns: Sequence[np.ndarray], timesteps: int) -> torch.Tensor:

@@ -78,13 +78,13 @@ def _own(expert_action: Callable[[], Any]) -> Act:
 
 def _named(name: str) -> MakeExpert:
     try:
-        found = imported(name)
+        function = imported(name)
     except ValueError as error:
         raise NoDemonstrationsError(f"there is no demonstrator {name!r} (sft.expert: module:name): {error}") from error
-    misfit = Signature(("the environment",), makes=True).misfit(found)
+    misfit = Signature(("the environment",), makes=True).misfit(function)
     if misfit:
         raise NoDemonstrationsError(f"sft.expert: {name} {misfit}: it returns what maps observations to actions")
-    made: MakeExpert = found
+    made: MakeExpert = function
     return made
 
 

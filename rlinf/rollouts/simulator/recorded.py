@@ -53,12 +53,12 @@ class RecordedDemonstrator:
         """Read the decisions of some episodes, for an environment with these two spaces."""
         if not episodes:
             return Demonstrations({}, np.zeros((0, 0)), np.zeros((0, self.chunk), bool), policy.granularity, 0, 0)
-        found = read_dataset(self.path, episodes)
-        taken = decisions(found, chunk=self.chunk, stride=self.stride)
-        actions = environment_actions(found, both[1], self.rename)[taken.chunks]
+        dataset = read_dataset(self.path, episodes)
+        taken = decisions(dataset, chunk=self.chunk, stride=self.stride)
+        actions = environment_actions(dataset, both[1], self.rename)[taken.chunks]
         own = yield PolicyRequest("own_actions", (actions if self.chunk > 1 else actions[:, 0],))
-        leaves = observation_arrays(found, both[0], self.rename)
-        count = len(found.lengths)
+        leaves = observation_arrays(dataset, both[0], self.rename)
+        count = len(dataset.lengths)
         return Demonstrations(
             {name: leaf[taken.frames] for name, leaf in leaves.items()},
             own,

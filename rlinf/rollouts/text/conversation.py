@@ -252,7 +252,7 @@ class Row:
     ) -> Row:
         """Build a row of supervised training, which no policy sampled. ``texts``: prompt, and answer to imitate."""
         prompt_text, answer = texts
-        said = TokenArray.ints(tokens)
+        response = TokenArray.ints(tokens)
         return cls(
             group=group,
             sample=0,
@@ -262,10 +262,10 @@ class Row:
             prompt_text=prompt_text,
             prompt_ids=prompt_ids,
             pictures=list(pictures),
-            tokens=said,
-            logprobs=TokenArray.floats(said.like(0)),
+            tokens=response,
+            logprobs=TokenArray.floats(response.like(0)),
             mask=TokenArray.flags(mask),
-            versions=said.like(0),
+            versions=response.like(0),
         )
 
     @property
@@ -294,25 +294,25 @@ class Row:
         If the renderer leaves texts to the environment's side, its text comes with :meth:`read`.
         """
         completion = renderer.until_stop(completion)
-        said = completion.token_ids
+        response = completion.token_ids
         self._turn_start = len(self.tokens)
         self.contexts += len(self.prompt_ids) + len(self.tokens)
         self.cached += completion.cached_tokens
         if self.episode is not None:
-            self.turn_ids += said.like(len(self.answers) if number is None else number)
-        self.tokens += said
+            self.turn_ids += response.like(len(self.answers) if number is None else number)
+        self.tokens += response
         self.logprobs += completion.logprobs
-        self.mask += RunLengthArray([(True, len(said))], np.bool_)
+        self.mask += RunLengthArray([(True, len(response))], np.bool_)
         self.versions += completion.policy_version
         self.finish_reason = completion.finish_reason
         self.routes = completion.routes
         versions = tuple(sorted({version for version, _ in completion.policy_version.runs()}))
-        self.answers.append(renderer.said(said) if renderer.decodes_responses else "")
+        self.answers.append(renderer.said(response) if renderer.decodes_responses else "")
         self.turns.append(
-            Turn("policy", renderer.role("policy"), self.answers[-1], len(said), seconds, versions=versions)
+            Turn("policy", renderer.role("policy"), self.answers[-1], len(response), seconds, versions=versions)
         )
         self._undecoded = not renderer.decodes_responses
-        if said:
+        if response:
             self.anchors[self._turn_start] = _state_id(
                 self.prompt_text if self._last_observation is None else self._last_observation
             )
@@ -320,8 +320,8 @@ class Row:
     def response(self, place: int) -> Response:
         """Return the turn that :meth:`append_response` added, for the environment; ``place`` is that of the
         conversation."""
-        said = self.tokens[self._turn_start :] if self._undecoded else self.answers[-1]
-        return Response(place, said, self.cut_by_length, read_back=not isinstance(said, RemoteArray))
+        content = self.tokens[self._turn_start :] if self._undecoded else self.answers[-1]
+        return Response(place, content, self.cut_by_length, read_back=not isinstance(content, RemoteArray))
 
     @property
     def text(self) -> str | LazyText:
@@ -359,8 +359,8 @@ class Row:
             return
         observation = self._last_observation = graded.observation
         role = str(graded.facts.get("role", "user"))
-        after, said = self.tokens[-1] if self.tokens else None, self.answers[-1] if self.answers else ""
-        added = renderer.continuation(observation, role, after=after, said=said)
+        after, response = self.tokens[-1] if self.tokens else None, self.answers[-1] if self.answers else ""
+        added = renderer.continuation(observation, role, after=after, said=response)
         self.append_words(added, renderer, text=observation, role=role, seconds=graded.seconds or seconds)
 
     def append_words(

@@ -68,7 +68,7 @@ class TextDemonstrations:
             renderer = self._members[picked[index] % len(self._members)].renderer
             tokens, mask = _encoded(one, renderer)
             prompt = self._hinted(one) if is_hinted[index] else one.prompt
-            said = [one.prompt, *(observation.text for observation in one.observations)]
+            texts = [one.prompt, *(observation.text for observation in one.observations)]
             rows.append(
                 Row.imitated(
                     index,
@@ -77,7 +77,7 @@ class TextDemonstrations:
                     prompt_ids=renderer.prompt(prompt),
                     tokens=tokens,
                     mask=mask,
-                    pictures=[uri for text in said for uri in pictures_of(text)],
+                    pictures=[uri for text in texts for uri in pictures_of(text)],
                 )
             )
         return imitation_batch(rows, pad_token_id=self._members[0].renderer.tokenizer.pad_token_id)

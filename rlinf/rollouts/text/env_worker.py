@@ -240,8 +240,8 @@ class TextEnvWorker:
         for response, text in zip(responses, texts, strict=True):
             self._reading[split, response.place] = response, str(text.said)
         threads.give(texts)
-        said = threads.take(wait_s)
-        return [self._about(split, graded, *self._reading.pop((split, graded.place))) for graded in said]
+        answered = threads.take(wait_s)
+        return [self._about(split, graded, *self._reading.pop((split, graded.place))) for graded in answered]
 
     def replay(self, split: str, responses: Sequence[Response]) -> None:
         """Repeat ``responses`` in conversations that were started again, each one's in their order."""
@@ -250,10 +250,10 @@ class TextEnvWorker:
             later.setdefault(response.place, deque()).append(response)
         following = [turns.popleft() for turns in later.values()]
         while following or (split in self._threads and self._threads[split].open):
-            said = self.exchange(split, following, _WAIT_S)
-            if isinstance(said, Hung):
-                raise TimeoutError(f"{self.env_id} hangs in step: {said.account}")
-            following = [later[graded.place].popleft() for graded in said.rows if later[graded.place]]
+            feedback = self.exchange(split, following, _WAIT_S)
+            if isinstance(feedback, Hung):
+                raise TimeoutError(f"{self.env_id} hangs in step: {feedback.account}")
+            following = [later[graded.place].popleft() for graded in feedback.rows if later[graded.place]]
 
     def answers(self) -> WorkerAnswers:
         """Return the conversations of the last :meth:`reset`, without a pool that watches over them."""
@@ -347,12 +347,12 @@ class WorkerAnswers:
         if not (self.open and (self.in_part or complete)):
             return []
         ready, self._waiting = self._waiting, []
-        found = self._worker.exchange(self._split, ready, wait_s)
-        if isinstance(found, Hung):
-            raise TimeoutError(f"{self._worker.env_id} hangs in step: {found.account}")
-        self._worker.busy_s += found.seconds
-        self.open -= len(found.rows)
-        return found.rows
+        feedback = self._worker.exchange(self._split, ready, wait_s)
+        if isinstance(feedback, Hung):
+            raise TimeoutError(f"{self._worker.env_id} hangs in step: {feedback.account}")
+        self._worker.busy_s += feedback.seconds
+        self.open -= len(feedback.rows)
+        return feedback.rows
 
 
 def _listing(members: Sequence[Any]) -> list[Any]:

@@ -68,8 +68,8 @@ def _reads(phase: Phase) -> list[str]:
 
 
 def _mistakes(report: RankReport) -> list[str]:
-    found = report.observed.mistakes
-    return [f"! {mistake} ({count} times)" for mistake, count in found.items()] or [
+    mistakes = report.observed.mistakes
+    return [f"! {mistake} ({count} times)" for mistake, count in mistakes.items()] or [
         "No wrong device and no wrong dtype."
     ]
 

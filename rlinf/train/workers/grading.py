@@ -117,9 +117,7 @@ class Grading:
             if worker.life == self._pool.lives[rank]:
                 self._pool.restart(rank, error)
             # What it died over twice is at fault; the rest is asked again.
-            lost = self._at_fault(
-                worker, [place for place in worker.given if place in worker.again], "error", str(error)
-            )
+            lost = self._at_fault(worker, [row for row in worker.given if row in worker.again], "error", str(error))
             worker.again = set(worker.given)
             worker.waiting = [*worker.given.values(), *worker.waiting]
             worker.given.clear()
@@ -141,9 +139,9 @@ class Grading:
 
     def _at_fault(self, worker: _Worker, indices: Sequence[int], failure: str, account: str) -> list[Feedback]:
         """Retry each response over which the worker hung or died alone, if it can be; otherwise all are lost."""
-        given = [worker.given.pop(place) for place in indices]
+        responses = [worker.given.pop(row) for row in indices]
         worker.again.difference_update(indices)
-        if len(given) > 1 and self.in_part and not self._side_by_side:
-            worker.suspects.extend(given)
+        if len(responses) > 1 and self.in_part and not self._side_by_side:
+            worker.suspects.extend(responses)
             return []
-        return [self._pool.lost(Feedback.lost_row(one.place, failure, account)) for one in given]
+        return [self._pool.lost(Feedback.lost_row(one.place, failure, account)) for one in responses]

@@ -82,8 +82,8 @@ class RequestBatcher:
 
 def request(questions: Sequence[PendingRequest]) -> Assembled:
     """Combine the requests into one for a policy server, which fetches them from the workers' nodes."""
-    places = [question.place for question in questions]
-    return Assembled(functools.partial(_request, places), tuple(question.kept for question in questions))
+    indices = [question.place for question in questions]
+    return Assembled(functools.partial(_request, indices), tuple(question.kept for question in questions))
 
 
 def _request(indices: Sequence[int], *kept: Sequence[PolicyRequest]) -> PolicyRequest:

@@ -72,8 +72,8 @@ class TextEnvPool(ResilientPool):
 
     def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
         """How hard each task is, as `data.curriculum.by` measures it."""
-        found: list[float] = self.call_one(0, "difficulties", split, list(task_ids), by)
-        return found
+        results: list[float] = self.call_one(0, "difficulties", split, list(task_ids), by)
+        return results
 
     def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
         """Start conversations; those of the last call are over."""

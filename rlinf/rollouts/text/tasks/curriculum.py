@@ -89,8 +89,8 @@ class Curriculum:
         if member not in self._scales:
             size = self._sizes[member]
             count = min(size, _MEASURED)
-            places = [index * size // count for index in range(count)]
-            ids = [index * len(self._sizes) + member for index in places]
+            indices = [index * size // count for index in range(count)]
+            ids = [index * len(self._sizes) + member for index in indices]
             self._scales[member] = sorted(self._difficulties(ids))
         return self._scales[member]
 
