@@ -35,7 +35,7 @@ from rlinf.data.remote_rows import RemoteRows
 from rlinf.data.shards import DataParallelRank, RankBatch
 from rlinf.learners.stage import Stage
 from rlinf.rollouts.text.conversation import Feedback, Row
-from rlinf.rollouts.text.rollout import rows_of_batch
+from rlinf.rollouts.text.to_batch import rows_of_batch
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema import OptimizerConfig
 from rlinf.schema.algorithm import AlgorithmConfig

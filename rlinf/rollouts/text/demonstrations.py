@@ -15,9 +15,9 @@ from rlinf.rollouts.text.conversation import Row, TextEnvs
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.hints import hinted_prompt
 from rlinf.rollouts.text.members import TextMixtureEnv
-from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
 from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
+from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema import SftConfig
 

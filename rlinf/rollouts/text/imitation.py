@@ -12,8 +12,8 @@ from rlinf.data.pictures import pictures_of
 from rlinf.datasets.conversation_files import Conversation, ConversationError, Message
 from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.conversation import Row
-from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.tasks.order import TaskOrder
+from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.picture_tokens import rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of, opened_thoughts

@@ -8,7 +8,7 @@ import torch
 from rlinf.algorithms import compute_advantages
 from rlinf.data.messages import Completion
 from rlinf.rollouts.text.conversation import Feedback, Row
-from rlinf.rollouts.text.rollout import anchor_ids, batch_of
+from rlinf.rollouts.text.to_batch import batch_of
 from rlinf.rollouts.text.tokens.decoding import _first_true
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
@@ -157,7 +157,10 @@ def test_a_conversation_without_room_for_an_answer_ends_where_the_policy_spoke_l
 
 
 def test_anchors_are_equal_where_the_environment_said_the_same() -> None:
-    one, same_words, other = anchor_ids([conversation(text) for text in ("7", "7", "8")], 6).tolist()
+    rows = [conversation(text) for text in ("7", "7", "8")]
+    anchor_ids = batch_of(rows, pad_token_id=0, multi_turn=True, needs=("anchor_ids",)).turn_credit.anchor_ids
+    assert anchor_ids is not None
+    one, same_words, other = anchor_ids.tolist()
     assert one == same_words
     assert [timestep for timestep, anchor in enumerate(one) if anchor >= 0] == [0, 5]
     assert one[0] == other[0]

@@ -24,8 +24,8 @@ from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.conversation import Feedback, Response, Row, Turn
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import TextMixtureEnv
-from rlinf.rollouts.text.reward_terms import reward_terms
 from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.to_batch import reward_terms
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
