@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
+from typing import Any
 
 from rlinf.base.child_process import ChildProcess, die_with_parent
 from rlinf.base.errors import UserError
@@ -156,14 +157,15 @@ def _reserved(groups: Mapping[str, GroupSize], machines: Machines) -> dict[str, 
 
     from rlinf.cluster.placement import RayPlacement
 
-    own = {"num_cpus": machines.cpus, "num_gpus": machines.gpus, "object_store_memory": _STORE_BYTES}
+    own: dict[str, Any] = {"num_cpus": machines.cpus, "num_gpus": machines.gpus, "object_store_memory": _STORE_BYTES}
     imitated = Cluster(initialize_head=True, head_node_args={**own, "include_dashboard": False})
     try:
         nodes = [imitated.head_node, *(imitated.add_node(**own) for _ in range(machines.count - 1))]
         numbers = {node.node_id: number for number, node in enumerate(nodes)}
         ray.init(address=imitated.address, log_to_driver=False)
         imitated.wait_for_nodes()
-        placement, seats = RayPlacement(), {}
+        placement = RayPlacement()
+        seats: dict[str, list[int]] = {}
         for name, size in groups.items():
             seats[name] = []
             for reserved in placement.reserve(name, size.n, size.resources):
