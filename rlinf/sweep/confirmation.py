@@ -20,10 +20,10 @@ from rlinf.sweep.summary import ALPHA, SweepSummary, summarise
 FOLDER = "confirmation"
 
 
-def fresh_seeds(seeds: Sequence[int], count: int) -> list[int]:
+def _fresh_seeds(seeds: Sequence[int], count: int) -> list[int]:
     """Return the first ``count`` seeds above all ``seeds``.
 
-    >>> fresh_seeds([0, 1, 5], 2)
+    >>> _fresh_seeds([0, 1, 5], 2)
     [6, 7]
     """
     first = max(seeds) + 1
@@ -36,7 +36,7 @@ def confirmation_of(sweep: Sweep, summary: SweepSummary) -> tuple[Sweep, list[Tr
     if not sweep.config.confirm or not ranked:
         return None
     config = sweep.config
-    seeds = fresh_seeds(config.seeds, config.confirm)
+    seeds = _fresh_seeds(config.seeds, config.confirm)
     again = replace(
         config,
         name=sweep.name,

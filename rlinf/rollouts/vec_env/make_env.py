@@ -219,7 +219,7 @@ def make_native_env(options: EnvConfig, num_envs: int) -> Any:
     batch = batch_function(options.id)
     if batch is not None:
         made = batch(num_envs=num_envs, **arguments)
-        require_vector_env(made, batch)
+        _require_vector_env(made, batch)
         return made
     return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **arguments)
 
@@ -247,7 +247,7 @@ def batch_function(env_id: str) -> MakeBatch | None:
     return function if callable(function) and not _is_single(function) else None
 
 
-def require_vector_env(made: object, make: MakeBatch) -> None:
+def _require_vector_env(made: object, make: MakeBatch) -> None:
     """Raise EnvNotFoundError for what a function returned instead of a vector environment."""
     if not hasattr(made, "single_observation_space") or not hasattr(made, "single_action_space"):
         name = getattr(make, "__qualname__", repr(make))
@@ -284,7 +284,7 @@ class SingleOfBatch(gymnasium.Env):
 
     def __init__(self, make: MakeBatch, kwargs: Mapping[str, Any]) -> None:
         self._env = make(num_envs=1, **kwargs)
-        require_vector_env(self._env, make)
+        _require_vector_env(self._env, make)
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
         self.metadata = dict(self._env.metadata)

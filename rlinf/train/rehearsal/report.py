@@ -28,7 +28,7 @@ def rehearsal_text(report: RankReport, planned: Memory, ranks: int) -> str:
     return "\n".join([*lines, "", *_mistakes(report)])
 
 
-def parts_of(parts: Mapping[str, int], peak: int) -> Mapping[str, int]:
+def _parts_of(parts: Mapping[str, int], peak: int) -> Mapping[str, int]:
     """Split the fullest moment of a phase, or of the plan, into what stays, and the sum of what passes."""
     kept = {part: parts.get(part, 0) for part in KEPT}
     return {**kept, PASSING: peak - sum(kept.values())}
@@ -37,12 +37,12 @@ def parts_of(parts: Mapping[str, int], peak: int) -> Mapping[str, int]:
 def _memory(phases: Sequence[Phase], planned: Memory) -> list[str]:
     rows: list[tuple[str, ...]] = [("phase", "peak", *KEPT, PASSING, "of which")]
     for phase in phases:
-        parts = parts_of(phase.parts, phase.peak)
+        parts = _parts_of(phase.parts, phase.peak)
         passing = {name: size for name, size in phase.parts.items() if name not in KEPT}
         largest = sorted(passing.items(), key=lambda item: -item[1])[:3]
         words = ", ".join(f"{name} {size_text(size)}" for name, size in largest if size)
         rows.append((phase.name, size_text(phase.peak), *map(size_text, parts.values()), words))
-    rows.append(("plan", size_text(planned.peak), *map(size_text, parts_of(planned.rank, planned.peak).values()), ""))
+    rows.append(("plan", size_text(planned.peak), *map(size_text, _parts_of(planned.rank, planned.peak).values()), ""))
     lines = _table(rows)
     update = next((phase for phase in phases if phase.name == "update"), None)
     if update is not None and update.peak:
