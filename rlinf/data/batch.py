@@ -217,9 +217,10 @@ class Batch(ColumnGroup):
         return torch.where(self.mask, column.repeat_interleave(self.positions_per_reward, dim=1), 0.0)
 
 
+_KINDS: Sequence[type[ColumnGroup]] = (Batch, *groups_of(Batch).values())
 OPTIONAL_COLUMNS = frozenset(
     item.name
-    for columns in (Batch, *groups_of(Batch).values())
+    for columns in _KINDS
     for item in fields(columns)
     if item.default is None and item.name in kinds_of(columns)
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from rlinf.data.inputs import BatchError, fit
 
+T = TypeVar("T")
 Axes = Literal["B", "BT", "B or BT", "BK", "BC..."]
 """C counts decisions; of them a row has T, or fewer if a decision has several positions."""
 
@@ -121,16 +122,21 @@ class ColumnGroup:
             getattr(self, group).check(rows, positions, decisions)
 
 
-@functools.cache
+def _of_class(compute: Callable[[type[ColumnGroup]], T]) -> Callable[[type[ColumnGroup]], T]:
+    """Compute once for each class. The type of `functools.cache` takes no class that is a dataclass."""
+    return cast(Callable[[type[ColumnGroup]], T], functools.cache(compute))
+
+
+@_of_class
 def kinds_of(columns: type[ColumnGroup]) -> Mapping[str, ColumnKind]:
     """Return the kind of each column by name, without those of groups."""
     return {item.name: item.metadata["column"] for item in fields(columns) if "column" in item.metadata}
 
 
-@functools.cache
+@_of_class
 def groups_of(columns: type[ColumnGroup]) -> Mapping[str, type[ColumnGroup]]:
     """Return the groups of columns by the names of their fields."""
-    made = {item.name: item.default_factory for item in fields(columns)}
+    made: dict[str, Any] = {item.name: item.default_factory for item in fields(columns)}
     return {name: kind for name, kind in made.items() if isinstance(kind, type) and issubclass(kind, ColumnGroup)}
 
 
