@@ -148,6 +148,22 @@ class Layer(nn.Module):
         split: Tensor = self.self_attn.v_proj(normed).unflatten(-1, (-1, self._sizes.head_dim))
         return split
 
+    def forward(
+        self, hidden: Tensor, positions: Tensor, mask: Tensor, before: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Pass [N, L, width] at positions [N, L] that see what ``mask`` [N, L, S] says; S counts those ``before``.
+
+        ``before``: keys and values [N, S - L, G, D] of earlier positions. Returns the layer's output, and keys and
+        values of all S positions.
+        """
+        normed, gate = self.input_layernorm(hidden)
+        keys, values = self.keys(normed, positions), self.values(normed)
+        if before is not None:
+            keys = torch.cat([before[0], keys], dim=1)
+            values = torch.cat([before[1], values.to(before[1].dtype)], dim=1)
+        attended = attend(self.queries(normed, positions), keys, values, mask)
+        return self.closed(hidden, attended, gate, None), keys, values
+
     def closed(self, hidden: Tensor, attended: Tensor, gate: Tensor | None, condition: Tensor | None) -> Tensor:
         """Add what was attended to, then the MLP's part: [N, L, width]."""
         hidden = _added(hidden, self.self_attn.o_proj(attended), gate)
@@ -169,17 +185,23 @@ class Stack(nn.Module):
         mask = valid[:, None, :] & (blocks[None, None, :] <= blocks[None, :, None])
         # A row of padding sees everything: nothing reads it, and a softmax over nothing would be no number.
         mask = mask | ~valid[:, :, None]
-        keys, values = [], []
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
-            normed, gate = layer.input_layernorm(hidden)
-            keys.append(layer.keys(normed, positions))
-            values.append(layer.values(normed))
-            attended = attend(layer.queries(normed, positions), keys[-1], values[-1], mask)
-            hidden = layer.closed(hidden, attended, gate, None)
+        hidden, memory = self.through(hidden, positions, mask)
         there = valid[..., None].float()
-        summary = (self.norm(hidden)[0].float() * there).sum(1) / there.sum(1)
-        return Prefix(keys, values, valid, state, summary, [])
+        summary = (hidden.float() * there).sum(1) / there.sum(1)
+        return Prefix([keys for keys, _ in memory], [values for _, values in memory], valid, state, summary, [])
+
+    def through(
+        self, hidden: Tensor, positions: Tensor, mask: Tensor, before: Sequence[tuple[Tensor, Tensor]] | None = None
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Pass [N, L, width] through all layers and the norm; also returns each layer's keys and values.
+
+        Arguments as of :meth:`Layer.forward`, with ``before`` of each layer.
+        """
+        memory = []
+        for number, layer in enumerate(self.layers):
+            hidden, keys, values = layer(hidden, positions, mask, None if before is None else before[number])
+            memory.append((keys, values))
+        return self.norm(hidden)[0], memory
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:

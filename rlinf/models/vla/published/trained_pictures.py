@@ -1,0 +1,139 @@
+"""Pictures as OpenVLA's towers were trained with them: JPEG, size, crop in the middle, colours of each tower.
+
+In its data sets a picture went through JPEG, was resized to 224 x 224 with a Lanczos filter, and was cropped at random
+while training; its evaluations crop the middle. Arithmetic follows TensorFlow's in float32, and rounds where it does.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from rlinf.base.packages import install_command
+from rlinf.models.loading import PolicyError
+
+PictureKind = Literal["dataset", "plain"]
+SIDE = 224
+"""Of the square pictures in OpenVLA's data sets."""
+_RADIUS = 3.0  # of the Lanczos filter
+_QUALITY = 95
+
+
+class TrainedPictures:
+    """Images [N, h, w, 3] or [N, 3, h, w], uint8, to float32 [N, 3, side, side] for each tower."""
+
+    def __init__(self, preprocessor: Mapping[str, Any], *, kind: PictureKind, center_crop: float) -> None:
+        """``preprocessor``: of `preprocessor_config.json`. ``kind``: `plain` leaves JPEG and Lanczos filter out.
+
+        ``center_crop``: share of the area, in the middle, that is seen. Raises PolicyError for a way of resizing
+        other than `resize-naive`, and for other filters than `bicubic`.
+        """
+        strategy = preprocessor.get("image_resize_strategy", "letterbox")
+        if strategy != "resize-naive":
+            raise PolicyError(
+                f"preprocessor_config.json: image_resize_strategy {strategy} is not read: resize-naive is"
+            )
+        sizes = preprocessor["input_sizes"]
+        filters = preprocessor.get("interpolations") or ["bicubic"] * len(sizes)
+        if set(filters) != {"bicubic"}:
+            raise PolicyError(f"preprocessor_config.json: interpolations: {filters} are not all bicubic")
+        self._kind, self._share = kind, center_crop
+        self._sides = [int(size[-1]) for size in sizes]
+        self._means, self._deviations = (
+            [torch.tensor(values, dtype=torch.float32).reshape(3, 1, 1) for values in preprocessor[name]]
+            for name in ("means", "stds")
+        )
+
+    def __call__(self, images: Tensor) -> list[Tensor]:
+        """Return the pixels of each tower, on the device of ``images``."""
+        rows = images.cpu()
+        pictures = (rows.movedim(1, -1) if rows.shape[-1] != 3 else rows).contiguous().numpy()
+        prepared = [self._prepared(picture) for picture in pictures]
+        result = []
+        for side, mean, deviation in zip(self._sides, self._means, self._deviations, strict=True):
+            sized = np.stack([bicubic(picture, side) for picture in prepared])
+            pixels = torch.from_numpy(sized).movedim(-1, 1).float() / 255.0
+            result.append(((pixels - mean) / deviation).to(images.device))
+        return result
+
+    def _prepared(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        if self._kind == "dataset" and picture.shape[:2] != (SIDE, SIDE):
+            picture = lanczos(through_jpeg(picture), SIDE)
+        return picture if self._share == 1.0 else cropped(picture, self._share, SIDE)
+
+
+def through_jpeg(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Encode [h, w, 3] as a JPEG file of quality 95 and decode it."""
+    image, stream = _pillow(), io.BytesIO()
+    image.fromarray(picture).save(stream, "JPEG", quality=_QUALITY)
+    stream.seek(0)
+    return np.asarray(image.open(stream).convert("RGB"))
+
+
+def bicubic(picture: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    """Resize [h, w, 3] to [side, side, 3] as Pillow does."""
+    if picture.shape[:2] == (side, side):
+        return picture
+    image = _pillow()
+    return np.asarray(image.fromarray(picture).resize((side, side), image.Resampling.BICUBIC))
+
+
+def lanczos(picture: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    """Resize [h, w, 3] to [side, side, 3] with a Lanczos filter of radius 3, wider where the picture gets smaller."""
+    rows, columns = (_filter(length, side) for length in picture.shape[:2])
+    height, width, _ = picture.shape
+    sized = columns @ (rows @ picture.astype(np.float32).reshape(height, -1)).reshape(side, width, 3)
+    return np.clip(np.rint(sized), 0, 255).astype(np.uint8)
+
+
+def cropped(picture: NDArray[np.uint8], share: float, side: int) -> NDArray[np.uint8]:
+    """Cut the middle ``share`` of the area out of [h, w, 3] and resize it to [side, side, 3], linearly."""
+    pixels = picture.astype(np.float32) * np.float32(1.0 / 255.0)
+    edge = np.sqrt(np.float32(share))
+    low = (np.float32(1.0) - edge) / np.float32(2.0)
+    (top, bottom, down), (left, right, across) = (
+        _corners(length, low, low + edge, side) for length in picture.shape[:2]
+    )
+    across, down = across[None, :, None], down[:, None, None]
+    above = pixels[top][:, left] + (pixels[top][:, right] - pixels[top][:, left]) * across
+    below = pixels[bottom][:, left] + (pixels[bottom][:, right] - pixels[bottom][:, left]) * across
+    mixed = np.clip(above + (below - above) * down, 0.0, 1.0)
+    return (mixed * np.float32(255.5)).astype(np.uint8)
+
+
+def _corners(
+    length: int, low: np.float32, high: np.float32, side: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """Neighbours of ``side`` places between two shares of ``length`` pixels, and each place's distance to the first."""
+    step = (high - low) * np.float32(length - 1) / np.float32(side - 1)
+    places = low * np.float32(length - 1) + np.arange(side, dtype=np.float32) * step
+    first = np.floor(places)
+    return first.astype(np.int64), np.ceil(places).astype(np.int64), places - first
+
+
+def _filter(length: int, side: int) -> NDArray[np.float32]:
+    """Weights [side, length] of pixels along one axis."""
+    wide = max(np.float32(length) / np.float32(side), np.float32(1.0))
+    centres = (np.arange(side, dtype=np.float32) + np.float32(0.5)) * (np.float32(1.0) / (np.float32(side) / length))
+    places = np.arange(length, dtype=np.float32) + np.float32(0.5)
+    distances = np.abs((places[None] - centres[:, None]) / wide).astype(np.float32)
+    angles = np.float32(np.pi) * np.where(distances <= 1e-3, np.float32(1.0), distances)
+    whole = np.float32(_RADIUS) * np.sin(angles) * np.sin(angles / np.float32(_RADIUS)) / (angles * angles)
+    weights = np.where(distances <= 1e-3, np.float32(1.0), np.where(distances >= _RADIUS, np.float32(0.0), whole))
+    return (weights / weights.sum(1, keepdims=True, dtype=np.float32)).astype(np.float32)
+
+
+def _pillow() -> Any:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise PolicyError(
+            f"pictures of another size than the policy's need Pillow: {install_command('video')}"
+        ) from error
+    return Image
