@@ -49,7 +49,6 @@ _NOT_OF_OPENVLA = (
     "policy.tokenizer.path",
     "policy.tokenizer.vocab_size",
     "policy.tokenizer.split_digits",
-    "policy.gradient_checkpointing",
 )
 _OF_OPENVLA = ("decoding", "horizon", "statistics", "pictures", "gripper", "noise_level")
 _WHOLE_MODELS = ("openvla", "prismatic")
@@ -135,6 +134,31 @@ def _check_openvla(context: Context) -> None:
     if chosen.decoding.startswith("parallel") and chunk > chosen.horizon:
         message = f"env.num_action_chunks is {chunk}, and a chunk has {chosen.horizon} actions."
         context.error("env.num_action_chunks", message, "Set policy.vla.checkpoint.horizon as it was trained.")
+    context.run(_check_openvla_folder)
+
+
+def _check_openvla_folder(context: Context) -> None:
+    """Check what a local folder's JSON files show; the rest is read when the policy is made, and by `rlinf check`."""
+    vla = context.config.policy.vla
+    key, folder = "policy.vla.checkpoint.path", Path(vla.checkpoint.path or "").expanduser()
+    try:
+        config = read_json_file(folder / "config.json")
+        statistics = read_json_file(folder / "dataset_statistics.json") or (config or {}).get("norm_stats") or {}
+    except UserError as error:
+        context.error(key, f"{key}: {error}.", "Download the checkpoint again.")
+        return
+    if config is None:
+        return
+    if config.get("model_type") != "openvla":
+        message = f"{key}: {folder} is of model_type {config.get('model_type')}, and read is openvla."
+        context.error(key, message, "For LeRobot's SmolVLA, pi0 and pi0.5: policy.flow.checkpoint.path.")
+    elif vla.statistics_key not in statistics and f"{vla.statistics_key}_no_noops" not in statistics:
+        names = ", ".join(statistics) or "no data set"
+        if vla.statistics_key is not None or len(statistics) != 1:
+            message = f"policy.vla.statistics_key: {vla.statistics_key} is no data set of {folder}, which has {names}."
+            context.error(
+                "policy.vla.statistics_key", message, f"For example: {next(iter(statistics), 'bridge_orig')}."
+            )
 
 
 def _check_action_tokens(context: Context) -> None:

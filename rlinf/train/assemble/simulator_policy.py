@@ -172,6 +172,7 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
     from rlinf.models.vla import VlaOptions, VlaPolicy
     from rlinf.models.vla.backbones import pixel_statistics
     from rlinf.models.vla.build import build_vla, load_vla
+    from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
 
     policy, requested = config.policy, config.policy.vla
     if policy.path is not None:
@@ -221,6 +222,8 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
         )
     if policy.gradient_checkpointing and isinstance(made, VlaPolicy):
         made.language.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if isinstance(made, OpenVlaPolicy):
+        made.network.language_model.model.recompute = policy.gradient_checkpointing
     return made
 
 

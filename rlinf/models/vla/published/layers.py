@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 _WAVELENGTH = 10_000.0
 
@@ -178,6 +179,8 @@ class Stack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.norm = norm
+        self.recompute = False
+        """Whether :meth:`through` computes each layer again in the backward pass, and keeps less until then."""
 
     def read(self, hidden: Tensor, valid: Tensor, blocks: Tensor, state: Tensor) -> Prefix:
         """Read a prefix [N, P, width]; a position sees the valid ones of its block [P] and of those before it."""
@@ -199,7 +202,9 @@ class Stack(nn.Module):
         """
         memory = []
         for number, layer in enumerate(self.layers):
-            hidden, keys, values = layer(hidden, positions, mask, None if before is None else before[number])
+            given = hidden, positions, mask, None if before is None else before[number]
+            again = self.recompute and torch.is_grad_enabled()
+            hidden, keys, values = checkpoint(layer, *given, use_reentrant=False) if again else layer(*given)
             memory.append((keys, values))
         return self.norm(hidden)[0], memory
 

@@ -27,10 +27,10 @@ KEY = "policy.vla.checkpoint.path"
 BINS = 256
 PARTS = ("action_head", "proprio_projector")
 """Parts of OpenVLA-OFT in files of their own, whose tensors have these names before theirs here."""
-_REFUSED_PARTS = {
-    "noisy_action_projector": "its diffusion head is not read: only the one of L1 regression is",
-    "vision_backbone": "its FiLM layers are not read",
-}
+_FILM = "vision_backbone"
+"""The same of OpenVLA-OFT+: both towers with FiLM layers, and with low-rank adapters that are not merged."""
+_FILM_ALPHA = 16
+_REFUSED_PARTS = {"noisy_action_projector": "its diffusion head is not read: only the one of L1 regression is"}
 _TOWER_NAMES = ("featurizer", "fused_featurizer")
 _LLAMA = {"num_attention_heads": 32, "rms_norm_eps": 1e-6}
 """What transformers takes for a Llama where `text_config` does not name it."""
@@ -206,13 +206,13 @@ class OpenVlaCheckpoint:
                 f"{KEY}: {folder / 'config.json'} is of model_type {config.get('model_type')!r}; read is openvla"
             )
         statistics = read_json_file(folder / "dataset_statistics.json") or config.get("norm_stats") or {}
-        files = {part: file.name for part in PARTS if (file := _part_file(folder, part)) is not None}
+        files = {part: file.name for part in (*PARTS, _FILM) if (file := _part_file(folder, part)) is not None}
         shapes = {}
         for file in _shards(folder):
             with safe_open(file, framework="pt") as tensors:
                 shapes |= {name: list(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
         for part, name in files.items():
-            shapes |= {f"{part}.{key}": list(value.shape) for key, value in _loaded(folder / name).items()}
+            shapes |= {key: list(value.shape) for key, value in _named(part, _loaded(folder / name)).items()}
         made = cls(config, statistics, _json(folder / "preprocessor_config.json"), shapes, files, str(folder))
         _require_supported(made, folder)
         return made
@@ -224,7 +224,8 @@ class OpenVlaCheckpoint:
             with safe_open(file, framework="pt") as tensors:
                 result |= {name: tensors.get_tensor(name).float() for name in set(tensors.keys()) - left_out}
         for part, name in self.files.items():
-            result |= {f"{part}.{key}": value.float() for key, value in _loaded(folder / name).items()}
+            own = _named(part, _loaded(folder / name))
+            result |= {key: value.float() for key, value in own.items() if key not in left_out}
         return result
 
     def write(self, folder: Path, named: Mapping[str, Tensor]) -> None:
@@ -242,7 +243,7 @@ class OpenVlaCheckpoint:
             )
         for part, name in self.files.items():
             old = _loaded(source / name)
-            torch.save({key: _new(named[f"{part}.{key}"], value) for key, value in old.items()}, folder / name)
+            torch.save(_renewed(part, old, named), folder / name)
         for file in source.iterdir():
             if file.suffix in (".json", ".model", ".py", ".txt", ".md"):
                 shutil.copyfile(file, folder / file.name)
@@ -253,6 +254,38 @@ class OpenVlaCheckpoint:
         if self.folder is None or not folder.is_dir():
             raise PolicyError(f"{KEY}: {self.folder} is not there any more; its tokenizer and settings are needed")
         return folder
+
+
+def _own_name(part: str, name: str) -> str:
+    """Return the name that a tensor of a part's file has here."""
+    return name.replace(".block.", ".").replace(".base_layer.", ".") if part == _FILM else f"{part}.{name}"
+
+
+def _named(part: str, stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Give tensors of a file the names that they have here; adapters are added to their layers."""
+    return {
+        _own_name(part, name): tensor + _adapter(name, stored)
+        for name, tensor in stored.items()
+        if ".lora_" not in name
+    }
+
+
+def _renewed(part: str, stored: Mapping[str, Tensor], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Undo :func:`_named` for newer tensors; adapters stay, and their layers change."""
+    result = {}
+    for name, old in stored.items():
+        new = named.get(_own_name(part, name))
+        result[name] = _new(None if new is None else new.detach().cpu() - _adapter(name, stored), old)
+    return result
+
+
+def _adapter(name: str, stored: Mapping[str, Tensor]) -> Tensor | float:
+    """Return what an adapter adds to a layer's weight ``name``: 0 for another tensor."""
+    place, base, _ = name.rpartition("base_layer.weight")
+    if not base:
+        return 0.0
+    down, up = (stored[f"{place}lora_{side}.default.weight"].float() for side in ("A", "B"))
+    return up @ down * (min(len(down), _FILM_ALPHA) / len(down))
 
 
 def _new(tensor: Tensor | None, old: Tensor) -> Tensor:
@@ -293,7 +326,7 @@ def _part_file(folder: Path, part: str) -> Path | None:
 def _loaded(file: Path) -> dict[str, Tensor]:
     """Read tensors of a `.pt` file, without the prefix that distributed training gives them."""
     try:
-        stored = torch.load(file, map_location="cpu", weights_only=True)
+        stored = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:
         raise PolicyError(f"{KEY}: {file} is damaged: {error}") from error
     return {name.removeprefix("module."): tensor for name, tensor in stored.items()}

@@ -80,15 +80,15 @@ class _ActionHead(nn.Module):
 
 
 class _Towers(nn.Module):
-    """Pictures of each tower [N, 3, h, w] to patches [N, P, widths of all towers]."""
+    """Pictures of each tower [N, 3, h, w] and the mean of words [N, H] to patches [N, P, widths of all towers]."""
 
     def __init__(self, checkpoint: OpenVlaCheckpoint) -> None:
         super().__init__()
         for name in checkpoint.towers:
             self.add_module(name, TimmTower(checkpoint.shapes_of(f"vision_backbone.{name}.")))
 
-    def forward(self, pixels: Sequence[Tensor]) -> Tensor:
-        return torch.cat([tower(part) for tower, part in zip(self.children(), pixels, strict=True)], dim=2)
+    def forward(self, pixels: Sequence[Tensor], words: Tensor) -> Tensor:
+        return torch.cat([tower(part, words) for tower, part in zip(self.children(), pixels, strict=True)], dim=2)
 
     @property
     def count(self) -> int:
@@ -217,8 +217,12 @@ class OpenVlaNetwork(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Embeddings [N, S, H] of all before the actions, and which of them are there [N, S]."""
         rows, cameras = pixels[0].shape[:2]
-        words = self.language_model.model.embed_tokens(ids)
-        patches = self.projector(self.vision_backbone([part.flatten(0, 1) for part in pixels]))
+        embedding = self.language_model.model.embed_tokens
+        words = embedding(ids)
+        # What FiLM depends on: the mean of the prompt with its end.
+        total = (words * present[..., None]).sum(1) + embedding(ids.new_full((), _STOP))
+        mean = (total / (1.0 + present.sum(1, keepdim=True))).repeat_interleave(cameras, dim=0)
+        patches = self.projector(self.vision_backbone([part.flatten(0, 1) for part in pixels], mean))
         parts = [words[:, :1], patches.unflatten(0, (rows, cameras)).flatten(1, 2)]
         if self.proprio_projector is not None:
             assert state is not None

@@ -52,9 +52,12 @@ class _Mlp(nn.Module):
 
 
 class _Block(nn.Module):
-    """Attention and MLP, each behind a norm, with a scale of its own where the tower has them."""
+    """Attention and MLP, each behind a norm, with a scale of its own where the tower has them.
 
-    def __init__(self, width: int, inner: int, *, scaled: bool) -> None:
+    With ``words`` numbers FiLM lies between the two: a factor and a summand of each number, linear in the words' mean.
+    """
+
+    def __init__(self, width: int, inner: int, *, scaled: bool, words: int | None) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width, eps=_EPS)
         self.attn = _Attention(width)
@@ -62,9 +65,13 @@ class _Block(nn.Module):
         self.norm2 = nn.LayerNorm(width, eps=_EPS)
         self.mlp = _Mlp(width, inner)
         self.ls2 = _Scale(width) if scaled else nn.Identity()
+        self.scale, self.shift = (None if words is None else nn.Linear(words, width) for _ in range(2))
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, words: Tensor | None) -> Tensor:
         hidden = hidden + self.ls1(self.attn(self.norm1(hidden)))
+        if self.scale is not None and self.shift is not None:
+            assert words is not None
+            hidden = hidden * (1.0 + self.scale(words)[:, None]) + self.shift(words)[:, None]
         return hidden + self.ls2(self.mlp(self.norm2(hidden)))
 
 
@@ -79,7 +86,7 @@ class _Patches(nn.Module):
 
 
 class TimmTower(nn.Module):
-    """Pictures [N, 3, h, w] to patches [N, P, width]."""
+    """Pictures [N, 3, h, w], with FiLM also the mean of an instruction's words [N, H], to patches [N, P, width]."""
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
         """Take all sizes from ``shapes``, those of the tower's tensors by timm's names."""
@@ -92,15 +99,19 @@ class TimmTower(nn.Module):
         }
         self.cls_token, self.reg_token = extra.get("cls_token"), extra.get("reg_token")
         inner, scaled = shapes["blocks.0.mlp.fc1.weight"][0], "blocks.0.ls1.scale_factor" in shapes
-        self.blocks = nn.ModuleList(_Block(self.width, inner, scaled=scaled) for _ in range(depth(shapes) - 1))
+        film = shapes.get("blocks.0.scale.weight")
+        words = None if film is None else film[1]
+        self.blocks = nn.ModuleList(
+            _Block(self.width, inner, scaled=scaled, words=words) for _ in range(depth(shapes) - 1)
+        )
 
-    def forward(self, pixels: Tensor) -> Tensor:
+    def forward(self, pixels: Tensor, words: Tensor | None = None) -> Tensor:
         """Positions are added to patches alone: tokens without a place come before them."""
         hidden = self.patch_embed(pixels) + self.pos_embed
         before = [token.expand(len(hidden), -1, -1) for token in (self.cls_token, self.reg_token) if token is not None]
         hidden = torch.cat([*before, hidden], dim=1)
         for block in self.blocks:
-            hidden = block(hidden)
+            hidden = block(hidden, words)
         return hidden[:, -self.count :]
 
 

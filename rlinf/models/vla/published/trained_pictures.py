@@ -6,7 +6,6 @@ while training; its evaluations crop the middle. Arithmetic follows TensorFlow's
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -15,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlinf.base.packages import install_command
+from rlinf.data.pictures import bicubic, through_jpeg
 from rlinf.models.loading import PolicyError
 
 PictureKind = Literal["dataset", "plain"]
@@ -64,24 +63,8 @@ class TrainedPictures:
 
     def _prepared(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
         if self._kind == "dataset" and picture.shape[:2] != (SIDE, SIDE):
-            picture = lanczos(through_jpeg(picture), SIDE)
+            picture = lanczos(through_jpeg(picture, _QUALITY), SIDE)
         return picture if self._share == 1.0 else cropped(picture, self._share, SIDE)
-
-
-def through_jpeg(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Encode [h, w, 3] as a JPEG file of quality 95 and decode it."""
-    image, stream = _pillow(), io.BytesIO()
-    image.fromarray(picture).save(stream, "JPEG", quality=_QUALITY)
-    stream.seek(0)
-    return np.asarray(image.open(stream).convert("RGB"))
-
-
-def bicubic(picture: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
-    """Resize [h, w, 3] to [side, side, 3] as Pillow does."""
-    if picture.shape[:2] == (side, side):
-        return picture
-    image = _pillow()
-    return np.asarray(image.fromarray(picture).resize((side, side), image.Resampling.BICUBIC))
 
 
 def lanczos(picture: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
@@ -127,13 +110,3 @@ def _filter(length: int, side: int) -> NDArray[np.float32]:
     whole = np.float32(_RADIUS) * np.sin(angles) * np.sin(angles / np.float32(_RADIUS)) / (angles * angles)
     weights = np.where(distances <= 1e-3, np.float32(1.0), np.where(distances >= _RADIUS, np.float32(0.0), whole))
     return (weights / weights.sum(1, keepdims=True, dtype=np.float32)).astype(np.float32)
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise PolicyError(
-            f"pictures of another size than the policy's need Pillow: {install_command('video')}"
-        ) from error
-    return Image
