@@ -297,13 +297,6 @@ def picture_ids(uri: str, count: int) -> list[int]:
     return (-1 - (np.frombuffer(drawn, "<u4") >> 1).astype(np.int64)).tolist()
 
 
-def through_jpeg(picture: np.ndarray, quality: int) -> np.ndarray:
-    """Encode [h, w, 3] uint8 as a JPEG file and decode it."""
-    pillow, stream = _pillow(), io.BytesIO()
-    pillow.fromarray(picture).save(stream, "JPEG", quality=quality)
-    return np.asarray(_decoded(stream.getvalue()).convert("RGB"))
-
-
 def bicubic(picture: np.ndarray, side: int) -> np.ndarray:
     """Resize [h, w, 3] uint8 to [side, side, 3] with Pillow's cubic filter."""
     if picture.shape[:2] == (side, side):

@@ -42,13 +42,15 @@ class Case:
     parallel: bool = False
     regression: bool = False
     film: bool = False
+    gain: float = 3.0
+    """Of attention: a small decoder then depends on all that it reads. With more, rounding shows."""
 
 
 CASES = {
     "openvla": Case(crop=False, dataset=False, gripper=False),
     "openvla_libero": Case(),
     "openvla_oft": Case(("front", "wrist"), parallel=True, regression=True),
-    "openvla_oft_film": Case(("front", "wrist"), parallel=True, regression=True, film=True),
+    "openvla_oft_film": Case(("front", "wrist"), parallel=True, regression=True, film=True, gain=1.5),
     "openvla_oft_tokens": Case(parallel=True),
 }
 TOWERS = {"featurizer": (32, 64, True), "fused_featurizer": (48, 40, False)}
@@ -221,12 +223,12 @@ def film_shapes() -> dict[str, list[int]]:
         if not name.startswith("vision_backbone."):
             continue
         known = re.sub(r"(blocks\.\d+)\.", r"\1.block.", name)
-        if re.search(r"(qkv|proj|fc1|fc2|attn_pool\.q|kv)\.(weight|bias)$", name) and "patch_embed" not in name:
+        if re.search(r"(qkv|proj|fc1|fc2|attn_pool\.q|kv)\.(weight|bias)$", name):
             place, kind = known.rsplit(".", 1)
             known = f"{place}.base_layer.{kind}"
             if kind == "weight":
-                found[f"{place}.lora_A.default.weight"] = [LORA_RANK, shape[1]]
-                found[f"{place}.lora_B.default.weight"] = [shape[0], LORA_RANK]
+                found[f"{place}.lora_A.default.weight"] = [LORA_RANK, *shape[1:]]
+                found[f"{place}.lora_B.default.weight"] = [shape[0], LORA_RANK, *(1 for _ in shape[2:])]
         found[known] = shape
     for tower, (width, _, _) in TOWERS.items():
         for number in range(BLOCKS):
@@ -236,7 +238,7 @@ def film_shapes() -> dict[str, list[int]]:
     return found
 
 
-def weight(name: str, shape: Sequence[int]) -> NDArray[np.float32]:
+def weight(name: str, shape: Sequence[int], gain: float) -> NDArray[np.float32]:
     """Random numbers of a tensor; ids of actions are the likely ones, as in a trained checkpoint."""
     known = name.replace("language_model", "llama")
     if name.endswith(("pos_embed", "_token", "latent")):
@@ -245,7 +247,7 @@ def weight(name: str, shape: Sequence[int]) -> NDArray[np.float32]:
     if ".lora_" in name:
         made *= 0.2
     if "self_attn" in name:
-        made *= 3.0  # where a small decoder looks, and what it takes from there, depends on what it reads
+        made *= gain
     if name.endswith("lm_head.weight"):
         made *= 3.0
         made[: WORDS - 256] *= 0.01
@@ -286,7 +288,9 @@ def make_tokenizer(folder: Path) -> None:
     )
     made.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in special])
     made.add_special_tokens([AddedToken("<PAD>", normalized=False, special=True)])
-    made.save(str(folder / "tokenizer.json"))
+    whole = json.loads(made.to_str())
+    whole["model"]["merges"] = [" ".join(pair) for pair in merges]  # as before tokenizers 0.20
+    (folder / "tokenizer.json").write_text(json.dumps(whole, ensure_ascii=False))
     written = {
         "add_bos_token": True,
         "add_eos_token": False,
@@ -312,10 +316,10 @@ def write_checkpoint(case: str, folder: Path) -> None:
     from safetensors.numpy import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    known = shapes()
+    known, gain = shapes(), CASES[case].gain
     places = {name: SHARD.format(1 + name.startswith("language_model.")) for name in known}
     for file in sorted({*places.values()}):
-        tensors = {name: weight(name, known[name]) for name, place in places.items() if place == file}
+        tensors = {name: weight(name, known[name], gain) for name, place in places.items() if place == file}
         save_file(tensors, folder / file, metadata={"format": "pt"})
     size = 4 * sum(int(np.prod(shape)) for shape in known.values())
     index = {"metadata": {"total_size": size}, "weight_map": places}
@@ -327,7 +331,7 @@ def write_checkpoint(case: str, folder: Path) -> None:
     if CASES[case].regression:
         parts = part_shapes() | ({"vision_backbone": film_shapes()} if CASES[case].film else {})
         for part, tensors in parts.items():
-            made = {name: torch.from_numpy(weight(f"{part}.{name}", shape)) for name, shape in tensors.items()}
+            made = {name: torch.from_numpy(weight(f"{part}.{name}", shape, gain)) for name, shape in tensors.items()}
             torch.save(made, folder / f"{part}--150000_checkpoint.pt")
 
 

@@ -98,12 +98,15 @@ def _settings(case: str, folder: Path) -> SimpleNamespace:
 
 def act(case: str, folder: Path) -> dict[str, Any]:
     """Load a checkpoint by the original's own functions, and act: actions [row][chunk][numbers], ids of prompts."""
-    chosen, repository = small.CASES[case], Path(sys.path[1])
+    chosen = small.CASES[case]
+    repository = next(place for place in map(Path, sys.path) if (place / "prismatic").is_dir())
     _small_towers()
     _without_training(repository)
     utilities = importlib.import_module("experiments.robot.openvla_utils")
     robot = importlib.import_module("experiments.robot.robot_utils")
     utilities.torch = _Float32()
+    if chosen.parallel:
+        utilities.NormalizationType = importlib.import_module("prismatic.vla.constants").NormalizationType
     utilities.model_is_on_hf_hub = lambda path: False
     settings = _settings(case, folder)
     loading = transformers.AutoModelForVision2Seq.from_pretrained

@@ -28,6 +28,9 @@ class DecoderSizes:
     heads: int
     kv_heads: int
     head_dim: int
+    inverse_waves: bool = False
+    """Whether angles are positions times inverse wavelengths, as transformers rounds them, not divided by wavelengths:
+    float32 tells the two apart after some hundred positions."""
 
     @classmethod
     def of(cls, shapes: Mapping[str, Sequence[int]], place: str, head_dim: int) -> DecoderSizes:
@@ -138,11 +141,13 @@ class Layer(nn.Module):
 
     def queries(self, normed: Tensor, positions: Tensor) -> Tensor:
         """[N, L, H, D] at positions [N, L]."""
-        return turned(self.self_attn.q_proj(normed).unflatten(-1, (-1, self._sizes.head_dim)), positions)
+        heads = self.self_attn.q_proj(normed).unflatten(-1, (-1, self._sizes.head_dim))
+        return turned(heads, positions, inverse_waves=self._sizes.inverse_waves)
 
     def keys(self, normed: Tensor, positions: Tensor) -> Tensor:
         """Likewise [N, L, G, D]."""
-        return turned(self.self_attn.k_proj(normed).unflatten(-1, (-1, self._sizes.head_dim)), positions)
+        heads = self.self_attn.k_proj(normed).unflatten(-1, (-1, self._sizes.head_dim))
+        return turned(heads, positions, inverse_waves=self._sizes.inverse_waves)
 
     def values(self, normed: Tensor) -> Tensor:
         """[N, L, G, D]."""
@@ -220,11 +225,12 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tenso
     return mixed.transpose(1, 2).flatten(2)
 
 
-def turned(heads: Tensor, positions: Tensor) -> Tensor:
+def turned(heads: Tensor, positions: Tensor, *, inverse_waves: bool = False) -> Tensor:
     """Turn [N, L, H, D] by the angles of positions [N, L] (rotary embedding, halves)."""
     half = heads.shape[-1] // 2
     exponents = torch.arange(half, dtype=torch.float32, device=heads.device) * (2.0 / heads.shape[-1])
-    angles = (positions[..., None].float() / _WAVELENGTH**exponents)[:, :, None]
+    places, waves = positions[..., None].float(), _WAVELENGTH**exponents
+    angles = (places * (1.0 / waves) if inverse_waves else places / waves)[:, :, None]
     first, second = heads.float().split(half, dim=-1)
     cosine, sine = angles.cos(), angles.sin()
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)

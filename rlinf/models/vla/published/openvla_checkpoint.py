@@ -285,7 +285,8 @@ def _adapter(name: str, stored: Mapping[str, Tensor]) -> Tensor | float:
     if not base:
         return 0.0
     down, up = (stored[f"{place}lora_{side}.default.weight"].float() for side in ("A", "B"))
-    return up @ down * (min(len(down), _FILM_ALPHA) / len(down))
+    whole = up.flatten(1) @ down.flatten(1) * (min(len(down), _FILM_ALPHA) / len(down))
+    return whole.reshape(stored[name].shape)  # of the embedding of patches: a convolution
 
 
 def _new(tensor: Tensor | None, old: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ everything, and each action token is read off the position before its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -104,7 +104,7 @@ class _Decoder(Stack):
     def __init__(self, checkpoint: OpenVlaCheckpoint) -> None:
         shapes, heads = checkpoint.shapes, int(checkpoint.text("num_attention_heads"))
         head_dim = shapes[f"{_LANGUAGE}layers.0.self_attn.q_proj.weight"][0] // heads
-        sizes = DecoderSizes.of(shapes, _LANGUAGE, head_dim)
+        sizes = replace(DecoderSizes.of(shapes, _LANGUAGE, head_dim), inverse_waves=True)
         eps = float(checkpoint.text("rms_norm_eps"))
         layers = [Layer(sizes, eps=eps, gemma=False) for _ in range(sizes.layers)]
         super().__init__(layers, RmsNorm(sizes.width, eps=eps, gemma=False))

@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rlinf.data.pictures import bicubic, through_jpeg
+from rlinf.data.pictures import bicubic
 from rlinf.models.loading import PolicyError
+from rlinf.models.vla.published.jpeg_rounding import through_jpeg
 
 PictureKind = Literal["dataset", "plain"]
 SIDE = 224
 """Of the square pictures in OpenVLA's data sets."""
 _RADIUS = 3.0  # of the Lanczos filter
-_QUALITY = 95
 
 
 class TrainedPictures:
@@ -63,15 +63,14 @@ class TrainedPictures:
 
     def _prepared(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
         if self._kind == "dataset" and picture.shape[:2] != (SIDE, SIDE):
-            picture = lanczos(through_jpeg(picture, _QUALITY), SIDE)
+            picture = lanczos(through_jpeg(picture), SIDE)
         return picture if self._share == 1.0 else cropped(picture, self._share, SIDE)
 
 
 def lanczos(picture: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
     """Resize [h, w, 3] to [side, side, 3] with a Lanczos filter of radius 3, wider where the picture gets smaller."""
-    rows, columns = (_filter(length, side) for length in picture.shape[:2])
-    height, width, _ = picture.shape
-    sized = columns @ (rows @ picture.astype(np.float32).reshape(height, -1)).reshape(side, width, 3)
+    tall = _filtered(picture.astype(np.float32), side)
+    sized = _filtered(tall.swapaxes(0, 1), side).swapaxes(0, 1)
     return np.clip(np.rint(sized), 0, 255).astype(np.uint8)
 
 
@@ -100,13 +99,31 @@ def _corners(
     return first.astype(np.int64), np.ceil(places).astype(np.int64), places - first
 
 
-def _filter(length: int, side: int) -> NDArray[np.float32]:
-    """Weights [side, length] of pixels along one axis."""
-    wide = max(np.float32(length) / np.float32(side), np.float32(1.0))
-    centres = (np.arange(side, dtype=np.float32) + np.float32(0.5)) * (np.float32(1.0) / (np.float32(side) / length))
-    places = np.arange(length, dtype=np.float32) + np.float32(0.5)
-    distances = np.abs((places[None] - centres[:, None]) / wide).astype(np.float32)
-    angles = np.float32(np.pi) * np.where(distances <= 1e-3, np.float32(1.0), distances)
-    whole = np.float32(_RADIUS) * np.sin(angles) * np.sin(angles / np.float32(_RADIUS)) / (angles * angles)
-    weights = np.where(distances <= 1e-3, np.float32(1.0), np.where(distances >= _RADIUS, np.float32(0.0), whole))
-    return (weights / weights.sum(1, keepdims=True, dtype=np.float32)).astype(np.float32)
+def _filtered(pixels: NDArray[np.float32], side: int) -> NDArray[np.float32]:
+    """Resize the first axis to ``side``; the sum over pixels is taken in their order."""
+    length = len(pixels)
+    one, scale = np.float32(1.0), np.float32(side) / np.float32(length)
+    wide = max(one / scale, one)
+    centres = (np.arange(side, dtype=np.float32) + np.float32(0.5)) * (one / scale)
+    reach = np.float32(_RADIUS) * wide
+    first = np.clip(np.ceil(centres - reach - np.float32(0.5)), 0, length - 1).astype(np.int64)
+    last = np.clip(np.floor(centres + reach - np.float32(0.5)), 0, length - 1).astype(np.int64)
+    places = first[:, None] + np.arange(int((last - first).max()) + 1)
+    distances = np.abs((places.astype(np.float32) + np.float32(0.5) - centres[:, None]) * (one / wide))
+    weights = np.where(places <= last[:, None], _lanczos(distances), np.float32(0.0))
+    weights *= one / weights.cumsum(1, dtype=np.float32)[:, -1:]
+    result = np.zeros((side, *pixels.shape[1:]), dtype=np.float32)
+    for number in range(places.shape[1]):
+        result += weights[:, number, None, None] * pixels[np.minimum(places[:, number], length - 1)]
+    return result
+
+
+def _lanczos(distances: NDArray[np.float32]) -> NDArray[np.float32]:
+    circle, radius = np.float32(np.pi), np.float32(_RADIUS)
+    given = np.where(distances <= 1e-3, np.float32(1.0), distances)
+    # Sines in float64, rounded: numpy's own in float32 are a last bit off.
+    whole, part = (
+        np.sin(angles.astype(np.float64)).astype(np.float32) for angles in (circle * given, circle * given / radius)
+    )
+    near = np.where(distances <= 1e-3, np.float32(1.0), radius * whole * part / (circle * circle * given * given))
+    return np.where(distances > radius, np.float32(0.0), near).astype(np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import json
 
 import numpy as np
 import openvla_checkpoints as small
@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from rlinf.data.pictures import bicubic, through_jpeg
+from rlinf.data.pictures import bicubic
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.published.trained_pictures import TrainedPictures, cropped, lanczos
 
@@ -34,11 +34,12 @@ def test_a_crop_has_the_middle_of_the_picture_between_its_corners() -> None:
     assert np.abs(np.diff(row, 2)).max() <= 2
 
 
-def test_jpeg_is_of_quality_95_with_halved_colours() -> None:
-    stream = io.BytesIO()
-    Image.fromarray(PICTURE).save(stream, "JPEG", quality=95, subsampling=2)
-    assert np.array_equal(through_jpeg(PICTURE, 95), np.asarray(Image.open(stream)))
-    assert np.abs(through_jpeg(PICTURE, 95).astype(int) - PICTURE).max() > 0
+def test_a_picture_is_resized_and_cropped_as_by_tensorflow() -> None:
+    """Golden pixels of TensorFlow 2.21, every fourteenth of a row and a column."""
+    golden = json.loads((small.GOLDEN / "dataset_pictures.json").read_text())
+    sized = lanczos(np.array(golden["jpeg"], dtype=np.uint8), 224)
+    assert sized[::14, ::14].tolist() == golden["resized"]
+    assert cropped(sized, 0.9, 224)[::14, ::14].tolist() == golden["cropped"]
 
 
 def test_each_tower_has_its_own_colours_and_layouts_are_alike() -> None:
