@@ -28,7 +28,7 @@ def test_pillow_differs_by_the_rounding_of_its_inverse_transform(shape: tuple[in
     Image.fromarray(picture).save(stream, "JPEG", quality=95, subsampling=2)
     theirs = np.asarray(Image.open(stream)).astype(int)
     difference = np.abs(through_jpeg(picture) - theirs)
-    assert difference.max() <= 6
+    assert difference.max() <= 8
     assert difference.mean() < 1.5
 
 
