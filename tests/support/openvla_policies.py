@@ -149,7 +149,7 @@ def error_of_flip(case: str, part: str, folder: Path) -> float:
         "data set": {"statistics_key": "bridge_orig"},
         "gripper sign": {"gripper": "opens_at_one"},
         "prompt": {"prompt": PROMPT.replace("robot", "arm")},
-        "horizon": {"horizon": small.HORIZON + 1},
+        "horizon": {"horizon": 2 * small.HORIZON},
         "attention": {"decoding": "parallel_causal"},
         "camera order": {"cameras": chosen.cameras[::-1]},
         "camera absent": {"cameras": chosen.cameras[:1]},
