@@ -156,8 +156,8 @@ def _reported(error: Exception) -> int:
     from rlinf.config.problems import ConfigErrors
 
     if isinstance(error, ConfigErrors):
-        for found in error.problems:
-            _complain(str(found))
+        for problem in error.problems:
+            _complain(str(problem))
         count = len(error.problems)
         _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
         return WRONG_CONFIG
@@ -207,6 +207,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     check.add_argument(
         "--clock", action="store_true", help="predict time and memory of a step from a few short runs at small sizes"
+    )
+    check.add_argument(
+        "--machines", metavar="NxGPUS", help="which machine holds which worker, on machines that Ray imitates: 2x8"
     )
     check.add_argument("--time", action="store_true", help="run a few steps, and estimate how long the whole run takes")
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
@@ -271,8 +274,8 @@ def _train(options: argparse.Namespace) -> int:
         return _code(_function("rlinf.sweep.multirun", "multirun")(options.file, _overrides(options)))
     config = _load(options)
     with _shown(config) if options.ui else nullcontext():
-        given = {"save_batches": options.save_batches, "from_batches": options.from_batches}
-        batches = {name: value for name, value in given.items() if value}
+        saved = {"save_batches": options.save_batches, "from_batches": options.from_batches}
+        batches = {name: value for name, value in saved.items() if value}
         return _finished(_function("rlinf.train", "run")(config, **batches))
 
 
@@ -309,6 +312,8 @@ def _check(options: argparse.Namespace) -> int:
     failing = bool(options.rehearse and _function("rlinf.commands.rehearse", "rehearse")(config))
     if not options.no_build:
         failing = bool(_function("rlinf.commands.check", "examine")(config)) or failing
+    if options.machines is not None:
+        failing = bool(_function("rlinf.commands.placement", "show_placement")(config, options.machines)) or failing
     if options.clock and not failing:
         _function("rlinf.commands.timing", "predict_step")(config)
     if options.time and not failing:

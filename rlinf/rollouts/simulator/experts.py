@@ -30,7 +30,7 @@ class NoDemonstrationsError(UserError, ValueError):
 
 
 @dataclass(frozen=True)
-class Step:
+class ExpertStep:
     """One step of a demonstrator."""
 
     observation: Any
@@ -46,7 +46,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ActionRequest:
     """A policy is to decide at this observation: the caller that plays the steps sends its actions [K, ...]."""
 
     observation: Any
@@ -78,13 +78,13 @@ def _own(expert_action: Callable[[], Any]) -> Act:
 
 def _named(name: str) -> MakeExpert:
     try:
-        found = imported(name)
+        function = imported(name)
     except ValueError as error:
         raise NoDemonstrationsError(f"there is no demonstrator {name!r} (sft.expert: module:name): {error}") from error
-    misfit = Signature(("the environment",), makes=True).misfit(found)
+    misfit = Signature(("the environment",), makes=True).misfit(function)
     if misfit:
         raise NoDemonstrationsError(f"sft.expert: {name} {misfit}: it returns what maps observations to actions")
-    made: MakeExpert = found
+    made: MakeExpert = function
     return made
 
 
@@ -99,12 +99,12 @@ def expert_steps(
     generator: np.random.Generator,
     every_observation: bool = True,
     to_the_end: bool = False,
-) -> Generator[Step | Asked, np.ndarray | None, None]:
+) -> Generator[ExpertStep | ActionRequest, np.ndarray | None, None]:
     """Play one episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
 
     With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Of the
-    others a policy makes ``policys_share``, each requested by :class:`Asked`. Without ``every_observation`` those
-    between decisions may lack their pictures (see :data:`DRAWS`).
+    others a policy makes ``policys_share``, each requested by :class:`ActionRequest`. Without ``every_observation``
+    those between decisions may lack their pictures (see :data:`DRAWS`).
     """
     skips = not every_observation and may_skip_pictures(env, options)
     env.action_space.seed(int(generator.integers(2**31)))
@@ -115,7 +115,7 @@ def expert_steps(
         thrown_off = generator.random() < perturbation
         theirs: np.ndarray | None = None
         if policys_share and generator.random() < policys_share:
-            theirs = yield Asked(observation)
+            theirs = yield ActionRequest(observation)
             assert theirs is not None
         for part in range(options.num_action_chunks):
             before = observation
@@ -129,6 +129,6 @@ def expert_steps(
             succeeded = bool(np.any(info.get(options.success_key, False)))
             over = bool(terminated or truncated)
             demonstrated = theirs is None and not thrown_off
-            yield Step(before, action, float(reward), bool(terminated), bool(truncated), succeeded, demonstrated)
+            yield ExpertStep(before, action, float(reward), bool(terminated), bool(truncated), succeeded, demonstrated)
             if over:
                 break
