@@ -88,15 +88,15 @@ def _coded(plane: Integers, kind: int) -> Integers:
 
 def _forward(blocks: Integers, axis: int, *, first: bool) -> Integers:
     """Transform along an axis by the accurate method, with 13 bits of each factor (Loeffler, Ligtenberg, Moschytz)."""
-    given = np.moveaxis(blocks, axis, 0)
-    low, high = [given[n] + given[7 - n] for n in range(4)], [given[n] - given[7 - n] for n in range(4)]
+    values = np.moveaxis(blocks, axis, 0)
+    low, high = [values[n] + values[7 - n] for n in range(4)], [values[n] - values[7 - n] for n in range(4)]
     outer, inner = (low[0] + low[3], low[0] - low[3]), (low[1] + low[2], low[1] - low[2])
 
     def rounded(number: Integers) -> Integers:
         shift = 11 if first else 15
         return (number + (1 << (shift - 1))) >> shift
 
-    made = np.empty_like(given)
+    made = np.empty_like(values)
     total, difference = outer[0] + inner[0], outer[0] - inner[0]
     made[0], made[4] = (total << 2, difference << 2) if first else ((total + 2) >> 2, (difference + 2) >> 2)
     shared = (inner[1] + outer[1]) * 4433
@@ -114,18 +114,18 @@ def _forward(blocks: Integers, axis: int, *, first: bool) -> Integers:
 
 def _inverse(blocks: Integers, axis: int) -> Integers:
     """Transform back along an axis by the fast method, with 8 bits of each factor."""
-    given = np.moveaxis(blocks, axis, 0)
-    total, difference = given[0] + given[4], given[0] - given[4]
-    side = given[2] + given[6]
-    rest = ((given[2] - given[6]) * 362 >> 8) - side
+    values = np.moveaxis(blocks, axis, 0)
+    total, difference = values[0] + values[4], values[0] - values[4]
+    side = values[2] + values[6]
+    rest = ((values[2] - values[6]) * 362 >> 8) - side
     even = total + side, difference + rest, difference - rest, total - side
-    sums, differences = (given[5] + given[3], given[1] + given[7]), (given[5] - given[3], given[1] - given[7])
+    sums, differences = (values[5] + values[3], values[1] + values[7]), (values[5] - values[3], values[1] - values[7])
     last = sums[1] + sums[0]
     shared = (differences[0] + differences[1]) * 473 >> 8
     third = (differences[0] * -669 >> 8) + shared - last
     second = ((sums[1] - sums[0]) * 362 >> 8) - third
     first = (differences[1] * 277 >> 8) - shared + second
-    made = np.empty_like(given)
+    made = np.empty_like(values)
     made[0], made[7] = even[0] + last, even[0] - last
     made[1], made[6] = even[1] + third, even[1] - third
     made[2], made[5] = even[2] + second, even[2] - second

@@ -207,9 +207,9 @@ class Stack(nn.Module):
         """
         memory = []
         for number, layer in enumerate(self.layers):
-            given = hidden, positions, mask, None if before is None else before[number]
+            arguments = hidden, positions, mask, None if before is None else before[number]
             again = self.recompute and torch.is_grad_enabled()
-            hidden, keys, values = checkpoint(layer, *given, use_reentrant=False) if again else layer(*given)
+            hidden, keys, values = checkpoint(layer, *arguments, use_reentrant=False) if again else layer(*arguments)
             memory.append((keys, values))
         return self.norm(hidden)[0], memory
 
@@ -229,8 +229,8 @@ def turned(heads: Tensor, positions: Tensor, *, inverse_waves: bool = False) -> 
     """Turn [N, L, H, D] by the angles of positions [N, L] (rotary embedding, halves)."""
     half = heads.shape[-1] // 2
     exponents = torch.arange(half, dtype=torch.float32, device=heads.device) * (2.0 / heads.shape[-1])
-    places, waves = positions[..., None].float(), _WAVELENGTH**exponents
-    angles = (places * (1.0 / waves) if inverse_waves else places / waves)[:, :, None]
+    steps, waves = positions[..., None].float(), _WAVELENGTH**exponents
+    angles = (steps * (1.0 / waves) if inverse_waves else steps / waves)[:, :, None]
     first, second = heads.float().split(half, dim=-1)
     cosine, sine = angles.cos(), angles.sin()
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)

@@ -130,9 +130,9 @@ class OpenVlaCheckpoint:
         """Return an entry of `text_config`, or transformers' default."""
         return self.config["text_config"].get(name, _LLAMA.get(name))
 
-    def shapes_of(self, place: str) -> dict[str, list[int]]:
+    def shapes_of(self, prefix: str) -> dict[str, list[int]]:
         """Return the shapes of a part's tensors, by the rest of their names."""
-        return {name.removeprefix(place): shape for name, shape in self.shapes.items() if name.startswith(place)}
+        return {name.removeprefix(prefix): shape for name, shape in self.shapes.items() if name.startswith(prefix)}
 
     def statistics_of(self, key: str | None) -> tuple[str, Mapping[str, Any]]:
         """Return a data set's name and statistics; ``key`` may be left out if there is only one.
@@ -178,11 +178,11 @@ class OpenVlaCheckpoint:
         """Name the tensors that no action depends on: of each tower the last block and all after it."""
         result = []
         for tower in self.towers:
-            place = f"vision_backbone.{tower}."
-            shapes = self.shapes_of(place)
+            prefix = f"vision_backbone.{tower}."
+            shapes = self.shapes_of(prefix)
             last = depth(shapes) - 1
             result += [
-                f"{place}{name}" for name in shapes if name.startswith((f"blocks.{last}.", "norm.", "attn_pool."))
+                f"{prefix}{name}" for name in shapes if name.startswith((f"blocks.{last}.", "norm.", "attn_pool."))
             ]
         if self.regression:
             result.append("language_model.lm_head.weight")
@@ -281,10 +281,10 @@ def _renewed(part: str, stored: Mapping[str, Tensor], named: Mapping[str, Tensor
 
 def _adapter(name: str, stored: Mapping[str, Tensor]) -> Tensor | float:
     """Return what an adapter adds to a layer's weight ``name``: 0 for another tensor."""
-    place, base, _ = name.rpartition("base_layer.weight")
+    layer, base, _ = name.rpartition("base_layer.weight")
     if not base:
         return 0.0
-    down, up = (stored[f"{place}lora_{side}.default.weight"].float() for side in ("A", "B"))
+    down, up = (stored[f"{layer}lora_{side}.default.weight"].float() for side in ("A", "B"))
     whole = up.flatten(1) @ down.flatten(1) * (min(len(down), _FILM_ALPHA) / len(down))
     return whole.reshape(stored[name].shape)  # of the embedding of patches: a convolution
 
@@ -294,15 +294,15 @@ def _new(tensor: Tensor | None, old: Tensor) -> Tensor:
 
 
 def _require_supported(checkpoint: OpenVlaCheckpoint, folder: Path) -> None:
-    config, place = checkpoint.config, f"{KEY}: {folder / 'config.json'}"
+    config, file = checkpoint.config, f"{KEY}: {folder / 'config.json'}"
     flat = {**config, **{f"text_config.{name}": value for name, value in config.get("text_config", {}).items()}}
     for name, value in _SUPPORTED.items():
         if flat.get(name, value) != value:
-            raise PolicyError(f"{place} has {name}: {flat[name]!r}, which is not supported: {value!r} is")
+            raise PolicyError(f"{file} has {name}: {flat[name]!r}, which is not supported: {value!r} is")
     towers = config.get("timm_model_ids", [])
     if not towers or not set(towers) <= set(TOWERS) or any(config.get("timm_override_act_layers") or []):
         raise PolicyError(
-            f"{place} has timm_model_ids: {towers}, which is not supported; towers are {', '.join(TOWERS)}"
+            f"{file} has timm_model_ids: {towers}, which is not supported; towers are {', '.join(TOWERS)}"
         )
     if len(checkpoint.preprocessor.get("input_sizes", [])) != len(checkpoint.towers):
         raise PolicyError(f"{KEY}: {folder / 'preprocessor_config.json'}: input_sizes has not one size for each tower")
@@ -316,12 +316,12 @@ def _require_supported(checkpoint: OpenVlaCheckpoint, folder: Path) -> None:
 
 def _part_file(folder: Path, part: str) -> Path | None:
     """Find `PART--N_checkpoint.pt`. Raises PolicyError if there are several, as the original does."""
-    found = sorted(file for file in folder.glob("*.pt") if part in file.name and "checkpoint" in file.name)
-    if part == "action_head" or not found:
-        found = [file for file in found if not file.name.startswith("noisy")]
-    if len(found) > 1:
-        raise PolicyError(f"{KEY}: {folder} holds {', '.join(file.name for file in found)}: keep one")
-    return found[0] if found else None
+    files = sorted(file for file in folder.glob("*.pt") if part in file.name and "checkpoint" in file.name)
+    if part == "action_head" or not files:
+        files = [file for file in files if not file.name.startswith("noisy")]
+    if len(files) > 1:
+        raise PolicyError(f"{KEY}: {folder} holds {', '.join(file.name for file in files)}: keep one")
+    return files[0] if files else None
 
 
 def _loaded(file: Path) -> dict[str, Tensor]:
@@ -356,10 +356,10 @@ def _folder(path: str) -> Path:
 
 
 def _json(file: Path) -> dict[str, Any]:
-    found = read_json_file(file)
-    if found is None:
+    content = read_json_file(file)
+    if content is None:
         raise PolicyError(f"{KEY}: {file} is missing")
-    return dict(found)
+    return dict(content)
 
 
 def _generic_keys() -> set[str]:

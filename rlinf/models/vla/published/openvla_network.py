@@ -57,10 +57,10 @@ class _Regression(nn.Module):
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
         super().__init__()
-        width, given = shapes["fc1.weight"]
+        width, inputs = shapes["fc1.weight"]
         blocks = {name.split(".")[1] for name in shapes if name.startswith("mlp_resnet_blocks.")}
-        self.layer_norm1 = nn.LayerNorm(given)
-        self.fc1 = nn.Linear(given, width)
+        self.layer_norm1 = nn.LayerNorm(inputs)
+        self.fc1 = nn.Linear(inputs, width)
         self.mlp_resnet_blocks = nn.ModuleList(_Residual(width) for _ in blocks)
         self.layer_norm2 = nn.LayerNorm(width)
         self.fc2 = nn.Linear(width, shapes["fc2.weight"][0])
@@ -168,8 +168,8 @@ class OpenVlaNetwork(nn.Module):
         order = torch.arange(count, device=tokens.device)
         own = (order[None, :] <= order[:, None]).expand(rows, -1, -1)
         mask = torch.cat([prompt.valid[:, None].expand(-1, count, -1), own], dim=2)
-        places = prompt.valid.sum(1, keepdim=True) + order
-        hidden, memory = self.language_model.model.through(embedded, places, mask, prompt.memory)
+        positions = prompt.valid.sum(1, keepdim=True) + order
+        hidden, memory = self.language_model.model.through(embedded, positions, mask, prompt.memory)
         valid = torch.cat([prompt.valid, torch.ones_like(tokens, dtype=torch.bool)], dim=1)
         return hidden, ReadPrompt(memory, valid, hidden[:, -1:])
 

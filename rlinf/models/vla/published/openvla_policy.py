@@ -55,8 +55,8 @@ class TrainedUnits:
 
     def whole(self, numbers: NDArray[Any]) -> NDArray[np.float64]:
         """Numbers [..., n] in [-1, 1] in the units of the data set."""
-        given = numbers.astype(np.float64)
-        return np.where(self._mask, 0.5 * (given + 1.0) * (self._high - self._low) + self._low, given)
+        unit = numbers.astype(np.float64)
+        return np.where(self._mask, 0.5 * (unit + 1.0) * (self._high - self._low) + self._low, unit)
 
     def scaled(self, numbers: NDArray[Any]) -> NDArray[np.float64]:
         """Numbers [..., n] of the data set in [-1, 1], cut at its ends; one that never changes is 0."""
@@ -206,10 +206,10 @@ class OpenVlaPrompts:
 
     def __call__(self, leaves: Mapping[str, Tensor], rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
         """Ids int64 [N, L] and which of them are there, bool [N, L]."""
-        found = [self._ids(text) for text in instruction_texts(leaves, self._names, self._task, rows)]
-        length = max(map(len, found))
+        prompts = [self._ids(text) for text in instruction_texts(leaves, self._names, self._task, rows)]
+        length = max(map(len, prompts))
         ids, present = torch.zeros(rows, length, dtype=torch.int64), torch.zeros(rows, length, dtype=torch.bool)
-        for row, own in enumerate(found):
+        for row, own in enumerate(prompts):
             ids[row, 0], present[row, 0] = own[0], True
             ids[row, length - len(own) + 1 :] = torch.tensor(own[1:])
             present[row, length - len(own) + 1 :] = True
@@ -234,17 +234,17 @@ class OpenVlaPolicy(VisionLanguageAction):
         super().__init__()
         assert options.openvla is not None
         self.options, self._spaces = options, (observation_space, action_space)
-        given = options.openvla
-        self.checkpoint = checkpoint = OpenVlaCheckpoint(**given["checkpoint"])
-        self.parallel, self._causal = given["decoding"] != "sequential", given["decoding"] == "parallel_causal"
+        chosen = options.openvla
+        self.checkpoint = checkpoint = OpenVlaCheckpoint(**chosen["checkpoint"])
+        self.parallel, self._causal = chosen["decoding"] != "sequential", chosen["decoding"] == "parallel_causal"
         chunk = options.num_action_chunks
         if not self.parallel and chunk > 1:
             raise SpaceError(
                 f"env.num_action_chunks is {chunk}: with sequential decoding OpenVLA decides on one action"
             )
-        if self.parallel and chunk > given["horizon"]:
+        if self.parallel and chunk > chosen["horizon"]:
             raise SpaceError(
-                f"env.num_action_chunks is {chunk}: a chunk has {given['horizon']} (policy.vla.checkpoint.horizon)"
+                f"env.num_action_chunks is {chunk}: a chunk has {chosen['horizon']} (policy.vla.checkpoint.horizon)"
             )
         leaves = sort_leaves(observation_space, options.cameras)
         self.cameras = tuple(leaves.images)
@@ -256,17 +256,17 @@ class OpenVlaPolicy(VisionLanguageAction):
         for name, space in leaves.images.items():
             require_colour(name, space)
         self.pictures = TrainedPictures(
-            checkpoint.preprocessor, kind=given["pictures"], center_crop=options.center_crop
+            checkpoint.preprocessor, kind=chosen["pictures"], center_crop=options.center_crop
         )
-        _, statistics = checkpoint.statistics_of(given["statistics_key"])
-        units = TrainedUnits(statistics.get("action", {}), given["statistics"], "action")
-        self._horizon = given["horizon"] * len(units)
-        actions = ActionsOfSpace(action_space, units, chunk=chunk, gripper=given["gripper"])
+        _, statistics = checkpoint.statistics_of(chosen["statistics_key"])
+        units = TrainedUnits(statistics.get("action", {}), chosen["statistics"], "action")
+        self._horizon = chosen["horizon"] * len(units)
+        actions = ActionsOfSpace(action_space, units, chunk=chunk, gripper=chosen["gripper"])
         self.network = OpenVlaNetwork(checkpoint)
         self._state_units: TrainedUnits | None = None
         self.state: StateNumbers | None = None
         if self.network.proprio_projector is not None:
-            self._state_units = TrainedUnits(statistics.get("proprio", {}), given["statistics"], "proprio")
+            self._state_units = TrainedUnits(statistics.get("proprio", {}), chosen["statistics"], "proprio")
             self.state = StateNumbers(leaves.states, False) if leaves.states else None
             here = 0 if self.state is None else self.state.out_features
             if here != len(self._state_units):
@@ -275,7 +275,7 @@ class OpenVlaPolicy(VisionLanguageAction):
                 )
         self.instructions: OpenVlaPrompts = OpenVlaPrompts(tokenizer, leaves.texts, options.task, options.prompt)
         if checkpoint.regression:
-            self.head = ChunkNumbers(actions, len(units), options, given["noise_level"])
+            self.head = ChunkNumbers(actions, len(units), options, chosen["noise_level"])
         else:
             kind = ChunkTokens if self.parallel else SequentialTokens
             self.head = kind(action_space, actions, len(units), options)

@@ -92,11 +92,11 @@ def cropped(picture: NDArray[np.uint8], share: float, side: int) -> NDArray[np.u
 def _corners(
     length: int, low: np.float32, high: np.float32, side: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """Neighbours of ``side`` places between two shares of ``length`` pixels, and each place's distance to the first."""
+    """Neighbours of ``side`` places between two shares of ``length`` pixels, and each one's distance to the first."""
     step = (high - low) * np.float32(length - 1) / np.float32(side - 1)
-    places = low * np.float32(length - 1) + np.arange(side, dtype=np.float32) * step
-    first = np.floor(places)
-    return first.astype(np.int64), np.ceil(places).astype(np.int64), places - first
+    positions = low * np.float32(length - 1) + np.arange(side, dtype=np.float32) * step
+    first = np.floor(positions)
+    return first.astype(np.int64), np.ceil(positions).astype(np.int64), positions - first
 
 
 def _filtered(pixels: NDArray[np.float32], side: int) -> NDArray[np.float32]:
@@ -108,22 +108,23 @@ def _filtered(pixels: NDArray[np.float32], side: int) -> NDArray[np.float32]:
     reach = np.float32(_RADIUS) * wide
     first = np.clip(np.ceil(centres - reach - np.float32(0.5)), 0, length - 1).astype(np.int64)
     last = np.clip(np.floor(centres + reach - np.float32(0.5)), 0, length - 1).astype(np.int64)
-    places = first[:, None] + np.arange(int((last - first).max()) + 1)
-    distances = np.abs((places.astype(np.float32) + np.float32(0.5) - centres[:, None]) * (one / wide))
-    weights = np.where(places <= last[:, None], _lanczos(distances), np.float32(0.0))
+    sources = first[:, None] + np.arange(int((last - first).max()) + 1)
+    distances = np.abs((sources.astype(np.float32) + np.float32(0.5) - centres[:, None]) * (one / wide))
+    weights = np.where(sources <= last[:, None], _lanczos(distances), np.float32(0.0))
     weights *= one / weights.cumsum(1, dtype=np.float32)[:, -1:]
     result = np.zeros((side, *pixels.shape[1:]), dtype=np.float32)
-    for number in range(places.shape[1]):
-        result += weights[:, number, None, None] * pixels[np.minimum(places[:, number], length - 1)]
+    for number in range(sources.shape[1]):
+        result += weights[:, number, None, None] * pixels[np.minimum(sources[:, number], length - 1)]
     return result
 
 
 def _lanczos(distances: NDArray[np.float32]) -> NDArray[np.float32]:
     circle, radius = np.float32(np.pi), np.float32(_RADIUS)
-    given = np.where(distances <= 1e-3, np.float32(1.0), distances)
+    distinct = np.where(distances <= 1e-3, np.float32(1.0), distances)
     # Sines in float64, rounded: numpy's own in float32 are a last bit off.
     whole, part = (
-        np.sin(angles.astype(np.float64)).astype(np.float32) for angles in (circle * given, circle * given / radius)
+        np.sin(angles.astype(np.float64)).astype(np.float32)
+        for angles in (circle * distinct, circle * distinct / radius)
     )
-    near = np.where(distances <= 1e-3, np.float32(1.0), radius * whole * part / (circle * circle * given * given))
+    near = np.where(distances <= 1e-3, np.float32(1.0), radius * whole * part / (circle * circle * distinct * distinct))
     return np.where(distances > radius, np.float32(0.0), near).astype(np.float32)
