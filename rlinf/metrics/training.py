@@ -162,6 +162,11 @@ TRAIN: Mapping[str, Metric] = {
         "a smaller learner.optimizer.lr",
     ),
     "train/lr": Metric("learning rate of this step", "learner.optimizer.schedule", ""),
+    "train/clip_factor": Metric(
+        "share of the clip range that is left at this step",
+        "1 - s / S after s of S optimiser steps (clip_schedule)",
+        "",
+    ),
     "train/skipped_minibatches": Metric(
         "minibatches without an optimiser step: ratio above early_stop_imp_ratio, or no finite number",
         "number of the training iteration",

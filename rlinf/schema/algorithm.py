@@ -140,12 +140,17 @@ class AlgorithmConfig:
     """null: `ratio_clip_eps`."""
     clip_ratio_high: float | None = key(None, at_least=0, example=0.28)
     """null: `ratio_clip_eps`."""
+    clip_schedule: Literal["constant", "linear"] = "constant"
+    """`linear`: `ratio_clip_eps`, `clip_ratio_low` and `clip_ratio_high` fall to 0 over the optimiser steps of the run:
+    after s of S they are (1 - s / S) of what is written."""
     clip_ratio_c: float | None = key(None, above=1, why="the bound c|A| would lie inside the clip range", example=3.0)
     """Dual clip: bounds the loss of negative advantages by c|A|."""
     value_coef: float = key(0.5, at_least=0)
     """Weight of the critic's loss beside that of the policy."""
     value_clip: float | None = key(None, at_least=0, example=0.2)
     """New values stay this close to the old ones in the critic's loss; null is off."""
+    value_clip_schedule: Literal["constant", "linear"] = "constant"
+    """`linear`: `value_clip` falls in the same way."""
     huber_delta: float | None = key(None, above=0, example=10.0)
     """Errors of values beyond it count linearly; null: squared error."""
     entropy_bonus: float = key(0.0, example=0.01)

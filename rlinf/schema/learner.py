@@ -14,10 +14,15 @@ class OptimizerConfig:
         1e-6, at_least=0, example=3e-06, for_runs={"simulators, unless the language model is pretrained": 0.0003}
     )
     """Learning rate. Simulator policies learn with larger ones than pretrained language models."""
+    name: Literal["adamw", "rmsprop", "rmsprop_tf"] = "adamw"
+    """`rmsprop` divides by the root of the mean squared gradient, which begins at 0 and is not corrected for it: the
+    first steps are large. `rmsprop_tf` begins at 1, with `eps` inside the root (TensorFlow). Of `backend: torch`."""
+    smoothing: float = key(0.99, at_least=0, example=0.95)
+    """rmsprop, rmsprop_tf: decay of the running mean of squared gradients."""
     betas: tuple[float, float] = key((0.9, 0.999), example=[0.9, 0.95])
     """AdamW: decay of the running means of gradients and of their squares."""
     eps: float = key(1e-8, above=0)
-    """AdamW: added to the denominator."""
+    """Added to the denominator."""
     weight_decay: float = key(0.0, at_least=0, example=0.01)
     """AdamW: share of each weight that is subtracted per step, times `lr`."""
     grad_clip: float = key(1.0, at_least=0, example=0.5)

@@ -292,4 +292,5 @@ def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
         "clip_after_norm": (bool(algorithm.reward_clip), "reward_clip: 10"),
         "kl_after_norm": (token_kl, "add_token_level_kl: true"),
         "keep_zero_groups": (whitened, "normalize_advantages: true"),
+        "value_clip_schedule": (bool(algorithm.value_clip), "value_clip: 0.2"),
     }

@@ -72,6 +72,7 @@ _UNREAD_OFF_POLICY = (
     "policy.init_log_std",
     "policy.shared_critic",
     "learner.micro_batch_tokens",
+    "learner.optimizer.name",
     "learner.optimizer.betas",
     "learner.optimizer.eps",
     "learner.optimizer.schedule",
