@@ -40,6 +40,9 @@ REPLAY_OPTIONS = (
 )
 """Read with every off-policy ``loss_type``."""
 
+OFFLINE_OPTIONS = ("gamma", "n_step", "replay_batch_size", "random_shift")
+"""Read in the place of :data:`REPLAY_OPTIONS` with an off-policy ``loss_type`` that collects nothing."""
+
 LOSSES: dict[str, Loss] = {
     "actor": Loss(
         "rlinf.algorithms.losses.actor:actor",
@@ -210,5 +213,16 @@ OFF_POLICY: dict[str, OffPolicy] = {
         (*_SOFT, *_PRIOR),
         policy=f"{_NETWORKS}.crossq:CrossQ",
         one_rank="its batch statistics are those of a whole update",
+    ),
+    "iql": OffPolicy(
+        f"{_OBJECTIVES}.iql:IqlObjective",
+        "offline, from recorded transitions alone: values by an expectile, the actor by imitation of better actions",
+        "value: |expectile - 1(u < 0)| u^2, u = min Q'(s, a) - V(s);  critics: y = r + gamma V(s');  "
+        "actor: -min(exp(awr_beta (min Q'(s, a) - V(s))), awr_cap) log pi(a|s), a of the data",
+        "Kostrikov et al., arXiv:2110.06169",
+        (*_TARGET, "prior_data", "prior_rename", "expectile", "awr_beta", "awr_cap", "offline_updates"),
+        policy=f"{_NETWORKS}.implicit_q:ImplicitQ",
+        policy_options=("policy.critic_layer_norm", "policy.num_critics"),
+        offline=True,
     ),
 }

@@ -168,6 +168,8 @@ class OffPolicy(Entry):
     """For actions of a Discrete space; else for those of a Box."""
     clips_gradient: bool = False
     """Reads `learner.optimizer.grad_clip`."""
+    offline: bool = False
+    """Learns from `algorithm.prior_data` alone, without environment steps."""
     one_rank: str = ""
     """Why an update cannot be shared among ranks; empty where it can."""
     policy_options: tuple[str, ...] = ()

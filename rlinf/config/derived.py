@@ -91,6 +91,11 @@ def is_off_policy(config: Sections) -> bool:
     return config.algorithm.loss_type in OFF_POLICY
 
 
+def is_offline(config: Sections) -> bool:
+    """Whether the learner takes recorded transitions alone, so that a run has no environment steps but evaluations."""
+    return is_off_policy(config) and OFF_POLICY[config.algorithm.loss_type].offline
+
+
 def collects_episodes(config: Sections) -> bool:
     """Whether an iteration of a simulator run is a number of whole episodes (else of decisions of every env)."""
     return "values" not in columns_of(config.algorithm.adv_type) and not is_off_policy(config)
@@ -348,6 +353,7 @@ def derive(config: Sections) -> DerivedConfig:
         pi0=uses_pi0(config),
         published=uses_published(config),
         off_policy=is_off_policy(config),
+        offline=is_offline(config),
         collects_episodes=collects_episodes(config),
         holds_fragments=holds_fragments(config),
         needs_values=needs_values(config),

@@ -239,7 +239,10 @@ TRAIN: Mapping[str, Metric] = {
         "wider bounds; see sampler_logprob_gap",
     ),
     "train/actor_loss": Metric(
-        "off-policy: the actor's loss", "mean(alpha logp - Q), td3: mean(-Q1)", REWARD, "falls while returns rise"
+        "off-policy: the actor's loss",
+        "mean(alpha logp - Q), td3: mean(-Q1), iql: -mean(weight logp)",
+        REWARD,
+        "falls while returns rise",
     ),
     "train/critic_loss": Metric(
         "off-policy: the critics' loss",
@@ -249,6 +252,23 @@ TRAIN: Mapping[str, Metric] = {
         "env.normalize_rewards, a smaller lr",
     ),
     "train/q": Metric("td3, ddpg, dqn: estimated return of what was done", "mean Q(s, a)", REWARD, "near the returns"),
+    "train/state_value_loss": Metric(
+        "iql: the loss of the values of states",
+        "mean |expectile - 1(u < 0)| u^2, u = Q - V",
+        "reward squared",
+        "bounded",
+        "a smaller lr",
+    ),
+    "train/awr_weight": Metric(
+        "iql: mean weight of the imitated actions", "mean min(exp(awr_beta A), awr_cap)", "", "0.5 to 10", "awr_beta"
+    ),
+    "train/awr_capped_fraction": Metric(
+        "iql: actions whose weight is the largest that there is",
+        "weights at awr_cap / transitions",
+        SHARE,
+        "below 0.1",
+        "a smaller awr_beta",
+    ),
     "train/alpha": Metric(
         "sac, tqc, discrete_sac, crossq: entropy temperature",
         "alpha",

@@ -254,11 +254,20 @@ class AlgorithmConfig:
     """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
     prior_data: str | None = key(None, example="datasets/reach", read_by=SIMULATOR)
     """sac, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file of LIBERO
-    or ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is off."""
+    or ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is off. iql
+    learns from them alone."""
     prior_share: float = key(0.5, read_by=SIMULATOR)
     """Share of each update's transitions that is sampled from `prior_data`."""
     prior_rename: dict[str, str] = key({}, example={"observation": "observation.state"}, read_by=SIMULATOR)
     """Which column of `prior_data` a part of the observation, or `action`, is, where its name does not say it."""
+    expectile: float = key(0.7, above=0, example=0.9, read_by=SIMULATOR)
+    """iql: 0.5 makes V(s) the mean of Q over the data's actions; nearer to 1 it is that of the best of them."""
+    awr_beta: float = key(3.0, at_least=0, example=10.0, read_by=SIMULATOR)
+    """iql: recorded actions are imitated with the weight exp(beta A); 0 is behaviour cloning."""
+    awr_cap: float = key(100.0, above=0, read_by=SIMULATOR)
+    """iql: the largest of these weights."""
+    offline_updates: int = key(1_000, at_least=1, read_by=SIMULATOR)
+    """iql: updates of a training iteration."""
     sequence_length: int = key(16, at_least=1, read_by=SIMULATOR)
     """sac with `policy.recurrent`: consecutive transitions that are sampled together; gradients flow through them. An
     update has `replay_batch_size` / N such sequences."""

@@ -113,6 +113,7 @@ class DerivedConfig:
     pi0: bool
     published: bool
     off_policy: bool
+    offline: bool
     collects_episodes: bool
     holds_fragments: bool
     needs_values: bool

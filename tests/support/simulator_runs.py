@@ -63,6 +63,12 @@ SMALL = {
     "rollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.9, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
 }
+"""By kind: those of transitions that the run makes itself."""
+OFFLINE = {
+    "iql": "env: {id: Pendulum-v1, max_episode_steps: 20}\n"
+    "algorithm: {loss_type: iql, replay_batch_size: 16, offline_updates: 2}\n",
+}
+"""Those that need `algorithm.prior_data`."""
 
 
 _POLICY = {"sac_memory": "policy: {name: actor_critic, hidden_sizes: [16], recurrent: gru, embedding_size: 8}\n"}
@@ -71,7 +77,9 @@ _POLICY = {"sac_memory": "policy: {name: actor_critic, hidden_sizes: [16], recur
 def recipe(folder: Path, kind: str) -> Path:
     """The file of one of :data:`SMALL`, beside the run directory ``folder``."""
     file = folder.parent / f"{kind}.yaml"
-    file.write_text(SMALL[kind] + _POLICY.get(kind, "policy: {name: actor_critic, hidden_sizes: [16]}\n"))
+    file.write_text(
+        {**SMALL, **OFFLINE}[kind] + _POLICY.get(kind, "policy: {name: actor_critic, hidden_sizes: [16]}\n")
+    )
     return file
 
 

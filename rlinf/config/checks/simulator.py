@@ -263,7 +263,10 @@ def _check_off_policy(context: Context) -> None:
     unread = [key for key in _UNREAD_OFF_POLICY if not (config.policy.use_sde and key == "policy.init_log_std")]
     for key in (*unread, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.")
-    context.run(_check_prior)
+    if entry.offline:
+        context.run(_check_offline)
+    else:
+        context.run(_check_prior)
     context.run(_check_memory)
     context.run(_check_hindsight)
     if config.algorithm.priority_exponent == 0:
@@ -299,6 +302,21 @@ def _check_prior(context: Context) -> None:
     if algorithm.priority_exponent > 0:
         message = "algorithm.priority_exponent: recorded transitions have no priorities beside those of the run."
         context.error("algorithm.priority_exponent", message, "Set it to 0, or take prior_data out.")
+
+
+def _check_offline(context: Context) -> None:
+    """Check that there are recorded transitions, and that an expectile is one."""
+    algorithm, name = context.config.algorithm, context.config.algorithm.loss_type
+    if algorithm.prior_data is None:
+        message = f"algorithm.prior_data: loss_type: {name} learns from recorded transitions, and there are none."
+        fix = "Name a folder that `rlinf record FILE --to-the-end --keep-failures --out DIR` writes."
+        context.error("algorithm.prior_data", message, fix)
+    if algorithm.expectile >= 1:
+        message = f"algorithm.expectile must lie between 0 and 1, not {algorithm.expectile:g}."
+        context.error("algorithm.expectile", message, "For example: 0.7.")
+    why = f"is not read by loss_type: {name}, which takes no environment steps."
+    for key in ("rollout.num_steps", "env.normalize_rewards"):
+        context.unread(key, why, "Take it out.")
 
 
 def _check_hindsight(context: Context) -> None:
