@@ -157,6 +157,16 @@ OFF_POLICY: dict[str, OffPolicy] = {
         recurrent_policy=f"{_NETWORKS}.recurrent_soft:RecurrentSoftActorCritic",
         recurrent_function=f"{_OBJECTIVES}.recurrent_sac:RecurrentSacObjective",
     ),
+    "sac_flow": OffPolicy(
+        f"{_OBJECTIVES}.sac:SacObjective",
+        "soft actor-critic whose actor is a flow: a chain of few noisy steps, differentiated from end to end",
+        "x_0 ~ Normal(0, 1),  x_k+1 ~ Normal(x_k + sigmoid(g) (c - x_k) / S, sigma(s)^2),  a = tanh(x_S);  "
+        "sac with log pi = sum_k log p(x_k+1|x_k, s) - log(1 - a^2)",
+        "SAC Flow (Flow-G), Zhang et al., arXiv:2509.25756; learned noise: ReinFlow, arXiv:2505.22094",
+        (*_SOFT, *_TARGET, *_PRIOR),
+        policy=f"{_NETWORKS}.soft_flow:SoftFlowActorCritic",
+        policy_options=("policy.critic_layer_norm", "policy.num_critics", "policy.denoising_steps"),
+    ),
     "td3": OffPolicy(
         f"{_OBJECTIVES}.td3:Td3Objective",
         "a deterministic actor, the smaller of two critics, a smoothed target, delayed updates of the actor",

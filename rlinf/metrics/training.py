@@ -270,7 +270,7 @@ TRAIN: Mapping[str, Metric] = {
         "a smaller awr_beta",
     ),
     "train/alpha": Metric(
-        "sac, tqc, discrete_sac, crossq: entropy temperature",
+        "sac, sac_flow, tqc, discrete_sac, crossq: entropy temperature",
         "alpha",
         "",
         "falls to a level",

@@ -215,9 +215,10 @@ class AlgorithmConfig:
     target_update_every: int = key(1, at_least=1, for_runs={"loss_type: dqn": 500}, read_by=SIMULATOR)
     """Off-policy: updates between two moves of the target networks."""
     policy_delay: int = key(1, at_least=1, for_runs={"loss_type: td3": 2, "loss_type: crossq": 3}, read_by=SIMULATOR)
-    """sac, td3, tqc, discrete_sac, crossq: the actor (and targets of td3) move once in N updates of the critics."""
+    """sac, sac_flow, td3, tqc, discrete_sac, crossq: the actor (and targets of td3) move once in N updates of the
+    critics."""
     sac_alpha: float | Literal["auto"] = key("auto", example=0.2, read_by=SIMULATOR)
-    """sac, tqc, discrete_sac, crossq: entropy temperature; `auto` learns it."""
+    """sac, sac_flow, tqc, discrete_sac, crossq: entropy temperature; `auto` learns it."""
     sac_target_entropy: float | None = key(None, example=-3.0, read_by=SIMULATOR)
     """The entropy that `sac_alpha: auto` steers to; null is minus the number of action dimensions, and for
     discrete_sac 0.98 of the largest entropy."""
@@ -253,9 +254,9 @@ class AlgorithmConfig:
     priority_correction: float = key(0.5, at_least=0, at_most=1, example=0.4, read_by=SIMULATOR)
     """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
     prior_data: str | None = key(None, example="datasets/reach", read_by=SIMULATOR)
-    """sac, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file of LIBERO
-    or ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is off. iql
-    learns from them alone."""
+    """sac, sac_flow, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file
+    of LIBERO or ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is
+    off. iql learns from them alone."""
     prior_share: float = key(0.5, read_by=SIMULATOR)
     """Share of each update's transitions that is sampled from `prior_data`."""
     prior_rename: dict[str, str] = key({}, example={"observation": "observation.state"}, read_by=SIMULATOR)

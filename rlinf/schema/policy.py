@@ -229,9 +229,12 @@ class PolicyConfig:
     """sac: the critics' layers are normalised, which keeps them from overestimating actions that `algorithm.prior_data`
     does not hold (RLPD)."""
     num_critics: int = key(2, at_least=1, example=5, read_by=ACTOR_CRITIC)
-    """sac, td3, tqc: critics, of which the smallest estimate counts (tqc: all quantiles form one mixture)."""
+    """sac, sac_flow, td3, tqc, iql: critics, of which the smallest estimate counts (tqc: all quantiles form one
+    mixture)."""
     num_quantiles: int = key(25, at_least=1, read_by=ACTOR_CRITIC)
     """tqc: quantiles of the return that each critic estimates."""
+    denoising_steps: int = key(4, at_least=1, example=8, read_by=ACTOR_CRITIC)
+    """sac_flow: steps from noise to an action, through all of which the critics' gradient goes."""
     dueling: bool = key(False, read_by=ACTOR_CRITIC)
     """dqn: the value of a state and the advantages of its actions have a layer each."""
     recurrent: Literal["none", "gru", "lstm"] = key("none", read_by=ACTOR_CRITIC)

@@ -32,6 +32,8 @@ SMALL = {
     "num_minibatches: 2, normalize_advantages: true}\n",
     "sac": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "sac_flow": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: sac_flow, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
     "td3": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: td3, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
     "ddpg": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
