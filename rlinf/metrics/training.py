@@ -300,6 +300,12 @@ SFT: Mapping[str, Metric] = {
         "falls",
         "a larger sft.lr (smaller if it jumps)",
     ),
+    "sft/positive_fraction": Metric(
+        "policy.flow.advantage: imitated decisions that were better than expected",
+        "positive / labelled decisions of the batch",
+        SHARE,
+        "about the share of rlinf label",
+    ),
     "sft/dpo_accuracy": Metric(
         "pairs whose chosen answer DPO prefers",
         "mean [margin > 0]",

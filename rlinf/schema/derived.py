@@ -114,6 +114,7 @@ class DerivedConfig:
     published: bool
     off_policy: bool
     offline: bool
+    labelled: bool
     collects_episodes: bool
     holds_fragments: bool
     needs_values: bool

@@ -13,6 +13,9 @@ import numpy as np
 from rlinf.base.durable import replace_whole
 from rlinf.base.random_streams import numpy_generator
 from rlinf.data.batch import Batch
+from rlinf.data.inputs import ObservationInputs
+from rlinf.data.messages import Metrics
+from rlinf.data.spaces import ADVANTAGE
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, imitation_batch
 from rlinf.rollouts.simulator.experts import NoDemonstrationsError
 from rlinf.rollouts.simulator.image_augmentation import ImageAugmentation
@@ -37,8 +40,11 @@ class Imitation:
         seed: int,
         folder: Path,
         send_weights: Callable[[int], object],
+        indicator_dropout: float = 0.0,
     ) -> None:
-        """``send_weights(version)``: sends the learner's weights to the workers that act."""
+        """``send_weights(version)``: sends the learner's weights to the workers that act. ``indicator_dropout``: the
+        share of decisions whose batch does not tell whether they were better than expected."""
+        self._indicator_dropout = indicator_dropout
         self._rollout, self._options, self._seed = rollout, options, seed
         self._augmentation = ImageAugmentation(options.image_shift, options.color_jitter)
         self._folder, self._send_weights = folder / "dagger", send_weights
@@ -84,7 +90,18 @@ class Imitation:
         pool = self.pool(step)
         drawn = generator.integers(len(pool.actions), size=count)
         noise = generator.standard_normal((count, pool.imitation_noise))
-        return imitation_batch(pool, drawn, noise, functools.partial(self._augmentation, generator=generator))
+        dropped = None if pool.positive is None else generator.random(count) < self._indicator_dropout
+        augment = functools.partial(self._augmentation, generator=generator)
+        return imitation_batch(pool, drawn, noise, augment, dropped)
+
+
+def indicated(batch: Batch) -> tuple[Batch, Metrics]:
+    """Return the batch, and of those of its decisions that say so the share that was better than expected."""
+    given = ObservationInputs.of(batch.inputs).observations.get(ADVANTAGE)
+    if given is None:
+        return batch, {}
+    share = float((given == 1).sum()) / max(1, int((given > 0).sum()))
+    return batch, {"sft/positive_fraction": share}
 
 
 def _joined(parts: Sequence[Demonstrations]) -> Demonstrations:
@@ -97,6 +114,9 @@ def _joined(parts: Sequence[Demonstrations]) -> Demonstrations:
         },
         actions=np.concatenate([part.actions for part in parts]),
         executed=np.concatenate([part.executed for part in parts]),
+        positive=None
+        if parts[0].positive is None
+        else np.concatenate([part.positive for part in parts if part.positive is not None]),
         solved=sum(part.solved for part in parts),
         tried=sum(part.tried for part in parts),
     )

@@ -23,7 +23,7 @@ from rlinf.base.random_streams import numpy_generator
 from rlinf.data.batch import Batch
 from rlinf.data.granularity import Granularity
 from rlinf.data.inputs import ObservationInputs
-from rlinf.data.spaces import Arrays, empty_leaves, observation_leaves, write_observation
+from rlinf.data.spaces import ADVANTAGE, Arrays, empty_leaves, observation_leaves, write_observation
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
@@ -50,6 +50,8 @@ class Demonstrations:
     tried: int
     imitation_noise: int = 0
     """Standard normal numbers that follow each action in a batch, fresh in every one."""
+    positive: np.ndarray | None = None
+    """[n] bool: decisions that were better than expected; None where no policy is conditioned on it."""
 
 
 @dataclass(frozen=True)
@@ -138,12 +140,16 @@ class Demonstrator:
 
 
 def imitation_batch(
-    pool: Demonstrations, rows: np.ndarray, noise: np.ndarray, augment: Callable[[Arrays], Arrays] = dict
+    pool: Demonstrations,
+    rows: np.ndarray,
+    noise: np.ndarray,
+    augment: Callable[[Arrays], Arrays] = dict,
+    dropped: np.ndarray | None = None,
 ) -> Batch:
     """Build a batch of some decisions of the pool, with advantage 1: ``-A logp`` is then the cross-entropy.
 
     ``noise`` [len(rows), pool.imitation_noise] follows the actions; ``augment`` changes the observations [n,
-    ...].
+    ...]. ``dropped`` [len(rows)] bool: decisions without the indicator that ``pool.positive`` gives.
     """
     count, timesteps = len(rows), pool.granularity
     actions = pool.actions[rows]
@@ -151,8 +157,13 @@ def imitation_batch(
         actions = np.concatenate([actions, noise.astype(actions.dtype)], axis=1)
     executed = torch.from_numpy(pool.executed[rows])[:, None]
     seen = {name: leaf[rows] for name, leaf in pool.observations.items()}
+    leaves = augment(seen)
+    if pool.positive is not None:
+        leaves[ADVANTAGE] = np.where(pool.positive[rows], 1, 2)
+        if dropped is not None:
+            leaves[ADVANTAGE][dropped] = 0
     inputs = ObservationInputs(
-        {name: torch.from_numpy(leaf)[:, None] for name, leaf in augment(seen).items()},
+        {name: torch.from_numpy(leaf)[:, None] for name, leaf in leaves.items()},
         executed=executed if timesteps.actions > 1 else None,
     )
     mask = timesteps.mask(executed)

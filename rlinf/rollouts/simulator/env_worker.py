@@ -190,7 +190,10 @@ class EnvWorker:
         """
         sft = self._config.sft
         if sft.dataset is not None:
-            recorded = RecordedDemonstrator(sft.dataset, self._env.num_action_chunks, sft.dataset_stride, sft.rename)
+            labelled = self._config.facts.labelled
+            recorded = RecordedDemonstrator(
+                sft.dataset, self._env.num_action_chunks, sft.dataset_stride, sft.rename, labelled
+            )
             return PipelinedRollout([], lambda: recorded.play(facts, self.spaces(), [task.row for task in tasks]))
         share = sft.dagger_share if round else 0.0
         demonstrator = Demonstrator(self._env, self._config.run.seed, perturbation, sft.expert, share, round)
