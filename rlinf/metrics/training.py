@@ -300,6 +300,25 @@ SFT: Mapping[str, Metric] = {
         "falls",
         "a larger sft.lr (smaller if it jumps)",
     ),
+    "sft/dagger_success": Metric(
+        "sft.dagger_rounds: episodes of a round that ended with success, policy and demonstrator together",
+        "successes / episodes",
+        SHARE,
+        "rises from round to round",
+    ),
+    "sft/dagger_interventions": Metric(
+        "sft.dagger_rounds: how often the demonstrator took over in an episode of a round",
+        "runs of its decisions / episodes",
+        COUNT,
+        "falls from round to round with sft.gate",
+        "more sft.steps between rounds",
+    ),
+    "sft/dagger_decisions": Metric(
+        "sft.dagger_rounds: decisions of the demonstrator in an episode of a round, which are imitated from then on",
+        "decisions / episodes",
+        COUNT,
+        "falls from round to round with sft.gate",
+    ),
     "sft/positive_fraction": Metric(
         "policy.flow.advantage: imitated decisions that were better than expected",
         "positive / labelled decisions of the batch",

@@ -170,6 +170,10 @@ class SftConfig:
     mistakes, is imitated as well (DAgger)."""
     dagger_share: float = key(0.5, at_least=0, at_most=0.9, read_by=SIMULATOR)
     """Of the decisions of those episodes."""
+    gate: str | None = key(None, example="rlinf_envs.sim.tabletop.gate:astray", read_by=SIMULATOR)
+    """`module:name` of what decides in those episodes when the demonstrator takes over, in the place of `dagger_share`
+    (HG-DAgger, arXiv:1810.02890): called with the environment at the start of each episode, it returns a function from
+    observations to whether the next decision is the demonstrator's. null: by chance."""
     expert: str | None = key(None, example="rlinf_envs.sim.fetch:reach_expert", read_by=SIMULATOR)
     """Simulators: `module:name` of a demonstrator, a function that is called with the environment at the start of each
     episode and returns one from observations to actions. null: the environment's own `expert_action`."""

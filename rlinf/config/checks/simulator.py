@@ -49,6 +49,7 @@ _NATIVE = (
     "env.action_mask",
     "env.num_action_chunks",
 )
+_OF_A_DEMONSTRATOR = ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "gate")
 _OF_A_DATASET = ("dataset_stride", "rename")
 _ACTS_BY_NORMAL = ("sac", "tqc", "crossq")
 _ACTS_BY = {
@@ -203,23 +204,26 @@ def _check_policy(context: Context) -> None:
 def _check_warm_start(context: Context) -> None:
     sft = context.config.sft
     if not has_warm_start(context.config):
-        for name in ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "dataset", *_OF_A_DATASET):
+        for name in (*_OF_A_DEMONSTRATOR, "dataset", *_OF_A_DATASET):
             why = "is not read while sft.steps is 0."
             context.unread(f"sft.{name}", why, "Set sft.steps: 200, for example.")
     elif sft.dataset is None:
         for name in _OF_A_DATASET:
             context.unread(f"sft.{name}", "is not read without sft.dataset.", "Take it out.")
     else:
-        for name in ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "expert"):
+        for name in (*_OF_A_DEMONSTRATOR, "expert"):
             why = "is not read with sft.dataset, whose episodes are imitated."
             context.unread(f"sft.{name}", why, "Take it out.")
 
     if sft.dagger_rounds == 0:
         why = "is not read while sft.dagger_rounds is 0."
-        context.unread("sft.dagger_share", why, "Set sft.dagger_rounds: 3, for example.")
+        for name in ("dagger_share", "gate"):
+            context.unread(f"sft.{name}", why, "Set sft.dagger_rounds: 3, for example.")
     elif context.config.policy.recurrent != "none":
         message = "sft.dagger_rounds asks the policy for single decisions, and a recurrent one needs all before them."
         context.error("sft.dagger_rounds", message, "Set policy.recurrent: none, or sft.dagger_rounds: 0.")
+    if sft.gate is not None:
+        context.unread("sft.dagger_share", "is not read with sft.gate, which decides who acts.", "Take it out.")
 
 
 def _check_levels(context: Context) -> None:

@@ -71,7 +71,7 @@ class RecordedDemonstrator:
             count,
             count,
             policy.imitation_noise,
-            None if positive is None else positive[taken.frames],
+            positive=None if positive is None else positive[taken.frames],
         )
 
 

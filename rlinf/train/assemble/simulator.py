@@ -33,7 +33,7 @@ from rlinf.train.assemble.tokenizer import kept_tokenizer
 from rlinf.train.evaluation.simulator import VectorEvaluator
 from rlinf.train.graph import Graph
 from rlinf.train.init_from import carried_tokenizer
-from rlinf.train.simulator_sft import Imitation, indicated
+from rlinf.train.simulator_sft import Imitation
 from rlinf.train.workers.env_pool import EnvPool
 from rlinf.train.workers.learner_pool import LearnerPool
 from rlinf.train.workers.learner_worker import LearnerWorker
@@ -101,7 +101,7 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         overlaps=facts.overlaps,
         warm_start_batch=None if facts.off_policy else warm_start.batch,
-        warm_start_preparation=indicated,
+        warm_start_preparation=warm_start.prepare,
         write_beside=functools.partial(keep_class, config.policy.name, envs.spaces())
         if is_own(config.policy.name)
         else None,

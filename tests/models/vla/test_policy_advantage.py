@@ -16,8 +16,9 @@ from rlinf.data.granularity import Granularity
 from rlinf.data.inputs import ObservationInputs
 from rlinf.data.spaces import ADVANTAGE
 from rlinf.rollouts.simulator.demonstrations import Demonstrations, imitation_batch
+from rlinf.schema import SftConfig
 from rlinf.train.run import run
-from rlinf.train.simulator_sft import indicated
+from rlinf.train.simulator_sft import Imitation
 
 TINY = [one for one in SMALL if not one.startswith("sft.demonstrations")]
 
@@ -48,11 +49,12 @@ def test_a_batch_tells_which_decisions_were_better():
     rows, dropped = np.array([0, 1, 2, 3]), np.array([False, False, True, False])
     batch = imitation_batch(pool, rows, np.zeros((4, 0)), dict, dropped)
     assert ObservationInputs.of(batch.inputs).observations[ADVANTAGE][:, 0].tolist() == [1, 2, 0, 2]
-    assert indicated(batch)[1] == {"sft/positive_fraction": pytest.approx(1 / 3)}
+    warm_start = Imitation(None, SftConfig(), seed=0, folder=Path(), send_weights=print)  # type: ignore[arg-type]
+    assert warm_start.prepare(batch)[1] == {"sft/positive_fraction": pytest.approx(1 / 3)}
     pool.positive = None
     plain = imitation_batch(pool, rows, np.zeros((4, 0)))
     assert ADVANTAGE not in ObservationInputs.of(plain.inputs).observations
-    assert indicated(plain)[1] == {}
+    assert warm_start.prepare(plain)[1] == {}
 
 
 @pytest.fixture(scope="module")
