@@ -76,7 +76,7 @@ def _number_type(name: Any) -> np.dtype:
     return dtype
 
 
-_LIMIT = 64 * 2**20
+MESSAGE_LIMIT = 64 * 2**20
 """Bytes of a message: dozens of large pictures."""
 _HEALTH = "/healthz"
 _KEPT = 100_000
@@ -109,7 +109,7 @@ class PolicyServer:
         """From the arrival of each observation to the departure of its actions."""
         try:
             self._server = serve(
-                self._converse, host, port, process_request=self._admit, compression=None, max_size=_LIMIT
+                self._converse, host, port, process_request=self._admit, compression=None, max_size=MESSAGE_LIMIT
             )
         except OSError as error:
             raise UserError(f"no server on {host}:{port}: {error}") from error
@@ -181,7 +181,7 @@ def measure_real_time(
     from rlinf.serve.real_time import ChunkPlayer
 
     headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
-    with connect(url, compression=None, max_size=_LIMIT, additional_headers=headers) as connection:
+    with connect(url, compression=None, max_size=MESSAGE_LIMIT, additional_headers=headers) as connection:
         chunk = int(unpack(connection.recv())["num_action_chunks"])
 
         def ask(request: Any) -> np.ndarray:
@@ -212,7 +212,7 @@ def measure(url: str, observation: dict[str, Any], requests: int, *, token: str 
 
     headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
     taken = []
-    with connect(url, compression=None, max_size=_LIMIT, additional_headers=headers) as connection:
+    with connect(url, compression=None, max_size=MESSAGE_LIMIT, additional_headers=headers) as connection:
         unpack(connection.recv())
         message = pack(observation)
         for _ in range(requests):
