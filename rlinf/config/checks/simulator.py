@@ -14,6 +14,7 @@ from rlinf.config.derived import (
     collects_episodes,
     has_warm_start,
     is_off_policy,
+    is_offline,
     is_text,
     is_vla,
     prior_transitions,
@@ -140,7 +141,8 @@ def _check_layout(context: Context) -> None:
         context.unread("rollout.num_steps", why, "Set rollout.batch_size (start states per step).")
         return
     chosen = f"loss_type: {config.algorithm.loss_type}" if is_off_policy(config) else "adv_type: gae"
-    why = f"is not read by {chosen}, whose steps are rollout.num_steps decisions of every env."
+    steps = "updates on recorded transitions" if is_offline(config) else "rollout.num_steps decisions of every env"
+    why = f"is not read by {chosen}, whose steps are {steps}."
     for key in ("rollout.batch_size", "algorithm.group_size", "env.auto_reset"):
         context.unread(key, why, "Take it out, or choose adv_type: grpo.")
     for name in ("dynamic_sampling", "filter_rewards", "difficulty_mask"):
