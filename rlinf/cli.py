@@ -209,6 +209,9 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--clock", action="store_true", help="predict time and memory of a step from a few short runs at small sizes"
     )
+    check.add_argument(
+        "--machines", metavar="NxGPUS", help="which machine holds which worker, on machines that Ray imitates: 2x8"
+    )
     check.add_argument("--time", action="store_true", help="run a few steps, and estimate how long the whole run takes")
     _add_config_command(commands, "sft", _sft, "only the supervised warm start of a YAML file")
     listed = commands.add_parser("list", description="list recipes, algorithms, environments, metrics, ...")
@@ -310,6 +313,8 @@ def _check(options: argparse.Namespace) -> int:
     failing = bool(options.rehearse and _function("rlinf.commands.rehearse", "rehearse")(config))
     if not options.no_build:
         failing = bool(_function("rlinf.commands.check", "examine")(config)) or failing
+    if options.machines is not None:
+        failing = bool(_function("rlinf.commands.placement", "show_placement")(config, options.machines)) or failing
     if options.clock and not failing:
         _function("rlinf.commands.timing", "predict_step")(config)
     if options.time and not failing:

@@ -5,7 +5,7 @@ does not depend on whether the workers are Ray actors on many nodes (``cluster.b
 this process (``local``). Ray is imported when a Ray cluster is connected to, and not before.
 """
 
-from rlinf.cluster.api import Cluster, Handle, RankInfo, Resources, Starting, Stream, WorkerGroup
+from rlinf.cluster.api import Cluster, GroupSize, Handle, RankInfo, Resources, Starting, Stream, WorkerGroup
 from rlinf.cluster.connect import connect
 from rlinf.cluster.errors import (
     WORKER_LOST,
@@ -26,6 +26,7 @@ __all__ = [
     "ClusterError",
     "ClusterLost",
     "ClusterStartError",
+    "GroupSize",
     "Handle",
     "PlacementError",
     "RankInfo",

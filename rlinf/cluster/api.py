@@ -37,6 +37,14 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class GroupSize:
+    """How many workers a group has, and what each takes."""
+
+    n: int
+    resources: Resources
+
+
+@dataclass(frozen=True)
 class RankInfo:
     """The position of a worker in its group and on its machine, fixed when it is built."""
 

@@ -58,7 +58,13 @@ class _Followed:
         """Return what its process has to have."""
         plan = self.plan
         record = {"number": plan.number, "setting": plan.setting, "seed": plan.seed}
-        return {"folder": str(self.folder.resolve()), "record": record, "config": written(self.config)}
+        attempts = self.allowed - self.record.failures
+        return {
+            "folder": str(self.folder.resolve()),
+            "record": record,
+            "config": written(self.config),
+            "attempts": attempts,
+        }
 
     def show(self, view: LiveView) -> None:
         """Hand to the view what is new since the last call."""
@@ -110,7 +116,6 @@ def _run(sweep: Sweep, trials: Sequence[_Followed], view: LiveView) -> bool:
     order = {
         "metric": sweep.config.metric,
         "mode": sweep.config.mode,
-        "attempts": sweep.config.retries + 1,
         "trials": [one.order() for one in trials],
     }
     before = [one.stamp() for one in trials]

@@ -1,8 +1,8 @@
 """The process of a sweep with `share_base`: `python -m rlinf.sweep.shared_process SWEEP`.
 
 SWEEP is the sweep's folder, for the list of processes. The first line of its standard input is JSON: the metric, and
-record and configuration of each trial. They run one after another, with one base model in memory, and each ends with
-its status in `trial.json`. The process lives no longer than the one that started it.
+record, configuration and attempts left of each trial. They run one after another, with one base model in memory, and
+each ends with its status in `trial.json`. The process lives no longer than the one that started it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> int:
     first = FirstEvaluations()
     with keep_base():
         for trial in order["trials"]:
-            for _ in range(order["attempts"]):
+            for _ in range(trial["attempts"]):
                 if train(trial, order["metric"], order["mode"], first):
                     break
     return 0

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rlinf.cluster import Resources
+from rlinf.cluster import GroupSize, Resources
 from rlinf.config.experiment import Config
 from rlinf.planning.suited import fit_to_machine
 from rlinf.samplers.build import environment
@@ -24,14 +24,34 @@ class ResolvedRun:
     """Where they are not what the configuration alone would say."""
 
     @classmethod
-    def of(cls, config: Config) -> ResolvedRun:
-        """``config`` with its facts and what this machine decides."""
-        devices = Devices.of(config)
+    def of(cls, config: Config, *, gpus: bool | None = None) -> ResolvedRun:
+        """``config`` with its facts and what this machine decides; ``gpus``: as if machines had some, or none."""
+        devices = Devices.of(config, gpus=gpus)
         if config.facts.run_kind == "simulator":
             return cls(config, devices, {})
         on_gpu = devices.learner > 0 or devices.sampler > 0
         config, notes = fit_to_machine(config, on_gpu=on_gpu, learner_on_gpu=devices.learner > 0)
         return cls(config, devices, notes)
+
+    @property
+    def groups(self) -> dict[str, GroupSize]:
+        """All groups of workers, in the order in which their seats are reserved."""
+        config, devices = self.config, self.devices
+        own = Resources(cpus=devices.cpus)
+        groups = {"env": GroupSize(config.env.num_workers, replace(own, spread=True))}
+        if config.facts.run_kind == "simulator":
+            if config.facts.acts_in == "sampler":
+                groups["sampler"] = GroupSize(config.rollout.num_samplers, replace(own, gpus=devices.sampler))
+            groups["learner"] = GroupSize(config.learner.num_workers, replace(own, gpus=devices.learner))
+            return groups
+        # The bundle that colocated groups share is as wide as the widest rank of them.
+        widest = max(1, math.ceil(devices.learner), math.ceil(devices.sampler))
+        own_or_shared = replace(own, bundle="policy" if devices.shared else None, bundle_gpus=widest)
+        groups["learner"] = GroupSize(config.learner.num_workers, replace(own_or_shared, gpus=devices.learner))
+        groups["sampler"] = GroupSize(config.rollout.num_samplers, replace(own_or_shared, gpus=devices.sampler))
+        if config.reward_model.supervision != "none":
+            groups["reward_model"] = GroupSize(1, replace(own, gpus=config.reward_model.gpus))
+        return groups
 
     @property
     def cluster(self) -> ClusterConfig:
@@ -54,11 +74,14 @@ class Devices:
     """CPUs of any worker."""
 
     @classmethod
-    def of(cls, config: Config) -> Devices:
-        """Return those that the configuration requests, or that follow from what this process sees."""
+    def of(cls, config: Config, *, gpus: bool | None = None) -> Devices:
+        """Return those that the configuration requests, or that follow from what this process sees.
+
+        ``gpus``: whether there are GPUs, if that is not this process's to see.
+        """
         import torch
 
-        available, shared = torch.cuda.is_available(), config.facts.shares_gpus
+        available, shared = torch.cuda.is_available() if gpus is None else gpus, config.facts.shares_gpus
         learner = gpus_per_learner(config.cluster, on_gpus=available)
         sampler = config.cluster.gpus_per_sampler
         if config.rollout.sampler == "server":
@@ -85,12 +108,6 @@ class Devices:
     def learner_device(self) -> str:
         """The device that a learner rank computes on, in torch's words."""
         return "cuda" if self.learner > 0 else "cpu"
-
-    def resources(self, gpus: float) -> Resources:
-        """``gpus`` in the bundle that colocated groups share: it is as wide as the widest rank of them."""
-        widest = max(1, math.ceil(self.learner), math.ceil(self.sampler))
-        bundle = "policy" if self.shared else None
-        return Resources(cpus=self.cpus, gpus=gpus, bundle=bundle, bundle_gpus=widest)
 
     def samplers_sleep(self, config: Config) -> bool:
         """Whether text samplers free their memory for the learner."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlinf.algorithms.prepare import OnPolicy, Preparation
-from rlinf.cluster import Cluster, RankInfo, Resources, WorkerGroup
+from rlinf.cluster import Cluster, RankInfo, WorkerGroup
 from rlinf.cluster.weights.choice import choose
 from rlinf.cluster.weights.proof import WeightProof
 from rlinf.config import Config
@@ -57,13 +57,9 @@ _TOKENIZER_STARTS = 500
 def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """Start all workers and put them together."""
     config, devices, facts = setup.config, setup.devices, setup.config.facts
+    size = setup.groups["env"]
     envs = EnvPool(
-        cluster.spawn(
-            "env",
-            functools.partial(_build_env, config, folder),
-            n=config.env.num_workers,
-            resources=Resources(cpus=devices.cpus, spread=True),
-        )
+        cluster.spawn("env", functools.partial(_build_env, config, folder), n=size.n, resources=size.resources)
     )
     pictures = envs.require_filming() if config.evaluation.video_every else ""
     if facts.vla and config.policy.path is None:
@@ -120,13 +116,13 @@ def start_learner(setup: ResolvedRun, cluster: Cluster, spaces: tuple[Any, Any],
 
 
 def _spawn_learners(setup: ResolvedRun, cluster: Cluster, spaces: tuple[Any, Any], folder: Path) -> WorkerGroup:
-    config, devices = setup.config, setup.devices
+    size = setup.groups["learner"]
     return cluster.spawn(
         "learner",
-        functools.partial(_build_learner, config, devices.learner_device, spaces, folder),
-        n=config.learner.num_workers,
-        resources=Resources(cpus=devices.cpus, gpus=devices.learner),
-        rendezvous=config.learner.num_workers > 1,
+        functools.partial(_build_learner, setup.config, setup.devices.learner_device, spaces, folder),
+        n=size.n,
+        resources=size.resources,
+        rendezvous=size.n > 1,
     )
 
 
@@ -151,12 +147,12 @@ def _dataset_notes(config: Config, envs: EnvPool) -> dict[str, str]:
 
 def _with_samplers(setup: ResolvedRun, envs: EnvPool, cluster: Cluster, folder: Path) -> EnvPool:
     """Return the same env workers, with a policy that acts in sampler actors."""
-    devices = setup.devices
+    size = setup.groups["sampler"]
     samplers = cluster.spawn(
         "sampler",
-        functools.partial(_build_sampler, setup.config, devices.sampler_device, envs.spaces(), folder),
-        n=setup.config.rollout.num_samplers,
-        resources=Resources(cpus=devices.cpus, gpus=devices.sampler),
+        functools.partial(_build_sampler, setup.config, setup.devices.sampler_device, envs.spaces(), folder),
+        n=size.n,
+        resources=size.resources,
     )
     return ServedEnvPool(envs.group, samplers, cluster, merge=setup.config.rollout.merge_requests)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rlinf.algorithms.prepare import OnPolicy
 from rlinf.base.random_streams import stream_seed
-from rlinf.cluster import Cluster, RankInfo, Resources, Starting
+from rlinf.cluster import Cluster, RankInfo, Starting
 from rlinf.cluster.weights.choice import choose
 from rlinf.cluster.weights.proof import WeightProof
 from rlinf.cluster.weights.transport import StoredWeights
@@ -49,18 +49,15 @@ from rlinf.train.workers.text_env_pool import TextEnvPool
 
 
 # The process of a learned reward.
-def _learned_reward(config: Config, cluster: Cluster, policy_model: Callable[[], Any]) -> Sequence[LearnedReward]:
+def _learned_reward(setup: ResolvedRun, cluster: Cluster, policy_model: Callable[[], Any]) -> Sequence[LearnedReward]:
     """Return the learned reward; empty if the environment's reward is used.
 
     ``policy_model`` makes the language model of the policy."""
-    if config.reward_model.supervision == "none":
+    config, size = setup.config, setup.groups.get("reward_model")
+    if size is None:
         return ()
-    group = cluster.spawn(
-        "reward_model",
-        functools.partial(_build, config, policy_model),
-        n=1,
-        resources=Resources(cpus=config.cluster.cpus_per_worker, gpus=config.reward_model.gpus),
-    )
+    build = functools.partial(_build, config, policy_model)
+    group = cluster.spawn("reward_model", build, n=size.n, resources=size.resources)
     seed = stream_seed(config.run.seed, "reward")
     return (LearnedReward(LearnerPool(group, cluster), config.reward_model, seed=seed),)
 
@@ -92,7 +89,7 @@ def _build(config: Config, policy_model: Callable[[], Any], info: RankInfo) -> R
 def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Graph:
     """Start all workers and put them together."""
     config, devices, facts = setup.config, setup.devices, setup.config.facts
-    starting = _begin_environments(config, cluster)
+    starting = _begin_environments(setup, cluster)
     import_tokenizers()
     envs = TextEnvPool(starting.ready(), config.env)
     train, held_out = envs.facts("train"), envs.facts("eval")
@@ -140,7 +137,7 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
         evaluate=imitation.evaluate,
         warm_start_batch=imitation.batch,
         warm_start_preparation=imitation.prepare,
-        reward_models=_learned_reward(config, cluster, functools.partial(language_model, config, path)),
+        reward_models=_learned_reward(setup, cluster, functools.partial(language_model, config, path)),
         write_beside=functools.partial(save_beside, tokenizer, spec.eos_token_ids),
         overlaps=facts.overlaps,
         rendered=rollout.rendered,
@@ -228,7 +225,7 @@ def build_text_evaluator(setup: ResolvedRun, cluster: Cluster, folder: Path) -> 
     from rlinf.models.loading import load_tokenizer
 
     config = setup.config
-    envs = TextEnvPool(_begin_environments(config, cluster).ready(), config.env)
+    envs = TextEnvPool(_begin_environments(setup, cluster).ready(), config.env)
     held_out = envs.facts("eval")
     tokenizer = load_tokenizer(str(config.policy.tokenizer.path or config.policy.path))
     spec = conversation_spec(setup, tokenizer, folder)
@@ -241,9 +238,9 @@ def build_text_evaluator(setup: ResolvedRun, cluster: Cluster, folder: Path) -> 
     return TextEvaluator(rollout, config.evaluation, members)
 
 
-def _begin_environments(config: Config, cluster: Cluster) -> Starting:
-    resources = Resources(cpus=config.cluster.cpus_per_worker, spread=True)
-    return cluster.begin("env", lambda _info: conversation_envs(config), n=config.env.num_workers, resources=resources)
+def _begin_environments(setup: ResolvedRun, cluster: Cluster) -> Starting:
+    config, size = setup.config, setup.groups["env"]
+    return cluster.begin("env", lambda _info: conversation_envs(config), n=size.n, resources=size.resources)
 
 
 def _decode_where_graded(config: Config, members: Sequence[TextMixtureEnv], envs: TextEnvPool) -> None:
@@ -265,12 +262,9 @@ def _rows_can_stay(config: Config, members: Sequence[TextMixtureEnv]) -> bool:
 
 
 def _begin_samplers(setup: ResolvedRun, cluster: Cluster, spec: SamplerSpec) -> Starting:
-    config, devices = setup.config, setup.devices
+    rollout, size = setup.config.rollout, setup.groups["sampler"]
     return cluster.begin(
-        "sampler",
-        lambda _info: SamplerWorker(build_sampler(config.rollout, spec)),
-        n=config.rollout.num_samplers,
-        resources=devices.resources(devices.sampler),
+        "sampler", lambda _info: SamplerWorker(build_sampler(rollout, spec)), n=size.n, resources=size.resources
     )
 
 

@@ -48,13 +48,13 @@ def start_learner(setup: ResolvedRun, cluster: Cluster, tokenizer_path: str) -> 
 
 def begin_learner(setup: ResolvedRun, cluster: Cluster, tokenizer_path: str) -> Starting:
     """Begin to start the ranks of the learner."""
-    config, devices = setup.config, setup.devices
+    size = setup.groups["learner"]
     return cluster.begin(
         "learner",
-        functools.partial(_build_learner, config, devices.learner_device, tokenizer_path),
-        n=config.learner.num_workers,
-        resources=devices.resources(devices.learner),
-        rendezvous=config.learner.num_workers > 1,
+        functools.partial(_build_learner, setup.config, setup.devices.learner_device, tokenizer_path),
+        n=size.n,
+        resources=size.resources,
+        rendezvous=size.n > 1,
     )
 
 
