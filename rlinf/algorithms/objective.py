@@ -153,7 +153,7 @@ class Objective:
         """Return the loss with what is left of its scheduled options."""
         if not self.scheduled or clip_factor == 1.0:
             return self._loss
-        left = {name: clip_factor * value for name, value in self.scheduled.items()}
+        left: dict[str, Any] = {name: clip_factor * value for name, value in self.scheduled.items()}
         return self.entry.bind(replace(self.algorithm, **left))
 
     @property

@@ -47,7 +47,7 @@ class RMSprop(torch.optim.Optimizer):
             torch._foreach_addcmul_(squares, gradients, gradients, 1 - group["smoothing"])
             torch._foreach_addcdiv_(parameters, gradients, _spread(squares, group), -group["lr"])
 
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         """Move as :meth:`move` does, without a closure."""
         self.move()
 

@@ -69,7 +69,8 @@ def label(
         torch.manual_seed(stream_seed(fit.seed, "outcome value"))
         value = OutcomeValue(space, 1 if tasks is None else int(tasks.max()) + 1)
     optimizer = torch.optim.AdamW(value.parameters(), lr=fit.lr)
-    generator, losses = numpy_generator(fit.seed, "outcome labels"), []
+    generator = numpy_generator(fit.seed, "outcome labels")
+    losses: list[float] = []
     for step in range(fit.steps):
         rows = trained[generator.integers(len(trained), size=fit.batch_size)]
         leaves = {name: torch.from_numpy(leaf[rows]) for name, leaf in read.items()}

@@ -96,9 +96,9 @@ class Imitation:
             replace_whole(file, lambda to: _write(to, played))
         with np.load(file) as kept:
             leaves = {name.removeprefix(_LEAF): kept[name] for name in kept if name.startswith(_LEAF)}
-            counts = {name: int(kept[name]) for name in _COUNTS}
-            columns = {name: kept[name] for name in ("actions", "executed")}
-            return replace(self._pools[0], observations=leaves, **columns, **counts)
+            others: dict[str, Any] = {name: int(kept[name]) for name in _COUNTS}
+            others |= {name: kept[name] for name in ("actions", "executed")}
+            return replace(self._pools[0], observations=leaves, **others)
 
     def batch(self, step: int) -> Batch:
         """Draw the supervised batch of warm-start step ``step``: a function of the seed, the step and the pool."""
@@ -123,7 +123,7 @@ class Imitation:
 
 def _joined(parts: Sequence[Demonstrations]) -> Demonstrations:
     """Several as one, in their order; those without decisions count, too."""
-    counts = {name: sum(getattr(part, name) for part in parts) for name in _COUNTS}
+    counts: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in _COUNTS}
     parts = [part for part in parts if len(part.actions)] or parts[:1]
     return replace(
         parts[0],
