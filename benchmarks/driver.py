@@ -15,7 +15,6 @@ import argparse
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -36,7 +35,7 @@ from rlinf.data.remote_rows import RemoteRows
 from rlinf.data.shards import DataParallelRank, RankBatch
 from rlinf.learners.stage import Stage
 from rlinf.rollouts.text.conversation import Feedback, Row
-from rlinf.rollouts.text.rollout import rows_of_batch
+from rlinf.rollouts.text.to_batch import rows_of_batch
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema import OptimizerConfig
 from rlinf.schema.algorithm import AlgorithmConfig
@@ -213,12 +212,12 @@ def with_column(batch: RemoteRows, adv_type: str) -> Batch | RemoteRows:
     if adv_type == "gae":
         return with_values(batch)
     if adv_type == "grpo_process":
-        return replace(batch, step_rewards=torch.where(ends, batch.rewards[:, None], torch.nan))
+        return batch.replace(step_rewards=torch.where(ends, batch.rewards[:, None], torch.nan))
     if adv_type == "gigpo":
         here = batch.fetch()  # as conversations of several turns are
         assert here.terminated is not None
         rewards = torch.where(here.terminated, here.rewards[:, None], 0.0)
-        return replace(here, anchor_ids=torch.where(ends, here.group_ids[:, None], -1), rewards=rewards)
+        return here.replace(anchor_ids=torch.where(ends, here.group_ids[:, None], -1), rewards=rewards)
     return batch
 
 

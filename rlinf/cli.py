@@ -157,8 +157,8 @@ def _reported(error: Exception) -> int:
     from rlinf.config.problems import ConfigErrors
 
     if isinstance(error, ConfigErrors):
-        for found in error.problems:
-            _complain(str(found))
+        for problem in error.problems:
+            _complain(str(problem))
         count = len(error.problems)
         _complain(f"{count} problem{'s' if count > 1 else ''}. Nothing was started.")
         return WRONG_CONFIG
@@ -275,8 +275,8 @@ def _train(options: argparse.Namespace) -> int:
         return _code(_function("rlinf.sweep.multirun", "multirun")(options.file, _overrides(options)))
     config = _load(options)
     with _shown(config) if options.ui else nullcontext():
-        given = {"save_batches": options.save_batches, "from_batches": options.from_batches}
-        batches = {name: value for name, value in given.items() if value}
+        saved = {"save_batches": options.save_batches, "from_batches": options.from_batches}
+        batches = {name: value for name, value in saved.items() if value}
         return _finished(_function("rlinf.train", "run")(config, **batches))
 
 

@@ -19,7 +19,7 @@ from rlinf.data.remote_rows import RemoteRows
 from rlinf.data.shards import DataParallelRank, RankBatch
 
 
-class Policy(Protocol):
+class TrainablePolicy(Protocol):
     """A learner's policy, whatever acts with its weights: log-probabilities of given actions, and its own weights.
 
     B rows by T positions as in :class:`rlinf.data.batch.Batch`; ``inputs`` are the batch's; those of another kind than
@@ -50,7 +50,11 @@ class Policy(Protocol):
         """Export to a folder that the policy's own library loads (``AutoModelForCausalLM`` for text)."""
 
 
-class ActingPolicy(Policy, Protocol):
+Policy = TrainablePolicy
+"""Its name until version 0.1; `rlinf.Policy` is another class, which acts and generates."""
+
+
+class ActingPolicy(TrainablePolicy, Protocol):
     """A policy that also acts in simulators. The log-probabilities of its actions come from :meth:`evaluate`.
 
     N rows are N sub-environments that decide at the same time. S numbers of recurrent state belong to each.

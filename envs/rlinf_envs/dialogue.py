@@ -92,12 +92,12 @@ class Dialogue(gymnasium.Env[str, str]):
         answered = None if self._toolbox is None else self._toolbox.answer(0, action)
         if answered is not None:
             return answered, 0.0, False, False, {"role": "tool"}
-        said = self.reply(action)
-        if isinstance(said, str):
-            said = Say(said)
-        if isinstance(said, Say):
-            return said.message, float(said.reward), False, False, {}
-        if not isinstance(said, End):
-            raise TypeError(f"{type(self).__name__}.reply returned {said!r:.80}; it returns a text, Say or End")
-        success = said.reward > 0 if said.success is None else said.success
-        return "", float(said.reward), True, False, {"success": success, "extracted": said.extracted}
+        reply = self.reply(action)
+        if isinstance(reply, str):
+            reply = Say(reply)
+        if isinstance(reply, Say):
+            return reply.message, float(reply.reward), False, False, {}
+        if not isinstance(reply, End):
+            raise TypeError(f"{type(self).__name__}.reply returned {reply!r:.80}; it returns a text, Say or End")
+        success = reply.reward > 0 if reply.success is None else reply.success
+        return "", float(reply.reward), True, False, {"success": success, "extracted": reply.extracted}

@@ -374,9 +374,9 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             return self._judge.judge(responses, tasks)
         whole = sorted(set(range(len(responses))) - set(cut))
         judgements: dict[int, Judgement] = {}
-        for places, judge in ((whole, self._judge.judge), (cut, self._judge.judge_cut)):
-            result = judge([responses[position] for position in places], [tasks[position] for position in places])
-            judgements.update(zip(places, result, strict=True))
+        for indices, judge in ((whole, self._judge.judge), (cut, self._judge.judge_cut)):
+            result = judge([responses[position] for position in indices], [tasks[position] for position in indices])
+            judgements.update(zip(indices, result, strict=True))
         return [judgements[position] for position in range(len(responses))]
 
     def _column(self, rows: list[int], values: NDArray[Any], fill: Any) -> NDArray[Any]:

@@ -59,11 +59,11 @@ def problems(sheet: Sheet) -> list[ConfigProblem]:
 
 
 def _ordered(settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    places = {key: number for number, key in enumerate(leaves())}
+    order = {key: number for number, key in enumerate(leaves())}
     sections = {name: number for number, name in enumerate(hints(Config))}
 
     def place(key: str) -> tuple[int, int, str]:
-        known = next((places[name] for name in _upwards(key) if name in places), len(places))
+        known = next((order[name] for name in _upwards(key) if name in order), len(order))
         return sections.get(key.partition(".")[0], len(sections)), known, key
 
     return {key: settings[key] for key in sorted(settings, key=place)}

@@ -155,8 +155,8 @@ def _conversation(sheet: Sheet, key: str) -> None:
         sheet.put("data.system_prompt", system, f"{key}.agent_system_template")
     template = sheet.take(f"{key}.agent_template")
     if isinstance(template, str) and "{observation}" in template and "env.kwargs.game" not in sheet.settings:
-        said = template.replace("{observation}", "{question}")
-        sheet.put("env.kwargs.prompt_template", said, f"{key}.agent_template")
+        text = template.replace("{observation}", "{question}")
+        sheet.put("env.kwargs.prompt_template", text, f"{key}.agent_template")
     sheet.ignore(f"{key}.agent_template", "prompts are written by env.kwargs.prompt_template")
     _normalisation(sheet)
 

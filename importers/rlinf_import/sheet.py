@@ -104,8 +104,8 @@ class Sheet:
     def put(self, ours: str, value: object, *keys: str) -> None:
         """Set our key; ``keys`` are what it was computed from."""
         translated = VALUES.get(ours, {}).get(value, value) if isinstance(value, str | int) else value
-        place = str(self.place(keys[0])) if keys else str(self.source.path)
-        self.settings[ours] = Setting(translated, " and ".join(self.said(key) for key in keys), keys, place)
+        origin = str(self.place(keys[0])) if keys else str(self.source.path)
+        self.settings[ours] = Setting(translated, " and ".join(self.said(key) for key in keys), keys, origin)
 
     def value(self, ours: str) -> object:
         """Return the value that was set at one of our keys; None for none."""

@@ -44,8 +44,8 @@ def over_episodes(batch: Batch, prepare: Callable[[Batch], tuple[Batch, Metrics]
 
 def _episodes(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """Find the first row of each episode, the episode of each row, and the rows of each episode."""
-    assert batch.episode_ids is not None
-    names = torch.stack([batch.group_ids, batch.episode_ids], dim=1)
+    assert batch.turn_credit.episode_ids is not None
+    names = torch.stack([batch.group_ids, batch.turn_credit.episode_ids], dim=1)
     _, episode, branches = names.unique(dim=0, return_inverse=True, return_counts=True)
     rows = torch.arange(batch.num_rows)
     first = torch.full((len(branches),), batch.num_rows).scatter_reduce_(0, episode, rows, reduce="amin")

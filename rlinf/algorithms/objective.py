@@ -244,9 +244,9 @@ class Objective:
         that :attr:`scheduled` names. A column that :attr:`needs` names and
         that is missing is a ValueError. What a false mask covers is never read.
         """
-        given = {"values": values, "returns": returns, "ref_logprobs": ref_logprobs, "entropy": entropy}
-        given |= {"rollout_logprobs": rollout_logprobs, "selected": selected, "environment": environment}
-        missing = sorted(name for name in self.needs if given[name] is None)
+        optional = {"values": values, "returns": returns, "ref_logprobs": ref_logprobs, "entropy": entropy}
+        optional |= {"rollout_logprobs": rollout_logprobs, "selected": selected, "environment": environment}
+        missing = sorted(name for name in self.needs if optional[name] is None)
         if missing:
             raise ValueError(
                 f"this objective (loss_type {self.algorithm.loss_type}) reads {', '.join(missing)}: give them"

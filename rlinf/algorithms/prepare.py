@@ -275,10 +275,10 @@ def prepare_batch(
     3. and 4. the estimator, with ``kl_coef`` from the controller if ``add_token_level_kl`` (and for reinforce_pp
        and its baseline form)
 
-    Of an episode with several branches (``batch.episode_ids``) one row goes through all this, and its advantage
-    is shared equally by all.
+    Of an episode with several branches (``batch.turn_credit.episode_ids``) one row goes through all this, and its
+    advantage is shared equally by all.
     """
-    if batch.episode_ids is None:
+    if batch.turn_credit.episode_ids is None:
         return _estimated(_shaped(batch, algorithm, state, fragments=fragments))
     return over_episodes(batch, lambda rows: _estimated(_shaped(rows, algorithm, state, fragments=fragments)))
 
@@ -291,7 +291,7 @@ def prepare_rows(
     That is possible for most estimators (:mod:`rlinf.algorithms.advantages.distributed`); for the others, rows that
     are elsewhere are fetched. With a single rank, rows that are here get their advantages here.
     """
-    if isinstance(rows, Batch) and rows.episode_ids is not None:
+    if isinstance(rows, Batch) and rows.turn_credit.episode_ids is not None:
         return prepare_batch(rows, algorithm, state)
     penalised = catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm)
     if isinstance(rows, RemoteRows) and penalised and rows.has("ref_logprobs"):

@@ -76,7 +76,7 @@ class BatchCall:
         results: list[tuple[Tensor, Any]] = self.results()
         if self.rows is None:
             return results
-        return [(sent[places.long()], said) for sent, (places, said) in zip(self.rows, results, strict=True)]
+        return [(sent[indices.long()], value) for sent, (indices, value) in zip(self.rows, results, strict=True)]
 
     def _joined(self, parts: Sequence[tuple[Tensor, Any]]) -> Tensor:
         first = parts[0][1]
@@ -122,8 +122,8 @@ class BatchCalls:
         or the whole batch. Leaves of observations that are stored separately go to it directly from where they are
         stored.
         """
-        given, sent = self._given(rows, cut, columns, observed)
-        handles = self._group.submit(method.__name__, per_rank=[(one,) for one in given], **options)
+        arguments, sent = self._given(rows, cut, columns, observed)
+        handles = self._group.submit(method.__name__, per_rank=[(one,) for one in arguments], **options)
         return BatchCall(self._group, handles, rows, sent)
 
     def submit_remote(
@@ -136,8 +136,8 @@ class BatchCalls:
         **options: Any,
     ) -> tuple[BatchCall, list[Handle]]:
         """As :meth:`submit`, for a method that returns a pair: the second halves stay with the ranks."""
-        given, sent = self._given(rows, cut, columns, None)
-        pairs = [self._group.submit_remote(rank, method.__name__, one, **options) for rank, one in enumerate(given)]
+        arguments, sent = self._given(rows, cut, columns, None)
+        pairs = [self._group.submit_remote(rank, method.__name__, one, **options) for rank, one in enumerate(arguments)]
         return BatchCall(self._group, [first for first, _ in pairs], rows, sent), [second for _, second in pairs]
 
     def _given(
@@ -166,7 +166,7 @@ class BatchCalls:
                 Assembled(_of_records, (self._cluster.share((part, share.parts, placed)), common, *ragged))
                 for part, share, (placed, ragged) in zip(records, own, remote, strict=True)
             ]
-        indices = [place.index for place in self._places]
+        indices = [rank.index for rank in self._places]
         return [held[index] for index in indices], [own[index].rows for index in indices]
 
     def _whole(self, rows: Rows) -> Any:

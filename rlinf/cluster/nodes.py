@@ -62,10 +62,10 @@ def _ask_all(mark: str, timeout_s: float) -> list[NodeFacts]:
     ask = ray.remote(_facts)
     asked = []
     for node in nodes:
-        place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        node_affinity = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         has = node["Resources"]
         amounts = (node["NodeManagerAddress"], has.get("CPU", 0.0), has.get("GPU", 0.0))
-        asked.append(ask.options(num_cpus=0, scheduling_strategy=place).remote(*amounts, mark))
+        asked.append(ask.options(num_cpus=0, scheduling_strategy=node_affinity).remote(*amounts, mark))
     _, missing = ray.wait(asked, num_returns=len(asked), timeout=timeout_s)
     if missing:
         silent = [node["NodeManagerAddress"] for node, task in zip(nodes, asked, strict=True) if task in missing]

@@ -68,7 +68,7 @@ class RayCluster(Cluster):
         resources = resources or Resources(cpus=self._config.cpus_per_worker)
         packed = pack(build)
         try:
-            places = self._placement.reserve(name, n, resources)
+            reserved = self._placement.reserve(name, n, resources)
         except (PlacementError, RayError):  # without a raylet there is no room for anybody
             self._session.require_raylet(f"{name} was not up yet.")
             raise
@@ -78,9 +78,9 @@ class RayCluster(Cluster):
             make: Any = ray.remote
             # its type stubs know no concurrency groups
             actor = make(concurrency_groups={CONTROL: 2, PIECES: 1})(Host).options(
-                **places[rank].options, runtime_env=environment, max_restarts=0
+                **reserved[rank].options, runtime_env=environment, max_restarts=0
             )
-            return actor.remote(places[rank].visible_gpus)
+            return actor.remote(reserved[rank].visible_gpus)
 
         def release() -> None:
             del self._groups[name]

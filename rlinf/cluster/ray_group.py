@@ -213,7 +213,7 @@ class RayGroup(WorkerGroup):
             self._control(rank, "stop_stream", token)
 
     def nodes(self) -> list[str]:
-        return [place.address for place in self._places]
+        return [host.address for host in self._places]
 
     @contextmanager
     def fates_tied(self) -> Iterator[None]:
@@ -304,9 +304,9 @@ class RayGroup(WorkerGroup):
 
     def _stalled(self, rank: int) -> WorkerTimeout:
         """Build the error for a process that stands still."""
-        place = self._places[rank]
+        host = self._places[rank]
         message = (
-            f"{self.name} rank {rank} of {self.size} (pid {place.pid} on {place.address}) has stood still for "
+            f"{self.name} rank {rank} of {self.size} (pid {host.pid} on {host.address}) has stood still for "
             f"{self.config.heartbeat_timeout_s:g} s (cluster.heartbeat_timeout_s): its process is stopped or frozen"
         )
         self._pings.pop(rank, None)
@@ -346,10 +346,10 @@ class RayGroup(WorkerGroup):
 
     def _raylet_of(self, rank: int) -> int | None:
         """Process id of the daemon that holds the worker; None if it is not on this machine, or not yet found."""
-        place = self._place(rank)
-        if place is None:
+        host = self._place(rank)
+        if host is None:
             return self._raylet
-        return place.raylet if _is_here(place) else None
+        return host.raylet if _is_here(host) else None
 
     def _who(self, rank: int) -> str:
         return f"{self.name} rank {rank} of {self.size}"

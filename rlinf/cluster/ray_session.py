@@ -211,11 +211,11 @@ def _knowing_ports(start: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(start)
     def start_raylet(*args: Any, **named: Any) -> Any:
-        given = inspect.signature(start).bind(*args, **named).arguments
-        port = given["dashboard_agent_listen_port"]
+        arguments = inspect.signature(start).bind(*args, **named).arguments
+        port = arguments["dashboard_agent_listen_port"]
         native: Any = ray._raylet  # compiled, without types
         name = native.DASHBOARD_AGENT_LISTEN_PORT_NAME
-        native.persist_port(given["session_dir"], given["node_id"], name, port)
+        native.persist_port(arguments["session_dir"], arguments["node_id"], name, port)
         return start(*args, **named)
 
     return start_raylet

@@ -61,9 +61,9 @@ def _require_run(named: str) -> None:
         raise UserError(f"{named} is a model without tasks of its own: name some with --data or --suite")
     from rlinf.train.stored_run import run_of_checkpoint
 
-    place = run_of_checkpoint(path)
-    if place is not None:
-        raise UserError(f"{named} is a checkpoint: write rlinf eval {place[0]} --step {place[1]}")
+    location = run_of_checkpoint(path)
+    if location is not None:
+        raise UserError(f"{named} is a checkpoint: write rlinf eval {location[0]} --step {location[1]}")
     reason = (
         "it has no config.yaml" if path.is_dir() else "it is a file" if path.exists() else "there is no such folder"
     )

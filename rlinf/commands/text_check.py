@@ -48,8 +48,8 @@ class _TextReport:
         if isinstance(error, UserError):
             self.findings.append(Caveat(True, str(error), subject=subject))
             return
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        message = f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
         self.findings.append(Caveat(True, message, "Training would stop here.", subject))
 
 

@@ -105,15 +105,15 @@ class Context:
 
     def _dropped(self, key: str) -> str:
         """Describe the way to drop a key that another file brings by `extends`."""
-        place = self.place(key)
-        if place.line is None or place.file in (self.source.file, COMMAND_LINE):
+        origin = self.place(key)
+        if origin.line is None or origin.file in (self.source.file, COMMAND_LINE):
             return ""
         default = json.dumps(default_of(self.whole, key), default=str)
-        return f" It is inherited from {place.file}: `{key}={default}`, its default, drops it."
+        return f" It is inherited from {origin.file}: `{key}={default}`, its default, drops it."
 
     def changed(self, key: str) -> bool:
         """Whether somebody set the key to something else than its default."""
-        written = key in self.places or any(place.startswith(f"{key}.") for place in self.places)
+        written = key in self.places or any(key_written.startswith(f"{key}.") for key_written in self.places)
         return written and value_of(self.whole, key) != default_of(self.whole, key)
 
     def place(self, *keys: str) -> Origin:

@@ -101,7 +101,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     problems += builder.problems + context.problems
     if problems:
         raise ConfigErrors(problems)
-    config = replace(config, places={key: str(place) for key, place in written.items()})
+    config = replace(config, places={key: str(origin) for key, origin in written.items()})
     return Resolved(_with_expressions(config, tree), notes, context.warnings)
 
 

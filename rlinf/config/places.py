@@ -25,8 +25,8 @@ def placed(config: Config, message: str) -> str:
     key = max(named, key=lambda key: (_names_value(config, key, message), key.count(".")), default=section)
     if key not in config.places:
         return message
-    said = message.removeprefix(f"{section}: ")
-    about = said if said.startswith(section) else f"{key}: {said}"
+    text = message.removeprefix(f"{section}: ")
+    about = text if text.startswith(section) else f"{key}: {text}"
     return f"{config.places[key]}: {about}"
 
 

@@ -232,8 +232,8 @@ def _flatten(node: yaml.MappingNode, loader: yaml.SafeLoader) -> None:
     if len(own) == len(node.value):
         return
     loader.flatten_mapping(node)
-    said = {str(key.value) for key, _ in own}
-    merged = {str(key.value): (key, value) for key, value in node.value if str(key.value) not in said}
+    written = {str(key.value) for key, _ in own}
+    merged = {str(key.value): (key, value) for key, value in node.value if str(key.value) not in written}
     node.value = [*merged.values(), *own]
 
 

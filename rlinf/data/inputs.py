@@ -54,8 +54,11 @@ class Inputs(ABC):
     def join(cls, parts: Sequence[Inputs]) -> Self:
         """Join the rows of all parts, which have the same T. A tensor that only some have is a :class:`BatchError`."""
 
-    def check(self, rows: int) -> None:
-        """Raise :class:`BatchError` for a tensor that does not lead with B = ``rows``."""
+    def check(self, rows: int, decisions: int) -> None:
+        """Check that all tensors lead with B = ``rows``, or with [B, C] = [``rows``, ``decisions``].
+
+        :raises BatchError: one does not; the message names it.
+        """
         for name, tensor in self.named().items():
             if tensor.shape[:1] != (rows,):
                 raise BatchError(f"inputs: {name} must lead with B={rows}, got {tuple(tensor.shape)}")
@@ -208,6 +211,13 @@ class ObservationInputs(Inputs):
             **{name: tensor for name, tensor in single.items() if tensor is not None},
         }
 
+    def check(self, rows: int, decisions: int) -> None:
+        super().check(rows, decisions)
+        for name, tensor in self.named().items():
+            if name != "recurrent_state" and tensor.shape[1:2] != (decisions,):
+                expected = f"lead with [B, C] = [{rows}, {decisions}] as actions do"
+                raise BatchError(f"inputs: {name} must {expected}, got {tuple(tensor.shape)}")
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
         state = None if self.recurrent_state is None else change(self.recurrent_state)
         return replace(self._map_decisions(change), recurrent_state=state)
@@ -245,8 +255,8 @@ class ObservationInputs(Inputs):
         """
         if self.row_refs is None:
             return []
-        places = self.row_refs[self.row_refs >= 0]
-        source, row = places >> ROW_BITS, places & (1 << ROW_BITS) - 1
+        refs = self.row_refs[self.row_refs >= 0]
+        source, row = refs >> ROW_BITS, refs & (1 << ROW_BITS) - 1
         return [(number, row[source == number]) for number in source.unique().tolist()] or [(0, row)]
 
     def with_leaves(self, parts: Sequence[Mapping[str, Tensor]]) -> Self:

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.data.batch import TERM_FILL, Batch, concatenate
-from rlinf.data.inputs import ROW_BITS, BatchError, TextInputs, fit, numbered_among
+from rlinf.data.batch import Batch, concatenate
+from rlinf.data.columns import ColumnGroup, RewardDetails, TurnCredit, column, join_columns, join_names
+from rlinf.data.inputs import ROW_BITS, TextInputs, numbered_among
 from rlinf.data.ragged import LazyText, RowStore
 
 
@@ -62,13 +63,13 @@ class RemoteColumns:
         columns = {name: torch.zeros(count, positions, dtype=dtype) for name, dtype in self.names.items()}
         for number, own, at in self.requested_rows(torch.arange(count)):
             rows = self.stores[number].fetch(own)
-            for name, column in columns.items():
-                rows.write(name, column.numpy(), at)
+            for name, target in columns.items():
+                rows.write(name, target.numpy(), at)
         return columns
 
 
 @dataclass(frozen=True)
-class RemoteRows:
+class RemoteRows(ColumnGroup):
     """B responses of one turn whose tokens and log-probabilities are elsewhere, and a few numbers of each.
 
     Every position of a response is valid, or none is, and all were chosen by one version of the weights. So three
@@ -77,48 +78,38 @@ class RemoteRows:
 
     inputs: TextInputs
     """The prompts, and the lengths of the responses."""
-    lengths: Tensor
+    lengths: Tensor = field(metadata=column("B"))
     """[B] int64: the valid positions of each row; 0 when nothing is learned from it."""
-    rewards: Tensor
+    rewards: Tensor = field(metadata=column("B"))
     """[B] float32: the outcome of each row."""
-    group_ids: Tensor
+    group_ids: Tensor = field(metadata=column("B"))
     """[B] int64: rows of one prompt share a group."""
-    truncated: Tensor
+    truncated: Tensor = field(metadata=column("B"))
     """[B] bool: a limit on tokens ended the response."""
-    policy_version: Tensor
+    policy_version: Tensor = field(metadata=column("B"))
     """[B] int32: the version of the weights that chose the tokens."""
     num_positions: int
     """T: the tokens of the longest response."""
     columns: tuple[RemoteColumns, ...]
     """Every column [B, T] that is elsewhere: "actions" and "rollout_logprobs", later what ranks computed of them."""
-    on_policy: Tensor | None = None
+    on_policy: Tensor | None = field(default=None, metadata=column("B"))
     """[B] bool: the weights that are trained chose the tokens. None: they chose all."""
-    greedy_rewards: Tensor | None = None
-    """[B] float32: the reward of the most likely response to the row's prompt."""
-    reward_terms: Tensor | None = None
-    """[B, K] float32: the terms of each row's reward, as :attr:`Batch.reward_terms`."""
-    reward_weights: Tensor | None = None
-    """[B, K] float32: their weights."""
-    step_rewards: Tensor | None = None
-    """[B, T] float32: process rewards at the position a step ends in, NaN elsewhere."""
-    anchor_ids: Tensor | None = None
-    """[B, T] int64: the state that a turn answers, at its first position; -1 elsewhere."""
-    correct: Tensor | None = None
-    """[B] bool: the verifier's verdict."""
+    reward_details: RewardDetails = field(default_factory=RewardDetails)
+    """As :attr:`Batch.reward_details`."""
+    turn_credit: TurnCredit = field(default_factory=TurnCredit)
+    """As :attr:`Batch.turn_credit`."""
     domains: Sequence[str] | None = None
     """[B] names of the task families."""
     metadata: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Facts of each row for reports, length B each; a text may be a :class:`LazyText`."""
 
     def __post_init__(self) -> None:
-        """Check that every column has B rows.
+        """Check the shapes of all columns.
 
-        :raises BatchError: a column has another number of rows; the message names it.
+        :raises BatchError: one has another shape; the message names it.
         """
-        for name, tensor in self.tensors().items():
-            if len(tensor) != self.num_rows:
-                raise BatchError(f"{name} must lead with B={self.num_rows}, got {tuple(tensor.shape)}")
-        self.inputs.check(self.num_rows)
+        self.check(self.num_rows, self.num_positions, self.num_positions)
+        self.inputs.check(self.num_rows, self.num_positions)
 
     @property
     def num_rows(self) -> int:
@@ -128,14 +119,6 @@ class RemoteRows:
     def valid_counts(self) -> Tensor:
         """[B] int64: the valid positions of each row."""
         return self.lengths
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Every tensor that is here, by the name of its field."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-
-    def replace(self, **fields: Any) -> Self:
-        """Copy with some fields exchanged (checked again)."""
-        return replace(self, **fields)
 
     def keeping(self, kept: Tensor) -> Self:
         """Copy without a valid position in the rows that are not ``kept`` [B] bool."""
@@ -154,7 +137,7 @@ class RemoteRows:
         index = torch.as_tensor(rows, dtype=torch.int64)
         numbers = index.tolist()
         return self.replace(
-            **{name: tensor.index_select(0, index) for name, tensor in self.tensors().items()},
+            **self.changed(lambda _, tensor: tensor.index_select(0, index)),
             inputs=self.inputs.select(index),
             columns=tuple(columns.select(index) for columns in self.columns),
             domains=None if self.domains is None else [self.domains[i] for i in numbers],
@@ -182,12 +165,8 @@ class RemoteRows:
             policy_version=self.policy_version[:, None].expand(-1, self.num_positions),
             fresh=None if self.on_policy is None else flags["mask"] & self.on_policy[:, None],
             metadata={name: [_settled(value) for value in values] for name, values in self.metadata.items()},
-            greedy_rewards=self.greedy_rewards,
-            reward_terms=self.reward_terms,
-            reward_weights=self.reward_weights,
-            step_rewards=self.step_rewards,
-            anchor_ids=self.anchor_ids,
-            correct=self.correct,
+            reward_details=self.reward_details,
+            turn_credit=self.turn_credit,
             domains=self.domains,
             **dict[str, Any](flags),
             **dict[str, Any](columns),
@@ -211,22 +190,13 @@ def join_rows(parts: Sequence[Batch | RemoteRows]) -> Batch | RemoteRows:
     if len(remote) < len(parts):
         return concatenate([part.fetch() for part in parts])
     first, positions = remote[0], max(part.num_positions for part in remote)
-    wide = {"step_rewards": float("nan"), "anchor_ids": -1}
-    columns: dict[str, Any] = {}
-    for name in first.tensors():
-        tensors = [getattr(part, name) for part in remote]
-        if name in wide:
-            tensors = [fit(tensor, positions, wide[name]) for tensor in tensors]
-        if name in TERM_FILL:
-            width = max(tensor.shape[1] for tensor in tensors)
-            tensors = [fit(tensor, width, TERM_FILL[name]) for tensor in tensors]
-        columns[name] = torch.cat(tensors)
+    fitted = [part.replace(num_positions=positions, **part.fitted(positions, positions)) for part in remote]
     return first.replace(
-        **columns,
+        **join_columns(fitted),
         inputs=TextInputs.join([part.inputs for part in remote]),
         num_positions=positions,
         columns=tuple(RemoteColumns.join(same) for same in zip(*(part.columns for part in remote), strict=True)),
-        domains=None if first.domains is None else [name for part in remote for name in part.domains or ()],
+        domains=join_names([part.domains for part in remote]),
         metadata={name: [value for part in remote for value in part.metadata[name]] for name in first.metadata},
     )
 

@@ -129,7 +129,7 @@ class RowFormat:
             "rewards": none,
             "group_ids": none.long(),
         }
-        return Batch(**{**absent, **self._with_flags(columns)}, inputs=named_inputs(inputs)), pending
+        return Batch.of_flat({**absent, **self._with_flags(columns), "inputs": named_inputs(inputs)}), pending
 
     def _columns(self, whole: np.ndarray) -> dict[str, Any]:
         """Cut records into columns, by name."""
@@ -189,13 +189,11 @@ def _named(rows: Rows) -> dict[str, Tensor]:
             f"{_PENDING}segment_starts": rows.pending.segment_starts,
         }
         rows = rows.rows
+    columns = rows.tensors()
     if isinstance(rows, RemoteRows):
-        columns = rows.tensors()
         # The versions of all tokens of a row are its own; ranks read flags, not versions.
         columns[_TRUNCATED] = columns.pop("truncated")
         del columns["policy_version"]
-    else:
-        columns = rows._columns(lambda tensor: tensor)
     inputs = {_INPUT + name: tensor for name, tensor in rows.inputs.named().items()}
     valid, lengths = rows.valid_counts, inputs[_LENGTHS]
     # Scale: most rows of text are valid throughout, and a number a row says that.

@@ -77,12 +77,12 @@ class _Columns:
         for name in names:
             value = self.row.get(name)
             if _are_messages(value):
-                said = [
+                texts = [
                     message.content for message in messages_of(self.place, value, imitated=False, folder=self.folder)
                 ]
             else:
-                said = [value] if isinstance(value, str) else []
-            if said and all(_words(text) in whole for text in said):
+                texts = [value] if isinstance(value, str) else []
+            if texts and all(_words(text) in whole for text in texts):
                 self.read.add(name)
 
 
@@ -129,18 +129,18 @@ def pair_of(place: str, row: object, folder: Path | None = None) -> tuple[Conver
 
 def _asked(columns: _Columns) -> list[Message]:
     """Messages before the answer: system prompt, history, and the prompt with its material."""
-    place = columns.place
+    location = columns.place
     prompt = columns.take(PROMPTS)
     if prompt is None:
         raise _missing(columns, PROMPTS)
     if isinstance(prompt, list):
-        asked = messages_of(place, prompt, imitated=False, folder=columns.folder)
+        asked = messages_of(location, prompt, imitated=False, folder=columns.folder)
     else:
-        parts = [text_message(place, "user", prompt).content]
+        parts = [text_message(location, "user", prompt).content]
         for name in MATERIAL:
             if columns.has(name) and name not in columns.read:
                 columns.read.add(name)
-                words = text_message(place, "user", columns.row[name]).content
+                words = text_message(location, "user", columns.row[name]).content
                 if words.strip() not in parts[0]:
                     parts.append(words)
         asked = [Message("user", "\n".join(parts), False)]
@@ -176,24 +176,24 @@ def _nothing_else_asked(columns: _Columns, messages: Sequence[Message], names: S
 
 def _preferred(columns: _Columns, name: str) -> Conversation:
     """Build the conversation that ends in the answer ``name``."""
-    place, answer = columns.place, columns.row[name]
+    location, answer = columns.place, columns.row[name]
     columns.read |= {CHOSEN, REJECTED}
     if not _is_whole(answer) and any(columns.has(listed) for listed in MESSAGES):
         listed = columns.take(MESSAGES)
         asked = messages_of(
-            place, listed, imitated=False, folder=columns.folder
+            location, listed, imitated=False, folder=columns.folder
         )  # LLaMA-Factory's pairs: all but the answer
         asked = asked[:-1] if asked[-1].role == _ASSISTANT else asked
     else:
         asked = _asked(columns) if any(columns.has(prompt) for prompt in PROMPTS) else []
     if not asked and not isinstance(answer, list):
         raise ConversationError(
-            f"{place}: {name} is text, and the row has no prompt (one of {', '.join(PROMPTS)}): write the prompt into "
-            f"a column of its own, or {name} as a list of messages"
+            f"{location}: {name} is text, and the row has no prompt (one of {', '.join(PROMPTS)}): write the prompt "
+            f"into a column of its own, or {name} as a list of messages"
         )
     joined = _joined(columns, asked, answer, name, imitated=False)
     if joined[-1].role != _ASSISTANT:
-        raise ConversationError(f"{place}: {name} ends with the {joined[-1].role}, not with an answer")
+        raise ConversationError(f"{location}: {name} ends with the {joined[-1].role}, not with an answer")
     last = joined[-1]
     messages = [*joined[:-1], Message(last.role, last.content, True, last.fields)]
     return _whole(columns, messages, answer if isinstance(answer, list) else [])
@@ -201,18 +201,18 @@ def _preferred(columns: _Columns, name: str) -> Conversation:
 
 def _joined(columns: _Columns, asked: list[Message], answer: Any, name: str, *, imitated: bool) -> list[Message]:
     """Join the prompt and the answer; if the answer is the whole conversation, it must contain the prompt."""
-    place = columns.place
+    location = columns.place
     if isinstance(answer, Mapping):
         answer = [answer]
     if not isinstance(answer, list):
-        return [*asked, text_message(place, _ASSISTANT, answer, imitated=imitated)]
-    answered = messages_of(place, answer, imitated=imitated, folder=columns.folder)
+        return [*asked, text_message(location, _ASSISTANT, answer, imitated=imitated)]
+    answered = messages_of(location, answer, imitated=imitated, folder=columns.folder)
     if answered[0].role == _ASSISTANT:
         return [*asked, *answered]
     known = [(message.role, message.content.strip()) for message in answered]
     if any((message.role, message.content.strip()) not in known for message in asked):
         raise ConversationError(
-            f"{place}: {name} is a whole conversation, and its prompt is not the one in "
+            f"{location}: {name} is a whole conversation, and its prompt is not the one in "
             f"{' or '.join(sorted(columns.read - {CHOSEN, REJECTED})) or 'the row'}: take one of the two out"
         )
     return answered
@@ -234,29 +234,29 @@ def _are_messages(value: object) -> bool:
 
 def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversation:
     """Add the row's system prompt and tools to the conversation. Raises ConversationError if nothing is imitated."""
-    place = columns.place
+    location = columns.place
     system = columns.take(SYSTEM)
     if system:
-        written = text_message(place, "system", system)
+        written = text_message(location, "system", system)
         if messages[0].role != "system":
             messages = [written, *messages]
         elif messages[0].content.strip() != written.content.strip():
             raise ConversationError(
-                f"{place}: the row has a system prompt in a column and another one in its messages: take one out"
+                f"{location}: the row has a system prompt in a column and another one in its messages: take one out"
             )
     if not any(message.imitated for message in messages):
         roles = [f"{role}{did_you_mean(role, (_ASSISTANT,))}" for role in dict.fromkeys(one.role for one in messages)]
         raise ConversationError(
-            f"{place}: there is no answer of the assistant to imitate: the messages are of {', '.join(roles)}"
+            f"{location}: there is no answer of the assistant to imitate: the messages are of {', '.join(roles)}"
         )
     if messages[0].role == _ASSISTANT:
-        raise ConversationError(f"{place}: the assistant speaks first: there is no prompt to answer")
-    messages = with_column(place, messages, columns.take(IMAGES), columns.folder)
-    _require_unimitated(place, messages)
-    tools = _tools(place, columns.take(TOOLS))
+        raise ConversationError(f"{location}: the assistant speaks first: there is no prompt to answer")
+    messages = with_column(location, messages, columns.take(IMAGES), columns.folder)
+    _require_unimitated(location, messages)
+    tools = _tools(location, columns.take(TOOLS))
     columns.repeated([*RESPONSES, *MESSAGES], messages)
     fields = [f"messages[].{name}" for name in own_fields(listed)]
-    return Conversation(place, tuple(messages), tools, (*columns.unread(), *fields))
+    return Conversation(location, tuple(messages), tools, (*columns.unread(), *fields))
 
 
 def _tools(location: str, value: Any) -> tuple[Mapping[str, Any], ...]:

@@ -73,20 +73,20 @@ def _convert(folder: Path, out: Path, layout: MegatronConfig, *, back: bool) -> 
     device = _join() if started else _CPU
     source: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     dtype = source.dtype if isinstance(source.dtype, torch.dtype) else torch.float32
-    config, place, weight_map = transformer_config(source, layout, dtype), arrange(layout), WeightMap(source)
+    config, locate, weight_map = transformer_config(source, layout, dtype), arrange(layout), WeightMap(source)
     chunks = build_chunks(source, config, layout, device)
     if back:
         load_state(folder / _CHECKPOINT, chunks)
-        export_weights(source, Gatherer(chunks, weight_map, place).whole(), out, rank=place.rank)
+        export_weights(source, Gatherer(chunks, weight_map, locate).whole(), out, rank=locate.rank)
     else:
-        load_weights(chunks, SafetensorsFolder(folder), weight_map, place)
+        load_weights(chunks, SafetensorsFolder(folder), weight_map, locate)
         save_state(out / _CHECKPOINT, chunks)
-        if place.rank == 0:
+        if locate.rank == 0:
             source.save_pretrained(str(out))
     dist.barrier()
     if started:
         dist.destroy_process_group()
-    return place.rank
+    return locate.rank
 
 
 def _join() -> torch.device:

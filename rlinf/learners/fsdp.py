@@ -212,9 +212,9 @@ class FSDPLearner(TorchLearner):
         runs = self._weight_runs(bucket_bytes, form)
         if form == "merged":
             return WeightUpdate(version, dict(self._whole_weights(runs[part])), part, len(runs))
-        wanted, tensors = set(runs[part]), {}
+        names, tensors = set(runs[part]), {}
         for name, tensor in itertools.chain.from_iterable(self._named_weights(form)):
-            if name in wanted:
+            if name in names:
                 whole = _whole(tensor)  # all ranks take part in it
                 if self.rank == 0:
                     tensors[name] = whole.cpu()

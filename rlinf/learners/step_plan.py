@@ -84,15 +84,15 @@ class BatchPlan:
     def by_share(self, facts: RowFacts) -> list[OwnRows]:
         """Return the rows of each share, which receives no others; a share without rows gets one to take part with."""
         spare = facts.answered.int().argmax()[None]
-        places = torch.empty(len(facts.tokens), dtype=torch.int32)
+        positions = torch.empty(len(facts.tokens), dtype=torch.int32)
         results = []
         for parts in zip(*self.parts, strict=True):
             used = [rows for part in parts for rows in part.micro_batches]
             rows = torch.cat(used) if used else spare
             if len(parts) > 1:
                 rows = rows.unique()
-            places[rows] = torch.arange(len(rows), dtype=torch.int32)
-            results.append(OwnRows(rows, tuple(_renumbered(part, places, len(rows)) for part in parts)))
+            positions[rows] = torch.arange(len(rows), dtype=torch.int32)
+            results.append(OwnRows(rows, tuple(_renumbered(part, positions, len(rows)) for part in parts)))
         return results
 
 
@@ -140,16 +140,16 @@ def share_of_evaluation(batch: Batch | RankBatch, model: Divides) -> RankBatch:
     """Return this rank's share of an evaluation of ``batch``, which holds every row or only the rank's own."""
     if isinstance(batch, RankBatch):
         return batch
-    place = model.data_place
-    return evaluation_plan(RowFacts.of(batch, model.costs(batch)), place).of_whole(batch, place.index)
+    rank = model.data_place
+    return evaluation_plan(RowFacts.of(batch, model.costs(batch)), rank).of_whole(batch, rank.index)
 
 
 def share_of_update(batch: Batch | RankBatch, learner: _DividesSteps, *, step: int) -> RankBatch:
     """Return this rank's share of all optimiser steps of training iteration ``step``, in the same way."""
     if isinstance(batch, RankBatch):
         return batch
-    place, facts = learner.data_place, RowFacts.of(batch, learner.costs(batch))
-    return update_plan(facts, place, stage=learner.stage, seed=learner.seed, step=step).of_whole(batch, place.index)
+    rank, facts = learner.data_place, RowFacts.of(batch, learner.costs(batch))
+    return update_plan(facts, rank, stage=learner.stage, seed=learner.seed, step=step).of_whole(batch, rank.index)
 
 
 def loss_counts(facts: RowFacts, rows: Tensor) -> LossCounts:

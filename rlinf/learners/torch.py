@@ -25,7 +25,7 @@ from rlinf.data.batch import Batch, Costs
 from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
 from rlinf.data.shards import DataParallelRank, RankBatch
 from rlinf.data.split import split_by_size
-from rlinf.interfaces import Policy
+from rlinf.interfaces import TrainablePolicy
 from rlinf.learners.adam import Adam, clip_gradients, gradient_norm, update_ratio, whole_norm
 from rlinf.learners.minibatch import Minibatch, learned_rows, require_finite, train_on
 from rlinf.learners.moments import own_options
@@ -41,11 +41,11 @@ from rlinf.schema.learner import OffloadConfig
 
 
 class TorchLearner(Offloadable):
-    """An `interfaces.Learner` of any `interfaces.Policy` that is a torch module."""
+    """An `interfaces.Learner` of any `interfaces.TrainablePolicy` that is a torch module."""
 
     def __init__(
         self,
-        policy: Policy,
+        policy: TrainablePolicy,
         *,
         stages: Sequence[Stage],
         seed: int,

@@ -183,7 +183,7 @@ def _without_additions(tokenizer: Any, vocabulary: int) -> Any:
 
     written = json.loads(tokenizer.backend_tokenizer.to_str())
     written["added_tokens"] = [token for token in written["added_tokens"] if token["id"] < vocabulary]
-    own = {token: place for token, place in written["model"]["vocab"].items() if place < vocabulary}
+    own = {token: number for token, number in written["model"]["vocab"].items() if number < vocabulary}
     written["model"]["vocab"] = own
     named = {name: token for name, token in tokenizer.special_tokens_map.items() if token in own}
     backend = Tokenizer.from_str(json.dumps(written))

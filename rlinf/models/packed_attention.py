@@ -74,8 +74,8 @@ def packed_attention(
     grouped = query.shape[1] != key.shape[1]
     if sliding_window is not None and sliding_window > int(packing.positions.max()):
         sliding_window = None  # no row is longer: PyTorch's causal kernel needs no mask
-    given, device = query.dtype, query.device.type
-    if device == "cpu" and given != torch.float64:
+    dtype, device = query.dtype, query.device.type
+    if device == "cpu" and dtype != torch.float64:
         # PyTorch's fused attention of a CPU takes three times as long for its backward pass in 16 bits.
         query, key, value = query.float(), key.float(), value.float()
 
@@ -108,7 +108,7 @@ def packed_attention(
         for block in packing.blocks:
             responses = attend(block.index, block.key_index, block.attention)
             parts.append(responses.transpose(1, 2)[block.mask])
-    out = torch.cat(parts).to(given)
+    out = torch.cat(parts).to(dtype)
     return out[None], None
 
 

@@ -110,12 +110,12 @@ def pack(prompt_ids: Tensor, prompt_lengths: Tensor, actions: Tensor, response_l
     columns = torch.arange(reach, device=device)
     mask = columns < inputs[order][:, None]
     index = _places(mask, int(lengths.sum()))
-    place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=device))
+    inverse = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=device))
 
     positions = torch.arange(actions.shape[1], device=device) < response_lengths[:, None]
     target_rows, target_columns = positions.nonzero(as_tuple=True)
     last_of_prompt = prompt_index.gather(1, (lengths - 1)[:, None])[owners, 0]
-    previous = index[place[target_rows], (target_columns - 1).clamp(min=0)] if reach else last_of_prompt[target_rows]
+    previous = index[inverse[target_rows], (target_columns - 1).clamp(min=0)] if reach else last_of_prompt[target_rows]
     prompt_columns = torch.arange(width, device=device).expand_as(prompt_mask)
     return Packing(
         tokens=torch.cat([prompt_ids[first, :width][prompt_mask], actions[order, :reach][mask]]),

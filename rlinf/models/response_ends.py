@@ -51,12 +51,12 @@ def declare_ends(ends: Collection[int], folder: str | Path) -> None:
 
     ``generate`` of transformers and servers then stop at the tokens that the policy was trained to end with.
     """
-    place = Path(folder)
-    if not (place / "config.json").exists():
+    path = Path(folder)
+    if not (path / "config.json").exists():
         return
-    file = place / _FILE
+    file = path / _FILE
     settings = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    fallback = json.loads((place / "config.json").read_text(encoding="utf-8")).get("eos_token_id")
+    fallback = json.loads((path / "config.json").read_text(encoding="utf-8")).get("eos_token_id")
     # generate reads config.json only where there is no generation_config.json
     declared = listed([settings.get("eos_token_id") if settings else fallback])
     if not set(ends) <= declared:

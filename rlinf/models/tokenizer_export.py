@@ -35,16 +35,16 @@ def save_tokenizer(tokenizer: Any, folder: str | Path) -> None:
     prevents this: transformers then takes the class that the file names, without code of the folder. The module
     that the entry names is there for callers who trust remote code, and has the same effect.
     """
-    place = Path(folder)
-    tokenizer.save_pretrained(str(place))
-    if _splits_alike(tokenizer, place):
+    path = Path(folder)
+    tokenizer.save_pretrained(str(path))
+    if _splits_alike(tokenizer, path):
         return
-    file = place / "tokenizer_config.json"
+    file = path / "tokenizer_config.json"
     settings = json.loads(file.read_text(encoding="utf-8"))
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     settings["auto_map"] = {"AutoTokenizer": [None, f"{_MODULE}.{_CLASS}"]}
     file.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    (place / f"{_MODULE}.py").write_text(_SOURCE, encoding="utf-8")
+    (path / f"{_MODULE}.py").write_text(_SOURCE, encoding="utf-8")
 
 
 def _splits_alike(tokenizer: Any, folder: Path) -> bool:

@@ -68,28 +68,28 @@ class WeightLayout:
         Raises:
             WeightUpdateError: missing or unexpected names, or other shapes; all of them in one message.
         """
-        given = update.tensors
+        tensors = update.tensors
         problems: list[str] = []
-        unexpected = sorted(given.keys() - self.shapes.keys())
+        unexpected = sorted(tensors.keys() - self.shapes.keys())
         if unexpected:
             problems.append(f"the model has no weights named {_listed(unexpected)}")
         covered = set() if arrived is None else arrived
         if update.part == 0:
             covered.clear()
-        covered |= {self.owners[name] for name in given if name in self.owners}
+        covered |= {self.owners[name] for name in tensors if name in self.owners}
         missing = sorted(set(self.owners.values()) - covered) if update.is_last and not update.partial else []
         if missing:
             problems.append(f"the update lacks {_listed(missing)}")
         shapes = [
             f"{name} {tuple(tensor.shape)} instead of {self.shapes[name]}"
-            for name, tensor in given.items()
+            for name, tensor in tensors.items()
             if name in self.shapes and tuple(tensor.shape) != self.shapes[name]
         ]
         if shapes:
             problems.append(f"other shapes than the model's: {_listed(shapes)}")
         if problems:
             raise WeightUpdateError(f"weight update {update.version} does not fit the model: " + "; ".join(problems))
-        return {self.owners.get(name, name): tensor for name, tensor in given.items()}
+        return {self.owners.get(name, name): tensor for name, tensor in tensors.items()}
 
 
 def copy_weights(model: _WeightHolder, update: WeightUpdate, arrived: set[str] | None = None) -> Metrics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rlinf.algorithms import catalog
@@ -29,8 +30,7 @@ from rlinf.config.derived import (
 from rlinf.config.experiment import Config
 from rlinf.config.machine import cpu_count, gpu_count, memory_bytes, multiplies_bfloat16
 from rlinf.models.architecture_numbers import decoder_shape, picture_decoder_shape
-from rlinf.planning.cluster_memory import driver_bytes, driver_warnings, engine_cache, engine_warnings
-from rlinf.planning.memory import Memory, bytes_per_value, estimate
+from rlinf.planning.memory import EngineCache, Memory, bytes_per_value, driver_bytes, engine_cache, estimate
 from rlinf.planning.parallel import Split
 from rlinf.planning.precision import policy_dtype
 from rlinf.planning.suited import fit_to_machine
@@ -324,16 +324,10 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     trained = "" if memory.trained == memory.parameters else f", {memory.trained:,} trained"
     if decoder.experts:
         trained += f", {decoder.active_parameters:,} for each token"
-    sampler = _named(
-        {"weights": memory.sampler_weights, "KV at most": memory.kv_cache, "KV set aside at most": memory.kept_states}
-    )
     rows = [
         ("parameters", f"{memory.parameters:,}{trained}"),
-        ("a learner rank at most", f"{size_text(memory.peak)}{_parts(memory)}"),
-        (
-            "each sampler",
-            f"{size_text(memory.sampler)}{sampler}",
-        ),
+        ("a learner rank at most", f"{size_text(memory.peak)}{_named(memory.rank)}"),
+        ("each sampler", f"{size_text(memory.sampler)}{_named(memory.of_sampler)}"),
     ]
     if memory.host:
         rows.append(("each learner on the host", f"{size_text(memory.host)} (reference)"))
@@ -345,14 +339,14 @@ def _memory(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     if gpus == 0 and here > memory_bytes():
         return rows, [f"about {size_text(here)} are needed and this machine has {size_text(memory_bytes())} of memory"]
     gpu = config.cluster.gpu_memory_gb
-    warnings = driver_warnings(held)
+    warnings = _driver_warnings(held)
     if gpus and gpu is not None:
         if config.rollout.sampler == "vllm":
             cache = engine_cache(config, decoder, memory, bytes_per_value(config, gpus), gpu * 1e9)
             whole = f"{cache.whole_rows} of {cache.side_by_side} rows at full length"
             used = f"{cache.in_use:,} are in use in 99 of 100 moments"
             rows.append(("KV cache of a sampler", f"{cache.tokens:,} tokens: {whole}; {used}"))
-            warnings += engine_warnings(config, cache, memory, gpu * 1e9)
+            warnings += _engine_warnings(config, cache, memory, gpu * 1e9)
         rows, others = _gpu_row(config, memory, gpu, rows)
         warnings += others
     return rows, warnings
@@ -388,20 +382,43 @@ def _towers(config: Config, gpus: int) -> tuple[Rows, list[str]]:
     return rows, []
 
 
-def _parts(memory: Memory) -> str:
-    parts = {
-        "weights": memory.weights,
-        "gradients": memory.gradients,
-        "optimiser": memory.optimizer,
-        "reference": memory.reference,
-        "activations": memory.activations,
-        "logits": memory.logits,
-        "copies of weights and gradients": memory.copies,
-    }
-    return _named(parts)
+def _engine_warnings(config: Config, cache: EngineCache, memory: Memory, gpu_bytes: float) -> list[str]:
+    """Say in what an engine's cache is too small for the rows of ``config``, or too large beside the learner."""
+    engine, result = config.rollout.vllm, []
+    key = f"rollout.vllm.{'gpu_memory_utilization' if engine.kv_cache_memory_mb is None else 'kv_cache_memory_mb'}"
+    room = f"the KV cache of a sampler has room for {cache.tokens:,} tokens, and"
+    if not cache.whole_rows:
+        result.append(
+            f"{room} one row may have {row_tokens(config):,}: the engine does not start. Raise {key}, or lower "
+            "rollout.max_new_tokens"
+        )
+    elif cache.in_use > cache.tokens:
+        result.append(
+            f"{room} {cache.side_by_side} rows side by side hold up to {cache.in_use:,} in 99 of 100 moments: the "
+            f"engine computes some of them twice. Raise {key}, or lower rollout.vllm.max_num_seqs"
+        )
+    stays = config.rollout.sleep == "never" or config.rollout.staleness > 0
+    both = cache.size + memory.of_sampler["weights"] + memory.peak
+    if shares_gpus(config) and stays and both > gpu_bytes:
+        result.append(
+            f"sampler and learner stay on one GPU of {gpu_bytes / 1e9:.0f} GB and need {both / 1e9:.0f} GB together. "
+            f"Lower {key}, or set rollout.sleep: auto"
+        )
+    return result
 
 
-def _named(parts: dict[str, int]) -> str:
+def _driver_warnings(needed: int) -> list[str]:
+    """Say that the driver's batch takes more than half of this machine's memory."""
+    if needed <= memory_bytes() / 2:
+        return []
+    held, there = (f"{size / 1e9:.1f} GB" for size in (needed, memory_bytes()))
+    return [
+        f"the driver holds a batch of up to {held}, and this machine has {there} of memory: lower rollout.batch_size, "
+        "algorithm.group_size or rollout.max_new_tokens, or start the run on a larger machine"
+    ]
+
+
+def _named(parts: Mapping[str, int]) -> str:
     """Those that are not empty, in brackets."""
     return f" ({', '.join(f'{name} {size_text(size)}' for name, size in parts.items() if size)})"
 
@@ -409,7 +426,8 @@ def _named(parts: dict[str, int]) -> str:
 def _gpu_row(config: Config, memory: Memory, gpu: float, rows: Rows) -> tuple[Rows, list[str]]:
     """Check whether learner and sampler fit their GPU, together if they share one and neither leaves it."""
     both = shares_gpus(config) and not (config.learner.offload.weights and config.learner.offload.optimizer)
-    needed = memory.peak + memory.sampler_weights if both else max(memory.peak, memory.sampler_weights)
+    weights = memory.of_sampler["weights"]
+    needed = memory.peak + weights if both else max(memory.peak, weights)
     words = "learner and sampler together" if both else "the larger of learner and sampler"
     verdict = f"{size_text(needed)} of {gpu:g} GB: {'fits' if needed <= gpu * 1e9 else 'does not fit'} ({words})"
     warnings = [] if needed <= gpu * 1e9 else [f"a GPU of {gpu:g} GB does not hold {size_text(needed)}: {words}"]

@@ -1,22 +1,40 @@
-"""How much memory a rank and a sampler need, by part, from the architecture alone."""
+"""The memory of a run, by part: parameters, gradients, optimiser, activations, logits, KV cache, batch of the driver.
+
+One formula of the architecture and the layout. `rlinf check` prints it, `--rehearse` compares it with the operations of
+a fake device, and a test holds it to them.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rlinf.config.derived import keeps_reference, max_turns, row_tokens, rows_per_iteration
+from rlinf.config.derived import (
+    conversation_tokens,
+    driver_reads_tokens,
+    keeps_reference,
+    max_turns,
+    needs_values,
+    row_tokens,
+    rows_per_iteration,
+)
 from rlinf.config.experiment import Config
 from rlinf.models.architecture_numbers import Decoder
 from rlinf.planning.parallel import Split
 from rlinf.planning.precision import policy_dtype
-from rlinf.schema.derived import KEPT_STATES_BYTES
+from rlinf.schema.derived import KEPT_STATES_BYTES, is_agent
 
+KEPT = ("weights", "gradients", "optimiser", "reference")
+"""The parts of a learner rank that stay between micro-batches; all others pass."""
 # Adam keeps two float32 moments for every trained weight.
 _MOMENT_BYTES = 8
 # Of one layer, the gradients and copies that its backward pass makes beside what the forward pass kept.
 _BACKWARD_SHARE = 0.4
 # torch and fsdp make logits in pieces of this many values, on a CPU and on a GPU (`models/token_scores.py`).
 _LOGITS_AT_ONCE = {False: 1 << 24, True: 1 << 27}
+# Standard deviations above the mean that 99 of 100 draws of a normal variable stay below.
+_QUANTILE = 2.326
 
 
 @dataclass(frozen=True)
@@ -25,36 +43,28 @@ class Memory:
 
     parameters: int
     trained: int
-    weights: int
-    gradients: int
-    optimizer: int
-    reference: int
-    """Of a reference policy on the device."""
+    rank: Mapping[str, int]
+    """Of a learner rank at its fullest, by part: :data:`KEPT`, and activations, logits and copies of weights.
+
+    Activations are those of the micro-batches under way, each as large as it may be; logits those of one, with what
+    their gradient needs; copies those in 16 bits, of autocast (torch) or gathered (fsdp)."""
+    of_sampler: Mapping[str, int]
+    """Weights, keys and values, and those set aside between two turns or two weights."""
     host: int
-    """What waits on the host: the reference policy of fsdp and megatron."""
-    activations: int
-    """Kept for the backward pass of the micro-batches under way, each as large as it may be."""
-    logits: int
-    """Logits of one micro-batch with what their gradient needs."""
-    sampler_weights: int
-    kv_cache: int
-    kept_states: int = 0
-    """Keys and values set aside: of conversations between two turns, and of responses between two weights."""
-    copies: int = 0
-    """Weights in 16 bits during a pass on a GPU: autocast's copies (torch), or those that were gathered (fsdp)."""
+    """Of a learner rank on the host: the reference policy of fsdp and megatron."""
 
     @property
     def learner(self) -> int:
         """Memory that stays between micro-batches."""
-        return self.weights + self.gradients + self.optimizer + self.reference
+        return sum(self.rank[part] for part in KEPT)
 
     @property
     def peak(self) -> int:
-        return self.learner + self.activations + self.logits + self.copies
+        return sum(self.rank.values())
 
     @property
     def sampler(self) -> int:
-        return self.sampler_weights + self.kv_cache + self.kept_states
+        return sum(self.of_sampler.values())
 
 
 def bytes_per_value(config: Config, gpus: int) -> int:
@@ -95,26 +105,84 @@ def estimate(config: Config, decoder: Decoder, gpus: int) -> Memory:
         logits = values * (2 * size + 2 * 4)
     if not config.policy.vision.freeze:
         activations += picture_tokens(config) * decoder.tower_values * size
-    # Tokens whose keys and values one sampler keeps.
-    at_once = min(-(-rows_per_iteration(config) // config.rollout.num_samplers), config.rollout.generation_batch_size)
-    if config.rollout.sampler == "vllm":
-        at_once = min(at_once, config.rollout.vllm.max_num_seqs)
-    kv_cache = decoder.kv_cache_bytes((at_once * row_tokens(config)), size) // parallel
+    kv_cache = decoder.kv_cache_bytes(_rows_at_once(config) * row_tokens(config), size) // parallel
     return Memory(
         parameters=parameters,
         trained=trained,
-        weights=held * weight_bytes,
-        gradients=trained_here * gradient_bytes,
-        optimizer=updated * state_bytes,
-        reference=0 if on_host else reference,
+        rank={
+            "weights": held * weight_bytes,
+            "gradients": trained_here * gradient_bytes,
+            "optimiser": updated * state_bytes,
+            "reference": 0 if on_host else reference,
+            "activations": activations,
+            "logits": logits,
+            "copies of weights and gradients": gathered,
+        },
+        of_sampler={
+            "weights": parameters * size // parallel,
+            "KV at most": kv_cache,
+            "KV set aside at most": min(kv_cache, KEPT_STATES_BYTES) * _reasons_to_keep(config, gpus),
+        },
         host=reference if on_host else 0,
-        activations=activations,
-        logits=logits,
-        copies=gathered,
-        sampler_weights=parameters * size // parallel,
-        kv_cache=kv_cache,
-        kept_states=min(kv_cache, KEPT_STATES_BYTES) * _reasons_to_keep(config, gpus),
     )
+
+
+def _rows_at_once(config: Config) -> int:
+    """Return the rows whose keys and values one sampler keeps at a time."""
+    rows = -(-rows_per_iteration(config) // config.rollout.num_samplers)
+    if config.rollout.sampler == "vllm":
+        rows = min(rows, config.rollout.vllm.max_num_seqs)
+    return min(rows, config.rollout.generation_batch_size)
+
+
+@dataclass(frozen=True)
+class EngineCache:
+    """The key-value cache of one engine on a GPU."""
+
+    size: int
+    """Bytes."""
+    tokens: int
+    """That fit into it."""
+    whole_rows: int
+    """Rows of full length that fit side by side."""
+    side_by_side: int
+    """Rows that the engine is asked to work on at a time."""
+    in_use: int
+    """Tokens that they hold in 99 of 100 moments, each somewhere between its prompt and its greatest length."""
+
+
+def engine_cache(config: Config, decoder: Decoder, memory: Memory, size: int, gpu_bytes: float) -> EngineCache:
+    """Plan the cache of a vLLM sampler whose GPU has ``gpu_bytes``; ``size``: bytes of an activation.
+
+    A row in the middle of its response holds P + u L tokens, u uniform in [0, 1]: of n rows the sum has mean
+    n (P + L / 2) and standard deviation sqrt(n / 12) L.
+    """
+    engine = config.rollout.vllm
+    room = engine.gpu_memory_utilization * gpu_bytes - memory.of_sampler["weights"]
+    if engine.kv_cache_memory_mb is not None:
+        room = float(engine.kv_cache_memory_mb << 20)
+    tokens = max(0, int(room / (decoder.kv_cache_bytes(1, size) / engine.tensor_parallel_size)))
+    prompt, response = config.data.max_prompt_length, conversation_tokens(config)
+    rows = min(engine.max_num_seqs, -(-rows_per_iteration(config) // config.rollout.num_samplers))
+    usual = rows * (prompt + response / 2) + _QUANTILE * math.sqrt(rows / 12) * response
+    in_use = min(int(usual), rows * (prompt + response))
+    return EngineCache(max(0, int(room)), tokens, tokens // row_tokens(config), rows, in_use)
+
+
+def driver_bytes(config: Config, decoder: Decoder | None) -> int:
+    """Return the bytes of the batches that the driver holds at once, all rows at full length; 0 if rows stay elsewhere.
+
+    A position has ids [8 bytes], mask [1], log-probabilities of the sampler and before the update [4 each], advantages
+    [4] and the version of its weights [4]; with a reference or a critic 4 or 8 more.
+    """
+    ahead = config.rollout.over_sampling or config.rollout.staleness
+    one_process = config.cluster.backend == "local"
+    if not (driver_reads_tokens(config) or ahead or is_agent(config.env.id) or one_process):
+        return 0
+    each = 25 + 4 * keeps_reference(config) + 8 * needs_values(config)
+    if config.rollout.router_replay and decoder is not None:
+        each += 2 * decoder.layers * decoder.experts_per_token
+    return each * rows_per_iteration(config) * row_tokens(config) * (1 + config.rollout.staleness)
 
 
 def _fullest_moment(config: Config, decoder: Decoder, split: Split, size: int) -> tuple[int, int, int]:

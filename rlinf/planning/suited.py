@@ -46,7 +46,9 @@ def fitting_micro_batch(config: Config, memory_bytes: int) -> int:
     if decoder is None:
         return asked
     ranks, memory = config.learner.num_workers, estimate(config, decoder, 0)
-    taken = ranks * (memory.learner + memory.host + memory.logits) + config.rollout.num_samplers * memory.sampler
+    taken = (
+        ranks * (memory.learner + memory.host + memory.rank["logits"]) + config.rollout.num_samplers * memory.sampler
+    )
     # Bytes that the backward pass keeps of a token, all in float32: norms, attention and residuals are on a
     # CPU.
     kept = decoder.hidden if recomputes(config) else layer_values(decoder)

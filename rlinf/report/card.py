@@ -112,8 +112,8 @@ def stated_license(run: RunRecord) -> str | None:
     if path is None or not readme.is_file():
         return None
     text = readme.read_text(encoding="utf-8", errors="replace")
-    found = re.search(r"^license:\s*['\"]?([\w.+-]+)", text.partition("\n---")[0], re.MULTILINE)
-    return found[1] if found else None
+    match = re.search(r"^license:\s*['\"]?([\w.+-]+)", text.partition("\n---")[0], re.MULTILINE)
+    return match[1] if match else None
 
 
 def _front_matter(run: RunRecord, step: int, license: str | None) -> dict[str, Any]:

@@ -50,8 +50,8 @@ def run_payload(run: RunRecord) -> dict[str, Any]:
     drawn, damaged = timelines(run.path)
     numbers = some_steps(run.episodes, MAX_EPISODES)
     chosen = {str(number): run.episodes[number] for number in numbers}
-    given = {name: run.setting(f"algorithm.{name}") for name in CLIP.options}
-    clip = Clip.of(**{name: value for name, value in given.items() if value is not None})
+    options = {name: run.setting(f"algorithm.{name}") for name in CLIP.options}
+    clip = Clip.of(**{name: value for name, value in options.items() if value is not None})
     return {
         "name": run.name,
         "path": str(run.path),

@@ -26,7 +26,7 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
     summary = summarise(read_sweep(folder))
     sweep = summary.sweep
     # List the sweep file's keys that are set, with their values as YAML.
-    said = {key: _set(value) for key, value in sweep.definition.items() if _is_set(value)}
+    definition = {key: _set(value) for key, value in sweep.definition.items() if _is_set(value)}
     return {
         "kind": "sweep",
         "name": sweep.name,
@@ -52,7 +52,7 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
                 "key": key,
                 "value": yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip(),
             }
-            for key, value in said.items()
+            for key, value in definition.items()
         ],
     }
 

@@ -27,9 +27,9 @@ def account_of(error: BaseException, words: str | None = None) -> str:
 
 
 def _named(error: BaseException) -> str:
-    said = str(error)
-    said = said if len(said) <= _MOST_CHARS else f"{said[:_MOST_CHARS]} ..."
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    text = str(error)
+    text = text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]} ..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -319,10 +319,10 @@ class SlotRows:
         for index, slot in enumerate(slots):
             by_params.setdefault(id(self._rows[slot].params), []).append(index)
         width = max(1, min(_DRAWN, ROWS_OF_VOCABULARY // max(1, logits.shape[-1])))
-        for places in by_params.values():
-            params = self._rows[slots[places[0]]].params
-            for first in range(0, len(places), width):
-                chosen = places[first : first + width]
+        for rows in by_params.values():
+            params = self._rows[slots[rows[0]]].params
+            for first in range(0, len(rows), width):
+                chosen = rows[first : first + width]
                 lives = [self._rows[slots[index]] for index in chosen]
                 fill = width - len(chosen)
                 keys = np.array([live.key for live in lives], dtype=np.uint64)

@@ -190,16 +190,16 @@ class DecodeBatch:
             # Text goes on from the largest position of the last token, whose axes differ within a picture.
             own = inputs["position_ids"]
             positions = own if own.ndim == 2 else own.amax(dim=0)
-        places = torch.tensor([distinct[context] for context in contexts], device=self._device)
+        sources = torch.tensor([distinct[context] for context in contexts], device=self._device)
         if self._recorder is not None:
-            self._take_context_routes(self._recorder.taken().unflatten(0, ids.shape), places.tolist(), step)
-        cache.select(places)
-        self._positions = positions[places, -1:]
-        self._prepare_mask(mask[places], padded=len(set(map(len, distinct))) > 1)
+            self._take_context_routes(self._recorder.taken().unflatten(0, ids.shape), sources.tolist(), step)
+        cache.select(sources)
+        self._positions = positions[sources, -1:]
+        self._prepare_mask(mask[sources], padded=len(set(map(len, distinct))) > 1)
         if self._params.repetition_penalty != 1.0:
             seen = torch.zeros(logits.shape, dtype=torch.int64, device=self._device)
-            self._seen = (seen.scatter_add_(1, ids.clamp(min=0), mask * (ids >= 0)) > 0)[places]
-        return logits[places]
+            self._seen = (seen.scatter_add_(1, ids.clamp(min=0), mask * (ids >= 0)) > 0)[sources]
+        return logits[sources]
 
     def _take_context_routes(self, routes: Tensor, indices: Sequence[int], step: int) -> None:
         """Keep the experts [U, width, E] of a prefill: of each row's context, and of its ``step`` tokens so far."""
@@ -208,7 +208,7 @@ class DecodeBatch:
         width = routes.shape[1]
         lengths = [len(row.context) for row in self.rows]
         self._context_routes = [
-            routes[place, width - step - length : width - step] for place, length in zip(indices, lengths, strict=True)
+            routes[index, width - step - length : width - step] for index, length in zip(indices, lengths, strict=True)
         ]
         self._routes[: len(self.rows), :step] = routes[indices, width - step :]
 
@@ -265,11 +265,11 @@ class DecodeBatch:
         """End the rows that drew a stop token or reached their limit with their ``length``-th token."""
         stopped = (tokens[:, None] == self._stop_ids).any(dim=1)
         ended = stopped if length < self._next_limit else stopped | (self._limits <= length)
-        places = ended.nonzero().flatten().tolist()
-        if not places:
+        indices = ended.nonzero().flatten().tolist()
+        if not indices:
             return []
         stops = stopped.tolist()
-        return self._leave(places, ["stop" if stops[place] else "length" for place in places])
+        return self._leave(indices, ["stop" if stops[index] else "length" for index in indices])
 
     def _leave(self, indices: list[int], reasons: list[str]) -> list[Completion]:
         """Take rows out; the last rows move to their slots."""

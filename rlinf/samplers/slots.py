@@ -231,8 +231,8 @@ class Shapes:
         cache.make_room(width, most)
 
         def step(indices: Sequence[int], segments: Sequence[Segment]) -> Tensor:
-            given, at = [tokens[order[index]] for index in indices], [lengths[order[index]] for index in indices]
-            return cache.step(given, indices, at, segments, width=len(indices), kept=range(len(indices)))
+            inputs, at = [tokens[order[index]] for index in indices], [lengths[order[index]] for index in indices]
+            return cache.step(inputs, indices, at, segments, width=len(indices), kept=range(len(indices)))
 
         back = range(WIDTH - 1, -1, -1)
         alone = [Segment(slice(i, i + 1), slice(index, index + 1), most) for i, index in enumerate(back)]

@@ -60,8 +60,8 @@ def _alike(sampling_metadata: SamplingMetadata, count: int) -> dict[SamplingPara
     for row, settings in enumerate(zip(*columns, strict=True)):
         rows.setdefault(settings, []).append(row)
     return {
-        SamplingParams(max_new_tokens=1, temperature=temperature, top_k=int(top_k), top_p=top_p): places
-        for (temperature, top_k, top_p), places in rows.items()
+        SamplingParams(max_new_tokens=1, temperature=temperature, top_k=int(top_k), top_p=top_p): indices
+        for (temperature, top_k, top_p), indices in rows.items()
     }
 
 

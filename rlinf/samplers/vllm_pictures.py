@@ -52,8 +52,8 @@ class PicturePrompts:
 
         ranges = []
         for start, end in picture_places(tokens, request.pictures, self._sight.reader):
-            places = torch.tensor([token < 0 for token in tokens[start:end]])
-            ranges.append(PlaceholderRange(start, end - start, is_embed=None if bool(places.all()) else places))
+            is_picture = torch.tensor([token < 0 for token in tokens[start:end]])
+            ranges.append(PlaceholderRange(start, end - start, is_embed=None if bool(is_picture.all()) else is_picture))
         items = MultiModalKwargsItems({"image": [self._item(uri) for uri in request.pictures]})
         # The engine's caches of prompts and features compare these.
         names = {"image": [digest(uri) for uri in request.pictures]}

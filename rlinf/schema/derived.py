@@ -75,8 +75,8 @@ def task_name(task: TaskConfig, number: int) -> str:
     >>> task_name(TaskConfig(instruction="open the drawer"), 0), task_name(TaskConfig(), 3)
     ('open_the_drawer', '3')
     """
-    said = task.name or "_".join(str(value) for value in task.kwargs.values()) or task.instruction or str(number)
-    return said.replace(" ", "_").replace("/", "_")
+    name = task.name or "_".join(str(value) for value in task.kwargs.values()) or task.instruction or str(number)
+    return name.replace(" ", "_").replace("/", "_")
 
 
 def prompted(prompt: str | None, instruction: str) -> str:

@@ -132,8 +132,8 @@ class PolicyServer:
         """None lets a connection in; anything else is its answer."""
         if request.path == _HEALTH:
             return _connection.respond(http.HTTPStatus.OK, "OK\n")
-        said = request.headers.get("Authorization", "")
-        if self._token is not None and not hmac.compare_digest(said.encode(), f"Api-Key {self._token}".encode()):
+        header = request.headers.get("Authorization", "")
+        if self._token is not None and not hmac.compare_digest(header.encode(), f"Api-Key {self._token}".encode()):
             return _connection.respond(http.HTTPStatus.UNAUTHORIZED, "this server wants its token (Api-Key TOKEN)\n")
         return None
 

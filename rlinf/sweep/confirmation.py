@@ -20,10 +20,10 @@ from rlinf.sweep.summary import ALPHA, SweepSummary, summarise
 FOLDER = "confirmation"
 
 
-def fresh_seeds(seeds: Sequence[int], count: int) -> list[int]:
+def _fresh_seeds(seeds: Sequence[int], count: int) -> list[int]:
     """Return the first ``count`` seeds above all ``seeds``.
 
-    >>> fresh_seeds([0, 1, 5], 2)
+    >>> _fresh_seeds([0, 1, 5], 2)
     [6, 7]
     """
     first = max(seeds) + 1
@@ -36,7 +36,7 @@ def confirmation_of(sweep: Sweep, summary: SweepSummary) -> tuple[Sweep, list[Tr
     if not sweep.config.confirm or not ranked:
         return None
     config = sweep.config
-    seeds = fresh_seeds(config.seeds, config.confirm)
+    seeds = _fresh_seeds(config.seeds, config.confirm)
     again = replace(
         config,
         name=sweep.name,
@@ -49,7 +49,7 @@ def confirmation_of(sweep: Sweep, summary: SweepSummary) -> tuple[Sweep, list[Tr
         budget=BudgetConfig(steps=config.budget.steps, wall_time_s=config.budget.wall_time_s),
     )
     settings: list[Setting] = [dict(one.setting) for one in ranked[:2]]
-    plans = [TrialPlan(place, *pair) for place, pair in enumerate(itertools.product(settings, seeds))]
+    plans = [TrialPlan(number, *pair) for number, pair in enumerate(itertools.product(settings, seeds))]
     return replace(sweep, config=again), plans
 
 
@@ -58,16 +58,16 @@ def confirmation_sentence(folder: Path, summary: SweepSummary) -> str:
     if not (folder / FOLDER / "sweep.json").exists():
         return ""
     ranked = [one for one in summary.settings if one.final is not None]
-    found = {one.label: one for one in summarise(read_sweep(folder / FOLDER)).settings if one.final is not None}
-    if not ranked or ranked[0].label not in found:
+    settings = {one.label: one for one in summarise(read_sweep(folder / FOLDER)).settings if one.final is not None}
+    if not ranked or ranked[0].label not in settings:
         return ""
-    best, again = ranked[0], found[ranked[0].label]
+    best, again = ranked[0], settings[ranked[0].label]
     assert best.final is not None
     assert again.final is not None
     count = again.final.count
     seeds = "1 fresh seed" if count == 1 else f"{count} fresh seeds"
     text = f"Again on {seeds}: {best.label} has {again.final.mean:.4g}, {best.final.mean:.4g} in the sweep"
-    other = found.get(ranked[1].label) if len(ranked) > 1 else None
+    other = settings.get(ranked[1].label) if len(ranked) > 1 else None
     if other is None or other.final is None:
         return f"{text}."
     sign = 1 if summary.sweep.mode == "max" else -1

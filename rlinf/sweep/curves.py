@@ -34,15 +34,15 @@ def curve(trials: Sequence[TrialResult], metric: str, *, points: int | None = No
     if not steps:
         return None
     every = -(-len(steps) // points) if points else 1
-    steps = [steps[place] for place in sorted({*range(0, len(steps), every), len(steps) - 1})]
+    steps = [steps[index] for index in sorted({*range(0, len(steps), every), len(steps) - 1})]
     values = np.asarray([[column[step] for step in steps] for column in columns], dtype=np.float64)
     mean, low, high = mean_band(values)
-    places = {axis: [_at_steps(trial, axis) for trial in trials] for axis in AXES}
+    positions = {axis: [_at_steps(trial, axis) for trial in trials] for axis in AXES}
     return _Curve(
         seeds=len(values),
         axes={
-            axis: [float(np.mean([place[step] for place in result])) for step in steps]
-            for axis, result in places.items()
+            axis: [float(np.mean([index[step] for index in result])) for step in steps]
+            for axis, result in positions.items()
             if all(result)
         },
         mean=mean.tolist(),

@@ -50,12 +50,12 @@ class Events(Callback):
         record = self._record(trial)
         if record is not None and record.status == "failed" and record.error:
             return record.error
-        said = redacted(str(trial.get_error() or "it could not be started"))
+        error = redacted(str(trial.get_error() or "it could not be started"))
         if record is not None:
-            record.status, record.error = "failed", f"the trial's actor died: {said}"
+            record.status, record.error = "failed", f"the trial's actor died: {error}"
             record.failures += 1
             record.write()
-        return said
+        return error
 
     def _record(self, trial: Any) -> TrialRecord | None:
         folder = self.view.sweep.folder / "trials" / self._name(trial)

@@ -32,8 +32,8 @@ class InOrder(Searcher):
         """Return a trial's configuration; None if it has to wait."""
         if len(self.trials) - len(self.results) >= self.parallel:
             return None
-        place = len(self.trials) % self.seeds
-        if place == 0:
+        index = len(self.trials) % self.seeds
+        if index == 0:
             ahead = -(-self.parallel // self.seeds)
             while self.reported < len(self.trials) // self.seeds - ahead + 1:
                 if not self._tell():
@@ -43,7 +43,7 @@ class InOrder(Searcher):
                 return None
             self.setting = suggested
         self.trials.append(trial_id)
-        return {**self.setting, PLACE: place}
+        return {**self.setting, PLACE: index}
 
     def _tell(self) -> bool:
         """Report the next finished setting; return False while one of its seeds runs."""

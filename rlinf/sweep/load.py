@@ -113,12 +113,12 @@ def read_sweep_file(path: Path, overrides: Sequence[str] = ()) -> tuple[Sweep, l
         result = _checks(config, path, tree)
         problems += [problem for problem in result if not any(_inside(problem.key, key) for key in builder.broken)]
     written = [(tree[name].branch or {}).items() for name in ("set", "space") if name in tree]
-    places = {key: child.origin for names, child in itertools.chain(*written) for key in split_keys(names)}
+    origins = {key: child.origin for names, child in itertools.chain(*written) for key in split_keys(names)}
     for names, entry in config.space.items():
-        places |= {key: places[names] for keys in (entry.variants or {}).values() for key in keys if names in places}
+        origins |= {key: origins[names] for keys in (entry.variants or {}).values() for key in keys if names in origins}
     if "metric" in tree:
-        places["metric"] = tree["metric"].origin
-    return Sweep(config, path, places), problems
+        origins["metric"] = tree["metric"].origin
+    return Sweep(config, path, origins), problems
 
 
 def _of_runs(problem: ConfigProblem, tree: Branch) -> ConfigProblem:
@@ -144,8 +144,8 @@ def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem
     def say(key: str, message: str, fix: str) -> None:
         top = tree.get(key.partition(".")[0])
         inner = (top.branch or {}).get(key.partition(".")[2]) if top is not None else None
-        place = inner or top
-        results.append(problem(place.origin if place is not None else Origin(str(path)), key, message, fix))
+        origin = inner or top
+        results.append(problem(origin.origin if origin is not None else Origin(str(path)), key, message, fix))
 
     if not config.base:
         say("base", "base is missing.", "Write the path of a training file: base: ../math/quickstart.yaml")

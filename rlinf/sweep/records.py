@@ -48,8 +48,8 @@ class TrialRecord:
 
     def write(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        said = {name: value for name, value in asdict(self).items() if name != "folder"}
-        write_atomically(self.folder / "trial.json", json.dumps(said, indent=1))
+        content = {name: value for name, value in asdict(self).items() if name != "folder"}
+        write_atomically(self.folder / "trial.json", json.dumps(content, indent=1))
 
     @classmethod
     def read(cls, folder: Path) -> TrialRecord:
@@ -76,15 +76,15 @@ class SweepRecord:
 
 def read_sweep(folder: Path) -> SweepRecord:
     """Read a sweep directory, finished or not."""
-    said = read_json_file(folder / "sweep.json") or {}
+    stored = read_json_file(folder / "sweep.json") or {}
     trials = [TrialRecord.read(path.parent) for path in sorted(folder.glob("trials/*/trial.json"))]
     return SweepRecord(
         folder=folder,
-        name=said["name"],
-        metric=said["metric"],
-        mode=said["mode"],
-        keys=said["keys"],
-        definition=said["definition"],
+        name=stored["name"],
+        metric=stored["metric"],
+        mode=stored["mode"],
+        keys=stored["keys"],
+        definition=stored["definition"],
         trials=sorted(trials, key=lambda trial: trial.number),
     )
 
@@ -114,11 +114,11 @@ def open_sweep(sweep: Sweep) -> None:
             fix = f"Choose another {key}, or take the changes back to go on with that sweep."
             raise ConfigErrors([ConfigProblem(str(sweep.file), None, key, message, fix)])
     sweep.folder.mkdir(parents=True, exist_ok=True)
-    said = {
+    content = {
         "name": sweep.name,
         "metric": sweep.config.metric,
         "mode": sweep.config.mode,
         "keys": sweep.keys,
         "definition": definition,
     }
-    write_atomically(path, json.dumps(said, indent=1))
+    write_atomically(path, json.dumps(content, indent=1))

@@ -68,8 +68,8 @@ def _neighbour(sweep: Sweep, setting: Mapping[str, Any], index: tuple[int, ...])
 
 
 def _beside(options: list[object], value: Any, up: bool) -> object:
-    place = options.index(value) + (1 if up else -1)
-    return options[min(max(place, 0), len(options) - 1)]
+    index = options.index(value) + (1 if up else -1)
+    return options[min(max(index, 0), len(options) - 1)]
 
 
 # Without a budget of steps a rung is never out of reach.

@@ -70,8 +70,8 @@ def _groups(values: Sequence[Any]) -> NDArray[np.int64]:
         column = np.asarray(values, dtype=np.float64)
         edges = np.quantile(column, np.linspace(0, 1, _BINS + 1)[1:-1])
         return np.searchsorted(edges, column, side="right")
-    places = {mark: index for index, mark in enumerate(distinct)}
-    return np.asarray([places[repr(value)] for value in values], dtype=np.int64)
+    numbers = {mark: index for index, mark in enumerate(distinct)}
+    return np.asarray([numbers[repr(value)] for value in values], dtype=np.int64)
 
 
 def _explained(groups: NDArray[np.int64], results: NDArray[np.float64]) -> NDArray[np.float64]:

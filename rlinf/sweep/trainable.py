@@ -79,8 +79,8 @@ class Trial(tune.Trainable):
             )
         while True:
             ended = self.process is None or self._ended(self.process)
-            found = self.values.read()
-            if ended or (self._holds() if self.hold_every else found):
+            lines = self.values.read()
+            if ended or (self._holds() if self.hold_every else lines):
                 break
             time.sleep(_POLL_S)
         self.values.require_value()

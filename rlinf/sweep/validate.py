@@ -85,7 +85,7 @@ def _problems(sweep: Sweep, setting: Setting) -> list[ConfigProblem]:
 
 def _sharing_problems(config: Config) -> list[ConfigProblem]:
     """List what keeps a trial from sharing its base model with others in one process."""
-    wanted = (
+    required = (
         (
             "policy.lora.rank",
             config.policy.lora.rank > 0,
@@ -102,7 +102,7 @@ def _sharing_problems(config: Config) -> list[ConfigProblem]:
     )
     return [
         ConfigProblem(COMMAND_LINE, None, key, f"share_base: {key}: {value_of(config, key)}: {why}", fix)
-        for key, fits, why, fix in wanted
+        for key, fits, why, fix in required
         if not fits
     ]
 
@@ -119,6 +119,6 @@ def _placed(sweep: Sweep, problem: ConfigProblem, setting: Setting, count: int, 
     if problem.file != COMMAND_LINE:
         return replace(problem, message=message)
     # A key that does not exist is reported up to where it goes wrong.
-    places = (place for key, place in sweep.places.items() if f"{key}.".startswith(f"{problem.key}."))
-    origin = next(places, Origin(str(sweep.file)))
+    origins = (place for key, place in sweep.places.items() if f"{key}.".startswith(f"{problem.key}."))
+    origin = next(origins, Origin(str(sweep.file)))
     return replace(problem, file=origin.file, line=origin.line, message=message)

@@ -137,7 +137,7 @@ class AnswerProbe:
         answers = self._answers()
         if not answers:
             return {}
-        far = {rank: Distance.of(given) for rank, given in answers.items()}
+        far = {rank: Distance.of(completions) for rank, completions in answers.items()}
         problems = [
             f"{self._name(rank)}: its log-probabilities of its own tokens differ from the learner's by "
             f"{distance.mean:.3g} nats a token, where {limit:g} is expected at most"
@@ -145,8 +145,8 @@ class AnswerProbe:
             if not self._gap_accepted and distance.mean - _SURE * distance.error > limit
         ]
         shares: list[float] = []
-        for rank, given in answers.items():
-            change = self._change(rank, given, limit)
+        for rank, completions in answers.items():
+            change = self._change(rank, completions, limit)
             if change is None:
                 continue
             shares.append(change.share)

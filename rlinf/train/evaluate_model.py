@@ -38,8 +38,8 @@ def evaluate_model(
     Raises:
         UserError: there is no such model, checkpoint or data.
     """
-    place = run_of_checkpoint(Path(model))
-    if place is None:
+    location = run_of_checkpoint(Path(model))
+    if location is None:
         if step is not None:
             raise UserError(f"--step {step} is for a run directory, and {model} is none")
         require_weights(model)
@@ -48,7 +48,7 @@ def evaluate_model(
         evaluation = _evaluate(config, f"{model} on {choice.label}")
         path = _save_bare(folder, config, choice.label, evaluation)
         return _result(evaluation, folder, path)
-    run, named = place
+    run, named = location
     if out is not None:
         raise UserError("--out is for bare models: evaluations of a run are kept in the run")
     with _exported(stored_run(run, step if named is None else named)) as (result, policy):

@@ -153,8 +153,8 @@ class Trainer:
     def can_evaluate_later(self) -> bool:
         """Whether an evaluation is due that may run while the learner trains on (`evaluation.background`)."""
         config, run = self.config, self.run
-        wanted = config.evaluation.background and self.graph.evaluate is not None and self.stopped is None
-        return wanted and run.due(config.evaluation.every) and run.progress.step < config.run.max_steps
+        enabled = config.evaluation.background and self.graph.evaluate is not None and self.stopped is None
+        return enabled and run.due(config.evaluation.every) and run.progress.step < config.run.max_steps
 
     def evaluate_later(self, metrics: Metrics, log: MetricLog) -> None:
         """Make the next iteration, in which samplers are evaluated before they collect further batches.
@@ -260,14 +260,14 @@ class Trainer:
     def collect(self, step: int) -> tuple[Batch | RemoteRows, Metrics]:
         """Collect the batch of an iteration; with dynamic sampling, from as many rollouts as it takes."""
         _log.debug("step %d: collect", step)
-        wanted, rollout = self.config.algorithm, self.graph.rollout
+        options, rollout = self.config.algorithm, self.graph.rollout
         with self.graph.generating(), timeline.span("collect", details={"step": step + 1}):
-            if not wanted.dynamic_sampling:
+            if not options.dynamic_sampling:
                 return rollout.collect(step)
             return collect_nonconstant_groups(
                 lambda number: rollout.collect(step, round=number),
                 groups=self.config.rollout.batch_size,
-                max_rounds=wanted.max_resample,
+                max_rounds=options.max_resample,
             )
 
     def prepare(self, rows: Batch | RemoteRows) -> tuple[Rows, Metrics]:

@@ -33,15 +33,20 @@ _RENAMED: dict[type, dict[str, str]] = {
     Batch: {
         "logprobs": "rollout_logprobs",
         "values": "old_values",
-        "decision_slots": "positions_per_decision",
         "reward_slots": "positions_per_reward",
     },
     Row: {"_heard": "_last_observation"},
 }
 """Fields as earlier versions called them."""
 _GONE: dict[type, frozenset[str]] = {
-    # Columns that batches of an earlier version could have on the driver, and never had in a file.
-    Batch: frozenset(("estimation", "processed_rewards", "turn_starts", "moving", "valid_positions", "cut", "version")),
+    Batch: frozenset(
+        (
+            # Columns that batches of an earlier version could have on the driver, and never had in a file.
+            *("estimation", "processed_rewards", "turn_starts", "moving", "valid_positions", "cut", "version"),
+            # Follow from the shapes of other columns.
+            *("decision_slots", "positions_per_decision"),
+        )
+    ),
     # Follows from the number of responses and of those that were answered.
     OpenBatch: frozenset(("reading",)),
 }
@@ -89,7 +94,10 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, np.ndarray):
         return {_KIND: _ARRAY, "values": torch.from_numpy(np.ascontiguousarray(value)).clone(), "shape": value.shape}
     if is_dataclass(value) and type(value).__name__ in _CLASSES:
-        kept = {item.name: _plain(getattr(value, item.name), f"{name}.{item.name}") for item in fields(value)}
+        columns = (
+            value.flat() if isinstance(value, Batch) else {one.name: getattr(value, one.name) for one in fields(value)}
+        )
+        kept = {column: _plain(child, f"{name}.{column}") for column, child in columns.items()}
         return {_KIND: type(value).__name__, "fields": kept}
     if isinstance(value, dict):
         return {_plain(key, name): _plain(child, f"{name}.{key}") for key, child in value.items()}
@@ -120,13 +128,16 @@ def _rebuilt(value: Any) -> Any:
 
 
 def _batch(columns: Mapping[str, Any]) -> Batch:
-    """From its columns; earlier versions had the inputs as a mapping, and domains among the metadata."""
+    """Build a batch of its columns.
+
+    Earlier versions had the inputs as a mapping, and domains among the metadata.
+    """
     known = _renamed(Batch, columns)
     if isinstance(known["inputs"], Mapping):
         known["inputs"] = named_inputs(known["inputs"])
     metadata = dict(known.get("metadata", {}))
     domains = metadata.pop("domain", known.get("domains"))
-    return Batch(**{**known, "metadata": metadata, "domains": domains})
+    return Batch.of_flat({**known, "metadata": metadata, "domains": domains})
 
 
 def _renamed(kind: type, kept: Mapping[str, Any]) -> dict[str, Any]:

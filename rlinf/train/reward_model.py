@@ -59,9 +59,10 @@ class LearnedReward:
         worth = scores.sigmoid() if self.options.output == "probability" else scores
         worth, weight = torch.where(examples.mask, worth, 0.0), self._weights(batch, step)
         if self.options.supervision == "process":
-            assert batch.step_rewards is not None
+            own = batch.reward_details.step_rewards
+            assert own is not None
             weight = weight[:, None]
-            return batch.replace(step_rewards=weight * worth + (1 - weight) * batch.step_rewards), metrics
+            return batch.replace(step_rewards=weight * worth + (1 - weight) * own), metrics
         if batch.rewards.ndim == 1:
             outcome = worth.sum(dim=1)
         else:
@@ -128,18 +129,18 @@ class LearnedReward:
         """Return the responses with a valid position where a score is needed, and the environment's label there.
 
         The label is a verdict, or what the answer or step is worth."""
-        graded, rewards = self.options.learn_from != "verdicts", batch.rewards
+        graded, rewards, details = self.options.learn_from != "verdicts", batch.rewards, batch.reward_details
         if self.options.supervision == "process":
-            if batch.step_rewards is None:
+            if details.step_rewards is None:
                 raise ValueError("reward_model.supervision: process needs scores of steps from the environment")
-            asked = batch.mask & ~batch.step_rewards.isnan()
-            labels = batch.step_rewards if graded else (batch.step_rewards > 0).float()
+            asked = batch.mask & ~details.step_rewards.isnan()
+            labels = details.step_rewards if graded else (details.step_rewards > 0).float()
         else:
             asked = batch.mask & (batch.mask.cumsum(dim=1) == batch.mask.sum(dim=1, keepdim=True))
-            if batch.correct is None and not graded:
+            if details.correct is None and not graded:
                 raise ValueError("a learned reward needs the verdicts of a verifier")
             outcomes = rewards if rewards.ndim == 1 else rewards.sum(dim=1)
-            worths = outcomes if graded or batch.correct is None else batch.correct
+            worths = outcomes if graded or details.correct is None else details.correct
             labels = worths[:, None].float().expand(asked.shape)
         known = labels[asked]
         if self.options.learn_from == "scores" and bool(((known < 0) | (known > 1)).any()):

@@ -168,8 +168,7 @@ def _columns(folder: Path, again: Path, step: int) -> Iterator[_Difference | Non
 
 
 def _tensors(batch: Batch) -> dict[str, Tensor]:
-    columns = {name: value for name, value in vars(batch).items() if isinstance(value, Tensor)}
-    return {**{f"inputs.{name}": value for name, value in batch.inputs.named().items()}, **columns}
+    return {**{f"inputs.{name}": value for name, value in batch.inputs.named().items()}, **batch.tensors()}
 
 
 def _metrics(before: Mapping[str, float], now: Mapping[str, float], step: int) -> Iterator[_Difference | None]:

@@ -18,16 +18,16 @@ close = torch.testing.assert_close
 def batch_of(rewards, group_ids, positions=2, **columns):
     rows = len(rewards)
     mask = torch.ones(rows, positions, dtype=torch.bool)
-    return Batch(
-        inputs=columns.pop("inputs", ObservationInputs({})),
-        actions=torch.zeros(rows, positions, dtype=torch.int64),
-        mask=mask,
-        rollout_logprobs=torch.zeros(rows, positions),
-        rewards=torch.tensor(rewards),
-        group_ids=torch.tensor(group_ids),
-        policy_version=torch.zeros(rows, positions, dtype=torch.int32),
-        **columns,
-    )
+    required = {
+        "inputs": ObservationInputs({}),
+        "actions": torch.zeros(rows, positions, dtype=torch.int64),
+        "mask": mask,
+        "rollout_logprobs": torch.zeros(rows, positions),
+        "rewards": torch.tensor(rewards),
+        "group_ids": torch.tensor(group_ids),
+        "policy_version": torch.zeros(rows, positions, dtype=torch.int32),
+    }
+    return Batch.of_flat(required | columns)
 
 
 def run(batch, **options):

@@ -265,6 +265,8 @@ def _callee(here: Function, called: ast.expr, kinds: dict[str, str]) -> Function
     if not isinstance(called, ast.Attribute):
         return None
     owner = called.value
+    if isinstance(owner, ast.Name) and owner.id == "dataclasses":  # `replace` is the one of the library
+        return None
     if isinstance(owner, ast.Name):
         known = function(f"{module}:{owner.id}.{called.attr}")
         if known is None and kinds.get(owner.id):

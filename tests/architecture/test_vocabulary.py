@@ -28,7 +28,10 @@ CACHE_SLOTS = ("rlinf/samplers/", "tests/samplers/")
 
 MAX_ODD_DOCSTRINGS = 20
 """May only fall."""
-MAX_VAGUE_NAMES = {"found": 60, "wanted": 45, "place": 190, "places": 75, "said": 90, "told": 0, "hear": 0, "look": 9}
+MAX_VAGUE_NAMES = {
+    **{"found": 12, "wanted": 28, "place": 90, "places": 30, "said": 21, "given": 166},
+    **{"told": 0, "hear": 0, "look": 9},
+}
 """Parameters and variables that say how a value was come by, not what it is: each count may only fall."""
 
 RETIRED_WORDS = {
@@ -61,7 +64,7 @@ RETIRED_PHRASES = {
     r"\b[Ww]hat [^.,;:\n]{1,40} (came|comes) to\b": "the result, the outcome, stands for",
 }
 FILE_KEYS = re.compile(
-    r"""["']slots["']|\.slots\b|\.get\("told"|"told": self|state\["told"\]|"(decision|reward)_slots":"""
+    r"""["']slots["']|\.slots\b|\.get\("told"|"told": self|state\["told"\]|"(decision|reward)_slots\b"""
     r"|0002-slot-weights"
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")

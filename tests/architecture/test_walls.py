@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rlinf.data.batch import Batch
+from rlinf.data.columns import groups_of
 from rlinf.rollouts.text.conversation import Feedback
 from rlinf.schema.derived import DerivedConfig
 
@@ -150,7 +151,8 @@ def test_no_component_takes_the_whole_configuration() -> None:
 
 def test_what_carries_rewards_does_not_open_them() -> None:
     """Pools of environments and learners hand on answers and batches: no reward, no column is read on the way."""
-    columns = {field.name for field in fields(Batch)} | {field.name for field in fields(Feedback)} - CARRIED
+    groups = (Batch, *groups_of(Batch).values(), Feedback)
+    columns = {field.name for group in groups for field in fields(group)} - CARRIED
     opened = []
     for name in ("text_env_pool", "learner_pool", "learner_worker"):
         path = ROOT / "rlinf" / "train" / "workers" / f"{name}.py"

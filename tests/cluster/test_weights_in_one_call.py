@@ -12,7 +12,7 @@ from held_weights import Threads
 from torch import Tensor
 
 from rlinf.cluster import WorkerDied
-from rlinf.cluster.weights.receiver import WeightReceiver
+from rlinf.cluster.weights.receiver import WeightFollower
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.cluster.weights.transport import Collective, SharedMemory
@@ -40,7 +40,7 @@ class Learner(WeightSender):
         return WeightUpdate(version, {f"w{part}": torch.arange(1.0, 3.0 + 40 * part) * version}, part, PARTS)
 
 
-class Sampler(WeightReceiver):
+class Sampler(WeightFollower):
     def __init__(self) -> None:
         self.held: dict[str, Tensor] = {}
         self.first_part = threading.Event()

@@ -19,7 +19,7 @@ from torch import Tensor
 from rlinf.base.errors import UserError
 from rlinf.cluster.errors import ClusterError
 from rlinf.cluster.weights.choice import choose
-from rlinf.cluster.weights.receiver import WeightReceiver
+from rlinf.cluster.weights.receiver import WeightFollower
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.data.messages import Metrics, WeightForm, WeightUpdate
 from rlinf.samplers.vllm_transfer import OrderingClient
@@ -142,7 +142,7 @@ class Learner(WeightSender):
         return WeightUpdate(version, tensors, part, PARTS)
 
 
-class Sampler(WeightReceiver):
+class Sampler(WeightFollower):
     """An engine of two worker processes, by vLLM's rules about the order of calls."""
 
     def __init__(self) -> None:
@@ -257,7 +257,7 @@ def test_a_learner_with_several_sources_is_refused() -> None:
 def test_a_worker_without_an_engine_says_so() -> None:
     class Other(Sampler):
         def follow(self, order: str, options: Any, *, version: int) -> None:
-            WeightReceiver.follow(self, order, options, version=version)
+            WeightFollower.follow(self, order, options, version=version)
 
     with pytest.raises(ClusterError, match="Other has no engine that vLLM's weight transfer could reach"):
         connected([Learner(0)], [Other(), Other()]).send(1, never)

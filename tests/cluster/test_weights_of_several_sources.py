@@ -14,7 +14,7 @@ from torch import Tensor
 from rlinf.base.errors import UserError
 from rlinf.cluster import WorkerDied
 from rlinf.cluster.weights.choice import choose
-from rlinf.cluster.weights.receiver import WeightReceiver
+from rlinf.cluster.weights.receiver import WeightFollower
 from rlinf.cluster.weights.segment import available
 from rlinf.cluster.weights.sender import WeightSender
 from rlinf.cluster.weights.transport import Collective, ObjectStore, SharedMemory
@@ -61,7 +61,7 @@ class Rank(WeightSender):
         return WeightUpdate(version, tensors, part, len(SOURCES))
 
 
-class Sampler(WeightReceiver):
+class Sampler(WeightFollower):
     """Dies over part ``dies_over``."""
 
     def __init__(self) -> None:

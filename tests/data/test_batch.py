@@ -17,7 +17,7 @@ def make_batch(rows: int = 3, positions: int = 4, **columns: object) -> Batch:
         "policy_version": torch.zeros(rows, positions, dtype=torch.int32),
         "metadata": {"name": [f"row {i}" for i in range(rows)]},
     }
-    return Batch(**{**given, **columns})  # type: ignore[arg-type]
+    return Batch.of_flat({**given, **columns})
 
 
 @pytest.mark.parametrize(
@@ -82,15 +82,51 @@ def test_columns_of_rows_follow_their_rows() -> None:
     terms = {"reward_terms": torch.ones(3, 2), "reward_weights": torch.ones(3, 2)}
     narrow = {name: column[:, :1] for name, column in terms.items()}
     both = concatenate([make_batch(**narrow).select([0]), make_batch(**terms).select([1, 2])])
-    assert both.reward_terms is not None
-    assert both.reward_terms.isnan().tolist() == [[False, True], [False, False], [False, False]]
-    assert both.reward_weights is not None
-    assert both.reward_weights[0].tolist() == [1.0, 0.0]
+    assert both.reward_details.reward_terms is not None
+    assert both.reward_details.reward_terms.isnan().tolist() == [[False, True], [False, False], [False, False]]
+    assert both.reward_details.reward_weights is not None
+    assert both.reward_details.reward_weights[0].tolist() == [1.0, 0.0]
     one, two = make_batch(**columns).select([2, 1]), make_batch(anchor_ids=None, **columns).select([0])
     joined = concatenate([one, two])
-    assert joined.greedy_rewards is not None
-    assert joined.greedy_rewards.tolist() == [2.0, 1.0, 0.0]
+    assert joined.reward_details.greedy_rewards is not None
+    assert joined.reward_details.greedy_rewards.tolist() == [2.0, 1.0, 0.0]
     assert joined.domains == ["math", "code", "math"]
+
+
+def test_credit_of_turns_is_padded_and_selected_with_its_rows() -> None:
+    anchors = torch.tensor([[7, -1], [-1, 8]])
+    turns = make_batch(rows=2, positions=2, anchor_ids=anchors, episode_ids=torch.tensor([3, 4]))
+    longer = make_batch(rows=1, positions=3, anchor_ids=torch.tensor([[1, 2, 3]]), episode_ids=torch.tensor([5]))
+    credit = concatenate([turns, longer]).select([2, 0]).turn_credit
+    assert credit.anchor_ids is not None
+    assert credit.anchor_ids.tolist() == [[1, 2, 3], [7, -1, -1]]
+    assert credit.episode_ids is not None
+    assert credit.episode_ids.tolist() == [5, 3]
+    with pytest.raises(BatchError, match="episode_ids is present in some"):
+        concatenate([turns, make_batch(anchor_ids=torch.zeros(3, 4, dtype=torch.int64))])
+
+
+def test_columns_of_groups_have_their_own_names() -> None:
+    batch = make_batch(correct=torch.tensor([True, False, True]))
+    again = Batch.of_flat(batch.flat())
+    assert again.reward_details.correct is batch.reward_details.correct
+    assert again.flat().keys() == batch.flat().keys() > {"correct", "anchor_ids", "mask"}
+    changed = batch.replace(greedy_rewards=torch.ones(3)).reward_details
+    assert set(changed.tensors()) == {"correct", "greedy_rewards"}
+    with pytest.raises(BatchError, match=r"greedy_rewards must be \[B=3\]"):
+        batch.replace(greedy_rewards=torch.ones(2))
+
+
+def test_the_positions_of_a_decision_follow_from_the_shapes() -> None:
+    observation = {"observation": torch.zeros(3, 2, 1)}
+    chunks = make_batch(actions=torch.zeros(3, 2), inputs=ObservationInputs(observation), positions_per_reward=2)
+    assert (chunks.positions_per_decision, chunks.by_reward().positions_per_decision) == (2, 1)
+    assert chunks.decided.shape == (3, 2)
+    with pytest.raises(BatchError, match="positions_per_reward = 3"):
+        chunks.replace(positions_per_reward=3)
+    text = TextInputs(torch.ones(3, 1, dtype=torch.int64), torch.ones(3).long(), torch.ones(3).long())
+    with pytest.raises(BatchError, match="actions must lead with"):
+        make_batch(actions=torch.zeros(3, 2), inputs=text)
 
 
 def test_prompts_are_padded_to_the_widest_and_observations_to_the_longest() -> None:

@@ -133,6 +133,44 @@ def test_batches_of_earlier_versions_load_under_the_columns_new_names(tmp_path: 
         assert batch.old_values.equal(judged)
 
 
+def test_columns_that_were_fields_of_the_batch_load_into_their_groups(tmp_path: Path) -> None:
+    """Reward details and ids of turns were fields of the batch, with a number that shapes give."""
+    details = {
+        "step_rewards": torch.tensor([[0.5, float("nan")]]),
+        "reward_terms": torch.ones(1, 3),
+        "reward_weights": torch.ones(1, 3),
+        "greedy_rewards": torch.ones(1),
+        "correct": torch.tensor([True]),
+    }
+    credit = {
+        "anchor_ids": torch.tensor([[4, -1]]),
+        "episode_ids": torch.tensor([6]),
+        "turn_ids": torch.tensor([[0, 0]]),
+    }
+    earlier = {
+        "inputs": {"observation": torch.zeros(1, 1, 3)},
+        "actions": torch.zeros(1, 1),
+        "mask": torch.ones(1, 2, dtype=torch.bool),
+        "rollout_logprobs": torch.zeros(1, 2),
+        "rewards": torch.zeros(1),
+        "group_ids": torch.zeros(1, dtype=torch.int64),
+        "policy_version": torch.zeros(1, 2, dtype=torch.int32),
+        "positions_per_decision": 2,
+        "positions_per_reward": 2,
+        **details,
+        **credit,
+    }
+    torch.save({"$kind": "Batch", "fields": earlier}, tmp_path / "batch.pt")
+    batch = load_plain(tmp_path / "batch.pt")
+    assert (batch.positions_per_decision, batch.positions_per_reward) == (2, 2)
+    assert batch.reward_details.tensors().keys() == details.keys()
+    assert batch.turn_credit.tensors().keys() == credit.keys()
+    save_plain(batch, tmp_path / "again.pt")
+    again = load_plain(tmp_path / "again.pt")
+    for name, column in (details | credit).items():
+        torch.testing.assert_close(again.flat()[name], column, equal_nan=True, rtol=0, atol=0)
+
+
 def test_the_drivers_state_is_plain_data(tmp_path: Path) -> None:
     mask = torch.ones(2, 3, dtype=torch.bool)
     batch = Batch(

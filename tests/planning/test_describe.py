@@ -83,9 +83,10 @@ def test_keys_and_values_that_are_set_aside_count() -> None:
     stale = ["rollout.staleness=2"]
     whole = estimate(load(QUICKSTART, stale), decoder, gpus=0)
     kept = estimate(load(QUICKSTART, [*stale, "rollout.keep_cache=true"]), decoder, gpus=0)
-    assert whole.kept_states == 0
-    assert kept.kept_states == kept.kv_cache > 0
-    assert kept.sampler - whole.sampler == kept.kept_states
+    aside = kept.of_sampler["KV set aside at most"]
+    assert whole.of_sampler["KV set aside at most"] == 0
+    assert aside == kept.of_sampler["KV at most"] > 0
+    assert kept.sampler - whole.sampler == aside
 
 
 def test_how_far_generation_runs_ahead_and_what_makes_a_batch() -> None:

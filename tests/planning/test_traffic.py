@@ -11,7 +11,7 @@ import pytest
 from rlinf.config import Config, load
 from rlinf.models.architecture_numbers import Decoder, decoder_shape
 from rlinf.planning.describe import plan, size_text
-from rlinf.planning.memory import estimate, layer_values
+from rlinf.planning.memory import KEPT, estimate, layer_values
 from rlinf.planning.parallel import Split
 from rlinf.planning.traffic import (
     Passes,
@@ -108,8 +108,8 @@ def test_nothing_is_held_twice_and_nothing_is_lost(ranks: int) -> None:
     """Weights over a copy of the model, and optimiser state over all ranks, add up to the whole."""
     config, decoder = config_of("qwen3_235b_a22b", f"learner.num_workers={ranks}", f"rollout.num_samplers={ranks // 8}")
     memory, split = estimate(config, decoder, gpus=ranks), Split.of(config)
-    assert memory.optimizer * ranks == pytest.approx(12 * decoder.parameters, rel=1e-6)
-    experts = memory.weights - 2 * decoder.shared_parameters // split.weights
+    assert memory.rank["optimiser"] * ranks == pytest.approx(12 * decoder.parameters, rel=1e-6)
+    experts = memory.rank["weights"] - 2 * decoder.shared_parameters // split.weights
     assert experts * split.expert_weights == pytest.approx(2 * decoder.expert_parameters, rel=1e-6)
 
 
@@ -149,7 +149,7 @@ def test_the_page_says_what_the_code_computes() -> None:
         config, decoder = config_of(name, *overrides)
         memory = estimate(config, decoder, gpus=config.learner.num_workers)
         sent = traffic(config, decoder, gpus=config.learner.num_workers)
-        held = (memory.weights, memory.gradients, memory.optimizer, memory.activations, memory.logits, memory.peak)
+        held = (*map(memory.rank.__getitem__, (*KEPT[:3], "activations", "logits")), memory.peak)
         wanted = [sent.get(flow, 0) for flow in (*flows, "weights to samplers")] if len(cells) == 7 else list(held)
         assert cells == [size_text(number) if number else "-" for number in wanted], first
         checked += 1

@@ -230,7 +230,7 @@ def test_whole_episodes_have_the_same_positions(reward, logprob):
     assert batch.mask[:1].equal(fragment.mask)
     assert batch.rewards[:1].equal(fragment.rewards)
     assert batch.terminated[:1].equal(fragment.terminated)
-    steps = batch.by_reward().step_rewards[0]
+    steps = batch.by_reward().reward_details.step_rewards[0]
     assert steps[~steps.isnan()].sum() == 15
     prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="grpo_process"), AlgorithmState.of(AlgorithmConfig()))
     assert torch.isfinite(prepared.advantages).all()

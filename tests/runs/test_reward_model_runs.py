@@ -11,6 +11,7 @@ import tiny_runs
 import torch
 
 from rlinf.data.batch import Batch
+from rlinf.data.columns import RewardDetails
 from rlinf.data.inputs import TextInputs, named_inputs
 from rlinf.data.messages import PolicyOutput
 from rlinf.schema.reward_model import RewardModelConfig
@@ -68,8 +69,7 @@ def batch(rows: int = 4, steps: bool = False, first: int = 0) -> Batch:
         rewards=torch.arange(rows) % 2 * 1.0,
         group_ids=torch.arange(rows) // 2,
         policy_version=torch.zeros(rows, 3, dtype=torch.int32),
-        step_rewards=scored if steps else None,
-        correct=torch.arange(rows) % 2 == 1,
+        reward_details=RewardDetails(step_rewards=scored if steps else None, correct=torch.arange(rows) % 2 == 1),
     )
 
 
@@ -91,9 +91,10 @@ def test_a_score_replaces_the_reward_or_is_mixed_with_it() -> None:
 def test_steps_are_scored_where_they_end() -> None:
     reward, _ = learned(supervision="process", weight=0.5, output="logit")
     scored, metrics = reward.score(batch(steps=True), 0)
-    assert scored.step_rewards is not None
-    assert scored.step_rewards[0, :2].tolist() == [1.0, 1.5]
-    assert bool(scored.step_rewards[:, 2].isnan().all())
+    step_rewards = scored.reward_details.step_rewards
+    assert step_rewards is not None
+    assert step_rewards[0, :2].tolist() == [1.0, 1.5]
+    assert bool(step_rewards[:, 2].isnan().all())
     assert metrics["reward_model/label"] == 0.5
     with pytest.raises(ValueError, match="scores of steps"):
         reward.score(batch(), 0)

@@ -15,7 +15,7 @@ from rlinf_envs.sim.libero_files import load_init_states
 from rlinf.config import load
 from rlinf.config.extras import OWN_ENVIRONMENT
 from rlinf.rollouts.isolation.env import IsolatedEnv
-from rlinf.rollouts.simulator.experts import Step, expert_of, expert_steps
+from rlinf.rollouts.simulator.experts import ExpertStep, expert_of, expert_steps
 from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.rollouts.vec_env.vectorize import make_vec_env
 from rlinf.schema import EnvConfig
@@ -83,7 +83,7 @@ def demonstrated(chosen: EnvConfig, episodes: int) -> list[tuple[int, bool]]:
         for seed in range(episodes):
             generator = np.random.default_rng(seed)
             steps = list(expert_steps(env, make_expert, chosen, start_seed=seed, perturbation=0.0, generator=generator))
-            assert isinstance(steps[-1], Step)
+            assert isinstance(steps[-1], ExpertStep)
             played.append((len(steps), steps[-1].success))
     finally:
         env.close()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from rlinf.data.batch import TERM_FILL
+from rlinf.data.columns import RewardDetails, kinds_of
+
+PER_TERM = tuple(name for name, kind in kinds_of(RewardDetails).items() if kind.axes == "BK")
+"""The columns [B, K]."""
 
 
 def rollout(seed, rows=6, positions=5):
@@ -38,7 +41,7 @@ def padded(columns, before, after):
     rubbish = {torch.bool: True, torch.int64: 1, torch.float32: float("nan")}
     result = {}
     for name, column in columns.items():
-        if column.ndim == 1 or name in TERM_FILL:
+        if column.ndim == 1 or name in PER_TERM:
             result[name] = column
             continue
         fill = False if name == "mask" else rubbish[column.dtype]
@@ -52,7 +55,7 @@ def spoiled(columns, value):
     mask = columns["mask"]
     result = dict(columns)
     for name, column in columns.items():
-        if column.ndim == 2 and name not in ("mask", *TERM_FILL):
+        if column.ndim == 2 and name not in ("mask", *PER_TERM):
             if column.dtype == torch.bool:
                 rubbish = ~column
             else:

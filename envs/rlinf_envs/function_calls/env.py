@@ -105,13 +105,13 @@ def _tasks(folder: Path, category: str, form: Form) -> list[Task]:
 
 def _task(row: Mapping[str, Any], answers: Sequence[Any], category: str, form: Form) -> Task:
     functions = "\n".join(described(function, form) for function in row["function"])
-    said = "\n\n".join(message["content"] for message in row["question"][0])
+    question = "\n\n".join(message["content"] for message in row["question"][0])
     calls = [example(one, row["function"]) for one in answers]
     response = "".join(written(call.name, call.arguments) for call in calls) or NO_CALL
     return Task(
-        f"Functions:\n{functions}\n\n{_ASKS}\n\n{said}",
+        f"Functions:\n{functions}\n\n{_ASKS}\n\n{question}",
         json.dumps(list(answers)),
         category,
-        row={"function": row["function"], "accepted": list(answers), "asked": said},
+        row={"function": row["function"], "accepted": list(answers), "asked": question},
         response=response,
     )

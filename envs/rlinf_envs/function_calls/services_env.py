@@ -174,8 +174,8 @@ def _task(
     shown = [name for name in known if name in {*needed, *beside} - held_back]
     asked = []
     for turn, messages in enumerate(row["question"][:turns]):
-        said = "\n\n".join(message["content"] for message in messages)
-        asked.append(said or f"{_written(known, later.get(turn, ()), form)}\n\n{_FURTHER}")
+        question = "\n\n".join(message["content"] for message in messages)
+        asked.append(question or f"{_written(known, later.get(turn, ()), form)}\n\n{_FURTHER}")
     return _Task(
         category,
         tuple(row["involved_classes"]),

@@ -69,13 +69,13 @@ class TextArenaGame(gymnasium.Env[str, str]):
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         with self._own_randomness():
             done, _ = self._game.step(action=action)
-        said = self._heard()
+        observation = self._heard()
         if not done:
-            return said, 0.0, False, False, {}
+            return observation, 0.0, False, False, {}
         rewards, _ = self._game.close()
         reward = float(next(iter(rewards.values()))) if rewards else 0.0
         # A game that is lost pays for how near the end was; the whole reward is for what is won.
-        return said, reward, True, False, {"success": reward >= 1.0}
+        return observation, reward, True, False, {"success": reward >= 1.0}
 
     @contextlib.contextmanager
     def _own_randomness(self) -> Iterator[None]:

@@ -24,8 +24,8 @@ class Calculator:
 
     def reply(self, task: Task, response: str) -> str | None:
         """Return the result of the last call in ``response``, None if there is none or the final answer is given."""
-        said = without_thoughts(response)
-        if any(find(said) is not None for find in (last_tag, last_boxed, last_hashes)):
+        text = without_thoughts(response)
+        if any(find(text) is not None for find in (last_tag, last_boxed, last_hashes)):
             return None
         calls = _CALL.findall(response)
         if not calls:

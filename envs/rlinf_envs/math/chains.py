@@ -47,8 +47,8 @@ def holds(members: list[str], equal: Equal) -> bool:
 
 
 def _contradicts(member: str, value: str, equal: Equal) -> bool:
-    places = [len(result.group(1)) for result in (_DECIMALS.search(member), _DECIMALS.search(value)) if result]
-    tolerance = Fraction(1, 10 ** min(places)) if places else Fraction(0)
+    decimals = [len(result.group(1)) for result in (_DECIMALS.search(member), _DECIMALS.search(value)) if result]
+    tolerance = Fraction(1, 10 ** min(decimals)) if decimals else Fraction(0)
     first, second = quantity(member), quantity(value)
     if first is not None and second is not None:
         return not _alike(first, second, tolerance)

@@ -33,17 +33,17 @@ _FENCE = re.compile(r"```\w*\s*([^`]{1,1000}?)\s*```\s*$")
 
 def final_answer(response: str) -> str | None:
     """Find the final answer as it was written; None if there is none."""
-    said = without_thoughts(response)
-    tagged = last_tag(said)
+    text = without_thoughts(response)
+    tagged = last_tag(text)
     if tagged is not None:
         return _inside(tagged)
-    boxed = boxed_answer(said)
+    boxed = boxed_answer(text)
     if boxed is not None:
         return enclosed(boxed)
-    after_hashes = last_hashes(said)
+    after_hashes = last_hashes(text)
     if after_hashes is not None:
         return _inside(after_hashes)
-    return _json_value(said) or announced(said) or _fenced(said) or last_line(said)
+    return _json_value(text) or announced(text) or _fenced(text) or last_line(text)
 
 
 def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = False) -> str | None:
@@ -57,8 +57,8 @@ def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = Fal
 
 def reference_answer(answer: str) -> str:
     """Extract the answer from a reference that may be a solution (GSM8K ends in ``#### 72``, MATH in a box)."""
-    said = without_thoughts(answer)
-    return last_hashes(said) or boxed_answer(said) or answer.strip()
+    text = without_thoughts(answer)
+    return last_hashes(text) or boxed_answer(text) or answer.strip()
 
 
 def boxed_answer(text: str) -> str | None:

@@ -331,10 +331,10 @@ def _exchange(messages: Sequence[Any], name: str) -> tuple[str, Any]:
 
 def _final(written: str, name: str) -> str:
     """Extract the answer: GSM8K writes it behind ``####``, MATH into the box, or boxes in a row, of its solution."""
-    said = without_thoughts(written)
-    result = last_hashes(said)
+    text = without_thoughts(written)
+    result = last_hashes(text)
     if result is None:
-        result = boxed_answer(said)
+        result = boxed_answer(text)
     if result is None and name.rsplit(".", 1)[-1] == "solution":
         raise _BrokenRow(f"the {name} has neither a \\boxed{{...}} nor a #### line, so there is no final answer")
     result = (written if result is None else result).strip()

@@ -31,8 +31,8 @@ def too_large(text: str) -> bool:
             if raised > MAX_EXPONENT:
                 return True
         elif token == "!" or token in _BINOMIALS:
-            place = index - 1 if token == "!" else index + 1
-            if _size(_operand(tokens, partners, place)) > MAX_FACTORIAL:
+            neighbour = index - 1 if token == "!" else index + 1
+            if _size(_operand(tokens, partners, neighbour)) > MAX_FACTORIAL:
                 return True
     return False
 

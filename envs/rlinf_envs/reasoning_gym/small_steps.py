@@ -65,15 +65,15 @@ def in_small_steps(line: str) -> str:
 
 def _between(before: str, after: str) -> list[str]:
     """Return the steps between the sides of an equation; none if one step is enough or nothing is understood."""
-    found = calculation(before, after)
-    if found is None:
+    operation = calculation(before, after)
+    if operation is None:
         return []
     try:
-        steps = _steps(found.expression)
+        steps = _steps(operation.expression)
     except _NotWritten:
         return []
     # Where units stand between the numbers, the calculation is repeated without them.
-    return steps if found.stands_alone or not steps else [found.text, *steps]
+    return steps if operation.stands_alone or not steps else [operation.text, *steps]
 
 
 @dataclass(frozen=True)
@@ -198,15 +198,15 @@ def _product(left: Fraction, right: Fraction) -> Expression:
         return left * right
     if min(digits) <= 1:
         many, one = (left, right) if digits[0] > 1 else (right, left)
-        return _joined([place * one for place in _places(many)])
-    return _joined([Calculation("*", left, place) for place in _places(right)])
+        return _joined([part * one for part in _places(many)])
+    return _joined([Calculation("*", left, part) for part in _places(right)])
 
 
 def _quotient(left: Fraction, right: Fraction) -> Expression:
     quotient = left / right
     if _significant(quotient) <= 1 or _mantissa(right) == 1 or left.denominator != 1 or right.denominator != 1:
         return quotient
-    return _joined([Calculation("/", place * right, right) for place in _places(quotient)])
+    return _joined([Calculation("/", part * right, right) for part in _places(quotient)])
 
 
 _CALCULATE: dict[str, Callable[[Fraction, Fraction], Expression]] = {

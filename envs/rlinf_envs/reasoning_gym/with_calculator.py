@@ -25,22 +25,22 @@ def with_calculator(lines: Sequence[str]) -> list[str]:
     >>> with_calculator(["They pay 24 * 3=$72."])
     ['They pay <calc>24*3</calc>', '<result>72</result>', '$72.']
     """
-    said = [""]
+    texts = [""]
     for line in lines:
         parts = line.split("=")
-        said[-1] += parts[0]
+        texts[-1] += parts[0]
         for before, after in pairwise(parts):
             result = calculation(before, after)
             if result is None:
-                said[-1] += f"={after}"
+                texts[-1] += f"={after}"
                 continue
             if _BARE.fullmatch(before, result.start):
-                kept = len(said[-1]) - len(before) + result.start
-                said[-1] = said[-1][:kept].rstrip("$£€₹")
+                kept = len(texts[-1]) - len(before) + result.start
+                texts[-1] = texts[-1][:kept].rstrip("$£€₹")
             else:
-                said[-1] = f"{said[-1].rstrip()} = "
-            said[-1] += call_of(result.text)
-            said += [result_of(result.text), after.lstrip()]
-        said[-1] += "\n"
-    said[-1] = said[-1].removesuffix("\n")
-    return said
+                texts[-1] = f"{texts[-1].rstrip()} = "
+            texts[-1] += call_of(result.text)
+            texts += [result_of(result.text), after.lstrip()]
+        texts[-1] += "\n"
+    texts[-1] = texts[-1].removesuffix("\n")
+    return texts

@@ -26,10 +26,10 @@ def http(*, url: str, key: str = "reward", token_env: str | None = None, timeout
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         content = {"prompt": prompt, "response": response, "answer": answer, "row": _plain(row)}
-        said = post(address, content, headers=headers, timeout_s=timeout_s)
-        value = said.get(key) if isinstance(said, Mapping) else None
+        reply = post(address, content, headers=headers, timeout_s=timeout_s)
+        value = reply.get(key) if isinstance(reply, Mapping) else None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise TermFailure(f"{public_url(address)} gave no finite number under {key!r}: {said!r:.200}")
+            raise TermFailure(f"{public_url(address)} gave no finite number under {key!r}: {reply!r:.200}")
         return float(value)
 
     return term

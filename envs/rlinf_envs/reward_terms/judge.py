@@ -78,26 +78,26 @@ def judge(
             "max_tokens": max_tokens,
         }
         file = None if kept is None else kept / f"{_digest(address, content)}.json"
-        said = _read(file)
-        if said is None:
-            said = _said(post(f"{address}/chat/completions", content, headers=headers, timeout_s=timeout_s))
-            grade = _grade(said, scale)
+        reply = _read(file)
+        if reply is None:
+            reply = _said(post(f"{address}/chat/completions", content, headers=headers, timeout_s=timeout_s))
+            grade = _grade(reply, scale)
             if file is not None:
-                _write(file, said)
+                _write(file, reply)
             return grade
-        return _grade(said, scale)
+        return _grade(reply, scale)
 
     return term
 
 
 def _said(answer: Any) -> str:
     try:
-        said = answer["choices"][0]["message"]["content"]
+        text = answer["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError) as error:
         raise TermFailure(f"the judge gave no chat completion: {answer!r:.200}") from error
-    if not isinstance(said, str):
+    if not isinstance(text, str):
         raise TermFailure(f"the judge said nothing: {answer!r:.200}")
-    return said
+    return text
 
 
 def _grade(said: str, scale: float) -> float:

@@ -91,12 +91,12 @@ class LiberoExpert:
             return grasp
         if self._phase in ("close", "open"):
             return self._held_at
-        place = self._place_at()
-        carried = place[2] + (_SET_DOWN if self._phase == "lower" else _ABOVE) + (fingers[2] - low[2])
+        target = self._place_at()
+        carried = target[2] + (_SET_DOWN if self._phase == "lower" else _ABOVE) + (fingers[2] - low[2])
         if self._phase == "lift":
             return np.array([*self._held_at[:2], carried])
         middle = 0.5 * (low[:2] + high[:2])
-        return np.array([*(fingers[:2] + place[:2] - middle), carried])
+        return np.array([*(fingers[:2] + target[:2] - middle), carried])
 
     def _advance(self, fingers: np.ndarray, target: np.ndarray, grasp: np.ndarray) -> None:
         """Go on to the next phase, if this one is done."""

@@ -49,7 +49,7 @@ class Index:
                 at, weights = self._postings[word]
                 scores[at] += weights
         order = np.argsort(-scores, kind="stable")[:count]
-        return [int(place) for place in order if scores[place] > 0]
+        return [int(passage) for passage in order if scores[passage] > 0]
 
 
 def words_of(text: str) -> list[str]:

@@ -50,13 +50,13 @@ class Tool:
         """Return the tool's answer to a call, errors of the call included. An error of the tool itself passes
         through."""
         try:
-            said = self.call(**self._checked(arguments))
+            result = self.call(**self._checked(arguments))
         except ToolError as error:
             return f"error: {error}"
-        if has_picture(said):
-            shown = _cut(pieces(observed(said)))
+        if has_picture(result):
+            shown = _cut(pieces(observed(result)))
             return "".join(marked(piece) if number % 2 else piece for number, piece in shown)
-        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+        text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str)
         return "".join(piece for _, piece in _cut([text]))
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:

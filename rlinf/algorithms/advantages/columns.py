@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 from rlinf.algorithms import catalog
 from rlinf.algorithms.rewards import row_outcomes
 from rlinf.data.batch import Batch
+from rlinf.data.columns import RewardDetails
 from rlinf.data.remote_rows import RemoteRows
 
 if TYPE_CHECKING:
@@ -31,17 +32,13 @@ class AdvantageColumns:
     terminated: Tensor | None = None
     truncated: Tensor | None = None
     bootstrap_values: Tensor | None = None
-    step_rewards: Tensor | None = None
     logprobs: Tensor | None = None
     """Of the proximal policy (``Batch.old_logprobs``) where the learner recomputed them, otherwise of the policy that
     acted (``Batch.rollout_logprobs``)."""
     ref_logprobs: Tensor | None = None
     teacher_logprobs: Tensor | None = None
-    greedy_rewards: Tensor | None = None
-    """[B]."""
-    reward_terms: Tensor | None = None
-    """[B, K] with ``reward_weights``, as a batch has them."""
-    reward_weights: Tensor | None = None
+    details: RewardDetails = field(default_factory=RewardDetails)
+    """Process rewards, terms and greedy rewards."""
     anchor_ids: Tensor | None = None
     acted: Tensor | None = None
     """The mask before filters took rows out of it."""
@@ -75,14 +72,11 @@ class AdvantageColumns:
             terminated=batch.terminated,
             truncated=batch.truncated,
             bootstrap_values=batch.bootstrap_values,
-            step_rewards=batch.step_rewards,
             logprobs=batch.proximal_logprobs,
             ref_logprobs=batch.ref_logprobs,
             teacher_logprobs=batch.teacher_logprobs,
-            greedy_rewards=batch.greedy_rewards,
-            reward_terms=batch.reward_terms,
-            reward_weights=batch.reward_weights,
-            anchor_ids=batch.anchor_ids,
+            details=batch.reward_details,
+            anchor_ids=batch.turn_credit.anchor_ids,
             acted=None if before is None or before is batch else before.mask,
         )
 
@@ -99,11 +93,8 @@ class AdvantageColumns:
             rewards=rewards,
             group_ids=rows.group_ids,
             values=shape if rows.has("old_values") else None,
-            step_rewards=rows.step_rewards,
-            greedy_rewards=rows.greedy_rewards,
-            reward_terms=rows.reward_terms,
-            reward_weights=rows.reward_weights,
-            anchor_ids=rows.anchor_ids,
+            details=rows.reward_details,
+            anchor_ids=rows.turn_credit.anchor_ids,
             acted=None if rows is before else shape if per_row else before.flags()["mask"],
             lengths=rows.lengths if per_row else None,
             acted_lengths=before.lengths,
@@ -164,9 +155,7 @@ def _by_row(x: AdvantageColumns) -> _Segments:
         rewards=row_outcomes(x.rewards, x.before_filters),
         mask=(tokens > 0)[:, None],
         group_ids=x.group_ids,
-        greedy_rewards=x.greedy_rewards,
-        reward_terms=x.reward_terms,
-        reward_weights=x.reward_weights,
+        details=x.details.replace(step_rewards=None),
         lengths=x.row_lengths(),
     )
     return _Segments(columns, tokens[:, None], None)

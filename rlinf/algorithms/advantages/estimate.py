@@ -31,6 +31,7 @@ from rlinf.algorithms.statistics import (
 from rlinf.base.errors import RunFailed
 from rlinf.base.user_code import returned
 from rlinf.data.advantage_spec import BatchStatistics, GroupNumbers, MeanStd
+from rlinf.data.columns import RewardDetails
 from rlinf.schema.algorithm import AlgorithmConfig
 
 
@@ -167,13 +168,10 @@ def compute_advantages(
         terminated=terminated,
         truncated=truncated,
         bootstrap_values=bootstrap_values,
-        step_rewards=step_rewards,
         logprobs=logprobs,
         ref_logprobs=ref_logprobs,
         teacher_logprobs=teacher_logprobs,
-        greedy_rewards=greedy_rewards,
-        reward_terms=reward_terms,
-        reward_weights=reward_weights,
+        details=RewardDetails(step_rewards, reward_terms, reward_weights, greedy_rewards),
         anchor_ids=anchor_ids,
         acted=acted,
     )
@@ -227,11 +225,11 @@ def group_numbers(algorithm: AlgorithmConfig, x: AdvantageColumns) -> GroupNumbe
     outcomes = row_outcomes(x.rewards, x.before_filters)
     groups, index = torch.unique(x.group_ids, return_inverse=True)
     of_rows = group_statistics(outcomes, x.group_ids)
-    result, members = of_rows, index
-    if catalog.estimator(algorithm.adv_type).compares == "steps" and x.step_rewards is not None:
-        ends = x.mask & ~x.step_rewards.isnan()
+    result, members, steps = of_rows, index, x.details.step_rewards
+    if catalog.estimator(algorithm.adv_type).compares == "steps" and steps is not None:
+        ends = x.mask & ~steps.isnan()
         members = index[ends.nonzero()[:, 0]]
-        result = group_statistics(x.step_rewards[ends], members, ddof=algorithm.std_ddof)
+        result = group_statistics(steps[ends], members, ddof=algorithm.std_ddof)
     blank = torch.zeros(len(groups), dtype=torch.float64, device=groups.device)
     return GroupNumbers(
         groups,
@@ -264,7 +262,7 @@ def _estimated(
     algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, precomputed: bool = False
 ) -> tuple[Advantages, AdvantageInputs]:
     """Compute the estimator's result, [B, T] float64, and its inputs."""
-    mask, acted = x.mask, x.before_filters
+    mask, acted, details = x.mask, x.before_filters, x.details
     kl = _token_kl(algorithm, x)
     # Rows that a filter took out stand in their groups as the others do: with their KL, clipped, whitened.
     earned = _position_rewards(algorithm, x, acted, kl)
@@ -287,11 +285,11 @@ def _estimated(
         bootstrap_values=_clean(x.bootstrap_values, mask),
         terminated=x.terminated,
         truncated=x.truncated,
-        step_rewards=_clean(x.step_rewards, mask),
+        step_rewards=_clean(details.step_rewards, mask),
         teacher_gains=_teacher_gains(algorithm, x),
-        greedy_rewards=None if x.greedy_rewards is None else x.greedy_rewards.double(),
-        reward_terms=None if x.reward_terms is None else x.reward_terms.double(),
-        reward_weights=None if x.reward_weights is None else x.reward_weights.double(),
+        greedy_rewards=None if details.greedy_rewards is None else details.greedy_rewards.double(),
+        reward_terms=None if details.reward_terms is None else details.reward_terms.double(),
+        reward_weights=None if details.reward_weights is None else details.reward_weights.double(),
         anchor_ids=x.anchor_ids,
     )
     if precomputed:
@@ -317,8 +315,10 @@ def _returned(made: object, shape: torch.Size, called: str) -> Advantages:
     result = Advantages(*made) if pair and isinstance(made, tuple) else returned(made, Advantages, called)
     for name, column in result._asdict().items():
         if column.shape != shape:
-            given, requested = list(column.shape), list(shape)
-            raise RunFailed(f"{called} returned {name} {given}, and must return {requested}: x.per_row makes it of [B]")
+            shape_given, requested = list(column.shape), list(shape)
+            raise RunFailed(
+                f"{called} returned {name} {shape_given}, and must return {requested}: x.per_row makes it of [B]"
+            )
     return result
 
 

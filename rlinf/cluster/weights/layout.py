@@ -73,8 +73,8 @@ class Layout:
 
     def write(self, tensors: Mapping[str, Tensor], flat: Tensor) -> None:
         """Copy the tensors to their positions in ``flat`` uint8 [size], on any device."""
-        for name, place in self.views(flat).items():
-            place.copy_(tensors[name])
+        for name, view in self.views(flat).items():
+            view.copy_(tensors[name])
 
     def buckets(self, limit: int) -> list[Layout]:
         """Split the same tensors in order into portions of at most ``limit`` bytes (a larger tensor is one of its own).

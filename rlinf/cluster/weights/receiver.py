@@ -17,7 +17,7 @@ from rlinf.models.weight_digest import DigestRequest, Digests
 from rlinf.samplers.vllm_transfer import carry_out, update_bytes
 
 
-class WeightReceiver(ABC):
+class WeightFollower(ABC):
     """A worker that takes weights by every transport; what it does with them is :meth:`load`."""
 
     _addresses: tuple[int, Any] | None = None

@@ -195,8 +195,8 @@ class WeightSender(ABC):
 
     def own_weights(self, *, version: int, parts: Sequence[int], form: WeightForm = "merged") -> WeightUpdate:
         """Return the one of ``parts`` that this rank gives, an empty one if it gives none; no two are of one rank."""
-        given = [self.weights(version=version, part=part, form=form) for part in parts]
-        return next((update for update in given if update.tensors), given[0])
+        updates = [self.weights(version=version, part=part, form=form) for part in parts]
+        return next((update for update in updates if update.tensors), updates[0])
 
     def held_weights(
         self, *, version: int, parts: Sequence[int], form: WeightForm = "merged"

@@ -218,8 +218,8 @@ class Collective:
         size = self.receivers.size + 1
         options: dict[str, Any] = {"size": size, "device": self._device, "timeout_s": LATE_S}
         ports = self.learner.call(WeightSender.host_broadcast, timeout_s=LATE_S)
-        places = zip(self.learner.nodes(), ports, strict=True)
-        meetings = {source: (node, port) for source, (node, port) in enumerate(places) if port is not None}
+        addresses = zip(self.learner.nodes(), ports, strict=True)
+        meetings = {source: (node, port) for source, (node, port) in enumerate(addresses) if port is not None}
         joins = [
             self.receivers.submit_one(rank, "join_broadcast", meetings, rank=rank + 1, **options)
             for rank in range(self.receivers.size)

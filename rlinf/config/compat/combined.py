@@ -22,8 +22,8 @@ def combine(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> No
         if switch is None or switch.value is not True:
             notes.append(f"{written.origin}: {name} is not read without add_token_level_kl: true.")
             continue
-        said = f"{name}: {written.value}"
-        _settle(tree, key, Located(written.value, written.origin), said, notes, problems)
+        setting = f"{name}: {written.value}"
+        _settle(tree, key, Located(written.value, written.origin), setting, notes, problems)
     sampling = get(tree, "algorithm.sampling_params")
     if sampling is not None:
         _greedy(tree, notes)
@@ -48,8 +48,8 @@ def _kl_loss(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> N
             return
         _settle(tree, "algorithm.kl_beta", Located(0.0, shown.origin), "use_kl_loss: false", notes, problems)
         return
-    said = f"use_kl_loss with kl_loss_coef: {weight.value}"
-    _settle(tree, "algorithm.kl_beta", Located(weight.value, weight.origin), said, notes, problems)
+    setting = f"use_kl_loss with kl_loss_coef: {weight.value}"
+    _settle(tree, "algorithm.kl_beta", Located(weight.value, weight.origin), setting, notes, problems)
 
 
 def _dual_clip(tree: Branch, notes: list[str], problems: list[ConfigProblem]) -> None:
@@ -66,8 +66,8 @@ def _dual_clip(tree: Branch, notes: list[str], problems: list[ConfigProblem]) ->
         if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
             return  # Its own line says that this is no number.
         bound = 1 + 2 * epsilon
-    said = f"dual_clip_loss: {str(switch.value).lower()}"
-    _settle(tree, "algorithm.clip_ratio_c", Located(bound, switch.origin), said, notes, problems)
+    setting = f"dual_clip_loss: {str(switch.value).lower()}"
+    _settle(tree, "algorithm.clip_ratio_c", Located(bound, switch.origin), setting, notes, problems)
 
 
 def _greedy(tree: Branch, notes: list[str]) -> None:

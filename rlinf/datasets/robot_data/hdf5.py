@@ -55,10 +55,10 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
     """
     with _opened(path) as file:
         names = _names(file, path)
-        places = range(len(names)) if episodes is None else sorted(set(episodes))
-        if not places or places[0] < 0 or places[-1] >= len(names):
+        numbers = range(len(names)) if episodes is None else sorted(set(episodes))
+        if not numbers or numbers[0] < 0 or numbers[-1] >= len(names):
             raise DatasetError(f"{path} has the episodes 0 to {len(names) - 1}, not {list(episodes or ())}")
-        chosen = [names[place] for place in places]
+        chosen = [names[number] for number in numbers]
         libero = "data" in file
         read = _libero_episode if libero else _maniskill_episode
         parts = []
@@ -101,20 +101,20 @@ def _drop_partial(parts: Sequence[_EpisodeParts]) -> None:
 def _require_alike(parts: Sequence[_EpisodeParts], places: Sequence[str]) -> None:
     """Raise DatasetError for columns of unequal length in an episode, and for episodes with other columns."""
     first = parts[0][0]
-    for (columns, _), place in zip(parts, places, strict=True):
+    for (columns, _), location in zip(parts, places, strict=True):
         steps = len(columns[ACTION])
         if not steps:
-            raise DatasetError(f"{place} has no actions. Take the episode out of the file")
+            raise DatasetError(f"{location} has no actions. Take the episode out of the file")
         for name in {**first, **columns}:
             if name not in columns or name not in first:
-                has, other = (place, places[0]) if name in columns else (places[0], place)
+                has, other = (location, places[0]) if name in columns else (places[0], location)
                 raise DatasetError(f"{other} has no {name}, and {has} has it. All episodes need the same columns")
             values = columns[name]
             if len(values) != steps:
-                raise DatasetError(f"{place}: {name} has {len(values)} frames for {steps} actions")
+                raise DatasetError(f"{location}: {name} has {len(values)} frames for {steps} actions")
             if values.shape[1:] != first[name].shape[1:]:
                 raise DatasetError(
-                    f"{place}: {name} is {list(values.shape[1:])} a frame, and {list(first[name].shape[1:])} in "
+                    f"{location}: {name} is {list(values.shape[1:])} a frame, and {list(first[name].shape[1:])} in "
                     f"{places[0]}"
                 )
 

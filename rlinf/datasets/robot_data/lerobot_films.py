@@ -28,9 +28,9 @@ def film_column(root: Path, info: layout.Info, name: str, rows: Rows, times: np.
     for row, (path, time) in enumerate(_places(root, info, name, rows, times)):
         requested.setdefault(path, []).append((time, row))
     pictures: np.ndarray | None = None
-    for path, places in requested.items():
+    for path, indices in requested.items():
         try:
-            for row, frame in frames_at(path, places, tolerance_s=0.5 / info.fps):
+            for row, frame in frames_at(path, indices, tolerance_s=0.5 / info.fps):
                 if pictures is None:
                     shape = _picture_shape(feature, frame, f"{path}: {name}")
                     pictures = np.zeros((len(times), *shape), dtype=np.uint8)
@@ -40,9 +40,9 @@ def film_column(root: Path, info: layout.Info, name: str, rows: Rows, times: np.
         except ImportError as error:
             raise DatasetError(f"{path}: films of a dataset need PyAV: {install_command('video')}") from error
         except NoFrameError as error:
-            place = frame_place(rows.origins, rows.lengths, error.key)
+            location = frame_place(rows.origins, rows.lengths, error.key)
             raise DatasetError(
-                f"{path}: {error}, wanted for {place} ({name}). Its time is from_timestamp in meta/episodes plus "
+                f"{path}: {error}, wanted for {location} ({name}). Its time is from_timestamp in meta/episodes plus "
                 f"timestamp, at {info.fps:g} frames a second (meta/info.json)"
             ) from error
         except (OSError, ValueError) as error:

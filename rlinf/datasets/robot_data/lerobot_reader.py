@@ -27,7 +27,7 @@ def read_lerobot(root: Path, episodes: Sequence[int] | None = None) -> RobotData
     """
     info = layout.read_info(root)
     rows = read_rows(root, None if episodes is None else _chosen(root, episodes))
-    place = functools.partial(frame_place, rows.origins, rows.lengths)
+    location = functools.partial(frame_place, rows.origins, rows.lengths)
     columns: dict[str, np.ndarray] = {}
     unusable: dict[str, str] = {}
     for name, feature in info.features.items():
@@ -37,7 +37,7 @@ def read_lerobot(root: Path, episodes: Sequence[int] | None = None) -> RobotData
             unusable[name] = f"{layout.INFO} declares it, and no file below {root / 'data'} holds it"
             continue
         try:
-            columns[name] = column_values(rows.table.column(name), feature, name, place)
+            columns[name] = column_values(rows.table.column(name), feature, name, location)
         except UnusableColumn as error:
             unusable[name] = str(error)
     films = info.keys("video")
@@ -119,12 +119,12 @@ def _tasks_of(root: Path, rows: Rows) -> tuple[list[str], np.ndarray]:
 
 def _chosen(root: Path, episodes: Sequence[int]) -> list[int]:
     """Return the numbers of the episodes at these positions."""
-    numbers, places = episode_numbers(root), sorted(set(episodes))
-    if not places or places[0] < 0 or places[-1] >= len(numbers):
+    numbers, chosen = episode_numbers(root), sorted(set(episodes))
+    if not chosen or chosen[0] < 0 or chosen[-1] >= len(numbers):
         raise DatasetError(
             f"{root} has the episodes 0 to {len(numbers) - 1} (in the order of their numbers), not {list(episodes)}"
         )
-    return [int(numbers[index]) for index in places]
+    return [int(numbers[index]) for index in chosen]
 
 
 def read_statistics(root: Path) -> Statistics:

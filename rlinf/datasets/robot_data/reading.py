@@ -20,35 +20,35 @@ def read_dataset(path: str | Path, episodes: Sequence[int] | None = None) -> Rob
     ``path`` is a LeRobotDataset v3 folder, or an HDF5 file of LIBERO or ManiSkill. Anything else is a
     DatasetError.
     """
-    place = _place(path)
-    if place.suffix in _HDF5_SUFFIXES:
-        return read_hdf5(place, episodes)
-    return read_lerobot(place, episodes)
+    location = _place(path)
+    if location.suffix in _HDF5_SUFFIXES:
+        return read_hdf5(location, episodes)
+    return read_lerobot(location, episodes)
 
 
 def count_episodes(path: str | Path) -> int:
     """How many episodes the dataset at ``path`` has; little of it is read."""
-    place = _place(path)
-    if place.suffix in _HDF5_SUFFIXES:
-        return len(episode_names(place))
-    read_info(place)  # another version of the format is named before its files are searched
-    return len(episode_numbers(place))
+    location = _place(path)
+    if location.suffix in _HDF5_SUFFIXES:
+        return len(episode_names(location))
+    read_info(location)  # another version of the format is named before its files are searched
+    return len(episode_numbers(location))
 
 
 def dataset_instructions(path: str | Path) -> list[str]:
     """List the different instructions of the dataset at ``path``."""
-    place = _place(path)
-    if place.suffix in _HDF5_SUFFIXES:
-        return list(read_dataset(place, [0]).instructions)
-    return list(read_tasks(place).values())
+    location = _place(path)
+    if location.suffix in _HDF5_SUFFIXES:
+        return list(read_dataset(location, [0]).instructions)
+    return list(read_tasks(location).values())
 
 
 def dataset_statistics(path: str | Path) -> Statistics:
     """Return the normalisation statistics of the dataset at ``path``."""
-    place = _place(path)
-    if place.suffix in _HDF5_SUFFIXES:
-        return read_dataset(place).statistics
-    return read_statistics(place)
+    location = _place(path)
+    if location.suffix in _HDF5_SUFFIXES:
+        return read_dataset(location).statistics
+    return read_statistics(location)
 
 
 def _place(path: str | Path) -> Path:
@@ -63,15 +63,15 @@ def _place(path: str | Path) -> Path:
 
 def dataset_columns(path: str | Path) -> list[str]:
     """List the names of the columns that the dataset at ``path`` declares."""
-    place = _place(path)
-    if place.suffix in _HDF5_SUFFIXES:
-        return column_names(place)
-    return list(read_info(place).features)
+    location = _place(path)
+    if location.suffix in _HDF5_SUFFIXES:
+        return column_names(location)
+    return list(read_info(location).features)
 
 
 def frame_rate(path: str | Path) -> float:
     """Frames of a second of the dataset at ``path``."""
-    place = _place(path)
-    if place.suffix in _HDF5_SUFFIXES:
+    location = _place(path)
+    if location.suffix in _HDF5_SUFFIXES:
         return HDF5_HZ
-    return read_info(place).fps
+    return read_info(location).fps

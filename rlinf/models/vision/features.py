@@ -36,8 +36,8 @@ def decoder_inputs(
     """
     tokens = sequences[rows, columns]
     embeddings = model.get_input_embeddings()(tokens.clamp(min=0))
-    places = tokens < 0
-    if not bool(places.any()):
+    is_picture = tokens < 0
+    if not bool(is_picture.any()):
         positions = columns
         if reader.family.axes and any(pictures):
             positions = _positions(reader, sequences, pictures)[:, rows, columns]
@@ -55,15 +55,15 @@ def decoder_inputs(
                 f"a sequence has {int(negative.sum())} feature tokens, and its {len(own)} pictures have {len(at)}"
             )
         index[row, negative] = torch.tensor(at, dtype=torch.int64, device=index.device)
-    chosen = index[rows, columns][places]
+    chosen = index[rows, columns][is_picture]
     whole = torch.zeros_like(embeddings)
-    whole[places] = features.to(embeddings.dtype)[chosen]
+    whole[is_picture] = features.to(embeddings.dtype)[chosen]
     inputs: dict[str, Any] = {
-        "inputs_embeds": torch.where(places[..., None], whole, embeddings),
+        "inputs_embeds": torch.where(is_picture[..., None], whole, embeddings),
         "position_ids": _positions(reader, sequences, pictures)[:, rows, columns] if reader.family.axes else columns,
     }
     if deeper:
-        inputs["visual_pos_masks"] = places
+        inputs["visual_pos_masks"] = is_picture
         inputs["deepstack_visual_embeds"] = [layer[chosen] for layer in deeper]
     return inputs
 

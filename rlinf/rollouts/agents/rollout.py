@@ -10,9 +10,9 @@ from rlinf.data.messages import SamplingParams
 from rlinf.rollouts.agents.endpoint import Endpoint
 from rlinf.rollouts.agents.episodes import AgentEpisode, Branch, branches_of
 from rlinf.rollouts.agents.gateway import MODEL, Gateway
-from rlinf.rollouts.text.conversation import Answers, Feedback, Response, Row
+from rlinf.rollouts.text.conversation import Answers, Feedback, Response, Row, TextEnvs
 from rlinf.rollouts.text.members import TextMixtureEnv, summary
-from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
+from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextRollout, TextSampler
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema.derived import RolloutSections
 

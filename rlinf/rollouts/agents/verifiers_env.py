@@ -94,9 +94,9 @@ class VerifiersEnv(TaskRows):
         here.settimeout(None)
         super().__init__(answer.get("tasks", []))
         if not self._tasks:
-            said = answer.get("refused") or f"it has no tasks, or died{self._process.last_words()}"
+            reason = answer.get("refused") or f"it has no tasks, or died{self._process.last_words()}"
             self.close()
-            raise UserError(f"env.id {env_id}: {said}")
+            raise UserError(f"env.id {env_id}: {reason}")
         # The thread knows nothing of this object, which ends the process when nobody has it any more.
         listener = (lines, self._awaited, str(self._process))
         threading.Thread(target=_listen, args=listener, name=self._name, daemon=True).start()

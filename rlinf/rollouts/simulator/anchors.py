@@ -32,7 +32,7 @@ def anchor_ids(episodes: Sequence[Episode], levels: Granularity, mask: torch.Ten
 
 def _state(episode: Episode, decision: int) -> int:
     """Compute a checksum of the policy's observation."""
-    found = 0
+    digest = 0
     for name in sorted(episode.observations):
-        found = zlib.crc32(episode.observations[name][decision].tobytes(), found)
-    return found
+        digest = zlib.crc32(episode.observations[name][decision].tobytes(), digest)
+    return digest

@@ -27,7 +27,7 @@ from rlinf.data.spaces import ADVANTAGE, Arrays, empty_leaves, observation_leave
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.rollouts.simulator.experts import MakeExpert, Step, expert_of, expert_steps, gate_of
+from rlinf.rollouts.simulator.experts import ExpertStep, MakeExpert, expert_of, expert_steps, gate_of
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.schema import EnvConfig
@@ -133,11 +133,11 @@ class Demonstrator:
             every_observation=False,
         )
         noise = NoiseStream(policy.noise_kind, policy.noise_size, self.seed, "demonstration noise", *key[1:])
-        steps: list[Step] = []
+        steps: list[ExpertStep] = []
         item = next(source, None)
         while item is not None:
             theirs: np.ndarray | None = None
-            if isinstance(item, Step):
+            if isinstance(item, ExpertStep):
                 steps.append(item)
             else:
                 theirs = yield from self._decided(policy, env, item.observation, noise)
@@ -206,7 +206,6 @@ def imitation_batch(
         group_ids=torch.arange(count),
         policy_version=torch.zeros(mask.shape, dtype=torch.int32),
         advantages=torch.ones(mask.shape),
-        positions_per_decision=timesteps.positions_per_decision,
         positions_per_reward=timesteps.positions_per_reward,
     )
 
@@ -216,19 +215,19 @@ def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
 
     If `env.tasks` has texts, they are those. If the first ones (:data:`_SAME_TEXT`) are the same, the others are
     not read: a reset may take a second."""
-    given = [task.instruction for task in options.tasks if task.instruction is not None]
-    if given:
-        return list(dict.fromkeys(given))
+    written = [task.instruction for task in options.tasks if task.instruction is not None]
+    if written:
+        return list(dict.fromkeys(written))
     env = make_env_anywhere(options)
     try:
         names = [name for name, leaf in observation_leaves(env.observation_space).items() if isinstance(leaf, Text)]
-        found: dict[str, None] = {}
+        instructions: dict[str, None] = {}
         for asked, seed in enumerate(Mixture.of(options).in_turn(seeds) if names else ()):
-            if asked == _SAME_TEXT * max(1, len(options.tasks)) and len(found) <= len(names):
+            if asked == _SAME_TEXT * max(1, len(options.tasks)) and len(instructions) <= len(names):
                 break
             row = empty_leaves(env.observation_space, (1,))
             write_observation(row, 0, env.reset(seed=seed % 2**31)[0])
-            found.update(dict.fromkeys(row[name].tobytes().rstrip(b"\0").decode() for name in names))
-        return list(found)
+            instructions.update(dict.fromkeys(row[name].tobytes().rstrip(b"\0").decode() for name in names))
+        return list(instructions)
     finally:
         env.close()

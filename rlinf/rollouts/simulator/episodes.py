@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from rlinf.data.batch import Batch
+from rlinf.data.columns import RewardDetails
 from rlinf.data.inputs import ObservationInputs
 from rlinf.data.spaces import Arrays
 from rlinf.interfaces import ActingPolicy
@@ -213,8 +214,8 @@ class EpisodeCollector:
         if not self._mixture.names:
             return len(waiting) - 1
         first: dict[str, int] = {}
-        for place in reversed(range(len(waiting))):
-            first.setdefault(self._mixture.name(waiting[place][0].start_seed), place)
+        for index in reversed(range(len(waiting))):
+            first.setdefault(self._mixture.name(waiting[index][0].start_seed), index)
         name = self._held[env_index]
         if name not in first:
             name = self._held[env_index] = min(first, key=self._held.count)
@@ -238,11 +239,11 @@ class EpisodeCollector:
         rewards = np.zeros((len(env_indices), self._chunk))
         executed = np.zeros((len(env_indices), self._chunk), dtype=bool)
         over: dict[int, tuple[bool, EpisodeRecord] | None] = {}
-        place = {env_index: position for position, env_index in enumerate(env_indices)}
+        positions = {env_index: position for position, env_index in enumerate(env_indices)}
         alive = env_indices
         success_now: dict[int, bool] = {}
         for part in range(self._chunk):
-            rows = [place[env_index] for env_index in alive]
+            rows = [positions[env_index] for env_index in alive]
             result = self._vec_env.step(
                 alive, actions[rows, part] if self._chunk > 1 else actions, look=part == self._chunk - 1
             )
@@ -300,8 +301,8 @@ def _cut(
 
 def _logprobs(mine: Sequence[tuple[int, _Decision]]) -> np.ndarray | None:
     """Return the log-probabilities [L, K D] that came with decisions, at their positions; None if none came."""
-    found = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
-    return np.stack(found) if found else None
+    known = [past.logprobs[at] for at, past in mine if past.logprobs is not None]
+    return np.stack(known) if known else None
 
 
 def joined(runs: Sequence[EpisodeRun]) -> EpisodeRun:
@@ -347,12 +348,13 @@ def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: in
         mask=mask,
         rollout_logprobs=torch.where(mask, logprobs, 0.0),
         rewards=timesteps.first(rewards),
-        step_rewards=timesteps.first(torch.where(reward_mask, rewards, torch.nan), fill=torch.nan),
+        reward_details=RewardDetails(
+            step_rewards=timesteps.first(torch.where(reward_mask, rewards, torch.nan), fill=torch.nan)
+        ),
         group_ids=torch.tensor([episode.task.group for episode in episodes], dtype=torch.int64),
         policy_version=torch.full(mask.shape, version, dtype=torch.int32),
         terminated=last & ended,
         truncated=last & ~ended,
-        positions_per_decision=timesteps.positions_per_decision,
         positions_per_reward=timesteps.positions_per_reward,
         metadata={
             "start_seed": [episode.task.start_seed for episode in episodes],
@@ -365,11 +367,11 @@ def _evaluated(
     inputs: ObservationInputs, actions: torch.Tensor, mask: torch.Tensor, decisions: int
 ) -> RolloutCoroutine[torch.Tensor]:
     """Log-probabilities [B, T] of ``actions``, a bounded number of timesteps at a time."""
-    said: list[torch.Tensor] = []
+    logprobs: list[torch.Tensor] = []
     for part in torch.arange(len(actions)).split(max(1, _EVALUATION_SEATS // decisions)):
         output = yield PolicyRequest("evaluate", (inputs.select(part), actions[part], mask[part]))
-        said.append(output.logprobs)
-    return torch.cat(said)
+        logprobs.append(output.logprobs)
+    return torch.cat(logprobs)
 
 
 def _padded(columns: Sequence[np.ndarray], timesteps: int) -> torch.Tensor:

@@ -32,7 +32,7 @@ class NoDemonstrationsError(UserError, ValueError):
 
 
 @dataclass(frozen=True)
-class Step:
+class ExpertStep:
     """One step of a demonstrator."""
 
     observation: Any
@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ActionRequest:
     """A policy is to decide at this observation: the caller that plays the steps sends its actions [K, ...]."""
 
     observation: Any
@@ -88,13 +88,13 @@ def _own(expert_action: Callable[[], Any]) -> Act:
 def _found(name: str, what: str, key: str) -> Any:
     """Import ``module:name``, which is called with the environment."""
     try:
-        found = imported(name)
+        function = imported(name)
     except ValueError as error:
         raise NoDemonstrationsError(f"there is no {what} {name!r} ({key}: module:name): {error}") from error
-    misfit = Signature(("the environment",), makes=True).misfit(found)
+    misfit = Signature(("the environment",), makes=True).misfit(function)
     if misfit:
         raise NoDemonstrationsError(f"{key}: {name} {misfit}: it returns what is called with observations")
-    return found
+    return function
 
 
 def expert_steps(
@@ -109,13 +109,13 @@ def expert_steps(
     generator: np.random.Generator,
     every_observation: bool = True,
     to_the_end: bool = False,
-) -> Generator[Step | Asked, np.ndarray | None, None]:
+) -> Generator[ExpertStep | ActionRequest, np.ndarray | None, None]:
     """Play one episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
 
     With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Of the
-    others a policy makes ``policys_share``, each requested by :class:`Asked`; or with ``make_gate`` all that the gate
-    leaves to it. Without ``every_observation`` those
-    between decisions may lack their pictures (see :data:`DRAWS`).
+    others a policy makes ``policys_share``, each requested by :class:`ActionRequest`; or with ``make_gate`` all that
+    the gate leaves to it. Without ``every_observation`` those between decisions may lack their pictures (see
+    :data:`DRAWS`).
     """
     skips = not every_observation and may_skip_pictures(env, options)
     env.action_space.seed(int(generator.integers(2**31)))
@@ -126,7 +126,7 @@ def expert_steps(
         thrown_off = generator.random() < perturbation
         theirs: np.ndarray | None = None
         if not gate(observation) if gate is not None else policys_share and generator.random() < policys_share:
-            theirs = yield Asked(observation)
+            theirs = yield ActionRequest(observation)
             assert theirs is not None
         for part in range(options.num_action_chunks):
             before = observation
@@ -140,6 +140,6 @@ def expert_steps(
             succeeded = bool(np.any(info.get(options.success_key, False)))
             over = bool(terminated or truncated)
             demonstrated = theirs is None and not thrown_off
-            yield Step(before, action, float(reward), bool(terminated), bool(truncated), succeeded, demonstrated)
+            yield ExpertStep(before, action, float(reward), bool(terminated), bool(truncated), succeeded, demonstrated)
             if over:
                 break

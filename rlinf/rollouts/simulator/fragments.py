@@ -259,12 +259,12 @@ class FragmentCollector:
 
     def _episode_seed(self, env_index: int) -> int:
         """Draw the seed of the sub-environment's episode now. The n-th episodes of all have each task by its weight."""
-        place, number = self._global_indices[env_index], int(self._episode[env_index])
-        seed = stream_seed(self._seed, "episode", place, number)
+        env, number = self._global_indices[env_index], int(self._episode[env_index])
+        seed = stream_seed(self._seed, "episode", env, number)
         if not self._mixture.names:
             return seed
         seeds = [seed] * self._num_envs
-        return self._mixture.drawn(seeds, numpy_generator(self._seed, "episode task", number))[place]
+        return self._mixture.drawn(seeds, numpy_generator(self._seed, "episode task", number))[env]
 
     def _batch(self, policy: PolicyFacts, columns: Columns, version: int) -> RolloutCoroutine[Batch]:
         timesteps, executed = policy.granularity, _rows(columns.mask)
@@ -277,25 +277,24 @@ class FragmentCollector:
         )
         actions, mask = _rows(columns.actions), timesteps.mask(executed)
         if policy.tells:
-            said = _joined(timesteps, columns.outputs, executed)
+            output = _joined(timesteps, columns.outputs, executed)
         else:
-            said = yield PolicyRequest("evaluate", (inputs, actions, mask))
+            output = yield PolicyRequest("evaluate", (inputs, actions, mask))
         bootstrap = None
-        if said.values is not None:
+        if output.values is not None:
             bootstrap = yield from self._bootstrap(policy, columns, inputs)
         return Batch(
             inputs=inputs,
             actions=actions,
             mask=mask,
-            rollout_logprobs=said.logprobs,
+            rollout_logprobs=output.logprobs,
             rewards=timesteps.first(timesteps.rewards(_rows(columns.rewards), executed)).to(torch.float32),
             group_ids=torch.tensor(list(self._global_indices), dtype=torch.int64),
             policy_version=torch.full(mask.shape, version, dtype=torch.int32),
             terminated=timesteps.spread(timesteps.flags(_rows(columns.terminated))),
             truncated=timesteps.spread(timesteps.flags(_rows(columns.truncated))),
-            old_values=said.values,
+            old_values=output.values,
             bootstrap_values=bootstrap,
-            positions_per_decision=timesteps.positions_per_decision,
             positions_per_reward=timesteps.positions_per_reward,
         )
 
@@ -305,14 +304,14 @@ class FragmentCollector:
         """Values [N, timesteps] of the observations after truncated timesteps and after the last timestep; 0
         elsewhere."""
         rewards = policy.granularity.decision_rewards
-        places = [(env_index, timestep, min(part, rewards - 1)) for timestep, env_index, part, _ in columns.finals]
-        finals = len(places)
-        places += [(env_index, self._num_steps - 1, rewards - 1) for env_index in self._all]
+        queries = [(env_index, timestep, min(part, rewards - 1)) for timestep, env_index, part, _ in columns.finals]
+        finals = len(queries)
+        queries += [(env_index, self._num_steps - 1, rewards - 1) for env_index in self._all]
         leaves: dict[str, torch.Tensor] = {}
         for name, newest in self._vec_env.observations.items():
             kept = [final[name] for _, _, _, final in columns.finals]
             leaves[name] = torch.from_numpy(np.concatenate([np.stack(kept), newest]) if kept else newest.copy())
-        rows, timesteps, parts = torch.tensor(places).unbind(1)
+        rows, timesteps, parts = torch.tensor(queries).unbind(1)
         shape = torch.Size((len(self._all), self._num_steps))
         state = torch.zeros(shape.numel(), 0)
         if policy.state_size:

@@ -28,8 +28,8 @@ def keep_images_local(part: RolloutPart) -> tuple[RolloutPart, Leaves]:
         return part, {}
     decided = batch.decided
     leaves = {name: _rows(leaf, decided) for name, leaf in images.items()}
-    places = torch.where(decided, decided.flatten().cumsum(0).view(decided.shape) - 1, -1)
-    return replace(part, batch=batch.replace(inputs=inputs.with_row_refs(images, places))), leaves
+    refs = torch.where(decided, decided.flatten().cumsum(0).view(decided.shape) - 1, -1)
+    return replace(part, batch=batch.replace(inputs=inputs.with_row_refs(images, refs))), leaves
 
 
 def _is_image(leaf: Tensor) -> bool:

@@ -26,8 +26,8 @@ class WorkerMessage(Generic[Result]):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The facts of a question that its carrier to the policy needs."""
+class RequestSummary:
+    """The facts of a request that its carrier to the policy needs."""
 
     stage: int
     method: str
@@ -39,18 +39,18 @@ class Asked:
 class Notice(Generic[Result]):
     """A message without its questions: they go from the worker to the policy, past the carrier of the notice."""
 
-    asked: list[Asked]
+    requests: list[RequestSummary]
     busy_s: float
     result: Result | None
 
     @classmethod
     def of(cls, message: WorkerMessage[Result]) -> tuple[Notice[Result], list[PolicyRequest]]:
         """Return the notice, and the questions in its order."""
-        asked = [
-            Asked(stage, ask.method, len(ask.arguments[1]) if ask.method == "decide" else 0)
+        requests = [
+            RequestSummary(stage, ask.method, len(ask.arguments[1]) if ask.method == "decide" else 0)
             for stage, ask in message.questions
         ]
-        return cls(asked, message.busy_s, message.result), [ask for _, ask in message.questions]
+        return cls(requests, message.busy_s, message.result), [ask for _, ask in message.questions]
 
 
 class PipelinedRollout(Generic[Result]):

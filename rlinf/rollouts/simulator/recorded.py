@@ -31,7 +31,7 @@ from rlinf.datasets.robot_data.reading import read_dataset
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
-from rlinf.rollouts.simulator.experts import MakeExpert, NoDemonstrationsError, Step, expert_steps
+from rlinf.rollouts.simulator.experts import ExpertStep, MakeExpert, NoDemonstrationsError, expert_steps
 from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.schema import EnvConfig
 
@@ -56,13 +56,13 @@ class RecordedDemonstrator:
         """Read the decisions of some episodes, for an environment with these two spaces."""
         if not episodes:
             return Demonstrations({}, np.zeros((0, 0)), np.zeros((0, self.chunk), bool), policy.granularity, 0, 0)
-        found = read_dataset(self.path, episodes)
-        taken = decisions(found, chunk=self.chunk, stride=self.stride)
-        actions = environment_actions(found, both[1], self.rename)[taken.chunks]
+        dataset = read_dataset(self.path, episodes)
+        taken = decisions(dataset, chunk=self.chunk, stride=self.stride)
+        actions = environment_actions(dataset, both[1], self.rename)[taken.chunks]
         own = yield PolicyRequest("own_actions", (actions if self.chunk > 1 else actions[:, 0],))
-        leaves = observation_arrays(found, both[0], self.rename)
-        count = len(found.lengths)
-        positive = positive_frames(self.path, episodes, found.lengths) if self.labelled else None
+        leaves = observation_arrays(dataset, both[0], self.rename)
+        count = len(dataset.lengths)
+        positive = positive_frames(self.path, episodes, dataset.lengths) if self.labelled else None
         return Demonstrations(
             {name: leaf[taken.frames] for name, leaf in leaves.items()},
             own,
@@ -135,7 +135,7 @@ def record(
                     generator=numpy_generator(wanted.seed, "demonstration", tried),
                     to_the_end=wanted.to_the_end,
                 )
-                steps = [step for step in played if isinstance(step, Step)]  # all of them: no policy is asked
+                steps = [step for step in played if isinstance(step, ExpertStep)]  # all of them: no policy is asked
                 tried += 1
                 # A whole episode may have succeeded on its way; one that was stopped there, at its last step.
                 success = any(step.success for step in (steps if wanted.to_the_end else steps[-1:]))
@@ -149,7 +149,7 @@ def record(
     return Recorded(recorded, frames, solved, tried)
 
 
-def _episode(steps: Sequence[Step], env: gymnasium.Env, wanted: Recording) -> RecordedEpisode:
+def _episode(steps: Sequence[ExpertStep], env: gymnasium.Env, wanted: Recording) -> RecordedEpisode:
     """Build the columns of an episode."""
     leaves = empty_leaves(env.observation_space, (len(steps),))
     for row, step in enumerate(steps):

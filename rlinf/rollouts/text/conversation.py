@@ -20,6 +20,7 @@ from rlinf.rollouts.text.tokens.decoding import step_positions
 
 if TYPE_CHECKING:
     from rlinf.data.messages import Completion
+    from rlinf.rollouts.text.demonstrated import Demonstration
     from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
 
@@ -87,6 +88,32 @@ class Answers(Protocol):
         """Return the answers since the last call; wait for ``wait_s`` seconds at most.
 
         ``complete``: no response follows until environments have answered."""
+
+
+class TextEnvs(Protocol):
+    """The text environments of a run, in one worker or in several: their rows are one vector of conversations."""
+
+    def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
+        """Return the first observation of each task; start no conversation."""
+
+    def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]:
+        """Return texts of each task, to train a tokenizer on: the prompt first."""
+
+    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
+        """Return a correct conversation about each task."""
+
+    def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
+        """Measure how hard each task is, as `data.curriculum.by` names it."""
+
+    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]:
+        """Start a conversation about each task; return first observations and infos."""
+
+    def answers(self) -> Answers:
+        """Return the conversations of the last reset: responses go in, feedback comes out."""
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of grading so far, wherever it happens; of several workers the busiest one's."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +252,7 @@ class Row:
     ) -> Row:
         """Build a row of supervised training, which no policy sampled. ``texts``: prompt, and answer to imitate."""
         prompt_text, answer = texts
-        said = TokenArray.ints(tokens)
+        response = TokenArray.ints(tokens)
         return cls(
             group=group,
             sample=0,
@@ -235,10 +262,10 @@ class Row:
             prompt_text=prompt_text,
             prompt_ids=prompt_ids,
             pictures=list(pictures),
-            tokens=said,
-            logprobs=TokenArray.floats(said.like(0)),
+            tokens=response,
+            logprobs=TokenArray.floats(response.like(0)),
             mask=TokenArray.flags(mask),
-            versions=said.like(0),
+            versions=response.like(0),
         )
 
     @property
@@ -267,25 +294,25 @@ class Row:
         If the renderer leaves texts to the environment's side, its text comes with :meth:`read`.
         """
         completion = renderer.until_stop(completion)
-        said = completion.token_ids
+        response = completion.token_ids
         self._turn_start = len(self.tokens)
         self.contexts += len(self.prompt_ids) + len(self.tokens)
         self.cached += completion.cached_tokens
         if self.episode is not None:
-            self.turn_ids += said.like(len(self.answers) if number is None else number)
-        self.tokens += said
+            self.turn_ids += response.like(len(self.answers) if number is None else number)
+        self.tokens += response
         self.logprobs += completion.logprobs
-        self.mask += RunLengthArray([(True, len(said))], np.bool_)
+        self.mask += RunLengthArray([(True, len(response))], np.bool_)
         self.versions += completion.policy_version
         self.finish_reason = completion.finish_reason
         self.routes = completion.routes
         versions = tuple(sorted({version for version, _ in completion.policy_version.runs()}))
-        self.answers.append(renderer.said(said) if renderer.decodes_responses else "")
+        self.answers.append(renderer.said(response) if renderer.decodes_responses else "")
         self.turns.append(
-            Turn("policy", renderer.role("policy"), self.answers[-1], len(said), seconds, versions=versions)
+            Turn("policy", renderer.role("policy"), self.answers[-1], len(response), seconds, versions=versions)
         )
         self._undecoded = not renderer.decodes_responses
-        if said:
+        if response:
             self.anchors[self._turn_start] = _state_id(
                 self.prompt_text if self._last_observation is None else self._last_observation
             )
@@ -293,8 +320,8 @@ class Row:
     def response(self, place: int) -> Response:
         """Return the turn that :meth:`append_response` added, for the environment; ``place`` is that of the
         conversation."""
-        said = self.tokens[self._turn_start :] if self._undecoded else self.answers[-1]
-        return Response(place, said, self.cut_by_length, read_back=not isinstance(said, RemoteArray))
+        content = self.tokens[self._turn_start :] if self._undecoded else self.answers[-1]
+        return Response(place, content, self.cut_by_length, read_back=not isinstance(content, RemoteArray))
 
     @property
     def text(self) -> str | LazyText:
@@ -332,8 +359,8 @@ class Row:
             return
         observation = self._last_observation = graded.observation
         role = str(graded.facts.get("role", "user"))
-        after, said = self.tokens[-1] if self.tokens else None, self.answers[-1] if self.answers else ""
-        added = renderer.continuation(observation, role, after=after, said=said)
+        after, response = self.tokens[-1] if self.tokens else None, self.answers[-1] if self.answers else ""
+        added = renderer.continuation(observation, role, after=after, said=response)
         self.append_words(added, renderer, text=observation, role=role, seconds=graded.seconds or seconds)
 
     def append_words(

@@ -33,20 +33,22 @@ class Demonstration:
         The list is (prompt, [response, observation, response, ...]) of a conversation that ends with a response."""
         if isinstance(given, cls):
             return given
-        prompt, said = given
-        if isinstance(said, list):
-            return cls(observed(prompt), tuple(said[::2]), tuple(Observation(observed(one)) for one in said[1::2]))
-        return cls(observed(prompt), (str(said),))
+        prompt, responses = given
+        if isinstance(responses, list):
+            return cls(
+                observed(prompt), tuple(responses[::2]), tuple(Observation(observed(one)) for one in responses[1::2])
+            )
+        return cls(observed(prompt), (str(responses),))
 
     @property
     def turns(self) -> list[tuple[str, bool]]:
         """Everything after the prompt, in order: a text, and whether it is the policy's."""
-        said: list[tuple[str, bool]] = []
+        texts: list[tuple[str, bool]] = []
         for index, response in enumerate(self.responses):
-            said.append((response, True))
+            texts.append((response, True))
             if index < len(self.observations):
-                said.append((self.observations[index].text, False))
-        return said
+                texts.append((self.observations[index].text, False))
+        return texts
 
 
 def shown(demonstration: Demonstration) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -12,13 +11,13 @@ from rlinf.base.errors import UserError
 from rlinf.base.random_streams import numpy_generator
 from rlinf.data.batch import Batch
 from rlinf.data.pictures import described, pictures_of
-from rlinf.rollouts.text.conversation import Row
+from rlinf.rollouts.text.conversation import Row, TextEnvs
 from rlinf.rollouts.text.demonstrated import Demonstration, shown
 from rlinf.rollouts.text.hints import hinted_prompt
 from rlinf.rollouts.text.members import TextMixtureEnv
-from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.tasks.curriculum import Curriculum
 from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
+from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema import SftConfig
 
@@ -26,13 +25,6 @@ _NOTE_CHARS = 160
 """Of a prompt or a response in a note."""
 _CANDIDATES, _ROUNDS = 16, 64
 """Tasks that are looked at at once for easy ones, and how often."""
-
-
-class Demonstrators(Protocol):
-    """Text environments that can demonstrate."""
-
-    def demonstrations(self, split: str, task_ids: Sequence[int]) -> list[Demonstration]:
-        """Return a correct conversation about each task."""
 
 
 class TextDemonstrations:
@@ -43,7 +35,7 @@ class TextDemonstrations:
 
     def __init__(
         self,
-        envs: Demonstrators,
+        envs: TextEnvs,
         members: Sequence[TextMixtureEnv],
         sft: SftConfig,
         *,
@@ -76,7 +68,7 @@ class TextDemonstrations:
             renderer = self._members[picked[index] % len(self._members)].renderer
             tokens, mask = _encoded(one, renderer)
             prompt = self._hinted(one) if is_hinted[index] else one.prompt
-            said = [one.prompt, *(observation.text for observation in one.observations)]
+            texts = [one.prompt, *(observation.text for observation in one.observations)]
             rows.append(
                 Row.imitated(
                     index,
@@ -85,7 +77,7 @@ class TextDemonstrations:
                     prompt_ids=renderer.prompt(prompt),
                     tokens=tokens,
                     mask=mask,
-                    pictures=[uri for text in said for uri in pictures_of(text)],
+                    pictures=[uri for text in texts for uri in pictures_of(text)],
                 )
             )
         return imitation_batch(rows, pad_token_id=self._members[0].renderer.tokenizer.pad_token_id)

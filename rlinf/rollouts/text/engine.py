@@ -212,8 +212,8 @@ class Engine:
         requests: list[SampleRequest] = []
         for opened in self._open:
             waiting, opened.unrequested = sorted(opened.unrequested), []
-            for place in waiting:
-                self._add_request(opened, place, requests)
+            for index in waiting:
+                self._add_request(opened, index, requests)
         if requests:
             self._session.submit(requests)
 

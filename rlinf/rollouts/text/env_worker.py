@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from rlinf.data.pictures import observed
 from rlinf.rollouts.agents.agent_env import AgentEnv
@@ -71,12 +71,6 @@ class EnvFacts:
             example=str(getattr(env, "example", "")),
             members=tuple(map(cls.of, env.members.values())) if isinstance(env, MixedTextEnv) else (),
         )
-
-
-class TaskTexts(Protocol):
-    """Where texts of tasks come from."""
-
-    def texts(self, split: str, task_ids: Sequence[int]) -> list[list[str]]: ...
 
 
 class TextEnvWorker:
@@ -246,8 +240,8 @@ class TextEnvWorker:
         for response, text in zip(responses, texts, strict=True):
             self._reading[split, response.place] = response, str(text.said)
         threads.give(texts)
-        said = threads.take(wait_s)
-        return [self._about(split, graded, *self._reading.pop((split, graded.place))) for graded in said]
+        answered = threads.take(wait_s)
+        return [self._about(split, graded, *self._reading.pop((split, graded.place))) for graded in answered]
 
     def replay(self, split: str, responses: Sequence[Response]) -> None:
         """Repeat ``responses`` in conversations that were started again, each one's in their order."""
@@ -256,10 +250,10 @@ class TextEnvWorker:
             later.setdefault(response.place, deque()).append(response)
         following = [turns.popleft() for turns in later.values()]
         while following or (split in self._threads and self._threads[split].open):
-            said = self.exchange(split, following, _WAIT_S)
-            if isinstance(said, Hung):
-                raise TimeoutError(f"{self.env_id} hangs in step: {said.account}")
-            following = [later[graded.place].popleft() for graded in said.rows if later[graded.place]]
+            feedback = self.exchange(split, following, _WAIT_S)
+            if isinstance(feedback, Hung):
+                raise TimeoutError(f"{self.env_id} hangs in step: {feedback.account}")
+            following = [later[graded.place].popleft() for graded in feedback.rows if later[graded.place]]
 
     def answers(self) -> WorkerAnswers:
         """Return the conversations of the last :meth:`reset`, without a pool that watches over them."""
@@ -353,12 +347,12 @@ class WorkerAnswers:
         if not (self.open and (self.in_part or complete)):
             return []
         ready, self._waiting = self._waiting, []
-        found = self._worker.exchange(self._split, ready, wait_s)
-        if isinstance(found, Hung):
-            raise TimeoutError(f"{self._worker.env_id} hangs in step: {found.account}")
-        self._worker.busy_s += found.seconds
-        self.open -= len(found.rows)
-        return found.rows
+        feedback = self._worker.exchange(self._split, ready, wait_s)
+        if isinstance(feedback, Hung):
+            raise TimeoutError(f"{self._worker.env_id} hangs in step: {feedback.account}")
+        self._worker.busy_s += feedback.seconds
+        self.open -= len(feedback.rows)
+        return feedback.rows
 
 
 def _listing(members: Sequence[Any]) -> list[Any]:

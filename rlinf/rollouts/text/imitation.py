@@ -12,8 +12,8 @@ from rlinf.data.pictures import pictures_of
 from rlinf.datasets.conversation_files import Conversation, ConversationError, Message
 from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.conversation import Row
-from rlinf.rollouts.text.rollout import imitation_batch
 from rlinf.rollouts.text.tasks.order import TaskOrder
+from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.picture_tokens import rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of, opened_thoughts
@@ -161,13 +161,13 @@ class ConversationEncoder:
             closed = opening if following is None else self._render(conversation, messages[:following], prompt=True)
             rest = self._after(conversation, opening, closed)
             if message.calls:
-                said, between = self._called(conversation, opening, whole, rest)
+                response, between = self._called(conversation, opening, whole, rest)
             elif opened_thoughts(opening):
-                said, between = self._continued(conversation, message, rest, opened_thoughts(opening))
+                response, between = self._continued(conversation, message, rest, opened_thoughts(opening))
             else:
                 rest = rest or self._behind_prompt(conversation, opening, self._render(conversation, whole))
-                said, between = self._said(conversation, message, rest)
-            parts.add(said, message.imitated)
+                response, between = self._said(conversation, message, rest)
+            parts.add(response, message.imitated)
             if following is not None:
                 parts.add(between, False)
             opening = closed
@@ -184,8 +184,8 @@ class ConversationEncoder:
             raise _left_out(conversation, "this answer", message.content)
         before, after = rest[:result], rest[result + len(content) :]
         closing, between = self._closing(after)
-        said = before + message.content if before.strip() else message.content
-        return [*self._ids(said), *closing], between
+        text = before + message.content if before.strip() else message.content
+        return [*self._ids(text), *closing], between
 
     def _continued(
         self, conversation: Conversation, message: Message, rest: str, opened: str
@@ -216,7 +216,7 @@ class ConversationEncoder:
         written = self._behind_prompt(conversation, opening, self._render(conversation, whole))
         tokens = self._ids(written)
         size = self._renderer.end_of_call(tokens)
-        said = tokens[:size] if size else [*tokens, self._renderer.turn_end]
+        response = tokens[:size] if size else [*tokens, self._renderer.turn_end]
         size = size or len(tokens)
         missing = [one["function"]["name"] for one in whole[-1].calls if one["function"]["name"] not in written]
         if missing or whole[-1].content.strip() not in written:
@@ -225,10 +225,10 @@ class ConversationEncoder:
                 'write the call into the content (<tool_call>{"name": ..., "arguments": {...}}</tool_call>), or take a '
                 "tokenizer whose template writes calls"
             )
-        following = self._ids(rest) if rest else said
+        following = self._ids(rest) if rest else response
         if following[:size] != tokens[:size]:
             raise _RenderedOtherwiseError(conversation.place)
-        return said, following[size:]
+        return response, following[size:]
 
     def _require_tools(self, conversation: Conversation, opening: str) -> None:
         missing = [tool["function"]["name"] for tool in conversation.tools if tool["function"]["name"] not in opening]
@@ -326,8 +326,8 @@ class ImitationData:
 
     def parts(self) -> list[Batch]:
         """All conversations in their order, in batches."""
-        places = range(len(self.rows))
-        return [self._batch(places[i : i + self.batch_size]) for i in places[:: self.batch_size]]
+        indices = range(len(self.rows))
+        return [self._batch(indices[i : i + self.batch_size]) for i in indices[:: self.batch_size]]
 
     def _batch(self, indices: Sequence[int]) -> Batch:
         rows = [self._row(group, one, index) for group, index in enumerate(indices) for one in self.rows[index]]

@@ -8,10 +8,9 @@ which answers come.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -19,21 +18,19 @@ import torch
 from rlinf.algorithms.catalog import columns_of
 from rlinf.base.random_streams import rollout_key
 from rlinf.data.batch import Batch
-from rlinf.data.inputs import TextInputs, picture_column
 from rlinf.data.messages import Completion, Metrics, SampleRequest, SamplingParams
 from rlinf.data.pictures import pictures_of
-from rlinf.data.ragged import LOGPROBS, TOKENS, RemoteArray
-from rlinf.data.remote_rows import RemoteColumns, RemoteRows
+from rlinf.data.remote_rows import RemoteRows
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.conversation import Answers, Row, discard_lost
+from rlinf.rollouts.text.conversation import Answers, Row, TextEnvs, discard_lost
 from rlinf.rollouts.text.engine import Engine, Key, StreamSession, TurnLimits
 from rlinf.rollouts.text.hints import add_hints
 from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
-from rlinf.rollouts.text.reward_terms import reward_terms
 from rlinf.rollouts.text.tasks.curriculum import curriculum_of
 from rlinf.rollouts.text.tasks.draws import TaskDraws
 from rlinf.rollouts.text.tasks.pool import TaskPool
+from rlinf.rollouts.text.to_batch import rows_of_batch
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.schema.derived import RolloutSections
 
@@ -49,25 +46,6 @@ class TextSampler(Protocol):
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]: ...
 
     def session(self) -> SamplerSession: ...
-
-
-class TextEnvs(Protocol):
-    """Text environments somewhere: the rows of all workers as one vector env."""
-
-    def prompts(self, split: str, task_ids: Sequence[int]) -> list[str]:
-        """Return the first observation of each task; start no conversation."""
-
-    def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
-        """How hard each task is, as `data.curriculum.by` measures it."""
-
-    def reset(self, split: str, task_ids: Sequence[int]) -> tuple[Sequence[str], dict[str, Any]]: ...
-
-    def answers(self) -> Answers:
-        """Return the conversations of the last reset: responses go in, feedback comes out."""
-
-    @property
-    def busy_s(self) -> float:
-        """Seconds of grading so far, wherever it happens; of several workers the busiest one's."""
 
 
 @dataclass(frozen=True)
@@ -167,13 +145,9 @@ class TextRollout:
         rows = done.settled_rows()
         if self.hint is not None:
             metrics["rollout/hinted"] = add_hints(rows, self.hint, self.renderer_of)
-        batch = rows_of_batch(rows, pad_token_id=self.pad_token_id, multi_turn=self.max_turns > 1)
-        if "anchor_ids" in self.extra_columns:
-            batch = batch.replace(anchor_ids=anchor_ids(done.rows, batch.num_positions))
-        if "reward_terms" in self.extra_columns:
-            values, weights = reward_terms(done.rows)
-            batch = batch.replace(reward_terms=values, reward_weights=weights)
-        if "greedy_rewards" in self.extra_columns:
+        turns, needs = self.max_turns > 1, self.extra_columns
+        batch = rows_of_batch(rows, pad_token_id=self.pad_token_id, multi_turn=turns, needs=needs)
+        if "greedy_rewards" in needs:
             task_ids = [row.task_id for row in done.rows if row.sample == 0]
             baselines, tokens = self._greedy_rewards(task_ids, self._key(step, round))
             batch = batch.replace(greedy_rewards=torch.tensor(baselines).repeat_interleave(self.group_size))
@@ -316,175 +290,3 @@ class TextRollout:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the state; runs of earlier versions have ``prompts_dropped`` alone."""
         self.draws.load_state_dict(state["draws"] if "draws" in state else {"passed": [state["prompts_dropped"]]})
-
-
-def anchor_ids(rows: Sequence[Row], positions: int) -> torch.Tensor:
-    """[B, T] int64: for each position the state that a turn begins from there, or -1."""
-    ids = torch.full((len(rows), positions), -1)
-    for index, row in enumerate(rows):
-        for position, state in row.anchors.items():
-            ids[index, position] = state
-    return ids
-
-
-def _sparse(entries: Sequence[Mapping[int, float]], positions: int, fill: float) -> torch.Tensor:
-    """[B, T] float32 with each row's numbers at their positions."""
-    column = torch.full((len(entries), positions), fill)
-    for index, row in enumerate(entries):
-        for position, number in row.items():
-            column[index, position] = number
-    return column
-
-
-def _outcomes(rows: Sequence[Row]) -> torch.Tensor:
-    """[B] float32: the sum of each row's rewards."""
-    return torch.tensor([row.total_reward for row in rows], dtype=torch.float32)
-
-
-def _version(row: Row) -> int:
-    """Return the version of the weights that chose all tokens of a row."""
-    return next((version for version, _ in row.versions.runs()), 0)
-
-
-def _remote_columns(rows: Sequence[Row]) -> RemoteColumns | None:
-    """Return the tokens of all rows, if all are in row stores and each row is of one version; otherwise None."""
-    tokens = [row.tokens for row in rows]
-    if not any(tokens) or any(len(own) and not isinstance(own, RemoteArray) for own in tokens):
-        return None
-    if any(len(row.versions.runs()) > 1 for row in rows):
-        return None
-    stored = [(own.source, own.row) if isinstance(own, RemoteArray) else None for own in tokens]
-    return RemoteColumns.of({TOKENS: torch.int64, LOGPROBS: torch.float32}, stored)
-
-
-def rows_of_batch(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch | RemoteRows:
-    """Make the batch of conversations; if their tokens are in row stores, they stay there (record 0025)."""
-    columns = None if multi_turn else _remote_columns(rows)
-    if columns is None:
-        return batch_of(rows, pad_token_id=pad_token_id, multi_turn=multi_turn)
-    positions = max(1, *(len(row.tokens) for row in rows))
-    return RemoteRows(
-        inputs=_inputs(rows, pad_token_id),
-        lengths=torch.tensor([0 if row.lost else len(row.tokens) for row in rows]),
-        rewards=_outcomes(rows),
-        group_ids=torch.tensor([row.group for row in rows]),
-        truncated=torch.tensor([row.cut_by_length for row in rows]),
-        policy_version=torch.tensor([_version(row) for row in rows], dtype=torch.int32),
-        num_positions=positions,
-        columns=(columns,),
-        step_rewards=_step_rewards(rows, positions),
-        correct=torch.tensor([row.verdict == "correct" for row in rows]),
-        domains=[row.domain for row in rows],
-        metadata=_metadata(rows, [row.text for row in rows]),
-    )
-
-
-def batch_of(rows: Sequence[Row], *, pad_token_id: int, multi_turn: bool) -> Batch:
-    """Make a batch [B, T] with T the longest row; rewards are [B] for one turn and [B, T] for several."""
-    count, positions = len(rows), max(1, *(len(row.tokens) for row in rows))
-    actions = torch.full((count, positions), pad_token_id)
-    logprobs = torch.zeros(count, positions)
-    mask, terminated, truncated = (torch.zeros(count, positions, dtype=torch.bool) for _ in range(3))
-    versions = torch.zeros(count, positions, dtype=torch.int32)
-    episodes = [row.episode for row in rows if row.episode is not None]
-    turn_ids = torch.full((count, positions), -1) if episodes else None
-    columns = [(mask, "mask"), (actions, "tokens"), (logprobs, "logprobs"), (versions, "versions")]
-    if turn_ids is not None:
-        columns.append((turn_ids, "turn_ids"))
-    arrays = [(column.numpy(), name) for column, name in columns]
-    for index, row in enumerate(rows):
-        for column, name in arrays:
-            column[index, : len(row.tokens)] = getattr(row, name).array
-        acted = row.mask.array
-        if acted.any():
-            # A response that ran out of room was graded as it stands, so its episode is over either way. It ends where
-            # the policy acted last: the environment may have spoken after that.
-            last = len(acted) - 1 - int(acted[::-1].argmax())
-            terminated[index, last] = True
-            truncated[index, last] = row.cut_by_length
-    rewards = _sparse([row.rewards for row in rows], positions, 0.0) if multi_turn else _outcomes(rows)
-    return Batch(
-        inputs=_inputs(rows, pad_token_id),
-        actions=actions,
-        mask=mask,
-        rollout_logprobs=logprobs,
-        rewards=rewards,
-        group_ids=torch.tensor([row.group for row in rows]),
-        policy_version=versions,
-        episode_ids=torch.tensor(episodes) if episodes else None,
-        turn_ids=turn_ids,
-        terminated=terminated,
-        truncated=truncated,
-        step_rewards=_step_rewards(rows, positions),
-        correct=torch.tensor([row.verdict == "correct" for row in rows]),
-        domains=[row.domain for row in rows],
-        metadata={
-            **_metadata(rows, [str(row.text) for row in rows]),
-            **({"turns": [[asdict(turn) for turn in row.turns] for row in rows]} if multi_turn else {}),
-            **({"episode": episodes, "branch": [row.branch for row in rows]} if episodes else {}),
-        },
-    )
-
-
-def _inputs(rows: Sequence[Row], pad_token_id: int) -> TextInputs:
-    """Build the prompts of rows and the lengths of all, with the teacher's prompts if a row has one."""
-    prompts, prompt_lengths = _padded([row.prompt_ids for row in rows], pad_token_id)
-    hinted, hinted_lengths = _padded([row.hinted_ids for row in rows], pad_token_id)
-    is_hinted = bool(hinted_lengths.any())
-    return TextInputs(
-        prompts,
-        prompt_lengths=prompt_lengths,
-        response_lengths=torch.tensor([len(row.tokens) for row in rows]),
-        pictures=picture_column([row.pictures for row in rows]) if any(row.pictures for row in rows) else None,
-        hinted_ids=hinted if is_hinted else None,
-        hinted_lengths=hinted_lengths if is_hinted else None,
-        routes=_routes(rows),
-    )
-
-
-def _routes(rows: Sequence[Row]) -> torch.Tensor | None:
-    """Return the experts of each row's tokens [B, L, E] int16, -1 behind the last; None if none are recorded."""
-    recorded = [row.routes for row in rows if row.routes is not None]
-    if not recorded:
-        return None
-    experts = recorded[0].shape[1]
-    result = torch.full((len(rows), max(map(len, recorded)), experts), -1, dtype=torch.int16)
-    for index, row in enumerate(rows):
-        if row.routes is not None:
-            result[index, : len(row.routes)] = torch.from_numpy(row.routes)
-    return result
-
-
-def _padded(prompts: Sequence[Sequence[int]], pad_token_id: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return prompts [B, P], padded on the right, and their lengths [B]."""
-    ids = torch.full((len(prompts), max(1, *map(len, prompts))), pad_token_id)
-    columns = ids.numpy()
-    for index, prompt in enumerate(prompts):
-        columns[index, : len(prompt)] = prompt
-    return ids, torch.tensor(list(map(len, prompts)))
-
-
-def _step_rewards(rows: Sequence[Row], positions: int) -> torch.Tensor | None:
-    """Return [B, T] process rewards, NaN where no step ends; None if the environment grades no steps."""
-    # By what the environment can do, not by what it found: a batch without one right step has the column too.
-    graded = any("step_ends" in row.facts for row in rows)
-    return _sparse([row.step_rewards for row in rows], positions, math.nan) if graded else None
-
-
-def _metadata(rows: Sequence[Row], responses: Sequence[Any]) -> dict[str, Sequence[Any]]:
-    """Collect the facts of each row for reports, with the text of its response."""
-    return {
-        "prompt": [row.prompt_text for row in rows],
-        "response": responses,
-        "answer": [row.answer for row in rows],
-        "task_id": [row.task_id for row in rows],
-        "verdict": [row.verdict for row in rows],
-        "extracted": [row.facts.get("extracted") for row in rows],
-        "finish_reason": [row.finish_reason for row in rows],
-    }
-
-
-def imitation_batch(rows: Sequence[Row], *, pad_token_id: int) -> Batch:
-    """Build the batch of :meth:`Row.imitated` rows: with advantage 1 the policy loss is the cross-entropy."""
-    batch = batch_of(rows, pad_token_id=pad_token_id, multi_turn=False)
-    return batch.replace(advantages=torch.ones_like(batch.rollout_logprobs))

@@ -48,29 +48,29 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
     if lacks:
         env.close()
         return [Remark(f"it has no {' and no '.join(lacks)}", True)]
-    found: list[Remark] = []
+    remarks: list[Remark] = []
     raised: list[Remark] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             check_env(env, skip_render_check=True, skip_close_check=True)
         except AssertionError as error:
-            found.append(Remark(str(error) or type(error).__name__, True))
+            remarks.append(Remark(str(error) or type(error).__name__, True))
         except Exception as error:
             raised.append(Remark(f"a call of gymnasium's checker raised {account_of(error)}", True))
     # The checker looks at a few resets and steps, and stops at what it finds first; training meets the rest.
     walked = _walk(env)
     if any(_NOT_FINITE in remark.message for remark in walked):
         # NaN differs from itself: two equal episodes look as if they were not.
-        found = [remark for remark in found if _UNEQUAL not in remark.message]
+        remarks = [remark for remark in remarks if _UNEQUAL not in remark.message]
     if env.has_wrapper_attr("random_legal_action"):
         raised = []  # gymnasium's checker takes illegal actions too
-    found += walked or raised or _masks(env)
+    remarks += walked or raised or _masks(env)
     env.close()
-    said = [str(warning.message) for warning in caught]
-    found += [Remark(text, False) for text in said if "WARN:" in text and _ABOUT_WRAPPERS not in text]
+    warned = [str(warning.message) for warning in caught]
+    remarks += [Remark(text, False) for text in warned if "WARN:" in text and _ABOUT_WRAPPERS not in text]
     # A Dict has the same remark for each of its parts.
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(remarks))
 
 
 def _masks(env: gymnasium.Env) -> list[Remark]:
@@ -86,29 +86,29 @@ def _masks(env: gymnasium.Env) -> list[Remark]:
 
 def _walk(env: gymnasium.Env) -> list[Remark]:
     """Random episodes, twice from the same seeds: observations in their space, numbers finite, and all of it equal."""
-    found: list[Remark] = []
+    remarks: list[Remark] = []
     trajectories = []
     for _ in range(2):
         env.action_space.seed(_SEEDS[0])
         trajectory: list[Any] = []
         try:
-            _random_trajectory(env, trajectory, found)
+            _random_trajectory(env, trajectory, remarks)
         except _RaisedError as error:
-            return [*found, Remark(str(error), True)]
+            return [*remarks, Remark(str(error), True)]
         trajectories.append(trajectory)
-        if found:
-            return found
+        if remarks:
+            return remarks
     if env.spec is not None and env.spec.nondeterministic:
-        return found
+        return remarks
     for index, (first, second) in enumerate(zip(*trajectories, strict=False)):
         if not data_equivalence(first, second, exact=True):
             close = data_equivalence(first, second)
             how = "are not equivalent" if not close else "are not equal although similar"
-            found.append(
+            remarks.append(
                 Remark(f"two trajectories {how} for the same seed and the same actions at step {index}", not close)
             )
             break
-    return found
+    return remarks
 
 
 def _random_trajectory(env: gymnasium.Env, trajectory: list[Any], found: list[Remark]) -> None:

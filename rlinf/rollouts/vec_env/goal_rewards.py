@@ -21,8 +21,8 @@ def goal_rewards(env: gymnasium.Env, achieved: np.ndarray, desired: np.ndarray) 
             "desired_goal, info), which gives the rewards of other goals: write one, or set algorithm.hindsight: none"
         )
     try:
-        given = env.get_wrapper_attr("compute_reward")(achieved, desired, [{} for _ in achieved])
-        rewards = np.asarray(given, dtype=np.float64)
+        returned = env.get_wrapper_attr("compute_reward")(achieved, desired, [{} for _ in achieved])
+        rewards = np.asarray(returned, dtype=np.float64)
         terminated = None
         if env.has_wrapper_attr("compute_terminated"):
             ends = env.get_wrapper_attr("compute_terminated")

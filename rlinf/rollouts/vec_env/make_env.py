@@ -187,7 +187,7 @@ def _meant(env_id: str) -> str:
         module, _, name = env_id.partition(".")  # a class as Python writes it, or a module alone
     if not module:
         return did_you_mean(name, gymnasium.registry)
-    classes = [own for own, found in vars(importlib.import_module(module)).items() if _is_single(found)]
+    classes = [own for own, member in vars(importlib.import_module(module)).items() if _is_single(member)]
     known = [*classes, *gymnasium.registry] if colon else classes
     return did_you_mean(name or next(iter(classes), ""), known, before=f"{module}:")
 
@@ -219,7 +219,7 @@ def make_native_env(options: EnvConfig, num_envs: int) -> Any:
     batch = batch_function(options.id)
     if batch is not None:
         made = batch(num_envs=num_envs, **arguments)
-        require_vector_env(made, batch)
+        _require_vector_env(made, batch)
         return made
     return gymnasium.make_vec(options.id, num_envs, vectorization_mode="vector_entry_point", **arguments)
 
@@ -240,14 +240,14 @@ def takes_env_as_it_is(options: EnvConfig) -> bool:
 
 def batch_function(env_id: str) -> MakeBatch | None:
     """Return the function that `module:function` names; None if the id is a registered environment's, or none."""
-    found = _own(env_id)
-    foreign = isinstance(found, type) and not issubclass(found, gymnasium.Env | VectorEnv)
-    if foreign and "num_envs" not in {one.name for one in own_parameters(found, behind=0)}:
+    function = _own(env_id)
+    foreign = isinstance(function, type) and not issubclass(function, gymnasium.Env | VectorEnv)
+    if foreign and "num_envs" not in {one.name for one in own_parameters(function, behind=0)}:
         raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {env_id}"))
-    return found if callable(found) and not _is_single(found) else None
+    return function if callable(function) and not _is_single(function) else None
 
 
-def require_vector_env(made: object, make: MakeBatch) -> None:
+def _require_vector_env(made: object, make: MakeBatch) -> None:
     """Raise EnvNotFoundError for what a function returned instead of a vector environment."""
     if not hasattr(made, "single_observation_space") or not hasattr(made, "single_action_space"):
         name = getattr(make, "__qualname__", repr(make))
@@ -284,7 +284,7 @@ class SingleOfBatch(gymnasium.Env):
 
     def __init__(self, make: MakeBatch, kwargs: Mapping[str, Any]) -> None:
         self._env = make(num_envs=1, **kwargs)
-        require_vector_env(self._env, make)
+        _require_vector_env(self._env, make)
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
         self.metadata = dict(self._env.metadata)
@@ -300,8 +300,8 @@ class SingleOfBatch(gymnasium.Env):
         self._seen, reward, terminated, truncated, info = self._env.step(actions)
         ends = bool(host_array(terminated)[0]), bool(host_array(truncated)[0])
         final = info.get("final_obs", info.get("final_observation")) if any(ends) else None
-        said = info.get("final_info", info) if any(ends) else info
-        facts = {name: _first(value) for name, value in said.items() if np.ndim(value) and not name.startswith("final")}
+        last = info.get("final_info", info) if any(ends) else info
+        facts = {name: _first(value) for name, value in last.items() if np.ndim(value) and not name.startswith("final")}
         return _first(self._seen if final is None else final), float(host_array(reward)[0]), *ends, facts
 
     def close(self) -> None:

@@ -30,14 +30,14 @@ def offscreen() -> dict[str, str]:
 
     They are read once, when mujoco or pygame is imported: processes need them from their start.
     """
-    wanted = {}
+    variables = {}
     if sys.platform == "linux":
         usable = [name for name, library in _BACKENDS.items() if find_library(library)]
         if usable:
-            wanted["MUJOCO_GL"] = usable[0]
+            variables["MUJOCO_GL"] = usable[0]
     if not has_display():
-        wanted["SDL_VIDEODRIVER"] = "dummy"
-    return {name: value for name, value in wanted.items() if name not in os.environ}
+        variables["SDL_VIDEODRIVER"] = "dummy"
+    return {name: value for name, value in variables.items() if name not in os.environ}
 
 
 def draw_plainly(env: gymnasium.Env) -> None:

@@ -147,9 +147,9 @@ def _not_finite(env_index: int, observations: Arrays, reward: float) -> str:
     for name, leaf in observations.items():
         bad = np.argwhere(~np.isfinite(leaf[env_index]))
         if len(bad):
-            place = tuple(bad[0].tolist())
-            where = f"{name}[{', '.join(map(str, place))}]" if place else name
-            return f"the environment returned an observation with {where} = {leaf[(env_index, *place)]}"
+            index = tuple(bad[0].tolist())
+            where = f"{name}[{', '.join(map(str, index))}]" if index else name
+            return f"the environment returned an observation with {where} = {leaf[(env_index, *index)]}"
     return "the environment returned an observation whose sum overflows"
 
 

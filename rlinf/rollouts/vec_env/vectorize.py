@@ -88,7 +88,7 @@ def choose_vec_env(options: EnvConfig, num_envs: int, *, cores: int = 1) -> Vect
         return VectorizationChoice("sync", reason="one environment per worker")
     if cores == 1:
         return VectorizationChoice("sync", reason="one CPU core per worker")
-    spent = step_seconds(options)
+    spent = _step_seconds(options)
     return VectorizationChoice("async" if spent > _WORTH_A_PROCESS_S else "sync", {"sync": spent * 1e6})
 
 
@@ -143,7 +143,7 @@ def _random_actions(space: gymnasium.Space, count: int, generator: np.random.Gen
     return np.stack([np.asarray(space.sample()) for _ in range(count)])
 
 
-def step_seconds(options: EnvConfig) -> float:
+def _step_seconds(options: EnvConfig) -> float:
     """Wall-clock seconds of one step under random actions, resets not counted."""
     env: gymnasium.Env = make_env(options)
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlinf.cluster import RankInfo
 from rlinf.config import Config
-from rlinf.interfaces import Policy
+from rlinf.interfaces import TrainablePolicy
 from rlinf.train.assemble.stages import stages_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def all_ranks(device: torch.device, info: RankInfo, *, timeout_s: float) -> Rank
 
 
 def torch_learner(
-    config: Config, device: torch.device, info: RankInfo, make_policy: Callable[[], Policy]
+    config: Config, device: torch.device, info: RankInfo, make_policy: Callable[[], TrainablePolicy]
 ) -> TorchLearner:
     """Build a rank that joins the others first, then makes its policy."""
     from rlinf.learners.torch import TorchLearner

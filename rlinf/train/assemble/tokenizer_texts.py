@@ -8,7 +8,7 @@ from rlinf.config import Config
 from rlinf.data.pictures import replaced
 from rlinf.datasets.conversation_files import read_answers
 from rlinf.models.tokenizer import MAX_TOKEN_BYTES
-from rlinf.rollouts.text.env_worker import TaskTexts
+from rlinf.rollouts.text.conversation import TextEnvs
 
 _ENOUGH = 2000
 """Conversations, or tasks: enough to meet every word of a template."""
@@ -20,7 +20,7 @@ def file_texts(config: Config) -> Iterator[str]:
         yield from (replaced(message.content, "") for conversation in row for message in conversation.messages)
 
 
-def tokenizer_texts(config: Config, envs: TaskTexts, num_tasks: int) -> Iterator[str]:
+def tokenizer_texts(config: Config, envs: TextEnvs, num_tasks: int) -> Iterator[str]:
     """Messages of ``sft.data``, or else prompts and demonstrations of the environment's first tasks.
 
     Prompts that no tokenizer makes ``data.max_prompt_length`` tokens of are left out, as training leaves them out.

@@ -24,7 +24,7 @@ def with_other_questions(texts: Sequence[str], *, which: Questions, offset: int)
     """
     if which == "blank":
         return ["".join(map(marked, pictures_of(text))) or _EMPTY for text in texts]
-    return [texts[(place + offset) % len(texts)] for place in range(len(texts))]
+    return [texts[(index + offset) % len(texts)] for index in range(len(texts))]
 
 
 class WrongAnswers:

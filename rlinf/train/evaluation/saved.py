@@ -66,7 +66,7 @@ def save_evaluation(
         label: the name of the data, if it is not the run's own.
     """
     sections = {name.removesuffix(".") for name in _DECIDING}
-    said = {
+    content = {
         "step": step,
         "model": model or str(folder),
         "label": label,
@@ -83,7 +83,7 @@ def save_evaluation(
     name = f"step_{step:06d}_{label}" if label else f"step_{step:06d}"
     names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
     path = next(path for path in (place / f"{one}.json" for one in names) if not path.exists())
-    write_atomically(path, json.dumps(said, indent=2))
+    write_atomically(path, json.dumps(content, indent=2))
     return path
 
 

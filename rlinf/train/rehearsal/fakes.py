@@ -188,17 +188,17 @@ class Fakes(FakeTensorMode):
 
     def _whole_indices(self, indices: Any) -> list[Tensor | None]:
         """Boolean indices as the places of their true elements."""
-        found: list[Tensor | None] = []
+        results: list[Tensor | None] = []
         for index in indices:
             if index is None or index.dtype not in (torch.bool, torch.uint8):
-                found.append(index)
+                results.append(index)
                 continue
             values = self.value_of(index)
             if values is None:
                 raise UnknownValue(f"indexing at {_line()}: the shape of the result depends on values of the device")
-            places = values.nonzero(as_tuple=True)
-            found += [self._fake_of(place) if isinstance(index, FakeTensor) else place for place in places]
-        return found
+            nonzero = values.nonzero(as_tuple=True)
+            results += [self._fake_of(one) if isinstance(index, FakeTensor) else one for one in nonzero]
+        return results
 
     def _number(self, tensor: Tensor, known: Any) -> Any:
         self._count_read(tensor)
@@ -236,8 +236,8 @@ class Fakes(FakeTensorMode):
             self._within = False
 
     def _complain(self, kind: str, words: str) -> None:
-        found = Mistake(kind, _line(), words, torch._C._current_graph_task_id() != -1)
-        self.observed.mistakes[found] = self.observed.mistakes.get(found, 0) + 1
+        mistake = Mistake(kind, _line(), words, torch._C._current_graph_task_id() != -1)
+        self.observed.mistakes[mistake] = self.observed.mistakes.get(mistake, 0) + 1
 
     def _on_one_device(self, arguments: Any) -> Any:
         def moved(leaf: Any) -> Any:

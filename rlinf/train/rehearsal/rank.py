@@ -93,7 +93,7 @@ def rehearse_rank(config: Config, tokenizer_path: str, *, rank: int) -> RankRepo
     on_gpu = config.learner.backend != "megatron"
     report = RankReport(rank, GPU if on_gpu else torch.device("cpu"))
     rehearsal = _Rehearsal(report, config)
-    batch = largest_batch(config, vocabulary=_vocabulary(config), shares=shares, micro_batches=MICRO_BATCHES)
+    batch = _largest_batch(config, vocabulary=_vocabulary(config), shares=shares, micro_batches=MICRO_BATCHES)
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
     try:
         with ExitStack() as stack:
@@ -216,7 +216,7 @@ def _fakes(tensors: Any) -> Iterator[Tensor]:
     return (tensor for tensor in tensors if isinstance(tensor, FakeTensor))
 
 
-def largest_batch(config: Config, *, vocabulary: int, shares: int, micro_batches: int) -> Batch:
+def _largest_batch(config: Config, *, vocabulary: int, shares: int, micro_batches: int) -> Batch:
     """Full-length rows, real and on the host, that give each of ``shares`` ranks ``micro_batches`` full micro-batches.
 
     Every row has a prompt of its own: rows that share one need less.

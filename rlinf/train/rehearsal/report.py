@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rlinf.planning.describe import size_text
-from rlinf.planning.memory import Memory
+from rlinf.planning.memory import KEPT, Memory
 from rlinf.train.rehearsal.rank import MICRO_BATCHES, Phase, RankReport
 
-_KEPT = ("weights", "gradients", "optimiser", "reference")
 PASSING = "passing"
 """Everything else: activations, logits, gathered weights, what a backward pass needs."""
 _READS_SHOWN = 8
@@ -29,32 +28,21 @@ def rehearsal_text(report: RankReport, planned: Memory, ranks: int) -> str:
     return "\n".join([*lines, "", *_mistakes(report)])
 
 
-def parts_of(phase: Phase) -> Mapping[str, int]:
-    """Split the fullest moment of a phase into what stays, and the sum of what passes."""
-    kept = {part: phase.parts.get(part, 0) for part in _KEPT}
-    return {**kept, PASSING: phase.peak - sum(kept.values())}
-
-
-def planned_parts(planned: Memory) -> Mapping[str, int]:
-    """Return the plan's arithmetic in the parts of :func:`parts_of`."""
-    return {
-        "weights": planned.weights,
-        "gradients": planned.gradients,
-        "optimiser": planned.optimizer,
-        "reference": planned.reference,
-        PASSING: planned.activations + planned.logits + planned.copies,
-    }
+def _parts_of(parts: Mapping[str, int], peak: int) -> Mapping[str, int]:
+    """Split the fullest moment of a phase, or of the plan, into what stays, and the sum of what passes."""
+    kept = {part: parts.get(part, 0) for part in KEPT}
+    return {**kept, PASSING: peak - sum(kept.values())}
 
 
 def _memory(phases: Sequence[Phase], planned: Memory) -> list[str]:
-    rows: list[tuple[str, ...]] = [("phase", "peak", *_KEPT, PASSING, "of which")]
+    rows: list[tuple[str, ...]] = [("phase", "peak", *KEPT, PASSING, "of which")]
     for phase in phases:
-        parts = parts_of(phase)
-        passing = {name: size for name, size in phase.parts.items() if name not in _KEPT}
+        parts = _parts_of(phase.parts, phase.peak)
+        passing = {name: size for name, size in phase.parts.items() if name not in KEPT}
         largest = sorted(passing.items(), key=lambda item: -item[1])[:3]
         words = ", ".join(f"{name} {size_text(size)}" for name, size in largest if size)
         rows.append((phase.name, size_text(phase.peak), *map(size_text, parts.values()), words))
-    rows.append(("plan", size_text(planned.peak), *map(size_text, planned_parts(planned).values()), ""))
+    rows.append(("plan", size_text(planned.peak), *map(size_text, _parts_of(planned.rank, planned.peak).values()), ""))
     lines = _table(rows)
     update = next((phase for phase in phases if phase.name == "update"), None)
     if update is not None and update.peak:
@@ -80,8 +68,8 @@ def _reads(phase: Phase) -> list[str]:
 
 
 def _mistakes(report: RankReport) -> list[str]:
-    found = report.observed.mistakes
-    return [f"! {mistake} ({count} times)" for mistake, count in found.items()] or [
+    mistakes = report.observed.mistakes
+    return [f"! {mistake} ({count} times)" for mistake, count in mistakes.items()] or [
         "No wrong device and no wrong dtype."
     ]
 

@@ -73,8 +73,8 @@ def _line(batch: Batch, row: int, updated: Tensor | None) -> dict[str, Any]:
     }
     if batch.domains is not None:
         line["domain"] = batch.domains[row]
-    if batch.greedy_rewards is not None:
-        line["greedy_reward"] = float(batch.greedy_rewards[row])
+    if batch.reward_details.greedy_rewards is not None:
+        line["greedy_reward"] = float(batch.reward_details.greedy_rewards[row])
     if batch.advantages is not None:
         advantages = batch.advantages[row][acted]
         line["advantage"] = float(advantages.mean()) if len(advantages) else 0.0

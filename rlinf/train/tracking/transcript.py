@@ -32,8 +32,8 @@ def _spoken(turn: Mapping[str, Any]) -> Text:
         facts.append(f"{turn['seconds']:.2f} s")
     if turn.get("reward"):
         facts.append(f"reward {turn['reward']:.2f}")
-    said = turn["text"] if policy else described(turn["text"])
-    return Text.assemble((f"{', '.join(facts)}: ", "dim"), (printable(said), "" if policy else "cyan"))
+    text = turn["text"] if policy else described(turn["text"])
+    return Text.assemble((f"{', '.join(facts)}: ", "dim"), (printable(text), "" if policy else "cyan"))
 
 
 def graded(sample: Mapping[str, Any]) -> Iterator[tuple[str, Text]]:

@@ -104,7 +104,7 @@ class LearnerPool:
             every[own] = distances
             for number, row in enumerate(own.tolist()):
                 stored[row] = (store, number)
-        call.require_complete(torch.tensor([place is None for place in stored]))
+        call.require_complete(torch.tensor([stored_at is None for stored_at in stored]))
         return rows.with_columns(dict.fromkeys(names, torch.float32), stored), every
 
     def teach(self, batch: Batch) -> Tensor:
@@ -153,6 +153,6 @@ class LearnerPool:
         """Yield the weights; if the ranks have a bucket size, in parts, each made of parts of different ranks."""
         rounds = weight_sources.rounds(self.group.call(LearnerWorker.weight_sources)[0])
         for number, parts in enumerate(rounds):
-            given = self.group.call(LearnerWorker.own_weights, version=version, parts=parts)
-            tensors = {name: tensor for update in given for name, tensor in update.tensors.items()}
+            updates = self.group.call(LearnerWorker.own_weights, version=version, parts=parts)
+            tensors = {name: tensor for update in updates for name, tensor in update.tensors.items()}
             yield WeightUpdate(version, tensors, number, len(rounds))

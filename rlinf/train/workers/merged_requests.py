@@ -18,7 +18,7 @@ from rlinf.cluster import Handle
 from rlinf.cluster.api import Assembled
 from rlinf.data.messages import PolicyOutput
 from rlinf.models.policy_requests import Decision, PolicyRequest
-from rlinf.rollouts.simulator.pipelined import Asked
+from rlinf.rollouts.simulator.pipelined import RequestSummary
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class PendingRequest:
     worker: int
     life: int
     """Of the worker, by `ResilientPool.lives`."""
-    asked: Asked
+    summary: RequestSummary
     kept: Handle
     """Of the worker's questions, which lie where it made them ..."""
     place: int
@@ -36,7 +36,7 @@ class PendingRequest:
 
     @property
     def stage(self) -> int:
-        return self.asked.stage
+        return self.summary.stage
 
 
 class RequestBatcher:
@@ -56,7 +56,7 @@ class RequestBatcher:
         for held in self._held.values():
             held.pop(worker, None)
 
-    def heard(self, worker: int, answered: int | None, asked: Sequence[PendingRequest]) -> list[list[PendingRequest]]:
+    def add(self, worker: int, answered: int | None, requests: Sequence[PendingRequest]) -> list[list[PendingRequest]]:
         """Record a worker's next requests, after the answer to stage ``answered`` (None: it has begun).
 
         Returns what can be sent now, each list as one batch.
@@ -64,9 +64,9 @@ class RequestBatcher:
         self._begun.add(worker)
         if answered is not None:
             self._playing[worker].discard(answered)
-        now = [[question] for question in asked if question.asked.method != "decide"]
-        for question in asked:
-            if question.asked.method == "decide":
+        now = [[question] for question in requests if question.summary.method != "decide"]
+        for question in requests:
+            if question.summary.method == "decide":
                 self._playing[worker].add(question.stage)
                 self._held[question.stage][worker] = question
         for stage, held in self._held.items():
@@ -82,8 +82,8 @@ class RequestBatcher:
 
 def request(questions: Sequence[PendingRequest]) -> Assembled:
     """Combine the requests into one for a policy server, which fetches them from the workers' nodes."""
-    places = [question.place for question in questions]
-    return Assembled(functools.partial(_request, places), tuple(question.kept for question in questions))
+    indices = [question.place for question in questions]
+    return Assembled(functools.partial(_request, indices), tuple(question.kept for question in questions))
 
 
 def _request(indices: Sequence[int], *kept: Sequence[PolicyRequest]) -> PolicyRequest:

@@ -57,17 +57,19 @@ class ConversationSet:
 def handed_over(responses: Sequence[Response]) -> Sequence[Response] | Assembled:
     """Return responses as the argument of a call: a worker fetches separate tokens from the process that has them."""
     parts: dict[Any, int] = {}
-    places: list[tuple[int, int] | None] = []
+    locations: list[tuple[int, int] | None] = []
     for response in responses:
         if isinstance(response.said, RemoteArray):
             part, row = response.said.source.part(response.said.row)
-            places.append((parts.setdefault(part, len(parts)), row))
+            locations.append((parts.setdefault(part, len(parts)), row))
         else:
-            places.append(None)
+            locations.append(None)
     if not parts:
         return responses
-    known = [one if place is None else one._replace(said="") for one, place in zip(responses, places, strict=True)]
-    return Assembled(_with_tokens, (known, places, *parts))
+    known = [
+        one if location is None else one._replace(said="") for one, location in zip(responses, locations, strict=True)
+    ]
+    return Assembled(_with_tokens, (known, locations, *parts))
 
 
 def _with_tokens(
@@ -76,6 +78,6 @@ def _with_tokens(
     """Responses with the tokens that are at ``places`` (part, row)."""
     tokens, spans = [runs.columns[TOKENS] for runs in parts], [runs.spans() for runs in parts]
     return [
-        one if place is None else one._replace(said=TokenArray(tokens[place[0]][spans[place[0]][place[1]]]))
-        for one, place in zip(responses, places, strict=True)
+        one if location is None else one._replace(said=TokenArray(tokens[location[0]][spans[location[0]][location[1]]]))
+        for one, location in zip(responses, places, strict=True)
     ]

@@ -116,10 +116,10 @@ class PoolSession:
                 runs.append([sample])
         for run in runs:
             name, self._next_name = self._next_name, self._next_name + 1
-            given = replace(request, request_id=name, n=len(run), first_sample=run[0])
+            part = replace(request, request_id=name, n=len(run), first_sample=run[0])
             self._names[name] = caller
-            sampler.new.append(given)
-            sampler.left[name] = (given, set(run))
+            sampler.new.append(part)
+            sampler.left[name] = (part, set(run))
 
     def _set_to_work(self) -> None:
         """Give every worker that has something to do its next slices, and at once the one in which requests end."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlinf.base.heap import FreedMemory
-from rlinf.cluster.weights.receiver import WeightReceiver
+from rlinf.cluster.weights.receiver import WeightFollower
 from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.data.ragged import LOGPROBS, TOKENS, RaggedRows
 from rlinf.interfaces import Sampler, SamplerSession
@@ -48,7 +48,7 @@ class CompletionFacts:
         )
 
 
-class SamplerWorker(WeightReceiver):
+class SamplerWorker(WeightFollower):
     """A sampler in its worker."""
 
     def __init__(self, sampler: Sampler) -> None:

@@ -155,11 +155,13 @@ class _Exchange:
             )
         elif reply.result is not None:
             self._results[call.worker] = reply.result
-        asked = [PendingRequest(call.worker, call.life, ask, call.kept, index) for index, ask in enumerate(reply.asked)]
+        requests = [
+            PendingRequest(call.worker, call.life, ask, call.kept, index) for index, ask in enumerate(reply.requests)
+        ]
         if self._gathering is None:
-            together = [[question] for question in asked]
+            together = [[question] for question in requests]
         else:
-            together = self._gathering.heard(call.worker, call.stage, asked)
+            together = self._gathering.add(call.worker, call.stage, requests)
         for questions in together:
             self._ask(questions)
 
@@ -182,7 +184,7 @@ class _Exchange:
                 self._begin(question.worker)
             return
         self._policy_s[call.server] += seconds
-        rows = [question.asked.rows for question in call.questions]
+        rows = [question.summary.rows for question in call.questions]
         answers = [answer] if len(rows) == 1 else split(answer, rows)
         for question, own in zip(call.questions, answers, strict=True):
             if self._pool.is_current(question):

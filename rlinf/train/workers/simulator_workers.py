@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from rlinf.cluster.weights.receiver import WeightReceiver
+from rlinf.cluster.weights.receiver import WeightFollower
 from rlinf.rollouts.simulator.env_worker import EnvWorker
 from rlinf.samplers.policy_server import PolicyWorker
 
 
-class SimulatorWorker(EnvWorker, WeightReceiver):
+class SimulatorWorker(EnvWorker, WeightFollower):
     """Steps environments, and acts in them unless policy servers do."""
 
     def takes_adapters(self) -> bool:
         return True
 
 
-class PolicyServerWorker(PolicyWorker, WeightReceiver):
+class PolicyServerWorker(PolicyWorker, WeightFollower):
     """Acts for env workers."""
 
     def takes_adapters(self) -> bool:

@@ -9,10 +9,10 @@ import statistics
 
 import pytest
 import torch
+from batches import PER_TERM
 
 from rlinf.algorithms import compute_advantages
 from rlinf.algorithms.catalog import ADVANTAGES
-from rlinf.data.batch import TERM_FILL
 
 close = torch.testing.assert_close
 NAN = float("nan")
@@ -335,7 +335,7 @@ def test_empty_rows_and_empty_batches(name):
 def test_a_batch_without_rows_or_positions(name, shape):
     rows, positions = shape
     rest = {
-        key: column[:rows, :positions] if column.ndim == 2 and key not in TERM_FILL else column[:rows]
+        key: column[:rows, :positions] if column.ndim == 2 and key not in PER_TERM else column[:rows]
         for key, column in extra(name, 6).items()
     }
     found = compute_advantages(

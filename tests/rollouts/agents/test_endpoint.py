@@ -79,12 +79,13 @@ def largest_gap(batch: Batch) -> float:
 def test_turns_append_to_the_tokens_and_no_latency_changes_them() -> None:
     first = collected("talk")
     assert (first.num_rows, largest_gap(first) < 1e-4) == (4, True)
-    assert first.turn_ids is not None
-    assert [sorted(set(row.tolist())) for row in first.turn_ids] == [[-1, 0, 1, 2]] * 4
+    turn_ids = first.turn_credit.turn_ids
+    assert turn_ids is not None
+    assert [sorted(set(row.tolist())) for row in turn_ids] == [[-1, 0, 1, 2]] * 4
     assert [turn["text"] for turn in first.metadata["turns"][0][1::2]] == ["\nand 0?\n", "\nand 1?\n"]
     again = collected("talk", latency=1, most_s=0.1)
     for name in ("actions", "mask", "rollout_logprobs", "rewards", "episode_ids", "turn_ids"):
-        assert torch.equal(getattr(again, name), getattr(first, name)), name
+        assert torch.equal(again.flat()[name], first.flat()[name]), name
 
 
 def test_a_streamed_answer_comes_in_several_events_and_its_tokens_are_kept() -> None:
@@ -101,11 +102,10 @@ def test_forks_are_branches_of_one_episode_which_counts_once() -> None:
         batch, metrics = it.collect(0)
     assert (metrics["rollout/branches_per_episode"], metrics["rollout/calls_per_episode"]) == (3.0, 4.0)
     assert (batch.num_rows, largest_gap(batch) < 1e-4) == (18, True)
-    assert batch.episode_ids is not None
+    episode_ids = batch.turn_credit.episode_ids
+    assert episode_ids is not None
     # Every task gives its own number to both of its episodes; as one group they are compared as six rewards.
-    whole = batch.replace(
-        group_ids=torch.zeros_like(batch.group_ids), episode_ids=batch.group_ids * 2 + batch.episode_ids
-    )
+    whole = batch.replace(group_ids=torch.zeros_like(batch.group_ids), episode_ids=batch.group_ids * 2 + episode_ids)
     algorithm = AlgorithmConfig(adv_type="grpo", normalize_by_std=False)
     prepared, _ = prepare_batch(whole, algorithm, AlgorithmState.of(algorithm))
     assert prepared.advantages is not None

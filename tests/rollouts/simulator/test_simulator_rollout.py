@@ -86,7 +86,7 @@ def test_decisions_that_saw_the_same_have_the_same_anchor(reward_type, parts):
     chunks = {"num_action_chunks": 2}
     it = rollout("Pendulum-v1", layout="episodes", groups=2, group_size=2, adv_type="gigpo", policy=options, env=chunks)
     batch, _ = it.collect(0)
-    anchors = batch.anchor_ids.unflatten(1, (-1, 2))
+    anchors = batch.turn_credit.anchor_ids.unflatten(1, (-1, 2))
     assert (anchors[:, :, parts] >= 0).all()
     assert (anchors[:, :, len(parts) :] == -1).all()
     first = anchors[:, 0, 0].tolist()

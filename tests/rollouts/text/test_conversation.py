@@ -8,7 +8,7 @@ import torch
 from rlinf.algorithms import compute_advantages
 from rlinf.data.messages import Completion
 from rlinf.rollouts.text.conversation import Feedback, Row
-from rlinf.rollouts.text.rollout import anchor_ids, batch_of
+from rlinf.rollouts.text.to_batch import batch_of
 from rlinf.rollouts.text.tokens.decoding import _first_true
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 
@@ -50,8 +50,8 @@ def end(row: Row, reward: float = 0.0, **facts: object) -> Row:
 
 def steps_of(row: Row) -> list[float]:
     batch = batch_of([row], pad_token_id=0, multi_turn=False)
-    assert batch.step_rewards is not None
-    return batch.step_rewards[0].tolist()
+    assert batch.reward_details.step_rewards is not None
+    return batch.reward_details.step_rewards[0].tolist()
 
 
 def same(found: list[float], expected: list[float]) -> bool:
@@ -83,7 +83,7 @@ def test_the_blank_step_of_a_response_that_says_nothing_stands_at_its_end() -> N
 def test_the_column_is_there_whenever_the_environment_splits_responses() -> None:
     scored = end(say(start(), 10, EOS), step_ends=[2], step_rewards=[NAN])
     assert same(steps_of(scored), [NAN, NAN])
-    assert batch_of([end(say(start(), 10))], pad_token_id=0, multi_turn=False).step_rewards is None
+    assert batch_of([end(say(start(), 10))], pad_token_id=0, multi_turn=False).reward_details.step_rewards is None
 
 
 def test_process_supervision_of_placed_steps_by_hand() -> None:
@@ -99,7 +99,7 @@ def test_process_supervision_of_placed_steps_by_hand() -> None:
         rewards=batch.rewards,
         mask=batch.mask,
         group_ids=batch.group_ids,
-        step_rewards=batch.step_rewards,
+        step_rewards=batch.reward_details.step_rewards,
     ).advantages
     expected = torch.tensor([[-1.0, -1.0, -1.5, -1.5, -1.5], [1.0, 1.0, 0.5, 0.5, 0.0]])
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
@@ -157,7 +157,10 @@ def test_a_conversation_without_room_for_an_answer_ends_where_the_policy_spoke_l
 
 
 def test_anchors_are_equal_where_the_environment_said_the_same() -> None:
-    one, same_words, other = anchor_ids([conversation(text) for text in ("7", "7", "8")], 6).tolist()
+    rows = [conversation(text) for text in ("7", "7", "8")]
+    anchor_ids = batch_of(rows, pad_token_id=0, multi_turn=True, needs=("anchor_ids",)).turn_credit.anchor_ids
+    assert anchor_ids is not None
+    one, same_words, other = anchor_ids.tolist()
     assert one == same_words
     assert [timestep for timestep, anchor in enumerate(one) if anchor >= 0] == [0, 5]
     assert one[0] == other[0]

@@ -14,7 +14,7 @@ from rlinf.data.inputs import TextInputs
 from rlinf.data.messages import Completion
 from rlinf.rollouts.text.conversation import Feedback, Row
 from rlinf.rollouts.text.hints import add_hints, hinted_prompt
-from rlinf.rollouts.text.rollout import batch_of
+from rlinf.rollouts.text.to_batch import batch_of
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.train.teacher import hinted_teacher
 

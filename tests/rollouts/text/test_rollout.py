@@ -24,8 +24,8 @@ from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.rollouts.text.conversation import Feedback, Response, Row, Turn
 from rlinf.rollouts.text.env_worker import TextEnvWorker
 from rlinf.rollouts.text.members import TextMixtureEnv
-from rlinf.rollouts.text.reward_terms import reward_terms
 from rlinf.rollouts.text.rollout import TextRollout
+from rlinf.rollouts.text.to_batch import reward_terms
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
 from rlinf.samplers.hf import HFSampler
 from rlinf.schema import AlgorithmConfig, DataConfig, EnvConfig, RolloutConfig
@@ -190,12 +190,12 @@ def test_a_greedy_response_is_the_baseline_of_its_group() -> None:
     lucky = rollout(Script(["ab"], greedy="abc"), Echo(1), turns=1, adv_type="remax")
     batch, metrics = lucky.collect(0)
     assert batch.num_rows == 4
-    assert batch.greedy_rewards.tolist() == [0.0] * 4
+    assert batch.reward_details.greedy_rewards.tolist() == [0.0] * 4
     assert metrics["rollout/tokens"] == 4 * 3 + 2 * 4
     prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="remax"), AlgorithmState.of(AlgorithmConfig()))
     assert prepared.advantages is not None
     assert prepared.advantages[prepared.mask].tolist() == [1.0] * 12
-    assert rollout(Script(["ab"]), Echo(1), turns=1).collect(0)[0].greedy_rewards is None
+    assert rollout(Script(["ab"]), Echo(1), turns=1).collect(0)[0].reward_details.greedy_rewards is None
 
 
 class Graded(Echo):
@@ -214,14 +214,14 @@ class Graded(Echo):
 def test_terms_of_a_reward_come_with_their_weights_where_an_estimator_reads_them() -> None:
     talk = rollout(Uneven([]), Graded(1), turns=1, batch_size=1, adv_type="gdpo")
     batch, _ = talk.collect(0)
-    assert batch.reward_terms is not None
-    assert batch.reward_terms.tolist() == [[1.0, 2.0], [0.0, 5.0]]
-    assert batch.reward_weights is not None
-    torch.testing.assert_close(batch.reward_weights, torch.tensor([[1.0, -0.01]] * 2))
+    assert batch.reward_details.reward_terms is not None
+    assert batch.reward_details.reward_terms.tolist() == [[1.0, 2.0], [0.0, 5.0]]
+    assert batch.reward_details.reward_weights is not None
+    torch.testing.assert_close(batch.reward_details.reward_weights, torch.tensor([[1.0, -0.01]] * 2))
     prepared, _ = prepare_batch(batch, AlgorithmConfig(adv_type="gdpo"), AlgorithmState.of(AlgorithmConfig()))
     assert prepared.advantages is not None
     torch.testing.assert_close(prepared.advantages[:, 0], torch.tensor([0.7071, -0.7071]), atol=1e-4, rtol=0)
-    assert rollout(Uneven([]), Graded(1), turns=1, batch_size=1).collect(0)[0].reward_terms is None
+    assert rollout(Uneven([]), Graded(1), turns=1, batch_size=1).collect(0)[0].reward_details.reward_terms is None
 
 
 def test_a_reward_that_is_no_sum_of_terms_stops_the_run() -> None:
@@ -260,7 +260,7 @@ class Uneven(Script):
 def test_turns_that_begin_in_the_same_state_are_compared() -> None:
     talk = rollout(Uneven([]), Echo(2), turns=2, batch_size=1, adv_type="gigpo")
     first, _ = talk.collect(0)
-    anchors = [[anchor for anchor in row if anchor >= 0] for row in first.anchor_ids.tolist()]
+    anchors = [[anchor for anchor in row if anchor >= 0] for row in first.turn_credit.anchor_ids.tolist()]
     assert anchors[0] == anchors[1]
     longer, _ = talk.collect(1)
     batch: Batch = concatenate([first, longer.replace(group_ids=longer.group_ids + 1)])

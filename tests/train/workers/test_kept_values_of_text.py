@@ -46,7 +46,7 @@ from rlinf.train.workers.row_plan import TextPlan
 from rlinf.train.workers.sampler_pool import RoundSession, SamplerPool
 
 COLUMNS = ("actions", "rollout_logprobs", "policy_version", "mask", "terminated", "truncated")
-COLUMNS += ("rewards", "group_ids", "correct")
+COLUMNS += ("rewards", "group_ids")
 """That a policy, an estimator or a loss reads."""
 
 
@@ -106,7 +106,7 @@ def kept_by_makers(batch: Batch, *, dead: tuple[int, ...] = ()) -> RemoteRows:
         policy_version=batch.policy_version[:, 0],
         num_positions=batch.num_positions,
         columns=(RemoteColumns.of({TOKENS: torch.int64, LOGPROBS: torch.float32}, places),),
-        correct=batch.correct,
+        reward_details=batch.reward_details,
     )
 
 

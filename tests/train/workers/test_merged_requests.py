@@ -8,12 +8,14 @@ import torch
 from rlinf.cluster.local import LocalHandle
 from rlinf.data.messages import PolicyOutput
 from rlinf.models.policy_requests import Decision, PolicyRequest
-from rlinf.rollouts.simulator.pipelined import Asked
+from rlinf.rollouts.simulator.pipelined import RequestSummary
 from rlinf.train.workers.merged_requests import PendingRequest, RequestBatcher, merged, split
 
 
 def asks(worker: int, stage: int, method: str = "decide") -> PendingRequest:
-    return PendingRequest(worker, 0, Asked(stage, method, 1), LocalHandle("env", worker, "answer", [], None), 0)
+    return PendingRequest(
+        worker, 0, RequestSummary(stage, method, 1), LocalHandle("env", worker, "answer", [], None), 0
+    )
 
 
 def names(batches: list[list[PendingRequest]]) -> list[list[tuple[int, int]]]:
@@ -22,24 +24,24 @@ def names(batches: list[list[PendingRequest]]) -> list[list[tuple[int, int]]]:
 
 def test_a_stage_is_asked_once_all_workers_that_play_it_have_asked() -> None:
     gathering = RequestBatcher(2)
-    assert gathering.heard(1, None, [asks(1, 0), asks(1, 1)]) == []  # nobody knows what worker 0 will play
-    assert names(gathering.heard(0, None, [asks(0, 0), asks(0, 1)])) == [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]
-    assert gathering.heard(0, 0, [asks(0, 0)]) == []
-    assert names(gathering.heard(1, 0, [asks(1, 0)])) == [[(0, 0), (1, 0)]]
+    assert gathering.add(1, None, [asks(1, 0), asks(1, 1)]) == []  # nobody knows what worker 0 will play
+    assert names(gathering.add(0, None, [asks(0, 0), asks(0, 1)])) == [[(0, 0), (1, 0)], [(0, 1), (1, 1)]]
+    assert gathering.add(0, 0, [asks(0, 0)]) == []
+    assert names(gathering.add(1, 0, [asks(1, 0)])) == [[(0, 0), (1, 0)]]
     # Worker 1 is through with stage 0, and says something else that is not held back.
-    assert gathering.heard(0, 0, [asks(0, 0)]) == []
-    assert names(gathering.heard(1, 0, [asks(1, 2, "evaluate")])) == [[(1, 2)], [(0, 0)]]
+    assert gathering.add(0, 0, [asks(0, 0)]) == []
+    assert names(gathering.add(1, 0, [asks(1, 2, "evaluate")])) == [[(1, 2)], [(0, 0)]]
 
 
 def test_a_worker_that_begins_again_is_waited_for() -> None:
     gathering = RequestBatcher(2)
-    gathering.heard(0, None, [asks(0, 0)])
-    gathering.heard(1, None, [asks(1, 0)])
-    assert gathering.heard(0, 0, [asks(0, 0)]) == []
+    gathering.add(0, None, [asks(0, 0)])
+    gathering.add(1, None, [asks(1, 0)])
+    assert gathering.add(0, 0, [asks(0, 0)]) == []
     gathering.forget(1)
     gathering.forget(0)
-    assert gathering.heard(1, None, [asks(1, 0)]) == []
-    assert names(gathering.heard(0, None, [asks(0, 0)])) == [[(0, 0), (1, 0)]]
+    assert gathering.add(1, None, [asks(1, 0)]) == []
+    assert names(gathering.add(0, None, [asks(0, 0)])) == [[(0, 0), (1, 0)]]
 
 
 def test_everybody_gets_the_rows_of_his_own_question() -> None:

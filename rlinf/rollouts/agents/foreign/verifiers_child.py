@@ -76,8 +76,8 @@ async def _played(env: Any, tasks: list[Any], asked: dict[str, Any], say: Any) -
         episode = await env.run_episode(tasks[asked["task"]], ModelContext(asked["model"], client))
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
         if not episode.ok:
-            said = "; ".join(f"{error.type}: {error.message}" for error in errors) or "the episode is not complete"
-            say({"id": asked["id"], "failed": said[-2000:]})
+            reason = "; ".join(f"{error.type}: {error.message}" for error in errors) or "the episode is not complete"
+            say({"id": asked["id"], "failed": reason[-2000:]})
             return
         rewards = [reward for trace in episode.traces for reward in trace.rewards.items() if reward[1] is not None]
         say(

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from rlinf.data.messages import Completion
 from rlinf.interfaces import SamplerSession
-from rlinf.rollouts.text.conversation import Row
+from rlinf.rollouts.text.conversation import Row, TextEnvs
 from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch
-from rlinf.rollouts.text.rollout import Clock, Conversations, TextEnvs, TextRollout, TextSampler
+from rlinf.rollouts.text.rollout import Clock, Conversations, TextRollout, TextSampler
 from rlinf.schema.derived import RolloutSections
 
 
@@ -90,8 +90,8 @@ class OverSamplingRollout(TextRollout):
         session = self.sampler.round(enough=max(0, enough))
         self.hold(batch, lambda index: keys[index // size], session, self.params, clock)
         for number, group in enumerate(groups):
-            places = range(number * size, (number + 1) * size)
-            group.begun = {index - places.start: batch.begun[index] for index in places if index in batch.begun}
+            indices = range(number * size, (number + 1) * size)
+            group.begun = {index - indices.start: batch.begun[index] for index in indices if index in batch.begun}
         complete = [group for group in groups if group.complete][: self.prompts]
         taken = {id(group) for group in complete}
         self.kept = [group for group in groups if id(group) not in taken]

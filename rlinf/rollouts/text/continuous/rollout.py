@@ -20,11 +20,11 @@ from typing import Any, Protocol
 from rlinf.data.messages import Metrics
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.continuous.version_log import TokenVersionLog, VersionsOfTokens
-from rlinf.rollouts.text.conversation import Answers, Response, Row
+from rlinf.rollouts.text.conversation import Answers, Response, Row, TextEnvs
 from rlinf.rollouts.text.engine import Engine
 from rlinf.rollouts.text.members import TextMixtureEnv, metrics_by_member, summary
 from rlinf.rollouts.text.open_batch import OpenBatch, spans_of
-from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextEnvs, TextRollout, TextSampler
+from rlinf.rollouts.text.rollout import GENERATION, Clock, Conversations, TextRollout, TextSampler
 from rlinf.schema.derived import RolloutSections
 
 Groups = list[tuple[OpenBatch, int]]

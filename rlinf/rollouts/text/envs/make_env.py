@@ -154,7 +154,7 @@ def _require_arguments(
         return
     parameters = inspect.signature(make).parameters
     names = [name for name, parameter in parameters.items() if parameter.kind in _NAMED and name != "num_envs"]
-    given = {**registered, **kwargs}
+    arguments = {**registered, **kwargs}
     if all(parameter.kind is not Parameter.VAR_KEYWORD for parameter in parameters.values()):
         for name in kwargs:
             if name not in names:
@@ -163,7 +163,7 @@ def _require_arguments(
                 takes = f"It takes {', '.join(names)}." if names else "It takes none."
                 raise TextEnvError(f"env.kwargs.{name}: {env_id} knows no {name}.{meant} {takes}")
     for name in names:
-        if parameters[name].default is Parameter.empty and name not in given:
+        if parameters[name].default is Parameter.empty and name not in arguments:
             raise TextEnvError(f"env.kwargs.{name} is missing: {env_id} needs it.")
 
 

@@ -115,8 +115,14 @@ class MixedTextEnv:
                 env.mark_cut([own] if cut else [])
             actions: list[str | None] = [None] * env.num_envs
             actions[own] = response
-            (said,) = graded_rows(env.step(tuple(actions)), [own])
-        return said.observation, said.reward, said.ended and not said.truncated, said.truncated, said.facts
+            (feedback,) = graded_rows(env.step(tuple(actions)), [own])
+        return (
+            feedback.observation,
+            feedback.reward,
+            feedback.ended and not feedback.truncated,
+            feedback.truncated,
+            feedback.facts,
+        )
 
     def close(self) -> None:
         for env in self._envs:

@@ -90,11 +90,11 @@ class RowThreads:
 
     def _answer(self, call: _Call) -> None:
         """Compute the environment's answer to one response, in a thread."""
-        place, text, cut, _ = call.response
+        index, text, cut, _ = call.response
         try:
-            observation, reward, terminated, truncated, info = self._step_row(place - self._first, str(text), cut=cut)
+            observation, reward, terminated, truncated, info = self._step_row(index - self._first, str(text), cut=cut)
             graded = Feedback(
-                place,
+                index,
                 observation,
                 float(reward),
                 bool(terminated) or bool(truncated),
@@ -104,7 +104,7 @@ class RowThreads:
                 seconds=time.monotonic() - call.began,
             )
         except BaseException as error:  # an author's code raises what it likes, and a thread has nobody to raise it to
-            graded = Feedback.lost_row(place, "error", account_of(error), seconds=time.monotonic() - call.began)
+            graded = Feedback.lost_row(index, "error", account_of(error), seconds=time.monotonic() - call.began)
         self._answers.put((call, graded))
 
     def _next_late_s(self) -> float:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from rlinf.data.messages import Metrics
-from rlinf.rollouts.text.conversation import Row
+from rlinf.rollouts.text.conversation import Row, TextEnvs
 from rlinf.schema.derived import RolloutSections
 from rlinf.schema.env import CurriculumConfig
 
@@ -89,8 +89,8 @@ class Curriculum:
         if member not in self._scales:
             size = self._sizes[member]
             count = min(size, _MEASURED)
-            places = [index * size // count for index in range(count)]
-            ids = [index * len(self._sizes) + member for index in places]
+            indices = [index * size // count for index in range(count)]
+            ids = [index * len(self._sizes) + member for index in indices]
             self._scales[member] = sorted(self._difficulties(ids))
         return self._scales[member]
 
@@ -101,14 +101,7 @@ class Curriculum:
         self._least = float(state["least"])
 
 
-class Envs(Protocol):
-    """Text environments that report how hard their tasks are."""
-
-    def difficulties(self, split: str, task_ids: Sequence[int], by: str) -> list[float]:
-        """How hard each task is, as `data.curriculum.by` measures it."""
-
-
-def curriculum_of(config: RolloutSections, envs: Envs, sizes: Sequence[int]) -> Curriculum | None:
+def curriculum_of(config: RolloutSections, envs: TextEnvs, sizes: Sequence[int]) -> Curriculum | None:
     """Build the curriculum over the training tasks; None if `data.curriculum.by` requests none."""
     options = config.data.curriculum
     by = options.by

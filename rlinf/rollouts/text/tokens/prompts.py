@@ -124,8 +124,8 @@ class PromptRenderer:
         """Return the first observation, followed by the instructions that it lacks."""
         if self._tools and self._asks and not self._takes_tools:
             observation = f"{observation}\n\n{described(self._tools)}"
-        said = f"{self.system_prompt or ''}\n{observation}"
-        missing = [sentence for mark, sentence in self._instructions.items() if mark not in said]
+        known = f"{self.system_prompt or ''}\n{observation}"
+        missing = [sentence for mark, sentence in self._instructions.items() if mark not in known]
         return f"{observation}\n{' '.join(missing)}" if missing else observation
 
     def continuation(

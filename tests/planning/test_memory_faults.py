@@ -14,9 +14,8 @@ from rlinf.config import Config, ConfigErrors, load
 from rlinf.data.messages import PolicyOutput
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.loading import make_tokenizer
-from rlinf.planning.cluster_memory import driver_bytes, engine_cache
 from rlinf.planning.describe import plan
-from rlinf.planning.memory import estimate
+from rlinf.planning.memory import driver_bytes, engine_cache, estimate
 
 CLUSTER = """
 run: {name: cluster}
@@ -112,7 +111,7 @@ def test_a_tensor_on_another_device_is_found_with_its_line(
     monkeypatch.setattr(CausalLMPolicy, "evaluate", elsewhere)
     make_tokenizer(None, vocab_size=300, split_digits=True, texts=lambda: ["1 + 1 = 2"]).save_pretrained(str(tmp_path))
     report = rehearse_rank(load(write(SMALL)), str(tmp_path), rank=0)
-    assert any("test_cluster_memory_faults.py" in str(mistake) for mistake in report.observed.mistakes)
+    assert any("test_memory_faults.py" in str(mistake) for mistake in report.observed.mistakes)
 
 
 SMALL = """
