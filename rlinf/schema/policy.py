@@ -164,7 +164,8 @@ class FlowConfig:
     """A published checkpoint in the place of all that."""
     advantage: bool = False
     """Condition the flow on whether a decision was better than expected (RECAP of pi*0.6, arXiv:2511.14759): imitation
-    of `sft.dataset` reads the labels of `rlinf label`, and the policy acts as if the answer were yes."""
+    of `sft.dataset` reads the labels of `rlinf label`, a demonstrator's decisions all are, and the policy acts as if
+    the answer were yes."""
     advantage_dropout: float = key(0.3, at_least=0, at_most=1, example=0.1)
     """Share of imitated decisions without that indicator."""
     guidance: float = key(1.0, at_least=0, example=2.0)

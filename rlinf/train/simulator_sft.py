@@ -98,6 +98,7 @@ class Imitation:
             leaves = {name.removeprefix(_LEAF): kept[name] for name in kept if name.startswith(_LEAF)}
             others: dict[str, Any] = {name: int(kept[name]) for name in _COUNTS}
             others |= {name: kept[name] for name in ("actions", "executed")}
+            others["positive"] = None if self._pools[0].positive is None else np.ones(len(kept["actions"]), dtype=bool)
             return replace(self._pools[0], observations=leaves, **others)
 
     def batch(self, step: int) -> Batch:

@@ -113,9 +113,9 @@ def _check_advantage(context: Context) -> None:
     if uses_pi0(config) or uses_published(config):
         message = "policy.flow.advantage is learned by the towers of policy.vla, and the policy has others."
         context.error("policy.flow.advantage", message, "Take it out, or policy.flow.pi0 and policy.flow.checkpoint.")
-    if config.sft.dataset is None or not has_warm_start(config):
-        message = "policy.flow.advantage is learned from labelled episodes, and no dataset is imitated."
-        fix = "Set sft.steps and sft.dataset, which `rlinf label FILE --data DIR` has labelled."
+    if not has_warm_start(config) and config.run.init_from is None:
+        message = "policy.flow.advantage is learned by imitation, and there is none."
+        fix = "Set sft.steps, and sft.dataset if `rlinf label FILE --data DIR` has labelled one."
         context.error("policy.flow.advantage", message, fix)
     if flow.guidance != 1.0 and flow.advantage_dropout == 0:
         message = (

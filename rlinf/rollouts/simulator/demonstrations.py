@@ -82,6 +82,8 @@ class Demonstrator:
     """In the place of that share: `module:name` of what decides who makes a decision."""
     round: int = 0
     """Each has random streams of its own."""
+    labelled: bool = False
+    """Its decisions are marked as better than expected, all of them."""
 
     def play(self, policy: PolicyFacts, tasks: Sequence[EpisodeTask]) -> RolloutCoroutine[Demonstrations]:
         """One episode for each of ``tasks``; those of the demonstrator alone that end without success are left out."""
@@ -114,6 +116,7 @@ class Demonstrator:
             policy.imitation_noise,
             successes=sum(episode.success for episode in episodes),
             interventions=sum(episode.interventions for episode in episodes),
+            positive=np.ones(len(kept), dtype=bool) if self.labelled else None,
         )
 
     def _episode(

@@ -132,7 +132,9 @@ def test_what_does_not_go_with_it_is_named(tmp_path):
         "policy.flow.guidance",
         "policy.flow.advantage_dropout",
     }
-    wrong = ["policy.flow.advantage=true", "policy.flow.guidance=2", "policy.flow.advantage_dropout=0"]
+    load("tabletop_flow", [*TINY, "policy.flow.advantage=true"])
+    wrong = ["policy.flow.advantage=true", "policy.flow.guidance=2", "policy.flow.advantage_dropout=0", "sft.steps=0"]
+    wrong += ["sft.perturbation=0"]
     with pytest.raises(ConfigErrors) as caught:
         load("tabletop_flow", [*TINY, *wrong])
     assert {problem.key for problem in caught.value.problems} == {"policy.flow.advantage", "policy.flow.guidance"}
