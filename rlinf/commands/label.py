@@ -35,12 +35,12 @@ def main(arguments: Sequence[str]) -> int:
         space = env.observation_space
     finally:
         env.close()
-    found = read_dataset(options.data)
-    success = succeeded(found)
+    recorded = read_dataset(options.data)
+    success = succeeded(recorded)
     fit = Fit(options.steps, options.batch_size, options.lr, options.share, options.lookahead, config.run.seed)
-    arrays = observation_arrays(found, space, config.sft.rename)
-    tasks = found.task_index if len(found.instructions) > 1 else None
-    done = label(arrays, space, found.lengths, success, fit=fit, tasks=tasks, said=_say)
+    arrays = observation_arrays(recorded, space, config.sft.rename)
+    tasks = recorded.task_index if len(recorded.instructions) > 1 else None
+    done = label(arrays, space, recorded.lengths, success, fit=fit, tasks=tasks, report=_say)
     file, labels = write_labels(options.data, done.labels), done.labels
     print(
         f"{file}: {len(success)} episodes, {success.mean():.0%} with success; {labels.positive.mean():.0%} of "

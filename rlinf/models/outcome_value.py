@@ -57,9 +57,9 @@ def shared_bins(returns: Tensor, bins: int) -> Tensor:
     >>> shared_bins(torch.tensor([-0.625, 0.0]), 5).tolist()
     [[0.0, 0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]
     """
-    place = (returns.clamp(-1.0, 0.0) + 1.0) * (bins - 1)
-    lower = place.floor().clamp(max=bins - 2)
-    above = place - lower
+    position = (returns.clamp(-1.0, 0.0) + 1.0) * (bins - 1)
+    lower = position.floor().clamp(max=bins - 2)
+    above = position - lower
     table = torch.zeros(len(returns), bins)
     rows, first = torch.arange(len(returns)), lower.long()
     table[rows, first] = 1.0 - above

@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Self
 
 import numpy as np
@@ -76,7 +77,7 @@ def _number_type(name: Any) -> np.dtype:
     return dtype
 
 
-MESSAGE_LIMIT = 64 * 2**20
+_LIMIT = 64 * 2**20
 """Bytes of a message: dozens of large pictures."""
 _HEALTH = "/healthz"
 _KEPT = 100_000
@@ -109,7 +110,7 @@ class PolicyServer:
         """From the arrival of each observation to the departure of its actions."""
         try:
             self._server = serve(
-                self._converse, host, port, process_request=self._admit, compression=None, max_size=MESSAGE_LIMIT
+                self._converse, host, port, process_request=self._admit, compression=None, max_size=_LIMIT
             )
         except OSError as error:
             raise UserError(f"no server on {host}:{port}: {error}") from error
@@ -164,6 +165,52 @@ class PolicyServer:
             return
 
 
+class Connection:
+    """A client's connection to the server at ``url``; every wait ends after ``deadline_s``.
+
+    A UserError names the server that is not there, does not answer in time, refuses, or ends the connection.
+    """
+
+    def __init__(self, url: str, *, token: str | None, deadline_s: float) -> None:
+        try:
+            from websockets.sync.client import connect
+        except ImportError as error:
+            raise UserError(f"a policy server needs websockets and msgpack: {install_command('serve')}") from error
+        from websockets.exceptions import WebSocketException
+
+        headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
+        self._url, self._deadline_s, self._open = url, deadline_s, ExitStack()
+        try:
+            opened = connect(
+                url, compression=None, max_size=_LIMIT, additional_headers=headers, open_timeout=deadline_s
+            )
+            self._connection = self._open.enter_context(opened)
+        except (OSError, WebSocketException, ValueError) as error:
+            raise UserError(f"no policy server at {url}: {error}") from error
+
+    def close(self) -> None:
+        self._open.close()
+
+    def ask(self, request: Any) -> Any:
+        """Send a request and return its answer."""
+        self._connection.send(pack(request))
+        return self.receive()
+
+    def receive(self) -> Any:
+        """Return the next message."""
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            answer = self._connection.recv(timeout=self._deadline_s)
+            if isinstance(answer, str):
+                raise UserError(f"the policy server at {self._url} could not answer: {answer}")
+            return unpack(answer)
+        except TimeoutError as error:
+            raise UserError(f"the policy server at {self._url} did not answer in {self._deadline_s:g} s") from error
+        except (ConnectionClosed, WireError) as error:
+            raise UserError(f"the policy server at {self._url} ended the connection: {error}") from error
+
+
 def percentiles(latencies_ms: list[float]) -> str:
     """Median, 99th percentile and the longest, in words."""
     if not latencies_ms:
@@ -181,7 +228,7 @@ def measure_real_time(
     from rlinf.serve.real_time import ChunkPlayer
 
     headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
-    with connect(url, compression=None, max_size=MESSAGE_LIMIT, additional_headers=headers) as connection:
+    with connect(url, compression=None, max_size=_LIMIT, additional_headers=headers) as connection:
         chunk = int(unpack(connection.recv())["num_action_chunks"])
 
         def ask(request: Any) -> np.ndarray:
@@ -212,7 +259,7 @@ def measure(url: str, observation: dict[str, Any], requests: int, *, token: str 
 
     headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
     taken = []
-    with connect(url, compression=None, max_size=MESSAGE_LIMIT, additional_headers=headers) as connection:
+    with connect(url, compression=None, max_size=_LIMIT, additional_headers=headers) as connection:
         unpack(connection.recv())
         message = pack(observation)
         for _ in range(requests):

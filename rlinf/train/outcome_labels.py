@@ -51,9 +51,9 @@ def label(
     *,
     fit: Fit,
     tasks: np.ndarray | None = None,
-    said: Callable[[int, float], None] = lambda step, loss: None,
+    report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Labelled:
-    """Train values on the outcomes of most episodes, and label the frames of all; ``said`` gets (step, loss).
+    """Train values on the outcomes of most episodes, and label the frames of all; ``report`` gets (step, loss).
 
     ``observations`` [N, ...] by leaf, of ``space``; ``lengths`` and ``success`` [E]; ``tasks`` [N]: numbers of the
     instructions, if there are several. The result is a function of
@@ -79,7 +79,7 @@ def label(
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        said(step + 1, losses[-1])
+        report(step + 1, losses[-1])
     values = _values(value, read, len(returns))
     advantages = outcome_advantages(returns, values, lengths, fit.lookahead)
     labels = Labels(lengths, values, advantages, most_positive(advantages, fit.share))
@@ -94,5 +94,5 @@ def _values(value: OutcomeValue, observations: Arrays, count: int) -> np.ndarray
     parts = []
     for rows in torch.arange(count).split(_AT_ONCE):
         parts.append(value.values({name: torch.from_numpy(leaf[rows.numpy()]) for name, leaf in observations.items()}))
-    found: np.ndarray = torch.cat(parts).double().numpy()
-    return found
+    values: np.ndarray = torch.cat(parts).double().numpy()
+    return values

@@ -116,9 +116,9 @@ class Imitation:
 
         The share is of the decisions that say whether they were better than expected."""
         metrics, self._played = self._played, {}
-        given = ObservationInputs.of(batch.inputs).observations.get(ADVANTAGE)
-        if given is not None:
-            metrics["sft/positive_fraction"] = float((given == 1).sum()) / max(1, int((given > 0).sum()))
+        indicator = ObservationInputs.of(batch.inputs).observations.get(ADVANTAGE)
+        if indicator is not None:
+            metrics["sft/positive_fraction"] = float((indicator == 1).sum()) / max(1, int((indicator > 0).sum()))
         return batch, metrics
 
 

@@ -81,8 +81,8 @@ def most_positive(advantages: np.ndarray, share: float) -> np.ndarray:
 
 def labels_file(path: str | Path) -> Path:
     """Return where the labels of the dataset at ``path`` are: in a folder's `meta`, or next to a file."""
-    place = Path(path).expanduser()
-    return place.with_name(f"{place.stem}.{_FILE}") if place.is_file() else place / "meta" / _FILE
+    location = Path(path).expanduser()
+    return location.with_name(f"{location.stem}.{_FILE}") if location.is_file() else location / "meta" / _FILE
 
 
 def write_labels(path: str | Path, labels: Labels) -> Path:
@@ -101,8 +101,8 @@ def read_labels(path: str | Path) -> Labels:
             f"{path} has no labels of which frames were better than expected ({file}), and policy.flow.advantage reads "
             f"them: rlinf label FILE --data {path} makes them"
         )
-    with np.load(file) as found:
-        return Labels(**{name: found[name] for name in ("lengths", "values", "advantages", "positive")})
+    with np.load(file) as archive:
+        return Labels(**{name: archive[name] for name in ("lengths", "values", "advantages", "positive")})
 
 
 def positive_frames(path: str | Path, episodes: Sequence[int], lengths: np.ndarray) -> np.ndarray:

@@ -22,13 +22,13 @@ class IqlObjective(OffPolicyObjective[ImplicitQ]):
     """The value of states, then the actor by weighted imitation, then the critics, then their targets."""
 
     def __init__(
-        self, policy: ImplicitQ, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
+        self, policy: ImplicitQ, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, placement: Placement
     ) -> None:
-        super().__init__(policy, algorithm, optimizer, place)
+        super().__init__(policy, algorithm, optimizer, placement)
         self.target = Target([policy.critic_encoder, policy.critic])
-        self.actor = Trained(policy.parameters_of_actor(), optimizer.lr, place)
-        self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, place)
-        self.value = Trained(policy.parameters_of_value(), self.critic_lr, place)
+        self.actor = Trained(policy.parameters_of_actor(), optimizer.lr, placement)
+        self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, placement)
+        self.value = Trained(policy.parameters_of_value(), self.critic_lr, placement)
         self.trained = {"actor": self.actor, "critic": self.critic, "value": self.value}
 
     def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:
@@ -41,13 +41,13 @@ class IqlObjective(OffPolicyObjective[ImplicitQ]):
         self.value.descend(value_loss)
         with torch.no_grad():
             advantages = kept - policy.state_values(sampled.inputs)
-            wanted = sampled.rewards + sampled.discounts * policy.state_values(sampled.next_inputs)
+            goals = sampled.rewards + sampled.discounts * policy.state_values(sampled.next_inputs)
         weights = advantage_weights(advantages, algorithm.awr_beta, algorithm.awr_cap)
         logprobs = policy.head.log_prob(policy.distribution(sampled.inputs), sampled.actions).sum(-1)
         actor_loss = -(weights * logprobs).mean()
         self.actor.descend(actor_loss)
         judged = policy.judge(sampled.inputs, sampled.actions)
-        critic_loss = self.regression(judged, wanted, sampled)
+        critic_loss = self.regression(judged, goals, sampled)
         self.critic.descend(critic_loss)
         self.follow([self.critic.flat], number)
         metrics = {
@@ -58,7 +58,7 @@ class IqlObjective(OffPolicyObjective[ImplicitQ]):
             "awr_weight": weights.mean(),
             "awr_capped_fraction": (weights >= algorithm.awr_cap).float().mean(),
         }
-        return Improvement(metrics, td_errors(judged, wanted))
+        return Improvement(metrics, td_errors(judged, goals))
 
 
 def expectile_loss(errors: Tensor, expectile: float) -> Tensor:

@@ -28,10 +28,10 @@ class OfflineLearner(OffPolicyLearner):
         *,
         seed: int,
         recorded: Batch,
-        place: Placement | None = None,
+        placement: Placement | None = None,
     ) -> None:
         """Keep all transitions, which ``recorded`` has in one row [1, T]."""
-        super().__init__(policy, algorithm, optimizer, seed=seed, place=place)
+        super().__init__(policy, algorithm, optimizer, seed=seed, place=placement)
         self.replay = ReplayBuffer(recorded.num_positions)
         self.replay.add(recorded)
 

@@ -183,8 +183,8 @@ class ActionFlow(nn.Module):
     def speed(self, context: Tensor, points: Tensor, times: Tensor) -> Tensor:
         """Compute the velocity [N, K A] at points [N, K A] and times [N]."""
         if context.shape[1] == 2 * self.count * _CONTEXT:
-            wanted, without = (self.speed(half, points, times) for half in context.chunk(2, dim=1))
-            return without + self._guidance * (wanted - without)
+            positive, without = (self.speed(half, points, times) for half in context.chunk(2, dim=1))
+            return without + self._guidance * (positive - without)
         angles = times[:, None] * (2.0 ** torch.arange(_FREQUENCIES, device=times.device)) * math.pi
         velocity: Tensor = self.velocity(torch.cat([points, context, angles.sin(), angles.cos()], dim=1))
         return velocity

@@ -103,9 +103,9 @@ class VlaPolicy(VisionLanguageAction):
         """
         if self.indicator is None:
             return self._read(leaves, None)
-        given = leaves.get(ADVANTAGE)
-        if given is not None:
-            return self._read(leaves, given)
+        indicator = leaves.get(ADVANTAGE)
+        if indicator is not None:
+            return self._read(leaves, indicator)
         positive = torch.ones(len(next(iter(leaves.values()))), dtype=torch.int64)
         context, values = self._read(leaves, positive)
         if self.options.guidance != 1.0:

@@ -231,7 +231,7 @@ def _off_policy_learner(
     from rlinf.learners.off_policy.offline import OfflineLearner
 
     ranks = all_ranks(device, info, timeout_s=config.cluster.call_timeout_s)
-    policy, place = make_off_policy(config, *spaces), Placement(device, info.rank, info.size, ranks)
+    policy, placement = make_off_policy(config, *spaces), Placement(device, info.rank, info.size, ranks)
     if config.facts.offline:
         return OfflineLearner(
             policy,
@@ -239,7 +239,7 @@ def _off_policy_learner(
             config.learner.optimizer,
             seed=config.run.seed,
             recorded=_recorded(config, policy, spaces),
-            place=place,
+            placement=placement,
         )
     return OffPolicyLearner(
         policy,
@@ -247,7 +247,7 @@ def _off_policy_learner(
         config.learner.optimizer,
         seed=config.run.seed,
         replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
-        place=place,
+        place=placement,
         prior=_make_prior(config, policy, spaces),
         goals=_make_goals(config, spaces),
     )
