@@ -51,7 +51,7 @@ GROUPS = {
     "Look at runs": ("report", "watch", "ui", "replay"),
     "Evaluate": ("eval", "compare"),
     "Compute again": ("verify", "backends"),
-    "Models and data": ("record", "serve", "export", "convert", "publish"),
+    "Models and data": ("record", "label", "serve", "export", "convert", "publish"),
     "Set up": ("list", "doctor", "new", "import", "completion"),
 }
 """The commands in the order of `rlinf --help`."""
@@ -66,6 +66,7 @@ DELEGATED = {
     "eval": ("rlinf.commands.evaluate", "evaluate a run's checkpoint again, or any model on any data"),
     "compare": ("rlinf.commands.compare", "two saved evaluations, task by task"),
     "record": ("rlinf.commands.record", "episodes of a demonstrator or a policy as a LeRobot dataset"),
+    "label": ("rlinf.commands.label", "which recorded frames were better than expected"),
     "serve": ("rlinf.commands.serve", "a policy behind a websocket, in openpi's protocol"),
     "export": ("rlinf.commands.export", "the policy of a run, at any of its checkpoints, as a folder"),
     "publish": ("rlinf.commands.publish", "the policy of a run with a model card, for the Hugging Face Hub"),

@@ -18,6 +18,7 @@ _IGNORED = {
     "lstm_hidden_size": "policy.embedding_size is the width of the memory",
     "n_lstm_layers": "a memory has one layer",
 }
+_RMS = {"RMSprop": "rmsprop", "RMSpropTFLike": "rmsprop_tf"}
 _ENSEMBLES = ("sac", "td3", "tqc")
 """Algorithms with a number of critics to choose."""
 _MEMORY = ("lstm_hidden_size", "n_lstm_layers", "enable_critic_lstm", "shared_lstm", "lstm_kwargs")
@@ -51,7 +52,7 @@ def network(sheet: Sheet, algorithm: str) -> None:
     if not isinstance(chosen, dict):
         sheet.ask("policy.hidden_sizes, policy.activation, policy.init_log_std", "policy_kwargs")
         return
-    for name, value in chosen.items():
+    for name, value in sorted(chosen.items(), key=lambda pair: pair[0] != "optimizer_class"):
         _option(sheet, algorithm, name, value)
     sheet.named.add("policy_kwargs")
     sheet.named.update(f"policy_kwargs.{name}" for name in chosen)
@@ -86,6 +87,9 @@ def _option(sheet: Sheet, algorithm: str, name: str, value: object) -> None:
         sheet.ignored.append(_line(sheet, name, value, "the deviation of an off-policy actor is learned from 1"))
     elif name == "ortho_init":
         (sheet.ignored if value is not False else sheet.differs).append(_line(sheet, name, value, _ORTHOGONAL))
+    elif name == "optimizer_class" and not off_policy and (ours := _RMS.get(reference(value).rpartition(".")[2])):
+        sheet.put("learner.optimizer.name", ours, "policy_kwargs")
+        sheet.put("learner.optimizer.eps", 1e-8)
     elif name == "optimizer_class":
         sheet.differs.append(_line(sheet, name, value, "the optimiser is AdamW (learner.optimizer)"))
     elif name == "optimizer_kwargs" and isinstance(value, dict):
@@ -118,10 +122,14 @@ def _option(sheet: Sheet, algorithm: str, name: str, value: object) -> None:
 
 
 def _optimiser(sheet: Sheet, options: dict[str, object]) -> None:
+    chosen = sheet.value("learner.optimizer.name") or "adamw"
+    of_adam = {"weight_decay": "weight_decay", "betas": "betas"}
+    names = {"eps": "eps"} | (of_adam if chosen == "adamw" else {"alpha": "smoothing"})
     for name, value in options.items():
-        ours = {"eps": "eps", "weight_decay": "weight_decay", "betas": "betas"}.get(name)
+        ours = names.get(name)
         if ours is None or isinstance(value, Code):
-            sheet.differs.append(_line(sheet, f"optimizer_kwargs.{name}", value, "AdamW has no such option"))
+            what = f"learner.optimizer.name: {chosen} has no such option"
+            sheet.differs.append(_line(sheet, f"optimizer_kwargs.{name}", value, what))
         else:
             sheet.put(f"learner.optimizer.{ours}", value, "policy_kwargs")
 

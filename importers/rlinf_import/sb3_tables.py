@@ -30,7 +30,15 @@ DEFAULTS: Mapping[str, Mapping[str, object]] = {
     "ppo": _PPO,
     "ppo_lstm": {**_PPO, "n_steps": 128, "batch_size": 128},
     "maskable_ppo": _PPO,
-    "a2c": {**_ON_POLICY, "learning_rate": 7e-4, "n_steps": 5, "gae_lambda": 1.0, "normalize_advantage": False},
+    "a2c": {
+        **_ON_POLICY,
+        "learning_rate": 7e-4,
+        "n_steps": 5,
+        "gae_lambda": 1.0,
+        "normalize_advantage": False,
+        "use_rms_prop": True,
+        "rms_prop_eps": 1e-5,
+    },
     "sac": {**_OFF_POLICY, "learning_rate": 3e-4, "ent_coef": "auto"},
     "crossq": {**_OFF_POLICY, "learning_rate": 1e-3, "ent_coef": "auto", "policy_delay": 3},
     "td3": {

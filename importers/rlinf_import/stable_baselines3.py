@@ -61,7 +61,7 @@ NAMES: Mapping[str, Meaning] = {
     "action_noise": nothing("algorithm.exploration_noise is that of td3 and ddpg"),
     "sde_sample_freq": nothing("without use_sde nothing reads it"),
     "use_sde_at_warmup": nothing("the policy acts from the first step on (td3 and ddpg: at random until replay_start)"),
-    "rms_prop_eps": nothing("the optimiser is AdamW (learner.optimizer)"),
+    "rms_prop_eps": nothing("without use_rms_prop nothing reads it"),
     "target_update_interval": nothing("targets follow each update (algorithm.target_update_every)"),
     "_init_setup_model": nothing("the policy is always built"),
 }
@@ -106,20 +106,21 @@ def _on_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
         sheet.put("algorithm.update_epochs", 1)
         sheet.put("algorithm.num_minibatches", 1)
         if sheet.take("use_rms_prop") is not False:
-            sheet.put("learner.optimizer.betas", [0.0, 0.99])
-            line = "the optimiser is AdamW without momentum; RMSprop differs from it in its first hundred steps"
-            sheet.differs.append(f"{sheet.place('use_rms_prop')}: use_rms_prop: {line}")
-            sheet.named.add("use_rms_prop")
-        sheet.ignore("use_rms_prop", "the optimiser is AdamW (learner.optimizer)")
+            sheet.put("learner.optimizer.name", "rmsprop", "use_rms_prop")
+            sheet.copy_as("rms_prop_eps", "learner.optimizer.eps")
+        sheet.ignore("use_rms_prop", "the optimiser is AdamW (learner.optimizer.name)")
         return envs * each
     sheet.copy("n_epochs")
     size = sheet.count("batch_size") or 64
     minibatches(sheet, envs * each, min(size, envs * each), "batch_size", "n_steps", "n_envs")
-    for key, ours in (("clip_range", "algorithm.ratio_clip_eps"), ("clip_range_vf", "algorithm.value_clip")):
+    for key, ours, schedule in (
+        ("clip_range", "algorithm.ratio_clip_eps", "algorithm.clip_schedule"),
+        ("clip_range_vf", "algorithm.value_clip", "algorithm.value_clip_schedule"),
+    ):
         clip = sheet.take(key)
         if isinstance(clip, str) and clip.startswith("lin_"):
             sheet.put(ours, float(clip.removeprefix("lin_")), key)
-            sheet.differ(key, "it falls to 0 there and is constant here")
+            sheet.put(schedule, "linear", key)
         elif isinstance(clip, int | float):
             sheet.put(ours, clip, key)
     if "algorithm.value_clip" in sheet.settings:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from rlinf.algorithms.catalog_advantages import ADVANTAGE_OPTIONS, ADVANTAGES
-from rlinf.algorithms.catalog_losses import CLIP, LOSS_OPTIONS, LOSSES, OFF_POLICY, REPLAY_OPTIONS
+from rlinf.algorithms.catalog_losses import CLIP, LOSS_OPTIONS, LOSSES, OFF_POLICY, OFFLINE_OPTIONS, REPLAY_OPTIONS
 from rlinf.algorithms.entries import OWN_ARGUMENTS, Entry, Estimator, Loss, OffPolicy, external
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "KL_PENALTIES",
     "LOSSES",
     "LOSS_OPTIONS",
+    "OFFLINE_OPTIONS",
     "OFF_POLICY",
     "REPLAY_OPTIONS",
     "REWARD_OPTIONS",

@@ -40,6 +40,9 @@ REPLAY_OPTIONS = (
 )
 """Read with every off-policy ``loss_type``."""
 
+OFFLINE_OPTIONS = ("gamma", "n_step", "replay_batch_size", "random_shift")
+"""Read in the place of :data:`REPLAY_OPTIONS` with an off-policy ``loss_type`` that collects nothing."""
+
 LOSSES: dict[str, Loss] = {
     "actor": Loss(
         "rlinf.algorithms.losses.actor:actor",
@@ -154,6 +157,16 @@ OFF_POLICY: dict[str, OffPolicy] = {
         recurrent_policy=f"{_NETWORKS}.recurrent_soft:RecurrentSoftActorCritic",
         recurrent_function=f"{_OBJECTIVES}.recurrent_sac:RecurrentSacObjective",
     ),
+    "sac_flow": OffPolicy(
+        f"{_OBJECTIVES}.sac:SacObjective",
+        "soft actor-critic whose actor is a flow: a chain of few noisy steps, differentiated from end to end",
+        "x_0 ~ Normal(0, 1),  x_k+1 ~ Normal(x_k + sigmoid(g) (c - x_k) / S, sigma(s)^2),  a = tanh(x_S);  "
+        "sac with log pi = sum_k log p(x_k+1|x_k, s) - log(1 - a^2)",
+        "SAC Flow (Flow-G), Zhang et al., arXiv:2509.25756; learned noise: ReinFlow, arXiv:2505.22094",
+        (*_SOFT, *_TARGET, *_PRIOR),
+        policy=f"{_NETWORKS}.soft_flow:SoftFlowActorCritic",
+        policy_options=("policy.critic_layer_norm", "policy.num_critics", "policy.denoising_steps"),
+    ),
     "td3": OffPolicy(
         f"{_OBJECTIVES}.td3:Td3Objective",
         "a deterministic actor, the smaller of two critics, a smoothed target, delayed updates of the actor",
@@ -210,5 +223,16 @@ OFF_POLICY: dict[str, OffPolicy] = {
         (*_SOFT, *_PRIOR),
         policy=f"{_NETWORKS}.crossq:CrossQ",
         one_rank="its batch statistics are those of a whole update",
+    ),
+    "iql": OffPolicy(
+        f"{_OBJECTIVES}.iql:IqlObjective",
+        "offline, from recorded transitions alone: values by an expectile, the actor by imitation of better actions",
+        "value: |expectile - 1(u < 0)| u^2, u = min Q'(s, a) - V(s);  critics: y = r + gamma V(s');  "
+        "actor: -min(exp(awr_beta (min Q'(s, a) - V(s))), awr_cap) log pi(a|s), a of the data",
+        "Kostrikov et al., arXiv:2110.06169",
+        (*_TARGET, "prior_data", "prior_rename", "expectile", "awr_beta", "awr_cap", "offline_updates"),
+        policy=f"{_NETWORKS}.implicit_q:ImplicitQ",
+        policy_options=("policy.critic_layer_norm", "policy.num_critics"),
+        offline=True,
     ),
 }

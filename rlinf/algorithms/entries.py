@@ -13,6 +13,11 @@ from rlinf.base.user_code import Signature, imported, own_parameters
 if TYPE_CHECKING:
     from rlinf.schema.algorithm import AlgorithmConfig
 
+SCHEDULED: Mapping[str, tuple[str, ...]] = {
+    "clip_schedule": ("ratio_clip_eps", "clip_ratio_low", "clip_ratio_high"),
+    "value_clip_schedule": ("value_clip",),
+}
+"""Schedules of a loss -> its options that fall to 0 by them."""
 AFTER_NORM_OPTIONS = ("clip_after_norm", "kl_after_norm")
 """Read where an estimator gives one normalised number for a row."""
 OWN_ARGUMENTS: Mapping[str, str] = {
@@ -142,7 +147,8 @@ class Loss(Entry):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return (*super().reads, *_flat(self.selector_options))
+        own = (*super().reads, *_flat(self.selector_options))
+        return (*own, *(name for name, options in SCHEDULED.items() if not set(options).isdisjoint(own)))
 
     def bind_selector(self, algorithm: AlgorithmConfig) -> Callable[..., Any] | None:
         """Bind the selector to its options; None for most losses."""
@@ -162,6 +168,8 @@ class OffPolicy(Entry):
     """For actions of a Discrete space; else for those of a Box."""
     clips_gradient: bool = False
     """Reads `learner.optimizer.grad_clip`."""
+    offline: bool = False
+    """Learns from `algorithm.prior_data` alone, without environment steps."""
     one_rank: str = ""
     """Why an update cannot be shared among ranks; empty where it can."""
     policy_options: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rlinf.algorithms import catalog
 from rlinf.algorithms.aggregation import token_weights
+from rlinf.algorithms.entries import SCHEDULED
 from rlinf.algorithms.kl import exp_clamped, kl_divergence
 from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
 from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, totals_of
@@ -140,6 +141,21 @@ class Objective:
         algorithm = settings(options, known, chosen=f"loss_type: {loss_type}")
         return cls(replace(algorithm, loss_type=loss_type), max_response_length=max_response_length)
 
+    @functools.cached_property
+    def scheduled(self) -> dict[str, float]:
+        """The options of the loss that fall linearly to 0 until the run's end, with their values at its start."""
+        algorithm = self.algorithm
+        falling = (SCHEDULED[name] for name in SCHEDULED if getattr(algorithm, name) == "linear")
+        values = {name: getattr(algorithm, name) for names in falling for name in names}
+        return {name: value for name, value in values.items() if value is not None and name in self.entry.reads}
+
+    def _loss_now(self, clip_factor: float) -> Callable[[LossInputs], TokenLoss]:
+        """Return the loss with what is left of its scheduled options."""
+        if not self.scheduled or clip_factor == 1.0:
+            return self._loss
+        left: dict[str, Any] = {name: clip_factor * value for name, value in self.scheduled.items()}
+        return self.entry.bind(replace(self.algorithm, **left))
+
     @property
     def calculate_entropy(self) -> bool:
         """Whether the entropy is reported, of every row."""
@@ -218,12 +234,14 @@ class Objective:
         rollout_logprobs: Tensor | None = None,
         selected: Tensor | None = None,
         environment: Tensor | None = None,
+        clip_factor: float = 1.0,
     ) -> _LossOutput:
         """Compute the weighted sum over these rows; every column [B, T].
 
         Rows are whole: some losses read a row's mean ratio. ``environment``: the weights (:meth:`weights`) of the
         tokens that the environment wrote, at which ``logprobs`` are read too. ``value_weights`` are those of the
-        critic's error, if several positions share a value (else ``weights``). A column that :attr:`needs` names and
+        critic's error, if several positions share a value (else ``weights``). ``clip_factor`` multiplies the options
+        that :attr:`scheduled` names. A column that :attr:`needs` names and
         that is missing is a ValueError. What a false mask covers is never read.
         """
         optional = {"values": values, "returns": returns, "ref_logprobs": ref_logprobs, "entropy": entropy}
@@ -244,7 +262,9 @@ class Objective:
             returns=returns,
             selected=selected,
         )
-        positions: TokenLoss = returned(self._loss(x), TokenLoss, f"loss_type: {self.algorithm.loss_type}")
+        positions: TokenLoss = returned(
+            self._loss_now(clip_factor)(x), TokenLoss, f"loss_type: {self.algorithm.loss_type}"
+        )
         terms = self._terms(x, positions, ref_logprobs, entropy)
         own = {} if value_weights is None else {"value_loss": value_weights}
         sums = {name: (x.only_true(term) * own.get(name, weights)).sum() for name, term in terms.items()}

@@ -142,6 +142,7 @@ def _of_dataset(
 ) -> list[Caveat]:
     from rlinf.datasets.robot_data.decisions import decisions
     from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
+    from rlinf.datasets.robot_data.outcomes import positive_frames
     from rlinf.datasets.robot_data.reading import count_episodes, dataset_instructions, dataset_statistics, read_dataset
     from rlinf.train.assemble.simulator import prior_batch
 
@@ -156,6 +157,8 @@ def _of_dataset(
         decisions(result, chunk=chunk, stride=config.sft.dataset_stride)
         environment_actions(result, both[1], config.sft.rename)
         observation_arrays(result, both[0], config.sft.rename)
+        if config.facts.labelled:
+            positive_frames(path, range(count), result.lengths)
     elif policy is not None:
         prior_batch(result, config, policy, both)
     if fps is None or result.fps == fps or not result.fps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +32,9 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(f"{options.file} has a language model: rlinf record is for simulators")
     env = evaluation_env(config) if options.split == "eval" else training_env(config)
     expert = options.expert or config.sft.expert
-    if env.isolation != "none" and expert is not None and options.policy is None:
+    if options.server is not None and (options.policy is not None or options.expert is not None or options.sample):
+        raise UserError("rlinf record: --server acts alone, without --policy, --expert and --sample")
+    if env.isolation != "none" and expert is not None and options.policy is None and options.server is None:
         raise UserError(
             f"rlinf record: the demonstrator {expert} looks at an environment of this process; set env.isolation: none"
         )
@@ -46,7 +49,15 @@ def main(arguments: Sequence[str]) -> int:
         fps=options.fps,
         task=options.task,
     )
-    if options.policy is not None:
+    if options.server is not None:
+        from rlinf.serve.client import RemotePolicy
+
+        generator = numpy_generator(config.run.seed, "record")
+        token = options.token or os.environ.get("RLINF_SERVE_TOKEN")
+        with RemotePolicy(options.server, token=token) as remote:
+            acting = policy_as_expert(remote, deterministic=True, generator=generator)
+            done = record(options.out, requested, lambda env: acting, _say)
+    elif options.policy is not None:
         from rlinf.api.policy import Policy
 
         acting = policy_as_expert(
@@ -78,6 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--episodes", type=int, default=100, metavar="N", help="episodes to record (default 100)")
     parser.add_argument("--expert", metavar="MODULE:NAME", help="a demonstrator other than the environment's own")
     parser.add_argument("--policy", metavar="RUN", help="a run or exported folder whose policy acts instead")
+    parser.add_argument("--server", metavar="URL", help="a policy server that acts instead: ws://HOST:PORT")
+    parser.add_argument("--token", metavar="SECRET", help="of the server (default: RLINF_SERVE_TOKEN)")
     parser.add_argument("--sample", action="store_true", help="of a policy: draw actions, not the likeliest")
     parser.add_argument("--perturbation", type=float, default=0.0, metavar="P", help="share of random decisions")
     parser.add_argument("--keep-failures", action="store_true", help="record episodes without success too")

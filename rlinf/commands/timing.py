@@ -141,7 +141,7 @@ def _steps(config: Config) -> int:
 
 def _filling(config: Config) -> int:
     """Count the first steps of an off-policy run, which only collect: there is no update before `replay_start`."""
-    if not config.facts.off_policy:
+    if not config.facts.off_policy or config.facts.offline:
         return 0
     collected = max(1, config.env.num_envs * config.rollout.num_steps)
     return min(config.run.max_steps, math.ceil(config.algorithm.replay_start / collected))

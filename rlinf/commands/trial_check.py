@@ -127,6 +127,7 @@ def _smallest(config: Config, folder: Path) -> Config:
             update_epochs=1,
             dynamic_sampling=False,
             replay_start=min(algorithm.replay_start, _DECISIONS),
+            offline_updates=1,
             replay_batch_size=min(algorithm.replay_batch_size, _DECISIONS),
         ),
         learner=LearnerConfig(optimizer=config.learner.optimizer),

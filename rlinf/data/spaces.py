@@ -18,6 +18,8 @@ from rlinf.base.errors import UserError
 
 ROOT = "observation"
 ACTION_MASK = f"{ROOT}.action_mask"
+ADVANTAGE = "advantage_indicator"
+"""Leaf of imitated decisions: 1 for one that was better than expected, 2 for one that was not, 0 if it is not given."""
 """The leaf that names legal actions (`env.action_mask`): 1 for those that the environment takes now, else 0."""
 Arrays = dict[str, np.ndarray]
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from rlinf.learners.rmsprop import RMSprop
+
 _STATE = ("exp_avg", "exp_avg_sq", "step")
 _KERNELS = ("_fused_adam_", "_fused_adamw_", "_foreach_add_", "_foreach_mul_", "_foreach_norm")
 """Functions of torch that are not public: a torch without one of them gets the public optimizer and clipping."""
@@ -57,6 +59,21 @@ class Adam(torch.optim.Adam):
                 maximize=False,
             )
 
+    @torch.no_grad()
+    def update_norms(self) -> list[Tensor]:
+        """Compute the norm of each parameter's last update, without weight decay.
+
+        It is lr m / (sqrt(v) + eps) with both moments corrected for their start."""
+        norms = []
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            states = [self.state[parameter] for parameter in group["params"] if parameter in self.state]
+            steps = torch.stack([state["step"] for state in states]).tolist() if states else ()  # one wait for a GPU
+            for state, done in zip(states, steps, strict=True):
+                spread = (state["exp_avg_sq"] / (1 - beta2**done)).sqrt() + group["eps"]
+                norms.append(torch.linalg.vector_norm(state["exp_avg"] / spread) * (group["lr"] / (1 - beta1**done)))
+        return norms
+
     def _sort(self) -> list[tuple[list[Tensor], ...]] | None:
         """None if the kernel cannot take a group's tensors together."""
         groups = [group["params"] for group in self.param_groups]
@@ -66,10 +83,9 @@ class Adam(torch.optim.Adam):
 
 
 @torch.no_grad()
-def update_ratio(optimizer: torch.optim.Adam) -> float | None:
+def update_ratio(optimizer: Adam | RMSprop) -> float | None:
     """|update| / |weights| of the last step, norms over all parameters that took it; None before the first one.
 
-    The update is Adam's, lr m / (sqrt(v) + eps) with both moments corrected for their start, without weight decay.
     Takes the memory of one parameter.
 
     >>> weight = nn.Parameter(torch.tensor([4.0, -3.0]))
@@ -78,18 +94,11 @@ def update_ratio(optimizer: torch.optim.Adam) -> float | None:
     >>> one.move(); round(update_ratio(one), 4)  # each weight moved by lr: 0.1414 / 4.982
     0.0284
     """
-    updates, weights = [], []
-    for group in optimizer.param_groups:
-        beta1, beta2 = group["betas"]
-        parameters = [parameter for parameter in group["params"] if parameter in optimizer.state]
-        states = [optimizer.state[parameter] for parameter in parameters]
-        steps = torch.stack([state["step"] for state in states]).tolist() if states else ()  # one wait for a GPU
-        for parameter, state, done in zip(parameters, states, steps, strict=True):
-            spread = (state["exp_avg_sq"] / (1 - beta2**done)).sqrt() + group["eps"]
-            updates.append(torch.linalg.vector_norm(state["exp_avg"] / spread) * (group["lr"] / (1 - beta1**done)))
-            weights.append(torch.linalg.vector_norm(parameter.detach()))
+    updates = optimizer.update_norms()
     if not updates:
         return None
+    moved = (p for group in optimizer.param_groups for p in group["params"] if p in optimizer.state)
+    weights = [torch.linalg.vector_norm(parameter.detach()) for parameter in moved]
     size = float(whole_norm(torch.linalg.vector_norm(torch.stack(weights))))
     return float(whole_norm(torch.linalg.vector_norm(torch.stack(updates)))) / size if size else None
 

@@ -72,8 +72,12 @@ class Minibatch:
         # Features of pictures are numbered below 0: they are no tokens of the vocabulary.
         return inside & ~part.mask & part.mask.any(dim=1, keepdim=True) & (part.actions >= 0)
 
-    def loss(self, part: Batch, rows: Tensor, output: PolicyOutput) -> tuple[Tensor, PartialMetrics]:
-        """Compute the weighted sum over ``part``, which are ``rows`` of the batch, and its metrics (on the CPU)."""
+    def loss(
+        self, part: Batch, rows: Tensor, output: PolicyOutput, *, optimizer_steps: int
+    ) -> tuple[Tensor, PartialMetrics]:
+        """Compute the weighted sum over ``part``, which are ``rows`` of the batch, and its metrics (on the CPU).
+
+        ``optimizer_steps``: those that the stage has behind it."""
         device, stage = output.logprobs.device, self.stage
         old = part.old_logprobs
         on_policy = old is None and stage.old_is_current
@@ -99,6 +103,7 @@ class Minibatch:
             environment=None
             if environment is None
             else stage.objective.weights(part.mask, counts=self.step.counts, environment=environment),
+            clip_factor=stage.clip_factor(optimizer_steps) if stage.objective.scheduled else 1.0,
         )
         if stage.sampled and (on_policy or (self._first and part.fresh is not None)):
             fresh = part.mask if part.fresh is None else part.mask & part.fresh

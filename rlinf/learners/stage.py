@@ -72,6 +72,14 @@ class Stage:
             min_lr_ratio=self.optimizer.min_lr_ratio,
         )
 
+    def clip_factor(self, done: int) -> float:
+        """Return the share of the clip ranges after ``done`` optimiser steps, if they fall with the run.
+
+        >>> [Stage("train", None, OptimizerConfig(), steps=2, epochs=2).clip_factor(done) for done in range(4)]
+        [1.0, 0.75, 0.5, 0.25]
+        """
+        return lr_factor(done, schedule="linear", total_steps=self.optimizer_steps)
+
 
 def lr_factor(step: int, *, schedule: str, total_steps: int, warmup_steps: int = 0, min_lr_ratio: float = 0.0) -> float:
     """Compute the share of the learning rate at optimiser step ``step`` (from 0): linear warm-up, then the schedule.

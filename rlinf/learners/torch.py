@@ -32,6 +32,7 @@ from rlinf.learners.moments import own_options
 from rlinf.learners.offload import STAY, Offloadable
 from rlinf.learners.precision import compare_with_float32
 from rlinf.learners.ranks import ONE_RANK, Ranks, reduce_metrics, sum_gradients
+from rlinf.learners.rmsprop import RMSprop
 from rlinf.learners.stage import Stage
 from rlinf.learners.step_plan import share_of_evaluation, share_of_update
 from rlinf.learners.stored_policy import load_policy
@@ -88,15 +89,23 @@ class TorchLearner(Offloadable):
             {"params": [p for p in self._trained if id(p) not in heads], "peak_lr": options.lr},
             {"params": [p for p in self._trained if id(p) in heads], "peak_lr": options.critic_lr or options.lr},
         ]
-        self.optimizer = Adam(
-            [group for group in groups if group["params"]],
-            lr=options.lr,
-            betas=options.betas,
-            eps=options.eps,
-            weight_decay=options.weight_decay,
-            decoupled_weight_decay=True,
-            fused=True,
-        )
+        used = [group for group in groups if group["params"]]
+        self.optimizer: Adam | RMSprop
+        if options.name == "adamw":
+            self.optimizer = Adam(
+                used,
+                lr=options.lr,
+                betas=options.betas,
+                eps=options.eps,
+                weight_decay=options.weight_decay,
+                decoupled_weight_decay=True,
+                fused=True,
+            )
+        else:
+            inside = options.name == "rmsprop_tf"
+            self.optimizer = RMSprop(
+                used, lr=options.lr, smoothing=options.smoothing, eps=options.eps, inside_root=inside
+            )
         self.optimizer_steps = 0
         self.reference = None
         if self.stage.reference:
@@ -128,7 +137,7 @@ class TorchLearner(Offloadable):
                 yield from map(_local, [*module.parameters(), *module.buffers()])
 
     def resident_state(self) -> Iterator[Tensor]:
-        """Adam's moments (its step counters are not worth a copy, but are tensors too)."""
+        """Yield the optimiser's moments (step counters are not worth a copy, but are tensors too)."""
         for state in self.optimizer.state.values():
             yield from (_local(value) for value in state.values() if isinstance(value, Tensor))
 
@@ -190,6 +199,8 @@ class TorchLearner(Offloadable):
             self.policy.observe(observed.inputs, observed.mask)
         ratio = update_ratio(self.optimizer)
         size: Metrics = {} if ratio is None else {"update_ratio": ratio}
+        if self.stage.objective.scheduled:
+            size["clip_factor"] = self.stage.clip_factor(self.optimizer_steps - 1)
         return {**metrics, **compared, **size, "lr": self._lr()}
 
     def _compare_with_float32(self, batch: RankBatch, step: int) -> Metrics:
@@ -203,7 +214,11 @@ class TorchLearner(Offloadable):
         rows = mini.part.micro_batches[0]
         part = batch.select(rows).to(self.device)
         scored = part.replace(mask=mini.scored(part))
-        return compare_with_float32(self.policy, scored, lambda output: mini.loss(part, rows, output)[0], self._trained)
+
+        def loss(output: PolicyOutput) -> Tensor:
+            return mini.loss(part, rows, output, optimizer_steps=self.optimizer_steps)[0]
+
+        return compare_with_float32(self.policy, scored, loss, self._trained)
 
     @contextmanager
     def _dropout(self, step: int) -> Iterator[None]:
@@ -235,7 +250,7 @@ class TorchLearner(Offloadable):
         with_entropy = "entropy" in self.stage.objective.needs
         with timeline.span("forward", details={"rows": part.num_rows}):
             output = self.policy.evaluate(part.inputs, part.actions, mini.scored(part), with_entropy=with_entropy)
-            loss, metrics = mini.loss(part, rows, output)
+            loss, metrics = mini.loss(part, rows, output, optimizer_steps=self.optimizer_steps)
         if loss.requires_grad:
             with timeline.span("backward", details={"rows": part.num_rows}):
                 loss.backward()

@@ -162,6 +162,11 @@ TRAIN: Mapping[str, Metric] = {
         "a smaller learner.optimizer.lr",
     ),
     "train/lr": Metric("learning rate of this step", "learner.optimizer.schedule", ""),
+    "train/clip_factor": Metric(
+        "share of the clip range that is left at this step",
+        "1 - s / S after s of S optimiser steps (clip_schedule)",
+        "",
+    ),
     "train/skipped_minibatches": Metric(
         "minibatches without an optimiser step: ratio above early_stop_imp_ratio, or no finite number",
         "number of the training iteration",
@@ -234,7 +239,10 @@ TRAIN: Mapping[str, Metric] = {
         "wider bounds; see sampler_logprob_gap",
     ),
     "train/actor_loss": Metric(
-        "off-policy: the actor's loss", "mean(alpha logp - Q), td3: mean(-Q1)", REWARD, "falls while returns rise"
+        "off-policy: the actor's loss",
+        "mean(alpha logp - Q), td3: mean(-Q1), iql: -mean(weight logp)",
+        REWARD,
+        "falls while returns rise",
     ),
     "train/critic_loss": Metric(
         "off-policy: the critics' loss",
@@ -244,8 +252,25 @@ TRAIN: Mapping[str, Metric] = {
         "env.normalize_rewards, a smaller lr",
     ),
     "train/q": Metric("td3, ddpg, dqn: estimated return of what was done", "mean Q(s, a)", REWARD, "near the returns"),
+    "train/state_value_loss": Metric(
+        "iql: the loss of the values of states",
+        "mean |expectile - 1(u < 0)| u^2, u = Q - V",
+        "reward squared",
+        "bounded",
+        "a smaller lr",
+    ),
+    "train/awr_weight": Metric(
+        "iql: mean weight of the imitated actions", "mean min(exp(awr_beta A), awr_cap)", "", "0.5 to 10", "awr_beta"
+    ),
+    "train/awr_capped_fraction": Metric(
+        "iql: actions whose weight is the largest that there is",
+        "weights at awr_cap / transitions",
+        SHARE,
+        "below 0.1",
+        "a smaller awr_beta",
+    ),
     "train/alpha": Metric(
-        "sac, tqc, discrete_sac, crossq: entropy temperature",
+        "sac, sac_flow, tqc, discrete_sac, crossq: entropy temperature",
         "alpha",
         "",
         "falls to a level",
@@ -274,6 +299,31 @@ SFT: Mapping[str, Metric] = {
         NATS,
         "falls",
         "a larger sft.lr (smaller if it jumps)",
+    ),
+    "sft/dagger_success": Metric(
+        "sft.dagger_rounds: episodes of a round that ended with success, policy and demonstrator together",
+        "successes / episodes",
+        SHARE,
+        "rises from round to round",
+    ),
+    "sft/dagger_interventions": Metric(
+        "sft.dagger_rounds: how often the demonstrator took over in an episode of a round",
+        "runs of its decisions / episodes",
+        COUNT,
+        "falls from round to round with sft.gate",
+        "more sft.steps between rounds",
+    ),
+    "sft/dagger_decisions": Metric(
+        "sft.dagger_rounds: decisions of the demonstrator in an episode of a round, which are imitated from then on",
+        "decisions / episodes",
+        COUNT,
+        "falls from round to round with sft.gate",
+    ),
+    "sft/positive_fraction": Metric(
+        "policy.flow.advantage: imitated decisions that were better than expected",
+        "positive / labelled decisions of the batch",
+        SHARE,
+        "about the share of rlinf label",
     ),
     "sft/dpo_accuracy": Metric(
         "pairs whose chosen answer DPO prefers",

@@ -13,6 +13,7 @@ from rlinf.config.derived import (
     decisions_per_iteration,
     has_warm_start,
     is_off_policy,
+    is_offline,
     is_text,
     is_vla,
     needs_reference,
@@ -262,6 +263,10 @@ def _ahead(config: Config) -> Rows:
 
 
 def _simulator_batch(config: Config) -> Rows:
+    if is_offline(config):
+        algorithm = config.algorithm
+        updates = f"{algorithm.offline_updates} of {algorithm.replay_batch_size} recorded transitions"
+        return [("recorded transitions", str(algorithm.prior_data)), ("updates", updates)]
     envs, cuts = config.env.num_envs, config.algorithm.num_minibatches
     updates = ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches")
     if collects_episodes(config):

@@ -140,12 +140,17 @@ class AlgorithmConfig:
     """null: `ratio_clip_eps`."""
     clip_ratio_high: float | None = key(None, at_least=0, example=0.28)
     """null: `ratio_clip_eps`."""
+    clip_schedule: Literal["constant", "linear"] = "constant"
+    """`linear`: `ratio_clip_eps`, `clip_ratio_low` and `clip_ratio_high` fall to 0 over the optimiser steps of the run:
+    after s of S they are (1 - s / S) of what is written."""
     clip_ratio_c: float | None = key(None, above=1, why="the bound c|A| would lie inside the clip range", example=3.0)
     """Dual clip: bounds the loss of negative advantages by c|A|."""
     value_coef: float = key(0.5, at_least=0)
     """Weight of the critic's loss beside that of the policy."""
     value_clip: float | None = key(None, at_least=0, example=0.2)
     """New values stay this close to the old ones in the critic's loss; null is off."""
+    value_clip_schedule: Literal["constant", "linear"] = "constant"
+    """`linear`: `value_clip` falls in the same way."""
     huber_delta: float | None = key(None, above=0, example=10.0)
     """Errors of values beyond it count linearly; null: squared error."""
     entropy_bonus: float = key(0.0, example=0.01)
@@ -210,9 +215,10 @@ class AlgorithmConfig:
     target_update_every: int = key(1, at_least=1, for_runs={"loss_type: dqn": 500}, read_by=SIMULATOR)
     """Off-policy: updates between two moves of the target networks."""
     policy_delay: int = key(1, at_least=1, for_runs={"loss_type: td3": 2, "loss_type: crossq": 3}, read_by=SIMULATOR)
-    """sac, td3, tqc, discrete_sac, crossq: the actor (and targets of td3) move once in N updates of the critics."""
+    """sac, sac_flow, td3, tqc, discrete_sac, crossq: the actor (and targets of td3) move once in N updates of the
+    critics."""
     sac_alpha: float | Literal["auto"] = key("auto", example=0.2, read_by=SIMULATOR)
-    """sac, tqc, discrete_sac, crossq: entropy temperature; `auto` learns it."""
+    """sac, sac_flow, tqc, discrete_sac, crossq: entropy temperature; `auto` learns it."""
     sac_target_entropy: float | None = key(None, example=-3.0, read_by=SIMULATOR)
     """The entropy that `sac_alpha: auto` steers to; null is minus the number of action dimensions, and for
     discrete_sac 0.98 of the largest entropy."""
@@ -248,12 +254,21 @@ class AlgorithmConfig:
     priority_correction: float = key(0.5, at_least=0, at_most=1, example=0.4, read_by=SIMULATOR)
     """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
     prior_data: str | None = key(None, example="datasets/reach", read_by=SIMULATOR)
-    """sac, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file of LIBERO
-    or ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is off."""
+    """sac, sac_flow, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file
+    of LIBERO or ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is
+    off. iql learns from them alone."""
     prior_share: float = key(0.5, read_by=SIMULATOR)
     """Share of each update's transitions that is sampled from `prior_data`."""
     prior_rename: dict[str, str] = key({}, example={"observation": "observation.state"}, read_by=SIMULATOR)
     """Which column of `prior_data` a part of the observation, or `action`, is, where its name does not say it."""
+    expectile: float = key(0.7, above=0, example=0.9, read_by=SIMULATOR)
+    """iql: 0.5 makes V(s) the mean of Q over the data's actions; nearer to 1 it is that of the best of them."""
+    awr_beta: float = key(3.0, at_least=0, example=10.0, read_by=SIMULATOR)
+    """iql: recorded actions are imitated with the weight exp(beta A); 0 is behaviour cloning."""
+    awr_cap: float = key(100.0, above=0, read_by=SIMULATOR)
+    """iql: the largest of these weights."""
+    offline_updates: int = key(1_000, at_least=1, read_by=SIMULATOR)
+    """iql: updates of a training iteration."""
     sequence_length: int = key(16, at_least=1, read_by=SIMULATOR)
     """sac with `policy.recurrent`: consecutive transitions that are sampled together; gradients flow through them. An
     update has `replay_batch_size` / N such sequences."""

@@ -114,6 +114,8 @@ class DerivedConfig:
     published: bool
     openvla: bool
     off_policy: bool
+    offline: bool
+    labelled: bool
     collects_episodes: bool
     holds_fragments: bool
     needs_values: bool

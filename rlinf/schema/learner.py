@@ -14,10 +14,15 @@ class OptimizerConfig:
         1e-6, at_least=0, example=3e-06, for_runs={"simulators, unless the language model is pretrained": 0.0003}
     )
     """Learning rate. Simulator policies learn with larger ones than pretrained language models."""
+    name: Literal["adamw", "rmsprop", "rmsprop_tf"] = "adamw"
+    """`rmsprop` divides by the root of the mean squared gradient, which begins at 0 and is not corrected for it: the
+    first steps are large. `rmsprop_tf` begins at 1, with `eps` inside the root (TensorFlow). Of `backend: torch`."""
+    smoothing: float = key(0.99, at_least=0, example=0.95)
+    """rmsprop, rmsprop_tf: decay of the running mean of squared gradients."""
     betas: tuple[float, float] = key((0.9, 0.999), example=[0.9, 0.95])
     """AdamW: decay of the running means of gradients and of their squares."""
     eps: float = key(1e-8, above=0)
-    """AdamW: added to the denominator."""
+    """Added to the denominator."""
     weight_decay: float = key(0.0, at_least=0, example=0.01)
     """AdamW: share of each weight that is subtracted per step, times `lr`."""
     grad_clip: float = key(1.0, at_least=0, example=0.5)
@@ -165,6 +170,10 @@ class SftConfig:
     mistakes, is imitated as well (DAgger)."""
     dagger_share: float = key(0.5, at_least=0, at_most=0.9, read_by=SIMULATOR)
     """Of the decisions of those episodes."""
+    gate: str | None = key(None, example="rlinf_envs.sim.tabletop.gate:astray", read_by=SIMULATOR)
+    """`module:name` of what decides in those episodes when the demonstrator takes over, in the place of `dagger_share`
+    (HG-DAgger, arXiv:1810.02890): called with the environment at the start of each episode, it returns a function from
+    observations to whether the next decision is the demonstrator's. null: by chance."""
     expert: str | None = key(None, example="rlinf_envs.sim.fetch:reach_expert", read_by=SIMULATOR)
     """Simulators: `module:name` of a demonstrator, a function that is called with the environment at the start of each
     episode and returns one from observations to actions. null: the environment's own `expert_action`."""

@@ -193,6 +193,15 @@ class FlowConfig:
     out."""
     checkpoint: PublishedConfig = section(PublishedConfig)
     """A published checkpoint in the place of all that."""
+    advantage: bool = False
+    """Condition the flow on whether a decision was better than expected (RECAP of pi*0.6, arXiv:2511.14759): imitation
+    of `sft.dataset` reads the labels of `rlinf label`, a demonstrator's decisions all are, and the policy acts as if
+    the answer were yes."""
+    advantage_dropout: float = key(0.3, at_least=0, at_most=1, example=0.1)
+    """Share of imitated decisions without that indicator."""
+    guidance: float = key(1.0, at_least=0, example=2.0)
+    """Acting velocity: v(without) + N (v(positive) - v(without)); above 1 it goes further than positive decisions
+    (classifier-free guidance), for twice the time. 1 is the positive one alone."""
 
 
 @dataclass(frozen=True)
@@ -260,9 +269,12 @@ class PolicyConfig:
     """sac: the critics' layers are normalised, which keeps them from overestimating actions that `algorithm.prior_data`
     does not hold (RLPD)."""
     num_critics: int = key(2, at_least=1, example=5, read_by=ACTOR_CRITIC)
-    """sac, td3, tqc: critics, of which the smallest estimate counts (tqc: all quantiles form one mixture)."""
+    """sac, sac_flow, td3, tqc, iql: critics, of which the smallest estimate counts (tqc: all quantiles form one
+    mixture)."""
     num_quantiles: int = key(25, at_least=1, read_by=ACTOR_CRITIC)
     """tqc: quantiles of the return that each critic estimates."""
+    denoising_steps: int = key(4, at_least=1, example=8, read_by=ACTOR_CRITIC)
+    """sac_flow: steps from noise to an action, through all of which the critics' gradient goes."""
     dueling: bool = key(False, read_by=ACTOR_CRITIC)
     """dqn: the value of a state and the advantages of its actions have a layer each."""
     recurrent: Literal["none", "gru", "lstm"] = key("none", read_by=ACTOR_CRITIC)

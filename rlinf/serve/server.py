@@ -8,6 +8,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Self
 
 import numpy as np
@@ -162,6 +163,52 @@ class PolicyServer:
                     self.latencies_ms.append(previous_ms)
         except ConnectionClosed:
             return
+
+
+class Connection:
+    """A client's connection to the server at ``url``; every wait ends after ``deadline_s``.
+
+    A UserError names the server that is not there, does not answer in time, refuses, or ends the connection.
+    """
+
+    def __init__(self, url: str, *, token: str | None, deadline_s: float) -> None:
+        try:
+            from websockets.sync.client import connect
+        except ImportError as error:
+            raise UserError(f"a policy server needs websockets and msgpack: {install_command('serve')}") from error
+        from websockets.exceptions import WebSocketException
+
+        headers = {"Authorization": f"Api-Key {token}"} if token is not None else None
+        self._url, self._deadline_s, self._open = url, deadline_s, ExitStack()
+        try:
+            opened = connect(
+                url, compression=None, max_size=_LIMIT, additional_headers=headers, open_timeout=deadline_s
+            )
+            self._connection = self._open.enter_context(opened)
+        except (OSError, WebSocketException, ValueError) as error:
+            raise UserError(f"no policy server at {url}: {error}") from error
+
+    def close(self) -> None:
+        self._open.close()
+
+    def ask(self, request: Any) -> Any:
+        """Send a request and return its answer."""
+        self._connection.send(pack(request))
+        return self.receive()
+
+    def receive(self) -> Any:
+        """Return the next message."""
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            answer = self._connection.recv(timeout=self._deadline_s)
+            if isinstance(answer, str):
+                raise UserError(f"the policy server at {self._url} could not answer: {answer}")
+            return unpack(answer)
+        except TimeoutError as error:
+            raise UserError(f"the policy server at {self._url} did not answer in {self._deadline_s:g} s") from error
+        except (ConnectionClosed, WireError) as error:
+            raise UserError(f"the policy server at {self._url} ended the connection: {error}") from error
 
 
 def percentiles(latencies_ms: list[float]) -> str:

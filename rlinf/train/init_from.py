@@ -24,6 +24,8 @@ _NOT_THE_NETWORK = (
     "policy.attention",
     "policy.gradient_checkpointing",
     "policy.init_log_std",
+    "policy.flow.advantage_dropout",
+    "policy.flow.guidance",
     "policy.lora.dropout",
     "policy.vla.language.freeze",
     "policy.vla.max_instruction_tokens",

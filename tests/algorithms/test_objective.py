@@ -138,6 +138,43 @@ def test_explained_variance_of_returns_that_are_all_equal_is_left_out(value: flo
     assert metrics["return_std"] <= 1e-3 * value
 
 
+SCHEDULES = [
+    # loss_type, schedules, policy loss, value loss; rho = 2, A = 1; V = 2, V_old = 1, R = 4, so (4 - 1 - clip)^2
+    ("actor_critic", {"clip_schedule": "linear", "value_clip_schedule": "linear"}, -1.1, 0.5 * 2.75**2),
+    ("actor_critic", {"clip_schedule": "linear"}, -1.1, 0.5 * 2.5**2),
+    ("actor_critic", {"value_clip_schedule": "linear"}, -1.2, 0.5 * 2.75**2),
+    ("actor", {"clip_schedule": "linear", "clip_ratio_high": 0.4}, -1.2, None),
+    ("gspo", {"clip_schedule": "linear"}, -1.1, None),
+    ("decoupled", {"clip_schedule": "linear"}, -1.1, None),
+]
+
+
+@pytest.mark.parametrize(("loss_type", "options", "policy", "value"), SCHEDULES)
+def test_clip_ranges_that_fall_are_half_of_theirs_in_the_middle_of_the_run(loss_type, options, policy, value):
+    column = torch.full((1, 1), 1.0)
+    mask = column.bool()
+    options = {"value_clip": 0.5, **options} if value is not None else options
+    objective = Objective.of(loss_type, **options)
+    columns = {"logprobs": LN2 * column, "old_logprobs": 0 * column, "advantages": column, "mask": mask}
+    columns |= {"values": 2 * column, "old_values": column, "returns": 4 * column, "rollout_logprobs": 0 * column}
+    columns |= {"weights": objective.weights(mask)}
+    metrics = finalise_metrics(objective(**columns, clip_factor=0.5).metrics)
+    assert metrics["policy_loss"] == pytest.approx(policy)
+    assert value is None or metrics["value_loss"] == pytest.approx(value)
+    # Without a schedule nothing falls.
+    constant = Objective.of(loss_type, **{name: v for name, v in options.items() if "schedule" not in name})
+    full, same = (finalise_metrics(constant(**columns, clip_factor=f).metrics) for f in (1.0, 0.5))
+    assert full == same
+    assert full["policy_loss"] == pytest.approx(-1 - options.get("clip_ratio_high", 0.2))
+
+
+def test_a_clip_schedule_needs_a_clip():
+    with pytest.raises(TypeError, match="clip_schedule"):
+        Objective.of("reinforce", clip_schedule="linear")
+    with pytest.raises(TypeError, match="value_clip_schedule"):
+        Objective.of("actor", value_clip_schedule="linear")
+
+
 def test_gspo_gradient_of_a_sequence_is_that_of_its_mean_ratio():
     logprobs = torch.tensor([[0.1, 0.2, 0.0], [0.3, 0.0, 0.0]], requires_grad=True)
     mask = torch.tensor([[True, True, False], [True, False, False]])

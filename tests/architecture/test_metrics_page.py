@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PREFIXES = {name.partition("/")[0] for name in METRICS} - {"step"}
 # The names under these keys get their prefix elsewhere.
 OFF_POLICY = [
-    f"learners/off_policy/{name}.py" for name in ("learner", "sac", "td3", "dqn", "discrete_sac", "tqc", "ddpg")
+    f"learners/off_policy/{name}.py" for name in ("learner", "sac", "td3", "dqn", "discrete_sac", "tqc", "ddpg", "iql")
 ]
 UNDER = {
     "train": ["algorithms/losses", "algorithms/objective.py", *OFF_POLICY, "learners/minibatch.py"],

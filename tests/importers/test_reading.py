@@ -175,7 +175,9 @@ def test_zoo() -> None:
     assert (ours["env.normalize_observations"], ours["env.normalize_rewards"]) == (True, False)
     assert ours["env.wrappers"] == ["gymnasium.wrappers:FlattenObservation"]
     assert (ours["policy.use_sde"], ours["policy.sde_sample_freq"]) == (True, -1)
-    assert any("clip_range" in line for line in sheet.differs)
+    assert (ours["algorithm.ratio_clip_eps"], ours["algorithm.clip_schedule"]) == (0.2, "linear")
+    falling = values(sheet_of("zoo_ppo.yml", None, "clip_range_vf=lin_0.3"))
+    assert (falling["algorithm.value_clip"], falling["algorithm.value_clip_schedule"]) == (0.3, "linear")
 
 
 def test_zoo_s_sac() -> None:
@@ -199,7 +201,7 @@ FetchReach-v1:
 
 
 def test_zoo_s_dqn_and_a2c(tmp_path: Path) -> None:
-    """A target stays as it is during a round of updates, and RMSprop has no momentum."""
+    """A target stays as it is during a round of updates, and A2C's optimiser is one of torch's or TensorFlow's."""
     (tmp_path / "dqn.yml").write_text(
         "CartPole-v1:\n  n_timesteps: 9600\n  train_freq: 256\n  gradient_steps: 128\n  target_update_interval: 10\n"
     )
@@ -207,7 +209,24 @@ def test_zoo_s_dqn_and_a2c(tmp_path: Path) -> None:
     often = imported("sb3", tmp_path / "dqn.yml", ("train_freq=4", "gradient_steps=1"), Options())
     assert values(often)["algorithm.target_update_every"] == 2
     (tmp_path / "a2c.yml").write_text("CartPole-v1:\n  n_timesteps: 9600\n")
-    assert values(imported("sb3", tmp_path / "a2c.yml", (), Options()))["learner.optimizer.betas"] == [0.0, 0.99]
+    optimizer = ("learner.optimizer.name", "learner.optimizer.eps", "learner.optimizer.smoothing")
+    classes = {
+        (): ("rmsprop", 1e-5, None),
+        ("use_rms_prop=False",): (None, 1e-5, None),
+        ("policy_kwargs=dict(optimizer_kwargs=dict(eps=1e-5), optimizer_class=RMSpropTFLike)",): (
+            "rmsprop_tf",
+            1e-5,
+            None,
+        ),
+        ("policy_kwargs=dict(optimizer_class=th.optim.RMSprop, optimizer_kwargs=dict(alpha=0.9))",): (
+            "rmsprop",
+            1e-8,
+            0.9,
+        ),
+    }
+    for written, wanted in classes.items():
+        ours = values(imported("sb3", tmp_path / "a2c.yml", written, Options()))
+        assert tuple(ours.get(key) for key in optimizer) == wanted
 
 
 def test_zoo_s_stacked_frames(tmp_path: Path) -> None:

@@ -80,8 +80,15 @@ PLAIN = OptimizerConfig(lr=1e-2)
 
 
 def stage(**options: Any) -> Stage:
-    objective = Objective.of("actor", kl_beta=0.1, entropy_bonus=0.01, loss_agg_func=options.pop("agg", "token-mean"))
-    optimizer = OptimizerConfig(lr=options.pop("lr", 1e-2), schedule=options.pop("schedule", "constant"))
+    objective = Objective.of(
+        "actor",
+        kl_beta=0.1,
+        entropy_bonus=0.01,
+        loss_agg_func=options.pop("agg", "token-mean"),
+        clip_schedule=options.pop("clip_schedule", "constant"),
+    )
+    named = {"name": options.pop("moved_by", "adamw"), "schedule": options.pop("schedule", "constant")}
+    optimizer = OptimizerConfig(lr=options.pop("lr", 1e-2), **named)
     return Stage(**{"name": "train", "objective": objective, "optimizer": optimizer, "steps": 10, **options})
 
 
@@ -303,8 +310,10 @@ def test_a_minibatch_too_far_from_the_old_policy_is_skipped_and_counted() -> Non
     assert_same(before, dict(one.policy.state_dict()))
 
 
-def test_a_saved_learner_continues_bit_for_bit(tmp_path: Path) -> None:
-    straight, stopped, resumed = (learner(stage(reference=True, schedule="cosine")) for _ in range(3))
+@pytest.mark.parametrize("optimizer", ["adamw", "rmsprop", "rmsprop_tf"])
+def test_a_saved_learner_continues_bit_for_bit(tmp_path: Path, optimizer: str) -> None:
+    schedules = {"schedule": "cosine", "clip_schedule": "linear", "moved_by": optimizer}
+    straight, stopped, resumed = (learner(stage(reference=True, **schedules)) for _ in range(3))
     for step in range(2):
         straight.update(batch(), step=step)
         stopped.update(batch(), step=step)
@@ -318,6 +327,24 @@ def test_a_saved_learner_continues_bit_for_bit(tmp_path: Path) -> None:
         assert reference is not None
     for left, right in zip(straight.reference.parameters(), resumed.reference.parameters(), strict=True):
         assert torch.equal(left, right)
+
+
+def test_clip_ranges_fall_with_the_optimiser_steps() -> None:
+    """Three optimiser steps of three epochs in the only iteration: the clip is 0.2, then 2/3 and 1/3 of it."""
+    rows = batch().replace(ref_logprobs=None)
+    objective = Objective.of("actor", clip_schedule="linear")
+    trained = {}
+    for factors in ([1.0, 2 / 3, 1 / 3], None):
+        one = learner(Stage("train", objective, PLAIN, steps=1, epochs=3))
+        if factors is None:
+            assert one.update(rows, step=0)["clip_factor"] == pytest.approx(1 / 3)
+        else:
+            for number, factor in enumerate(factors):
+                constant = Objective.of("actor", ratio_clip_eps=0.2 * factor)
+                one.stage = Stage("train", constant, PLAIN, steps=1, epochs=1)
+                one.update(rows, step=number)
+        trained[factors is None] = {name: tensor.clone() for name, tensor in one.policy.state_dict().items()}
+    assert_same(trained[True], trained[False])
 
 
 def test_a_checkpoint_goes_on_with_another_learning_rate_at_the_same_place_of_the_schedule(tmp_path: Path) -> None:

@@ -143,3 +143,88 @@ def test_gae_is_that_of_stable_baselines3(seed):
     )
     close(found.advantages, torch.tensor(buffer.advantages.T), atol=1e-5, rtol=1e-5)
     close(found.returns, torch.tensor(buffer.returns.T), atol=1e-5, rtol=1e-5)
+
+
+def sb3_weights(model):
+    """The parameters of Stable-Baselines3's MlpPolicy under the names that they have in `ActorCritic`."""
+    ours = {
+        "mlp_extractor.policy_net": "actor_body",
+        "mlp_extractor.value_net": "critic_body",
+        "action_net": "head.logits",
+        "value_net": "value_head",
+    }
+    found = {}
+    for name, tensor in model.policy.state_dict().items():
+        part = next(theirs for theirs in ours if name.startswith(f"{theirs}."))
+        found[ours[part] + name.removeprefix(part)] = tensor.clone()
+    return found
+
+
+def sb3_batch(buffer, *, whitened):
+    """A rollout buffer as our learner has it after its preparation."""
+    from rlinf.algorithms.statistics import whiten
+    from rlinf.data.batch import Batch
+    from rlinf.data.inputs import named_inputs
+
+    def rows(column):
+        return torch.as_tensor(column).transpose(0, 1).contiguous()
+
+    advantages, mask = rows(buffer.advantages), rows(buffer.advantages) == rows(buffer.advantages)
+    count = len(mask)
+    return Batch(
+        inputs=named_inputs({"observation": rows(buffer.observations).float()}),
+        actions=rows(buffer.actions)[..., 0].long(),
+        mask=mask,
+        rollout_logprobs=rows(buffer.log_probs),
+        old_logprobs=rows(buffer.log_probs),
+        old_values=rows(buffer.values),
+        rewards=torch.zeros(count),
+        group_ids=torch.arange(count),
+        policy_version=torch.zeros(mask.shape, dtype=torch.int32),
+        advantages=whiten(advantages, mask).float() if whitened else advantages,
+        returns=rows(buffer.returns),
+    )
+
+
+@pytest.mark.parametrize("kind", ["ppo", "a2c"])
+def test_iterations_of_an_imported_entry_are_those_of_stable_baselines3(kind, tmp_path):
+    """From the same weights and rollouts, four iterations with all epochs: loss, clipping, optimiser, schedule."""
+    import stable_baselines3
+    from rlinf_import.page import page
+    from rlinf_import.reading import imported
+    from rlinf_import.sheet import Options
+    from stable_baselines3.common.callbacks import CallbackList
+    from stable_baselines3.common.env_util import make_vec_env
+
+    from rlinf.config import load
+    from rlinf.learners.torch import TorchLearner
+    from rlinf.models.actor_critic import ActorCritic, ActorCriticOptions
+    from rlinf.train.assemble.stages import stages_of
+
+    envs, steps, iterations = 4, 16, 4
+    whole = envs * steps
+    more = {"batch_size": whole, "n_epochs": 5, "ent_coef": 0.01} if kind == "ppo" else {"ent_coef": 0.01}
+    written = {"n_envs": envs, "n_timesteps": iterations * whole, "policy": "MlpPolicy", "n_steps": steps, **more}
+    (tmp_path / f"{kind}.yml").write_text(
+        "CartPole-v1:\n" + "".join(f"  {name}: {value}\n" for name, value in written.items())
+    )
+    (tmp_path / "entry.yaml").write_text(
+        page(imported("sb3", tmp_path / f"{kind}.yml", (), Options(environment="CartPole-v1")))
+    )
+    config = load(tmp_path / "entry.yaml")
+    model = getattr(stable_baselines3, kind.upper())(
+        "MlpPolicy", make_vec_env("CartPole-v1", n_envs=envs, seed=0), n_steps=steps, seed=0, device="cpu", **more
+    )
+    policy = ActorCritic(
+        model.observation_space, model.action_space, ActorCriticOptions(tuple(config.policy.hidden_sizes))
+    )
+    policy.load_state_dict(sb3_weights(model))
+    learner = TorchLearner(policy, stages=stages_of(config), seed=0, micro_batch_tokens=4096)
+    _, callback = model._setup_learn(iterations * whole, CallbackList([]))
+    for step in range(iterations):
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, n_rollout_steps=steps)
+        batch = sb3_batch(model.rollout_buffer, whitened=kind == "ppo")
+        model.train()
+        learner.update(batch, step=step)
+        for name, tensor in sb3_weights(model).items():
+            close(policy.state_dict()[name], tensor, atol=2e-5, rtol=0)

@@ -28,6 +28,7 @@ AT_NIGHT = (
     "sac_hindsight",
     "dqn_hindsight",
     "tqc",
+    "sac_flow",
     "crossq",
     "sac_chunks",
     "chunked_episodes",

@@ -32,6 +32,8 @@ SMALL = {
     "num_minibatches: 2, normalize_advantages: true}\n",
     "sac": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
+    "sac_flow": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
+    "algorithm: {loss_type: sac_flow, gamma: 0.99, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
     "td3": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
     "algorithm: {loss_type: td3, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
     "ddpg": "env: {id: Pendulum-v1, num_envs: 2}\nrollout: {num_steps: 16}\n"
@@ -63,6 +65,12 @@ SMALL = {
     "rollout: {num_steps: 16}\n"
     "algorithm: {loss_type: sac, gamma: 0.9, replay_start: 32, replay_batch_size: 16, replay_capacity: 1000}\n",
 }
+"""By kind: those of transitions that the run makes itself."""
+OFFLINE = {
+    "iql": "env: {id: Pendulum-v1, max_episode_steps: 20}\n"
+    "algorithm: {loss_type: iql, replay_batch_size: 16, offline_updates: 2}\n",
+}
+"""Those that need `algorithm.prior_data`."""
 
 
 _POLICY = {"sac_memory": "policy: {name: actor_critic, hidden_sizes: [16], recurrent: gru, embedding_size: 8}\n"}
@@ -71,7 +79,9 @@ _POLICY = {"sac_memory": "policy: {name: actor_critic, hidden_sizes: [16], recur
 def recipe(folder: Path, kind: str) -> Path:
     """The file of one of :data:`SMALL`, beside the run directory ``folder``."""
     file = folder.parent / f"{kind}.yaml"
-    file.write_text(SMALL[kind] + _POLICY.get(kind, "policy: {name: actor_critic, hidden_sizes: [16]}\n"))
+    file.write_text(
+        {**SMALL, **OFFLINE}[kind] + _POLICY.get(kind, "policy: {name: actor_critic, hidden_sizes: [16]}\n")
+    )
     return file
 
 

@@ -65,5 +65,7 @@ def played(loss_type, **options):
     """A fragment with random observations, and actions as the algorithm takes them."""
     batch = fragment(**options)
     count = batch.actions.shape[0]
-    actions = torch.randint(4, (count, 20)) if catalog.off_policy(loss_type).discrete else torch.randn(count, 20, 2)
+    numbers = 2 * (ActorCriticOptions().denoising_steps + 1) if loss_type == "sac_flow" else 2
+    discrete = catalog.off_policy(loss_type).discrete
+    actions = torch.randint(4, (count, 20)) if discrete else torch.randn(count, 20, numbers)
     return batch.replace(inputs=batch.inputs.map(torch.randn_like), actions=actions)

@@ -24,8 +24,10 @@ STABLE_BASELINES3: Mapping[str, Meaning] = {
     "n_epochs": means("algorithm.update_epochs"),
     "gamma": means("algorithm.gamma"),
     "gae_lambda": means("algorithm.gae_lambda"),
-    "clip_range": means("algorithm.ratio_clip_eps"),
-    "clip_range_vf": means("algorithm.value_clip"),
+    "clip_range": means("algorithm.ratio_clip_eps", note="lin_0.2 sets algorithm.clip_schedule: linear, too"),
+    "clip_range_vf": means("algorithm.value_clip", note="lin_0.2 sets algorithm.value_clip_schedule: linear, too"),
+    "use_rms_prop": means("learner.optimizer.name", note="rmsprop"),
+    "rms_prop_eps": means("learner.optimizer.eps"),
     "normalize_advantage": means("algorithm.normalize_advantages"),
     "ent_coef": means(
         "algorithm.entropy_bonus", "algorithm.sac_alpha", note="the second one with loss_type: sac, tqc or crossq"

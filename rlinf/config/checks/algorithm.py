@@ -140,7 +140,8 @@ def _options_read(config: Config) -> set[str]:
     algorithm = config.algorithm
     if is_off_policy(config):
         entry = catalog.off_policy(algorithm.loss_type)
-        return {"loss_type", "strict", "group_size", "dynamic_sampling", *catalog.REPLAY_OPTIONS, *entry.reads}
+        shared = catalog.OFFLINE_OPTIONS if entry.offline else catalog.REPLAY_OPTIONS
+        return {"loss_type", "strict", "group_size", "dynamic_sampling", *shared, *entry.reads}
     options: set[str] = set(_LOOP)
     options.update(catalog.ADVANTAGE_OPTIONS, catalog.REWARD_OPTIONS, catalog.STEP_OPTIONS, catalog.LOSS_OPTIONS)
     options.update(catalog.estimator(algorithm.adv_type).reads, catalog.loss(algorithm.loss_type).reads)
@@ -292,4 +293,5 @@ def _conditions(algorithm: AlgorithmConfig) -> dict[str, tuple[bool, str]]:
         "clip_after_norm": (bool(algorithm.reward_clip), "reward_clip: 10"),
         "kl_after_norm": (token_kl, "add_token_level_kl: true"),
         "keep_zero_groups": (whitened, "normalize_advantages: true"),
+        "value_clip_schedule": (bool(algorithm.value_clip), "value_clip: 0.2"),
     }

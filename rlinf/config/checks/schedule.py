@@ -23,7 +23,25 @@ def check_schedule(context: Context) -> None:
     if any(not 0 <= beta < 1 for beta in optimizer.betas):
         message = f"learner.optimizer.betas must lie in [0, 1), not {list(optimizer.betas)}."
         context.error("learner.optimizer.betas", message, "For example: [0.9, 0.999].")
+    context.run(_check_optimizer)
     context.run(_check_warm_start)
+
+
+def _check_optimizer(context: Context) -> None:
+    """Check that each optimiser gets its own options, and that the learner has it."""
+    optimizer, backend = context.config.learner.optimizer, context.config.learner.backend
+    if optimizer.name == "adamw":
+        context.unread("learner.optimizer.smoothing", "is not read by name: adamw.", "Add name: rmsprop.")
+        return
+    for key in ("betas", "weight_decay"):
+        why = f"is not read by name: {optimizer.name}."
+        context.unread(f"learner.optimizer.{key}", why, "Take it out.")
+    if optimizer.smoothing >= 1:
+        message = f"learner.optimizer.smoothing must lie in [0, 1), not {optimizer.smoothing:g}."
+        context.error("learner.optimizer.smoothing", message, "For example: 0.99.")
+    if backend != "torch":
+        message = f"learner.optimizer.name: learner.backend: {backend} has no {optimizer.name}."
+        context.error("learner.optimizer.name", message, "Set it to adamw, or learner.backend: torch.")
 
 
 def _check_warm_start(context: Context) -> None:

@@ -14,6 +14,7 @@ from rlinf.config.derived import (
     collects_episodes,
     has_warm_start,
     is_off_policy,
+    is_offline,
     is_text,
     is_vla,
     prior_transitions,
@@ -49,6 +50,7 @@ _NATIVE = (
     "env.action_mask",
     "env.num_action_chunks",
 )
+_OF_A_DEMONSTRATOR = ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "gate")
 _OF_A_DATASET = ("dataset_stride", "rename")
 _ACTS_BY_NORMAL = ("sac", "tqc", "crossq")
 _ACTS_BY = {
@@ -72,6 +74,7 @@ _UNREAD_OFF_POLICY = (
     "policy.init_log_std",
     "policy.shared_critic",
     "learner.micro_batch_tokens",
+    "learner.optimizer.name",
     "learner.optimizer.betas",
     "learner.optimizer.eps",
     "learner.optimizer.schedule",
@@ -138,7 +141,8 @@ def _check_layout(context: Context) -> None:
         context.unread("rollout.num_steps", why, "Set rollout.batch_size (start states per step).")
         return
     chosen = f"loss_type: {config.algorithm.loss_type}" if is_off_policy(config) else "adv_type: gae"
-    why = f"is not read by {chosen}, whose steps are rollout.num_steps decisions of every env."
+    steps = "updates on recorded transitions" if is_offline(config) else "rollout.num_steps decisions of every env"
+    why = f"is not read by {chosen}, whose steps are {steps}."
     for key in ("rollout.batch_size", "algorithm.group_size", "env.auto_reset"):
         context.unread(key, why, "Take it out, or choose adv_type: grpo.")
     for name in ("dynamic_sampling", "filter_rewards", "difficulty_mask"):
@@ -202,23 +206,26 @@ def _check_policy(context: Context) -> None:
 def _check_warm_start(context: Context) -> None:
     sft = context.config.sft
     if not has_warm_start(context.config):
-        for name in ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "dataset", *_OF_A_DATASET):
+        for name in (*_OF_A_DEMONSTRATOR, "dataset", *_OF_A_DATASET):
             why = "is not read while sft.steps is 0."
             context.unread(f"sft.{name}", why, "Set sft.steps: 200, for example.")
     elif sft.dataset is None:
         for name in _OF_A_DATASET:
             context.unread(f"sft.{name}", "is not read without sft.dataset.", "Take it out.")
     else:
-        for name in ("demonstrations", "perturbation", "dagger_rounds", "dagger_share", "expert"):
+        for name in (*_OF_A_DEMONSTRATOR, "expert"):
             why = "is not read with sft.dataset, whose episodes are imitated."
             context.unread(f"sft.{name}", why, "Take it out.")
 
     if sft.dagger_rounds == 0:
         why = "is not read while sft.dagger_rounds is 0."
-        context.unread("sft.dagger_share", why, "Set sft.dagger_rounds: 3, for example.")
+        for name in ("dagger_share", "gate"):
+            context.unread(f"sft.{name}", why, "Set sft.dagger_rounds: 3, for example.")
     elif context.config.policy.recurrent != "none":
         message = "sft.dagger_rounds asks the policy for single decisions, and a recurrent one needs all before them."
         context.error("sft.dagger_rounds", message, "Set policy.recurrent: none, or sft.dagger_rounds: 0.")
+    if sft.gate is not None:
+        context.unread("sft.dagger_share", "is not read with sft.gate, which decides who acts.", "Take it out.")
 
 
 def _check_levels(context: Context) -> None:
@@ -262,7 +269,10 @@ def _check_off_policy(context: Context) -> None:
     unread = [key for key in _UNREAD_OFF_POLICY if not (config.policy.use_sde and key == "policy.init_log_std")]
     for key in (*unread, *(() if entry.clips_gradient else ("learner.optimizer.grad_clip",))):
         context.unread(key, f"is not read by loss_type: {name}.", "Take it out.")
-    context.run(_check_prior)
+    if entry.offline:
+        context.run(_check_offline)
+    else:
+        context.run(_check_prior)
     context.run(_check_memory)
     context.run(_check_hindsight)
     if config.algorithm.priority_exponent == 0:
@@ -298,6 +308,21 @@ def _check_prior(context: Context) -> None:
     if algorithm.priority_exponent > 0:
         message = "algorithm.priority_exponent: recorded transitions have no priorities beside those of the run."
         context.error("algorithm.priority_exponent", message, "Set it to 0, or take prior_data out.")
+
+
+def _check_offline(context: Context) -> None:
+    """Check that there are recorded transitions, and that an expectile is one."""
+    algorithm, name = context.config.algorithm, context.config.algorithm.loss_type
+    if algorithm.prior_data is None:
+        message = f"algorithm.prior_data: loss_type: {name} learns from recorded transitions, and there are none."
+        fix = "Name a folder that `rlinf record FILE --to-the-end --keep-failures --out DIR` writes."
+        context.error("algorithm.prior_data", message, fix)
+    if algorithm.expectile >= 1:
+        message = f"algorithm.expectile must lie between 0 and 1, not {algorithm.expectile:g}."
+        context.error("algorithm.expectile", message, "For example: 0.7.")
+    why = f"is not read by loss_type: {name}, which takes no environment steps."
+    for key in ("rollout.num_steps", "env.normalize_rewards"):
+        context.unread(key, why, "Take it out.")
 
 
 def _check_hindsight(context: Context) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.config.context import Context
-from rlinf.config.derived import is_off_policy, is_vla, uses_openvla, uses_pi0, uses_published
+from rlinf.config.derived import has_warm_start, is_off_policy, is_vla, uses_openvla, uses_pi0, uses_published
 from rlinf.schema import TowerConfig
 from rlinf.schema.derived import INSTRUCTION
 
@@ -106,6 +106,7 @@ def check_vla(context: Context) -> None:
         for name in ("backbone", "cameras", "flip", "train", "steps"):
             why = "is not read without policy.flow.checkpoint.path."
             context.unread(f"policy.flow.checkpoint.{name}", why, "Set the path of a checkpoint.")
+    context.run(_check_advantage)
     if config.policy.name == "flow":
         why = "is not read by policy.name: flow, whose actions are numbers."
         context.unread("policy.vla.action_bins", why, "Take it out.")
@@ -159,6 +160,28 @@ def _check_openvla_folder(context: Context) -> None:
             context.error(
                 "policy.vla.statistics_key", message, f"For example: {next(iter(statistics), 'bridge_orig')}."
             )
+
+
+def _check_advantage(context: Context) -> None:
+    """Check that an indicator of better decisions is learned, and that guidance has something to start from."""
+    config, flow = context.config, context.config.policy.flow
+    if not flow.advantage:
+        for name in ("advantage_dropout", "guidance"):
+            why = "is not read without policy.flow.advantage."
+            context.unread(f"policy.flow.{name}", why, "Add advantage: true.")
+        return
+    if uses_pi0(config) or uses_published(config):
+        message = "policy.flow.advantage is learned by the towers of policy.vla, and the policy has others."
+        context.error("policy.flow.advantage", message, "Take it out, or policy.flow.pi0 and policy.flow.checkpoint.")
+    if not has_warm_start(config) and config.run.init_from is None:
+        message = "policy.flow.advantage is learned by imitation, and there is none."
+        fix = "Set sft.steps, and sft.dataset if `rlinf label FILE --data DIR` has labelled one."
+        context.error("policy.flow.advantage", message, fix)
+    if flow.guidance != 1.0 and flow.advantage_dropout == 0:
+        message = (
+            f"policy.flow.guidance {flow.guidance:g} needs a velocity without the indicator, which nothing trains."
+        )
+        context.error("policy.flow.guidance", message, "Set policy.flow.advantage_dropout: 0.3.")
 
 
 def _check_action_tokens(context: Context) -> None:

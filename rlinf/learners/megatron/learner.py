@@ -237,7 +237,7 @@ class MegatronLearner(Offloadable):
         self.optimizer.zero_grad()
 
         def loss(piece: MicroBatch, logits: Tensor) -> tuple[Tensor, PartialMetrics]:
-            return mini.loss(piece.part, piece.rows, self._score(piece, logits))
+            return mini.loss(piece.part, piece.rows, self._score(piece, logits), optimizer_steps=self.optimizer_steps)
 
         with timeline.span("forward and backward"):
             partial = run_backward(self.chunks, self._packed(mini.batch, mini.part), loss)

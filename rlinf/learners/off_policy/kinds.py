@@ -15,8 +15,8 @@ def networks_of(loss_type: str, *, recurrent: bool) -> type[OffPolicyNetworks]:
     entry = catalog.off_policy(loss_type)
     if recurrent and not entry.recurrent_policy:
         raise ValueError(f"loss_type {loss_type} knows no recurrent policies")
-    found: type[OffPolicyNetworks] = imported(entry.recurrent_policy if recurrent else entry.policy)
-    return found
+    networks: type[OffPolicyNetworks] = imported(entry.recurrent_policy if recurrent else entry.policy)
+    return networks
 
 
 def load_networks(folder: str, loss_type: str) -> OffPolicyNetworks:

@@ -152,8 +152,12 @@ class OffPolicyLearner:
         if self._seen < self.algorithm.replay_start:
             return metrics
         due = int((self._seen - self.algorithm.replay_start) * self.algorithm.replay_ratio) - self._updates
-        if due <= 0:
-            return metrics | {"updates": float(self._updates)}
+        if due > 0:
+            metrics |= self.improve(due, step)
+        return metrics | {"updates": float(self._updates)}
+
+    def improve(self, due: int, step: int) -> Metrics:
+        """Make ``due`` updates of training iteration ``step``; return the means of their metrics over all ranks."""
         collected: dict[str, list[Tensor]] = defaultdict(list)
         generator = torch_generator(self.seed, self.algorithm.loss_type, step)
         for first in range(0, due, self._together):
@@ -167,7 +171,7 @@ class OffPolicyLearner:
             collected["relabelled_reward"].append(self._hindsight.mean_reward().to(self.place.device))
         local = torch.stack([torch.stack(values).mean() for values in collected.values()])
         means = self.place.ranks.sum(local) / self.place.size
-        return metrics | dict(zip(collected, means.tolist(), strict=True)) | {"updates": float(self._updates)}
+        return dict(zip(collected, means.tolist(), strict=True))
 
     def _samples(self, updates: int, generator: torch.Generator) -> list[tuple[Transitions, Tensor]]:
         """Draw this rank's transitions of some updates, and noise [D, M, A] for each. One read of the buffer gives
@@ -265,7 +269,15 @@ class OffPolicyLearner:
             counts = {"seen": self._seen, "updates": self._updates}
             state = {"policy": self.policy.state_dict(), **self.objective.state_dict(), **counts}
             torch.save(state, folder / "learner.pt")
-            self.replay.save(folder)
+            self.save_replay(folder)
+
+    def save_replay(self, folder: Path) -> None:
+        """Write the transitions that :meth:`load_replay` reads."""
+        self.replay.save(folder)
+
+    def load_replay(self, folder: Path) -> None:
+        """Continue with the transitions of :meth:`save_replay`."""
+        self.replay.load(folder)
 
     def load(self, folder: Path) -> None:
         """Continue bit for bit where :meth:`save` stopped."""
@@ -273,7 +285,7 @@ class OffPolicyLearner:
         self.policy.load_state_dict(state["policy"])
         self.objective.load_state_dict(state)
         self._seen, self._updates = state["seen"], state["updates"]
-        self.replay.load(folder)
+        self.load_replay(folder)
 
     def init_from(self, folder: Path, *, optimizer: bool) -> None:
         """Load networks and targets of another run; optimisers and temperature if requested. The buffer stays empty."""

@@ -29,7 +29,7 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
     ) -> None:
         super().__init__(policy, algorithm, optimizer, place)
         self.target = self.make_target()
-        self._temperature = Temperature(algorithm, -float(policy.action_shape[0]), place.device)
+        self._temperature = Temperature(algorithm, -float(policy.head.actions), place.device)
         actor = [*policy.parameters_of_actor(), *self._temperature.parameters]
         betas = self.betas()
         self.actor = Trained(actor, optimizer.lr, place, betas=betas)
@@ -62,7 +62,7 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
         with torch.no_grad():
             actions, logprobs = self.policy.draw(sampled.next_inputs, noise)
             encoder, critic = self.target.modules
-            following = critic(encoder(sampled.next_inputs), torch.tanh(actions)).amin(0) - alpha * logprobs
+            following = critic(encoder(sampled.next_inputs), self.policy.squashed(actions)).amin(0) - alpha * logprobs
             wanted = sampled.rewards + sampled.discounts * following
         return self.policy.judge(sampled.inputs, sampled.actions), wanted
 

@@ -230,7 +230,7 @@ class SquashedGaussianHead(GaussianHead):
     weights: Tensor
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        return super().log_prob(parameters, actions) - _log_tanh_slope(actions)
+        return super().log_prob(parameters, actions) - log_tanh_slope(actions)
 
     def draw(self, parameters: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return a sample [N, A] and its log-probability from noise [N, draw_size].
@@ -238,13 +238,13 @@ class SquashedGaussianHead(GaussianHead):
         It is cheaper than two calls: the distance to the mean is the noise."""
         mean, log_std = self.moments(parameters)
         actions = mean + log_std.exp() * noise
-        return actions, -0.5 * noise.square() - log_std - _LOG_SQRT_2PI - _log_tanh_slope(actions)
+        return actions, -0.5 * noise.square() - log_std - _LOG_SQRT_2PI - log_tanh_slope(actions)
 
     def entropy(self, parameters: Tensor) -> Tensor:
         # H[tanh u] = H[u] + E log(1 - tanh(u)^2); the expectation by Gauss-Hermite quadrature, exact enough and smooth.
         mean, log_std = self.moments(parameters)
         points = mean[..., None] + log_std.exp()[..., None] * self.nodes
-        return super().entropy(parameters) + (_log_tanh_slope(points) * self.weights).sum(-1)
+        return super().entropy(parameters) + (log_tanh_slope(points) * self.weights).sum(-1)
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return self._from_unit(0.5 * (np.tanh(actions) + 1.0))
@@ -306,7 +306,7 @@ class BetaHead(BoxHead):
         return self._to_unit(actions).astype(np.float32)
 
 
-def _log_tanh_slope(values: Tensor) -> Tensor:
+def log_tanh_slope(values: Tensor) -> Tensor:
     """log(1 - tanh(x)^2), without the cancellation that the literal formula has for |x| > 8."""
     return 2.0 * (math.log(2.0) - values - functional.softplus(-2.0 * values))
 

@@ -41,6 +41,8 @@ class ActorCriticOptions:
     """Of critics that judge actions."""
     num_quantiles: int = 25
     """Of a critic that gives a distribution of the return."""
+    denoising_steps: int = 4
+    """Of a flow policy that soft actor-critic trains: from noise to an action."""
     shared_critic: bool = False
     """One trunk for both heads. Recurrent policies always share it."""
     recurrent: Literal["none", "gru", "lstm"] = "none"

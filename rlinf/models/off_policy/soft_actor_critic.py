@@ -51,12 +51,15 @@ class SoftActorCritic(ActorAndCritics):
         super().__init__(observation_space, action_space, options)
         self.actor_body = self.make_body(self.feature_width(self.actor_encoder))
         width, chunk = options.hidden_sizes[-1], options.num_action_chunks
-        if options.use_sde:
-            self.head = SoftStateDependentNoiseHead(width, self.joint_box(), options.init_log_std)
-        else:
-            self.head = StateDependentSquashedHead(width, self.joint_box())
+        self.head = self.make_head(width)
         self.granularity = Granularity(actions=chunk, dimensions=self.head.actions // chunk)
         self.critic = self.make_critic(self.feature_width(self.critic_encoder) + self.head.actions)
+
+    def make_head(self, width: int) -> SquashedGaussianHead:
+        """Build what turns hidden layers [N, width] into actions."""
+        if self.options.use_sde:
+            return SoftStateDependentNoiseHead(width, self.joint_box(), self.options.init_log_std)
+        return StateDependentSquashedHead(width, self.joint_box())
 
     def feature_width(self, encoder: ObservationEncoder) -> int:
         """Features that the layers behind ``encoder`` read."""
@@ -95,4 +98,8 @@ class SoftActorCritic(ActorAndCritics):
 
     def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
         """Return the critics' estimates [critics, N] for unsquashed actions [N, A]."""
-        return self.critic(self.critic_encoder(inputs), torch.tanh(actions))
+        return self.critic(self.critic_encoder(inputs), self.squashed(actions))
+
+    def squashed(self, actions: Tensor) -> Tensor:
+        """Return what critics see of actions [N, ...]: numbers [N, A] in [-1, 1]."""
+        return torch.tanh(actions)

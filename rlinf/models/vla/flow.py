@@ -160,11 +160,14 @@ class ActionFlow(nn.Module):
         noise_level: float,
         hidden: int,
         draws: int = 1,
+        guidance: float = 1.0,
     ) -> None:
+        """``guidance``: how far velocities go from those of the second half of a context of 2 C numbers to the
+        first's."""
         bounds = Bounds(space, chunk)
         super().__init__()
         self._bounds, self.per_action, self.count = bounds, bounds.per_action, chunk
-        self.numbers = chunk * bounds.per_action
+        self.numbers, self._guidance = chunk * bounds.per_action, guidance
         self.chain = FlowChain(self.numbers, steps=steps, noise_level=noise_level, draws=draws)
         self.noise_size, self.imitation_noise = self.chain.noise_size, self.chain.imitation_noise
         self.action_shape: tuple[int, ...] = (self.noise_size,)
@@ -179,6 +182,9 @@ class ActionFlow(nn.Module):
 
     def speed(self, context: Tensor, points: Tensor, times: Tensor) -> Tensor:
         """Compute the velocity [N, K A] at points [N, K A] and times [N]."""
+        if context.shape[1] == 2 * self.count * _CONTEXT:
+            positive, without = (self.speed(half, points, times) for half in context.chunk(2, dim=1))
+            return without + self._guidance * (positive - without)
         angles = times[:, None] * (2.0 ** torch.arange(_FREQUENCIES, device=times.device)) * math.pi
         velocity: Tensor = self.velocity(torch.cat([points, context, angles.sin(), angles.cos()], dim=1))
         return velocity

@@ -45,6 +45,10 @@ class VlaOptions:
     """Width of the two hidden layers of the velocity."""
     flow_draws: int = 1
     """Random points at which imitation matches the flow of an action."""
+    advantage: bool = False
+    """A flow is conditioned on whether a decision was better than expected (the leaf `data.spaces.ADVANTAGE`)."""
+    guidance: float = 1.0
+    """How far it goes from the velocity without that indicator to the one with it, and beyond."""
     pi0: Mapping[str, Any] | None = None
     """A whole PI0 configuration as a mapping, for a policy over that model; `language` and `vision` are empty then."""
     published: Mapping[str, Any] | None = None

@@ -21,6 +21,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.data.granularity import Granularity, Levels
+from rlinf.data.spaces import ADVANTAGE
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.vla.action_tokens import ActionTokens
 from rlinf.models.vla.backbones import encoder_layers, random_tower, random_vision, rebuilt
@@ -74,6 +75,10 @@ class VlaPolicy(VisionLanguageAction):
         self.value_head = orthogonal(nn.Linear(width, values), 1.0) if options.value_head else None
         queries = self.head.count + int(options.value_head)
         self.queries = nn.Parameter(torch.randn(queries, width) * _QUERY_STD)
+        self.indicator: nn.Embedding | None = None
+        if options.advantage:
+            self.indicator = nn.Embedding(3, width)
+            nn.init.normal_(self.indicator.weight, std=_QUERY_STD)
 
     @classmethod
     def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
@@ -92,7 +97,23 @@ class VlaPolicy(VisionLanguageAction):
         return self.options.max_instruction_tokens + patches + int(self.state is not None) + len(self.queries)
 
     def read(self, leaves: Mapping[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Logits [N, Q, V] of the action tokens or the context of a flow, and values [N, rewards of a decision]."""
+        """Logits [N, Q, V] of the action tokens or the context of a flow, and values [N, rewards of a decision].
+
+        Without the leaf `ADVANTAGE` a flow that knows it acts as after positive decisions.
+        """
+        if self.indicator is None:
+            return self._read(leaves, None)
+        indicator = leaves.get(ADVANTAGE)
+        if indicator is not None:
+            return self._read(leaves, indicator)
+        positive = torch.ones(len(next(iter(leaves.values()))), dtype=torch.int64)
+        context, values = self._read(leaves, positive)
+        if self.options.guidance != 1.0:
+            context = torch.cat([context, self._read(leaves, 0 * positive)[0]], dim=1)
+        return context, values
+
+    def _read(self, leaves: Mapping[str, Tensor], indicator: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Read observations with an ``indicator`` [N] of 0, 1 or 2, as `ADVANTAGE`."""
         device = self.queries.device
         rows = len(next(iter(leaves.values())))
         with self._precision(device):
@@ -105,7 +126,10 @@ class VlaPolicy(VisionLanguageAction):
                 there.insert(place, present.new_ones(rows, self.images.count))
             if self.state is not None:
                 parts.append(self.state(leaves))
-            parts.append(self.queries.expand(rows, -1, -1))
+            queries = self.queries.expand(rows, -1, -1)
+            if self.indicator is not None and indicator is not None:
+                queries = queries + self.indicator(indicator.to(device).long())[:, None]
+            parts.append(queries)
             embedded = torch.cat([part.to(words.dtype) for part in parts], dim=1)
             there.append(present.new_ones(rows, embedded.shape[1] - sum(part.shape[1] for part in there)))
             attention = torch.cat(there, dim=1).long()
@@ -135,6 +159,7 @@ def _action_head(width: int, space: spaces.Space, options: VlaOptions) -> Action
             noise_level=options.flow_noise_level,
             hidden=options.flow_hidden,
             draws=options.flow_draws,
+            guidance=options.guidance,
         )
     bins = None if options.action_tokens == "vocabulary" else options.action_bins
     return ActionTokens(

@@ -11,7 +11,7 @@ learned too (DAgger: Ross et al. 2011, https://arxiv.org/abs/1011.0686).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -23,11 +23,11 @@ from rlinf.base.random_streams import numpy_generator
 from rlinf.data.batch import Batch
 from rlinf.data.granularity import Granularity
 from rlinf.data.inputs import ObservationInputs
-from rlinf.data.spaces import Arrays, empty_leaves, observation_leaves, write_observation
+from rlinf.data.spaces import ADVANTAGE, Arrays, empty_leaves, observation_leaves, write_observation
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
-from rlinf.rollouts.simulator.experts import ExpertStep, MakeExpert, expert_of, expert_steps
+from rlinf.rollouts.simulator.experts import ExpertStep, MakeExpert, expert_of, expert_steps, gate_of
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.schema import EnvConfig
@@ -50,6 +50,22 @@ class Demonstrations:
     tried: int
     imitation_noise: int = 0
     """Standard normal numbers that follow each action in a batch, fresh in every one."""
+    successes: int = 0
+    """Episodes that ended with success, whoever made their decisions."""
+    interventions: int = 0
+    """Times that the demonstrator took over from a policy, or began."""
+    positive: np.ndarray | None = None
+    """[n] bool: decisions that were better than expected; None where no policy is conditioned on it."""
+
+
+@dataclass
+class _Episode:
+    """An episode as it was played."""
+
+    success: bool
+    decisions: list[tuple[Any, np.ndarray, int]] = field(default_factory=list)
+    """(observation, chunk, executed actions) of those that the demonstrator made."""
+    interventions: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,20 +78,26 @@ class Demonstrator:
     expert: str | None = None
     policys_share: float = 0.0
     """Of the decisions that are not imitated since the policy makes them; episodes count then however they end."""
+    gate: str | None = None
+    """In the place of that share: `module:name` of what decides who makes a decision."""
     round: int = 0
     """Each has random streams of its own."""
+    labelled: bool = False
+    """Its decisions are marked as better than expected, all of them."""
 
     def play(self, policy: PolicyFacts, tasks: Sequence[EpisodeTask]) -> RolloutCoroutine[Demonstrations]:
         """One episode for each of ``tasks``; those of the demonstrator alone that end without success are left out."""
         env = make_env_anywhere(self.options)
         try:
             make_expert = expert_of(self.expert, env, self.options.id)
-            episodes = []
+            episodes: list[_Episode] = []
             for task in tasks:
                 episodes.append((yield from self._episode(policy, env, make_expert, task)))
         finally:
             env.close()
-        kept = [decision for episode in episodes if episode is not None for decision in episode]
+        mixed = self.policys_share > 0 or self.gate is not None
+        counted = [episode for episode in episodes if episode.success or mixed]
+        kept = [decision for episode in counted for decision in episode.decisions]
         leaves = empty_leaves(env.observation_space, (len(kept),))
         for row, (observation, _, _) in enumerate(kept):
             write_observation(leaves, row, observation)
@@ -84,14 +106,23 @@ class Demonstrator:
             actions = yield PolicyRequest("own_actions", (np.stack([chunk for _, chunk, _ in kept]),))
         counts = np.array([count for _, _, count in kept], dtype=np.int64)
         executed = np.arange(self.options.num_action_chunks) < counts[:, None]
-        solved = sum(episode is not None for episode in episodes)
-        return Demonstrations(leaves, actions, executed, policy.granularity, solved, len(tasks), policy.imitation_noise)
+        return Demonstrations(
+            leaves,
+            actions,
+            executed,
+            policy.granularity,
+            len(counted),
+            len(tasks),
+            policy.imitation_noise,
+            successes=sum(episode.success for episode in episodes),
+            interventions=sum(episode.interventions for episode in episodes),
+            positive=np.ones(len(kept), dtype=bool) if self.labelled else None,
+        )
 
     def _episode(
         self, policy: PolicyFacts, env: gymnasium.Env, make_expert: MakeExpert, task: EpisodeTask
-    ) -> RolloutCoroutine[list[tuple[Any, np.ndarray, int]] | None]:
-        """Play an episode; return its decisions (observation, chunk, executed actions), None if it is to be left
-        out."""
+    ) -> RolloutCoroutine[_Episode]:
+        """Play an episode."""
         key = ("demonstration", task.row) if self.round == 0 else ("demonstration", self.round, task.row)
         source = expert_steps(
             env,
@@ -100,6 +131,7 @@ class Demonstrator:
             start_seed=task.start_seed,
             perturbation=self.perturbation,
             policys_share=self.policys_share,
+            make_gate=None if self.gate is None else gate_of(self.gate),
             generator=numpy_generator(self.seed, *key),
             every_observation=False,
         )
@@ -117,14 +149,17 @@ class Demonstrator:
             except StopIteration:
                 item = None
         chunk = self.options.num_action_chunks
-        decisions: list[tuple[Any, np.ndarray, int]] = []
+        episode, helped = _Episode(steps[-1].success), False
         for first in range(0, len(steps), chunk):
             parts = steps[first : first + chunk]
             actions = [step.action for step in parts]
             actions += [actions[-1]] * (chunk - len(parts))  # to a whole chunk; what fills it up is not imitated
             if parts[0].demonstrated:
-                decisions.append((parts[0].observation, np.stack(actions) if chunk > 1 else actions[0], len(parts)))
-        return decisions if steps[-1].success or self.policys_share else None
+                chosen = np.stack(actions) if chunk > 1 else actions[0]
+                episode.decisions.append((parts[0].observation, chosen, len(parts)))
+                episode.interventions += not helped
+            helped = parts[0].demonstrated
+        return episode
 
     def _decided(
         self, policy: PolicyFacts, env: gymnasium.Env, observation: Any, noise: NoiseStream
@@ -138,12 +173,16 @@ class Demonstrator:
 
 
 def imitation_batch(
-    pool: Demonstrations, rows: np.ndarray, noise: np.ndarray, augment: Callable[[Arrays], Arrays] = dict
+    pool: Demonstrations,
+    rows: np.ndarray,
+    noise: np.ndarray,
+    augment: Callable[[Arrays], Arrays] = dict,
+    dropped: np.ndarray | None = None,
 ) -> Batch:
     """Build a batch of some decisions of the pool, with advantage 1: ``-A logp`` is then the cross-entropy.
 
     ``noise`` [len(rows), pool.imitation_noise] follows the actions; ``augment`` changes the observations [n,
-    ...].
+    ...]. ``dropped`` [len(rows)] bool: decisions without the indicator that ``pool.positive`` gives.
     """
     count, timesteps = len(rows), pool.granularity
     actions = pool.actions[rows]
@@ -151,8 +190,13 @@ def imitation_batch(
         actions = np.concatenate([actions, noise.astype(actions.dtype)], axis=1)
     executed = torch.from_numpy(pool.executed[rows])[:, None]
     seen = {name: leaf[rows] for name, leaf in pool.observations.items()}
+    leaves = augment(seen)
+    if pool.positive is not None:
+        leaves[ADVANTAGE] = np.where(pool.positive[rows], 1, 2)
+        if dropped is not None:
+            leaves[ADVANTAGE][dropped] = 0
     inputs = ObservationInputs(
-        {name: torch.from_numpy(leaf)[:, None] for name, leaf in augment(seen).items()},
+        {name: torch.from_numpy(leaf)[:, None] for name, leaf in leaves.items()},
         executed=executed if timesteps.actions > 1 else None,
     )
     mask = timesteps.mask(executed)

@@ -189,11 +189,16 @@ class EnvWorker:
         From round 1 on the policy makes some of the decisions (`sft.dagger_share`).
         """
         sft = self._config.sft
+        labelled = self._config.facts.labelled
         if sft.dataset is not None:
-            recorded = RecordedDemonstrator(sft.dataset, self._env.num_action_chunks, sft.dataset_stride, sft.rename)
+            recorded = RecordedDemonstrator(
+                sft.dataset, self._env.num_action_chunks, sft.dataset_stride, sft.rename, labelled
+            )
             return PipelinedRollout([], lambda: recorded.play(facts, self.spaces(), [task.row for task in tasks]))
-        share = sft.dagger_share if round else 0.0
-        demonstrator = Demonstrator(self._env, self._config.run.seed, perturbation, sft.expert, share, round)
+        share, gate = (0.0 if sft.gate else sft.dagger_share, sft.gate) if round else (0.0, None)
+        demonstrator = Demonstrator(
+            self._env, self._config.run.seed, perturbation, sft.expert, share, gate, round, labelled
+        )
         return PipelinedRollout([], lambda: demonstrator.play(facts, tasks))
 
     def _evaluation(

@@ -23,6 +23,8 @@ Act = Callable[[Any], Any]
 """From an observation of the environment to its action."""
 MakeExpert = Callable[[gymnasium.Env], Act]
 """Called at the start of each episode."""
+MakeGate = Callable[[gymnasium.Env], Callable[[Any], bool]]
+"""Likewise; from an observation to whether the demonstrator makes the next decision, in the place of a policy."""
 
 
 class NoDemonstrationsError(UserError, ValueError):
@@ -58,7 +60,8 @@ def expert_of(name: str | None, env: gymnasium.Env, env_id: str) -> MakeExpert:
     Raises NoDemonstrationsError if there is none.
     """
     if name is not None:
-        return _named(name)
+        made: MakeExpert = _found(name, "demonstrator", "sft.expert")
+        return made
     if not env.has_wrapper_attr("expert_action"):
         raise NoDemonstrationsError(
             f"{env_id} has no demonstrator (a method expert_action()), which a warm start imitates: name one "
@@ -72,20 +75,26 @@ def expert_of(name: str | None, env: gymnasium.Env, env_id: str) -> MakeExpert:
     return lambda env: _own(env.get_wrapper_attr("expert_action"))
 
 
+def gate_of(name: str) -> MakeGate:
+    """Return the gate ``module:name`` (`sft.gate`). Raises NoDemonstrationsError if there is none."""
+    made: MakeGate = _found(name, "gate", "sft.gate")
+    return made
+
+
 def _own(expert_action: Callable[[], Any]) -> Act:
     return lambda _observation: expert_action()
 
 
-def _named(name: str) -> MakeExpert:
+def _found(name: str, what: str, key: str) -> Any:
+    """Import ``module:name``, which is called with the environment."""
     try:
         function = imported(name)
     except ValueError as error:
-        raise NoDemonstrationsError(f"there is no demonstrator {name!r} (sft.expert: module:name): {error}") from error
+        raise NoDemonstrationsError(f"there is no {what} {name!r} ({key}: module:name): {error}") from error
     misfit = Signature(("the environment",), makes=True).misfit(function)
     if misfit:
-        raise NoDemonstrationsError(f"sft.expert: {name} {misfit}: it returns what maps observations to actions")
-    made: MakeExpert = function
-    return made
+        raise NoDemonstrationsError(f"{key}: {name} {misfit}: it returns what is called with observations")
+    return function
 
 
 def expert_steps(
@@ -96,6 +105,7 @@ def expert_steps(
     start_seed: int,
     perturbation: float,
     policys_share: float = 0.0,
+    make_gate: MakeGate | None = None,
     generator: np.random.Generator,
     every_observation: bool = True,
     to_the_end: bool = False,
@@ -103,18 +113,19 @@ def expert_steps(
     """Play one episode, up to its end or, unless ``to_the_end``, to the first decision after which it has succeeded.
 
     With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Of the
-    others a policy makes ``policys_share``, each requested by :class:`ActionRequest`. Without ``every_observation``
-    those between decisions may lack their pictures (see :data:`DRAWS`).
+    others a policy makes ``policys_share``, each requested by :class:`ActionRequest`; or with ``make_gate`` all that
+    the gate leaves to it. Without ``every_observation`` those between decisions may lack their pictures (see
+    :data:`DRAWS`).
     """
     skips = not every_observation and may_skip_pictures(env, options)
     env.action_space.seed(int(generator.integers(2**31)))
     observation, _ = env.reset(seed=start_seed % 2**31)
-    act = make_expert(env)
+    act, gate = make_expert(env), None if make_gate is None else make_gate(env)
     over = succeeded = False
     while not over and (to_the_end or not succeeded):
         thrown_off = generator.random() < perturbation
         theirs: np.ndarray | None = None
-        if policys_share and generator.random() < policys_share:
+        if not gate(observation) if gate is not None else policys_share and generator.random() < policys_share:
             theirs = yield ActionRequest(observation)
             assert theirs is not None
         for part in range(options.num_action_chunks):

@@ -26,6 +26,7 @@ from rlinf.datasets.robot_data.dataset import (
 from rlinf.datasets.robot_data.decisions import decisions
 from rlinf.datasets.robot_data.leaves import column_of, environment_actions, observation_arrays
 from rlinf.datasets.robot_data.lerobot_writer import LeRobotWriter
+from rlinf.datasets.robot_data.outcomes import positive_frames
 from rlinf.datasets.robot_data.reading import read_dataset
 from rlinf.models.policy_requests import PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
@@ -46,6 +47,8 @@ class RecordedDemonstrator:
     chunk: int
     stride: int
     rename: Mapping[str, str] = field(default_factory=dict)
+    labelled: bool = False
+    """Decisions are marked as better than expected or not, by `outcomes.positive_frames`."""
 
     def play(
         self, policy: PolicyFacts, both: tuple[spaces.Space, spaces.Space], episodes: Sequence[int]
@@ -59,6 +62,7 @@ class RecordedDemonstrator:
         own = yield PolicyRequest("own_actions", (actions if self.chunk > 1 else actions[:, 0],))
         leaves = observation_arrays(dataset, both[0], self.rename)
         count = len(dataset.lengths)
+        positive = positive_frames(self.path, episodes, dataset.lengths) if self.labelled else None
         return Demonstrations(
             {name: leaf[taken.frames] for name, leaf in leaves.items()},
             own,
@@ -67,6 +71,7 @@ class RecordedDemonstrator:
             count,
             count,
             policy.imitation_noise,
+            positive=None if positive is None else positive[taken.frames],
         )
 
 

@@ -21,6 +21,7 @@ from rlinf.datasets.robot_data.statistics import write_statistics
 from rlinf.interfaces import Learner
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.own import is_own, keep_class
+from rlinf.rollouts.simulator.offline import OfflineRollout
 from rlinf.rollouts.simulator.rollout import VectorRollout, env_ranges
 from rlinf.schema import OffloadConfig
 from rlinf.schema.derived import prompted
@@ -67,7 +68,12 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
         envs = _with_samplers(setup, envs, cluster, folder)
     rollout = VectorRollout(envs, config.collection)
     warm_start = Imitation(
-        rollout, config.sft, seed=config.run.seed, folder=folder, send_weights=envs.acting.send_weights
+        rollout,
+        config.sft,
+        seed=config.run.seed,
+        folder=folder,
+        send_weights=envs.acting.send_weights,
+        indicator_dropout=config.policy.flow.advantage_dropout,
     )
     learners = _spawn_learners(setup, cluster, envs.spaces(), folder)
     on_gpus = facts.acts_in == "sampler" and devices.all_on_gpus
@@ -82,7 +88,7 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
     evaluator = VectorEvaluator(rollout, config.evaluation, folder)
     algorithm, staleness = config.algorithm, config.rollout.staleness
     return Graph(
-        rollout=rollout,
+        rollout=OfflineRollout() if facts.offline else rollout,
         learner=learner,
         preparation=Preparation() if facts.off_policy else OnPolicy(algorithm, facts, learner, staleness=staleness),
         send_weights=envs.acting.send_weights,
@@ -91,6 +97,7 @@ def build_simulator_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) ->
         film=evaluator.film if config.evaluation.size and config.evaluation.video_every else None,
         overlaps=facts.overlaps,
         warm_start_batch=None if facts.off_policy else warm_start.batch,
+        warm_start_preparation=warm_start.prepare,
         write_beside=functools.partial(keep_class, config.policy.name, envs.spaces())
         if is_own(config.policy.name)
         else None,
@@ -223,16 +230,26 @@ def _off_policy_learner(
 ) -> Learner:
     from rlinf.learners.off_policy.learner import OffPolicyLearner
     from rlinf.learners.off_policy.objective import Placement
+    from rlinf.learners.off_policy.offline import OfflineLearner
 
     ranks = all_ranks(device, info, timeout_s=config.cluster.call_timeout_s)
-    policy = make_off_policy(config, *spaces)
+    policy, placement = make_off_policy(config, *spaces), Placement(device, info.rank, info.size, ranks)
+    if config.facts.offline:
+        return OfflineLearner(
+            policy,
+            config.algorithm,
+            config.learner.optimizer,
+            seed=config.run.seed,
+            recorded=_recorded(config, policy, spaces),
+            placement=placement,
+        )
     return OffPolicyLearner(
         policy,
         config.algorithm,
         config.learner.optimizer,
         seed=config.run.seed,
         replay_folder=folder / "replay" / f"rank_{info.rank}" if info.size > 1 else folder / "replay",
-        place=Placement(device, info.rank, info.size, ranks),
+        place=placement,
         prior=_make_prior(config, policy, spaces),
         goals=_make_goals(config, spaces),
     )
@@ -257,18 +274,25 @@ def _make_goals(config: Config, spaces: tuple[Any, Any]) -> GoalEnvironment | No
 
 
 def _make_prior(config: Config, policy: Any, spaces: tuple[Any, Any]) -> PriorTransitions | None:
-    """All transitions of the dataset; None without one. The policy's running statistics begin with theirs.
-
-    Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
-    """
+    """All transitions of the dataset; None without one. The policy's running statistics begin with theirs."""
     from rlinf.learners.off_policy.prior import PriorTransitions
 
     algorithm = config.algorithm
     if algorithm.prior_data is None:
         return None
-    batch = prior_batch(read_dataset(algorithm.prior_data), config, policy, spaces)
-    policy.observe(batch.inputs, batch.mask)
+    batch = _recorded(config, policy, spaces)
     return PriorTransitions(batch, algorithm, prior_transitions(algorithm))
+
+
+def _recorded(config: Config, policy: Any, spaces: tuple[Any, Any]) -> Batch:
+    """Read the transitions of `algorithm.prior_data`, with which the policy's running statistics begin.
+
+    Raises DatasetError for a dataset that does not fit the environment, or has no rewards.
+    """
+    assert config.algorithm.prior_data is not None
+    batch = prior_batch(read_dataset(config.algorithm.prior_data), config, policy, spaces)
+    policy.observe(batch.inputs, batch.mask)
+    return batch
 
 
 def prior_batch(result: RobotDataset, config: Config, policy: Any, spaces: tuple[Any, Any]) -> Batch:

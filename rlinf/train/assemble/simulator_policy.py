@@ -210,6 +210,8 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
             flow_noise_level=policy.flow.noise_level,
             flow_hidden=policy.flow.hidden_size,
             flow_draws=policy.flow.draws,
+            advantage=policy.flow.advantage,
+            guidance=policy.flow.guidance,
             dtype=_dtype(config),
         )
         made = build_vla(

@@ -39,6 +39,7 @@ def _warm_start_stage(config: Config) -> Stage:
         warmup_steps=sft.warmup_steps,
         min_lr_ratio=usual.min_lr_ratio,
         eps=usual.eps,
+        name=usual.name,
     )
     return Stage(
         name="sft",

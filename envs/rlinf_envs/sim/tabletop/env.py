@@ -129,6 +129,10 @@ class TabletopEnv(gymnasium.Env):
         """Return the action of the scripted demonstrator now: float32 [2]."""
         return expert_action(self._start.goal, self._world, self._pace.draw(self.np_random))
 
+    def way_to_go(self) -> float:
+        """Return how far the tip, and what it pushes, still have to go: table lengths."""
+        return way_to_go(self._start.goal, self._world)
+
     def render(self) -> np.ndarray:
         """Draw the table from above, uint8 [256, 256, 3]."""
         return self._frame(_PICTURE)
