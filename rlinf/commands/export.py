@@ -49,11 +49,9 @@ def _write_published(folder: Path, layout: str) -> None:
     from rlinf.models.vla.published.policy import PublishedPolicy
 
     policy = Policy.load(folder).model
-    kind, key = {
-        "lerobot": (PublishedPolicy, "policy.flow.checkpoint"),
-        "openvla": (OpenVlaPolicy, "policy.vla.checkpoint"),
-    }[layout]
-    if not isinstance(policy, kind):
+    fits = isinstance(policy, OpenVlaPolicy if layout == "openvla" else PublishedPolicy)
+    if not fits or not isinstance(policy, OpenVlaPolicy | PublishedPolicy):
+        key = "policy.vla.checkpoint" if layout == "openvla" else "policy.flow.checkpoint"
         raise UserError(f"--layout {layout} is for policies of {key}: this one began otherwise")
     policy.write_published(folder / layout)
     print(f"{folder / layout}: a {policy.checkpoint.family} checkpoint in its original layout")

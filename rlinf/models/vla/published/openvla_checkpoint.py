@@ -207,7 +207,7 @@ class OpenVlaCheckpoint:
             )
         statistics = read_json_file(folder / "dataset_statistics.json") or config.get("norm_stats") or {}
         files = {part: file.name for part in (*PARTS, _FILM) if (file := _part_file(folder, part)) is not None}
-        shapes = {}
+        shapes: dict[str, list[int]] = {}
         for file in _shards(folder):
             with safe_open(file, framework="pt") as tensors:
                 shapes |= {name: list(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
@@ -219,7 +219,8 @@ class OpenVlaCheckpoint:
 
     def weights(self) -> dict[str, Tensor]:
         """Load the tensors that actions depend on, float32."""
-        folder, left_out, result = self.source(), set(self.without_effect()), {}
+        folder, left_out = self.source(), set(self.without_effect())
+        result: dict[str, Tensor] = {}
         for file in _shards(folder):
             with safe_open(file, framework="pt") as tensors:
                 result |= {name: tensors.get_tensor(name).float() for name in set(tensors.keys()) - left_out}
@@ -307,9 +308,9 @@ def _require_supported(checkpoint: OpenVlaCheckpoint, folder: Path) -> None:
     if len(checkpoint.preprocessor.get("input_sizes", [])) != len(checkpoint.towers):
         raise PolicyError(f"{KEY}: {folder / 'preprocessor_config.json'}: input_sizes has not one size for each tower")
     for part, why in _REFUSED_PARTS.items():
-        file = _part_file(folder, part)
-        if file is not None:
-            raise PolicyError(f"{KEY}: {file} is not supported: {why}")
+        part_file = _part_file(folder, part)
+        if part_file is not None:
+            raise PolicyError(f"{KEY}: {part_file} is not supported: {why}")
     if (folder / "adapter_config.json").exists() and not checkpoint.shapes:
         raise PolicyError(f"{KEY}: {folder} holds adapters: merge them first (merge_and_unload, save_pretrained)")
 

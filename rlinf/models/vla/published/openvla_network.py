@@ -108,7 +108,8 @@ class _Decoder(Stack):
         eps = float(checkpoint.text("rms_norm_eps"))
         layers = [Layer(sizes, eps=eps, gemma=False) for _ in range(sizes.layers)]
         super().__init__(layers, RmsNorm(sizes.width, eps=eps, gemma=False))
-        self.embed_tokens = nn.Embedding(*shapes[f"{_LANGUAGE}embed_tokens.weight"])
+        entries, width = shapes[f"{_LANGUAGE}embed_tokens.weight"]
+        self.embed_tokens = nn.Embedding(entries, width)
 
 
 class _Language(nn.Module):
