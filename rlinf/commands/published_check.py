@@ -5,7 +5,7 @@ from __future__ import annotations
 from rlinf.base.errors import UserError
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
-from rlinf.models.vla.published.checkpoint import Checkpoint, Unread
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint, Unread
 from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
 
 _SUBJECT, _OPENVLA = "policy.flow.checkpoint", "policy.vla.checkpoint"
@@ -20,7 +20,7 @@ def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
     if not config.facts.published or chosen.path is None:
         return []
     try:
-        checkpoint = Checkpoint.read(chosen.path, chosen.backbone)
+        checkpoint = FlowCheckpoint.read(chosen.path, chosen.backbone)
     except UserError as error:
         return [Caveat(True, str(error), subject=_SUBJECT)]
     result = _unread(checkpoint, lines, _SUBJECT)
@@ -57,7 +57,7 @@ def _openvla_findings(config: Config, lines: list[str]) -> list[Caveat]:
     return result
 
 
-def _unread(checkpoint: Checkpoint | OpenVlaCheckpoint, lines: list[str], subject: str) -> list[Caveat]:
+def _unread(checkpoint: FlowCheckpoint | OpenVlaCheckpoint, lines: list[str], subject: str) -> list[Caveat]:
     """Find what is not read and matters; ``lines`` get the rest."""
     unread = checkpoint.unread()
     lines += _lines(checkpoint, [part for part in unread if not part.matters])
@@ -68,7 +68,7 @@ def _unread(checkpoint: Checkpoint | OpenVlaCheckpoint, lines: list[str], subjec
     ]
 
 
-def _lines(checkpoint: Checkpoint | OpenVlaCheckpoint, unread: list[Unread]) -> list[str]:
+def _lines(checkpoint: FlowCheckpoint | OpenVlaCheckpoint, unread: list[Unread]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for part in unread:
         reasons.setdefault(part.why, []).append(part.name)

@@ -17,7 +17,7 @@ from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.vla import VlaOptions
 from rlinf.models.vla.build import build_published
-from rlinf.models.vla.published.checkpoint import Checkpoint
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint
 
 TOLERANCE = 1e-5
 PARTS = (
@@ -50,7 +50,7 @@ def space_of(family: str) -> tuple[spaces.Dict, spaces.Box]:
 
 
 def build(family: str, folder: Path, **changed: Any) -> Any:
-    checkpoint = changed.pop("checkpoint", None) or Checkpoint.read(str(folder))
+    checkpoint = changed.pop("checkpoint", None) or FlowCheckpoint.read(str(folder))
     chunk = int(checkpoint.config["chunk_size"])
     given = {"cameras": {}, "flip": [], "train": "all"} | {
         name: changed.pop(name) for name in ("cameras", "flip", "train") if name in changed
@@ -93,9 +93,9 @@ def error(family: str, policy: Any, leaves: dict[str, torch.Tensor] | None = Non
     return float(np.abs(made - wanted[:, : made.shape[1]]).max())
 
 
-def altered(folder: Path, **changed: Any) -> Checkpoint:
+def altered(folder: Path, **changed: Any) -> FlowCheckpoint:
     """The checkpoint with other entries in its `config.json`."""
-    checkpoint = Checkpoint.read(str(folder))
+    checkpoint = FlowCheckpoint.read(str(folder))
     return replace(checkpoint, config={**checkpoint.config, **changed})
 
 

@@ -17,7 +17,7 @@ from rlinf.models.vla.observation import sort_leaves
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
-from rlinf.models.vla.published.checkpoint import Checkpoint
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint
 from rlinf.models.vla.published.networks import load_network
 from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
 from rlinf.models.vla.published.openvla_network import load_openvla
@@ -80,7 +80,7 @@ def build_published(
     action_space: spaces.Space,
     options: VlaOptions,
     tokenizer: Any,
-    checkpoint: Checkpoint,
+    checkpoint: FlowCheckpoint,
 ) -> PublishedPolicy:
     """Build a published policy with the weights of its checkpoint; its steps are the checkpoint's if they are 0."""
     options = replace(options, flow_steps=options.flow_steps or checkpoint.steps)

@@ -31,7 +31,7 @@ from rlinf.models.vla.options import VlaOptions
 
 
 @dataclass(frozen=True)
-class Prefix:
+class TowerContext:
     """The context of N decisions: the towers' keys and values, and the state."""
 
     cache: Any
@@ -82,11 +82,11 @@ class Pi0Head(nn.Module):
         parts = numbers.unflatten(1, (self.horizon, self.width))
         return parts[:, : self.chunk, : self.per_action].flatten(1)
 
-    def sample(self, context: Prefix, noise: Tensor) -> Tensor:
+    def sample(self, context: TowerContext, noise: Tensor) -> Tensor:
         """Chains [N, (S + 1) H M] of as much noise."""
         return self.chain.draw(self.speed_of(context), noise)
 
-    def mode(self, context: Prefix) -> Tensor:
+    def mode(self, context: TowerContext) -> Tensor:
         """Noiseless chains."""
         return self.chain.follow(self.speed_of(context), len(context))
 
@@ -98,11 +98,11 @@ class Pi0Head(nn.Module):
         """Noiseless chains [N, (S + 1) H M] that begin with noise [N, H M]."""
         return self.chain.follow(self.speed_of(context), len(context), noise)
 
-    def log_prob(self, context: Prefix, actions: Tensor) -> Tensor:
+    def log_prob(self, context: TowerContext, actions: Tensor) -> Tensor:
         """[N, K A]; see :meth:`rlinf.models.vla.flow.FlowChain.log_prob`."""
         return self._taken(self.chain.log_prob(self.speed_of(context), actions))
 
-    def entropy(self, context: Prefix) -> Tensor:
+    def entropy(self, context: TowerContext) -> Tensor:
         """[N, K A]."""
         return self._taken(self.chain.entropy(len(context)))
 
@@ -184,7 +184,7 @@ class Pi0Policy(VisionLanguageAction):
         expert = self.options.flow_steps * (self.head.horizon + 1)
         return self._patches * len(self.cameras) + self.options.max_instruction_tokens + expert
 
-    def read(self, leaves: Mapping[str, Tensor]) -> tuple[Prefix, Tensor | None]:
+    def read(self, leaves: Mapping[str, Tensor]) -> tuple[TowerContext, Tensor | None]:
         """PaliGemma's pass over pictures and words."""
         config, device = self.model.config, self.mean.device
         rows = len(next(iter(leaves.values())))
@@ -215,9 +215,9 @@ class Pi0Policy(VisionLanguageAction):
         if self.value_head is not None:
             there = attention[..., None].to(torch.float32)
             values = self.value_head((read.last_hidden_state.float() * there).sum(1) / there.sum(1))
-        return Prefix(read.past_key_values, embedded.shape[1], attention, seen, state), values
+        return TowerContext(read.past_key_values, embedded.shape[1], attention, seen, state), values
 
-    def _speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
+    def _speed(self, prefix: TowerContext, points: Tensor, times: Tensor) -> Tensor:
         """Compute the velocity [N, H M] at points [N, H M] and times [N]; the prefix stays as it was."""
         half = self.options.dtype == "bfloat16"
         with torch.autocast(self.mean.device.type, dtype=torch.bfloat16, enabled=half):

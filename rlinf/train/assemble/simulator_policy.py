@@ -263,12 +263,12 @@ def _published(config: Config, observation_space: Any, action_space: Any, folder
     from rlinf.models.loading import load_tokenizer
     from rlinf.models.vla import VlaOptions
     from rlinf.models.vla.build import build_published
-    from rlinf.models.vla.published.checkpoint import Checkpoint
+    from rlinf.models.vla.published.checkpoint import FlowCheckpoint
 
     policy, chosen = config.policy, config.policy.flow.checkpoint
     assert folder is not None
     assert chosen.path is not None
-    checkpoint = Checkpoint.read(chosen.path, chosen.backbone)
+    checkpoint = FlowCheckpoint.read(chosen.path, chosen.backbone)
     options = _filled(
         VlaOptions,
         policy.vla,

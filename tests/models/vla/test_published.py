@@ -24,7 +24,7 @@ from rlinf.data.inputs import named_inputs
 from rlinf.data.spaces import SpaceError
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.build import load_vla
-from rlinf.models.vla.published.checkpoint import Checkpoint
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint
 from rlinf.train.run import run
 
 
@@ -96,7 +96,7 @@ def test_greedy_acting_follows_from_the_observation_alone(family: str, folders: 
 
 @pytest.mark.parametrize("family", small.FAMILIES)
 def test_what_is_not_read_is_named(family: str, folders: Callable[[str], Path]) -> None:
-    checkpoint = Checkpoint.read(str(folders(family)))
+    checkpoint = FlowCheckpoint.read(str(folders(family)))
     unread = checkpoint.unread()
     assert not [part.name for part in unread if part.matters]
     names = {part.name for part in unread}
@@ -113,11 +113,11 @@ def test_a_step_that_is_not_known_is_refused(folders: Callable[[str], Path], tmp
     written["steps"].insert(2, {"registry_name": "sharpen_processor", "config": {}})
     file.write_text(json.dumps(written))
     with pytest.raises(PolicyError, match="sharpen_processor"):
-        Checkpoint.read(str(tmp_path))
+        FlowCheckpoint.read(str(tmp_path))
     written["steps"][2] = {"registry_name": "to_batch_processor", "config": {"twice": True}}
     file.write_text(json.dumps(written))
     assert "policy_preprocessor.json: to_batch_processor.twice" in {
-        part.name for part in Checkpoint.read(str(tmp_path)).unread() if part.matters
+        part.name for part in FlowCheckpoint.read(str(tmp_path)).unread() if part.matters
     }
 
 
@@ -155,7 +155,7 @@ def test_an_export_acts_alike_and_is_written_in_the_originals_layout(
     assert error(family, again) <= TOLERANCE  # type: ignore[arg-type]
     again.write_published(tmp_path / "lerobot")  # type: ignore[attr-defined]
     assert error(family, build(family, tmp_path / "lerobot")) <= TOLERANCE
-    theirs, ours = (Checkpoint.read(str(place)) for place in (folders(family), tmp_path / "lerobot"))
+    theirs, ours = (FlowCheckpoint.read(str(place)) for place in (folders(family), tmp_path / "lerobot"))
     assert theirs == ours
 
 
@@ -212,7 +212,7 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(family: str, tmp_path
     played(tmp_path / "cut", 1)
     assert played(tmp_path / "cut", 2)["params_sha256"] == straight["params_sha256"]
     assert export([str(tmp_path / "cut"), str(tmp_path / "out"), "--layout", "lerobot"]) == 0
-    theirs, ours = (Checkpoint.read(str(folder)) for folder in (place, tmp_path / "out" / "lerobot"))
+    theirs, ours = (FlowCheckpoint.read(str(folder)) for folder in (place, tmp_path / "out" / "lerobot"))
     assert theirs == ours
     before, after = theirs.weights(), ours.weights()
     moved = {name for name in before if not before[name].equal(after[name]) and "lm_head" not in name}

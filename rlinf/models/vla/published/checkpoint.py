@@ -119,7 +119,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class FlowCheckpoint:
     """A folder without its weights: enough to act, and to write the folder again."""
 
     config: Mapping[str, Any]
@@ -221,7 +221,7 @@ class Checkpoint:
         return asdict(self)
 
     @classmethod
-    def read(cls, path: str, backbone: str | None = None) -> Checkpoint:
+    def read(cls, path: str, backbone: str | None = None) -> FlowCheckpoint:
         """Read a folder or hub name; ``backbone``: SmolVLA's SmolVLM, if it is not the one that `config.json` names.
 
         Raises PolicyError, which names the file, for a folder of another kind and for what would act otherwise than
@@ -301,7 +301,7 @@ def _why(family: str, name: str) -> tuple[str, bool]:
     return "the key is not known", True
 
 
-def _require_supported(checkpoint: Checkpoint) -> None:
+def _require_supported(checkpoint: FlowCheckpoint) -> None:
     config = checkpoint.config
     place = f"policy.flow.checkpoint.path: {checkpoint.folder}/config.json"
     refused = {

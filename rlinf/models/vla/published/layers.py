@@ -48,7 +48,7 @@ class DecoderSizes:
 
 
 @dataclass(frozen=True)
-class Prefix:
+class ReadContext:
     """Keys, values and marks that the reader leaves of N decisions."""
 
     keys: list[Tensor]
@@ -187,7 +187,7 @@ class Stack(nn.Module):
         self.recompute = False
         """Whether :meth:`through` computes each layer again in the backward pass, and keeps less until then."""
 
-    def read(self, hidden: Tensor, valid: Tensor, blocks: Tensor, state: Tensor) -> Prefix:
+    def read(self, hidden: Tensor, valid: Tensor, blocks: Tensor, state: Tensor) -> ReadContext:
         """Read a prefix [N, P, width]; a position sees the valid ones of its block [P] and of those before it."""
         positions = valid.long().cumsum(1) - 1
         mask = valid[:, None, :] & (blocks[None, None, :] <= blocks[None, :, None])
@@ -196,7 +196,7 @@ class Stack(nn.Module):
         hidden, memory = self.through(hidden, positions, mask)
         there = valid[..., None].float()
         summary = (hidden.float() * there).sum(1) / there.sum(1)
-        return Prefix([keys for keys, _ in memory], [values for _, values in memory], valid, state, summary, [])
+        return ReadContext([keys for keys, _ in memory], [values for _, values in memory], valid, state, summary, [])
 
     def through(
         self, hidden: Tensor, positions: Tensor, mask: Tensor, before: Sequence[tuple[Tensor, Tensor]] | None = None

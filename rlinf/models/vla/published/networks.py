@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlinf.models.loading import PolicyError
-from rlinf.models.vla.published.checkpoint import Checkpoint, is_output_layer
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint, is_output_layer
 from rlinf.models.vla.published.layers import (
     Attention,
     DecoderSizes,
     Layer,
-    Prefix,
+    ReadContext,
     RmsNorm,
     Stack,
     attend,
@@ -56,7 +56,7 @@ class FlowNetwork(nn.Module):
     """Of pictures: rows, columns."""
     tokens_per_picture: int
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: FlowCheckpoint) -> None:
         super().__init__()
         config = checkpoint.config
         self._periods = float(config["min_period"]), float(config["max_period"])
@@ -66,11 +66,11 @@ class FlowNetwork(nn.Module):
         self.action_in_proj = nn.Linear(numbers, width)
         self.action_out_proj = nn.Linear(width, numbers)
 
-    def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> Prefix:
+    def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> ReadContext:
         """Read pictures (``seen`` [N, C]), words [N, L] and state [N, M]."""
         raise NotImplementedError
 
-    def speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
+    def speed(self, prefix: ReadContext, points: Tensor, times: Tensor) -> Tensor:
         """Compute the velocity [N, H, A] at points [N, H, A] and times [N]."""
         raise NotImplementedError
 
@@ -87,7 +87,7 @@ class FlowNetwork(nn.Module):
 class _TimedByMlp(FlowNetwork):
     """With the time mixed into each action by a small MLP (SmolVLA, pi0)."""
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: FlowCheckpoint) -> None:
         super().__init__(checkpoint)
         width = self.action_in_proj.out_features
         self.state_proj = nn.Linear(int(checkpoint.config["max_state_dim"]), self._shapes["model.state_proj.weight"][0])
@@ -114,7 +114,7 @@ class _TimedByMlp(FlowNetwork):
 class SmolVla(_TimedByMlp):
     """SmolVLA (arXiv:2506.01844): every second layer of the expert attends to the reader's keys alone."""
 
-    def __init__(self, checkpoint: Checkpoint, tokenizer: Any) -> None:
+    def __init__(self, checkpoint: FlowCheckpoint, tokenizer: Any) -> None:
         from transformers import SmolVLMConfig
         from transformers.models.smolvlm.modeling_smolvlm import SmolVLMConnector, SmolVLMVisionTransformer
 
@@ -156,7 +156,7 @@ class SmolVla(_TimedByMlp):
     def _looks_at_itself(self, number: int) -> bool:
         return not self._cross or (self._every > 0 and number % self._every == 0)
 
-    def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> Prefix:
+    def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> ReadContext:
         rows, cameras = seen.shape
         patches = self.projector(self.vision(pixel_values=pictures.flatten(0, 1)).last_hidden_state)
         patches = (patches * math.sqrt(patches.shape[-1])).unflatten(0, (rows, cameras))
@@ -180,7 +180,7 @@ class SmolVla(_TimedByMlp):
         blocks[-1] = 1  # only the state sees the state
         return self.reader.read(embedded, torch.cat(there, dim=1), blocks, state)
 
-    def speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
+    def speed(self, prefix: ReadContext, points: Tensor, times: Tensor) -> Tensor:
         hidden = self._mixed(points, times)
         rows, length = hidden.shape[:2]
         order = torch.arange(length, device=hidden.device)
@@ -210,7 +210,7 @@ class SmolVla(_TimedByMlp):
 class _PaliGemma(FlowNetwork):
     """Parts that pi0 and pi0.5 share."""
 
-    def _furnish(self, checkpoint: Checkpoint, condition: int | None) -> None:
+    def _furnish(self, checkpoint: FlowCheckpoint, condition: int | None) -> None:
         """Make towers and decoders in the sizes of the checkpoint's tensors; ``condition``: numbers that set norms."""
         from transformers import SiglipVisionConfig, SiglipVisionModel
 
@@ -249,7 +249,7 @@ class _PaliGemma(FlowNetwork):
         self.size = (side, side)
         self.tokens_per_picture = (side // patch) ** 2
 
-    def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> Prefix:
+    def prefix(self, pictures: Tensor, seen: Tensor, ids: Tensor, present: Tensor, state: Tensor) -> ReadContext:
         rows, cameras = seen.shape
         patches = self.projector(self.vision(pixel_values=pictures.flatten(0, 1)).last_hidden_state)
         patches = patches.unflatten(0, (rows, cameras)).flatten(1, 2)
@@ -259,7 +259,7 @@ class _PaliGemma(FlowNetwork):
         blocks = torch.zeros(embedded.shape[1], dtype=torch.int64, device=ids.device)
         return self.reader.read(embedded, torch.cat([there, present], dim=1), blocks, state)
 
-    def _decoded(self, prefix: Prefix, hidden: Tensor, blocks: Tensor, condition: Tensor | None) -> Tensor:
+    def _decoded(self, prefix: ReadContext, hidden: Tensor, blocks: Tensor, condition: Tensor | None) -> Tensor:
         """Pass a suffix [N, L, W] in ``blocks`` [L] through the expert."""
         rows, length = hidden.shape[:2]
         positions = prefix.valid.sum(1, keepdim=True) + torch.arange(length, device=hidden.device)
@@ -281,11 +281,11 @@ _WORDS_OF_OUTPUT = f"{_GEMMA}paligemma.lm_head.weight"
 class Pi0(_PaliGemma, _TimedByMlp):
     """pi0 (arXiv:2410.24164): the state is a token of the expert's, before its actions."""
 
-    def __init__(self, checkpoint: Checkpoint, tokenizer: Any) -> None:
+    def __init__(self, checkpoint: FlowCheckpoint, tokenizer: Any) -> None:
         super().__init__(checkpoint)
         self._furnish(checkpoint, None)
 
-    def speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
+    def speed(self, prefix: ReadContext, points: Tensor, times: Tensor) -> Tensor:
         actions = self._mixed(points, times)
         hidden = torch.cat([self.state_proj(prefix.state)[:, None].to(actions.dtype), actions], dim=1)
         blocks = torch.ones(hidden.shape[1], dtype=torch.int64, device=hidden.device)
@@ -298,14 +298,14 @@ class Pi0(_PaliGemma, _TimedByMlp):
 class Pi05(_PaliGemma):
     """pi0.5 (arXiv:2504.16054): the state is written out in the prompt, and the time sets the expert's norms."""
 
-    def __init__(self, checkpoint: Checkpoint, tokenizer: Any) -> None:
+    def __init__(self, checkpoint: FlowCheckpoint, tokenizer: Any) -> None:
         super().__init__(checkpoint)
         width = self.action_in_proj.out_features
         self._furnish(checkpoint, width)
         self.time_mlp_in = nn.Linear(width, width)
         self.time_mlp_out = nn.Linear(width, width)
 
-    def speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
+    def speed(self, prefix: ReadContext, points: Tensor, times: Tensor) -> Tensor:
         actions, code = self._timed(points, times)
         condition = functional.silu(self.time_mlp_out(functional.silu(self.time_mlp_in(code.to(actions.dtype)))))
         blocks = torch.zeros(actions.shape[1], dtype=torch.int64, device=actions.device)
@@ -319,7 +319,7 @@ class Pi05(_PaliGemma):
 NETWORKS: Mapping[str, Any] = {"smolvla": SmolVla, "pi0": Pi0, "pi05": Pi05}
 
 
-def own_names(checkpoint: Checkpoint) -> dict[str, str]:
+def own_names(checkpoint: FlowCheckpoint) -> dict[str, str]:
     """Map the checkpoint's names of tensors to those of parts of the network; output layers have none."""
     result = {}
     for name in checkpoint.shapes:
@@ -331,7 +331,7 @@ def own_names(checkpoint: Checkpoint) -> dict[str, str]:
     return result
 
 
-def load_network(network: FlowNetwork, checkpoint: Checkpoint) -> None:
+def load_network(network: FlowNetwork, checkpoint: FlowCheckpoint) -> None:
     """Load the checkpoint's tensors. Raises PolicyError if any is missing, left over or of another shape."""
     names, stored = own_names(checkpoint), checkpoint.weights()
     given = {own: stored[name] for name, own in names.items()}

@@ -24,8 +24,8 @@ from rlinf.models.vla.deciding import VisionLanguageAction
 from rlinf.models.vla.observation import StateNumbers, require_colour, sort_leaves
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Head
-from rlinf.models.vla.published.checkpoint import Checkpoint
-from rlinf.models.vla.published.layers import Prefix
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint
+from rlinf.models.vla.published.layers import ReadContext
 from rlinf.models.vla.published.networks import NETWORKS, FlowNetwork, own_names
 from rlinf.models.vla.published.processing import ActionUnits, Place, Prompts, Scaling, aloha_state, resized
 
@@ -42,7 +42,7 @@ class _Horizon:
 class PublishedHead(Pi0Head):
     """As :class:`Pi0Head`; greedy flows begin with noise."""
 
-    def mode(self, context: Prefix) -> Tensor:  # type: ignore[override]
+    def mode(self, context: ReadContext) -> Tensor:  # type: ignore[override]
         """Noiseless chains from noise that follows from each row's observation."""
         drawn = [
             torch.randn(self.chain.numbers, generator=torch.Generator().manual_seed(seed)) for seed in context.seeds
@@ -67,7 +67,7 @@ class PublishedPolicy(VisionLanguageAction):
         assert options.published is not None
         self.options, self._spaces = options, (observation_space, action_space)
         given = options.published
-        self.checkpoint = checkpoint = Checkpoint(**given["checkpoint"])
+        self.checkpoint = checkpoint = FlowCheckpoint(**given["checkpoint"])
         config = checkpoint.config
         self.cameras = paired_cameras(checkpoint, observation_space, given["cameras"])
         leaves = sort_leaves(observation_space)
@@ -124,7 +124,7 @@ class PublishedPolicy(VisionLanguageAction):
         words = self.network.tokens_per_picture * len(self.checkpoint.cameras) + 64
         return words + self.options.flow_steps * (self.head.horizon + 1)
 
-    def read(self, leaves: Mapping[str, Tensor]) -> tuple[Prefix, Tensor | None]:
+    def read(self, leaves: Mapping[str, Tensor]) -> tuple[ReadContext, Tensor | None]:
         """Read pictures, words and state, once for a decision."""
         device = self.network.words.weight.device
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.options.dtype == "bfloat16"):
@@ -168,7 +168,7 @@ class PublishedPolicy(VisionLanguageAction):
             result = [zlib.crc32(row.numpy().tobytes(), seed) for row, seed in zip(parts, result, strict=True)]
         return result
 
-    def _speed(self, prefix: Prefix, points: Tensor, times: Tensor) -> Tensor:
+    def _speed(self, prefix: ReadContext, points: Tensor, times: Tensor) -> Tensor:
         """Compute the velocity [N, H M] at points [N, H M] and times [N]."""
         half = self.options.dtype == "bfloat16"
         with torch.autocast(points.device.type, dtype=torch.bfloat16, enabled=half):
@@ -176,7 +176,7 @@ class PublishedPolicy(VisionLanguageAction):
             return self.network.speed(prefix, chunk, times).float().flatten(1)
 
 
-def paired_cameras(checkpoint: Checkpoint, space: spaces.Space, chosen: Mapping[str, str]) -> dict[str, str]:
+def paired_cameras(checkpoint: FlowCheckpoint, space: spaces.Space, chosen: Mapping[str, str]) -> dict[str, str]:
     """Map the checkpoint's pictures, in their order, to images of an observation space.
 
     ``chosen`` (`policy.flow.checkpoint.cameras`) says which, `none` that there is none; otherwise the last parts of
