@@ -1,9 +1,10 @@
-"""The parity table of docs/vla.md: how far actions are from the original code's, and how far other conventions lead.
+"""The parity tables of docs/vla.md: how far actions are from the original code's, and how far other conventions lead.
 
-    PYTHONPATH=tests/support python docs/assets/vla_parity.py measure [INTERPRETER]   writes docs/assets/vla_parity.json
-    python docs/assets/vla_parity.py                                                 writes the table into docs/vla.md
+    PYTHONPATH=tests/support python docs/assets/vla_parity.py measure FAMILIES [INTERPRETER [SOURCES]]
+    python docs/assets/vla_parity.py                           writes the tables into docs/vla.md
 
-INTERPRETER has LeRobot 0.6, and loads what is exported.
+`measure` writes docs/assets/vla_parity.json. FAMILIES is `lerobot` (INTERPRETER has LeRobot 0.6) or `openvla` (with the
+SOURCES that tests/support/openvla_original.py names); the interpreter loads what is exported.
 """
 
 from __future__ import annotations
@@ -11,70 +12,124 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ASSETS = Path(__file__).parent
 PAGE, FIGURES = ASSETS.parent / "vla.md", ASSETS / "vla_parity.json"
-BEGIN, END = "<!-- parity: docs/assets/vla_parity.py -->", "<!-- end of parity -->"
-_TITLES = {"smolvla": "SmolVLA", "smolvla_aloha": "SmolVLA, Aloha joints", "pi0": "pi0", "pi05": "pi0.5"}
+TITLES = {
+    "lerobot": {
+        "smolvla": "SmolVLA",
+        "smolvla_aloha": "SmolVLA, Aloha joints",
+        "pi0": "pi0",
+        "pi05": "pi0.5",
+    },
+    "openvla": {
+        "openvla": "OpenVLA",
+        "openvla_libero": "OpenVLA in LIBERO",
+        "openvla_oft": "OFT, regression",
+        "openvla_oft_film": "OFT+, FiLM",
+        "openvla_oft_tokens": "OFT, tokens",
+    },
+}
 
 
-def measure(interpreter: str | None) -> None:
+def measure(families: str, interpreter: str | None, sources: str | None) -> None:
     """Build each family's checkpoint, act, and act with each convention changed."""
-    import numpy as np
-    import published_checkpoints as small
-    import published_policies as policies
-    import torch
-
-    found: dict[str, Any] = {}
+    found = json.loads(FIGURES.read_text())
     with tempfile.TemporaryDirectory() as place:
-        exported = []
-        for family in small.FAMILIES:
-            folder, out = Path(place) / "in" / family, Path(place) / "out" / family
-            small.write_checkpoint(family, folder)
-            policy = policies.build(family, folder)
-            entry: dict[str, Any] = {"original": policies.error(family, policy)}
-            entry["otherwise"] = {part: policies.error_of_flip(family, part, folder) for part in policies.PARTS}
-            with torch.no_grad():
-                for weight in policy.network.parameters():
-                    weight.mul_(1.01)
-            policy.write_published(out)
-            exported.append((out, policies.acted(policy, policies.leaves_of(family))))
-            found[family] = entry
-            sys.stderr.write(f"{family}: {entry}\n")
-        if interpreter is not None:
-            places = [str(out) for out, _ in exported]
-            for (out, ours), theirs in zip(exported, small.acted_by_original(interpreter, places), strict=True):
-                found[out.name]["export"] = float(np.abs(ours - np.array(theirs)).max())
+        measured = _lerobot if families == "lerobot" else _openvla
+        found |= measured(Path(place), interpreter, sources)
     FIGURES.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def table() -> str:
-    """Markdown of `vla_parity.json`."""
+def _lerobot(place: Path, interpreter: str | None, _: str | None) -> dict[str, Any]:
+    import numpy as np
+    import published_checkpoints as small
+    import published_policies as policies
+
+    found, exported = {}, []
+    for family in small.FAMILIES:
+        folder, out = place / "in" / family, place / "out" / family
+        small.write_checkpoint(family, folder)
+        policy = policies.build(family, folder)
+        entry: dict[str, Any] = {"original": policies.error(family, policy)}
+        entry["otherwise"] = {part: policies.error_of_flip(family, part, folder) for part in policies.PARTS}
+        found[family] = entry
+        _write_with_other_weights(policy, out, 1.01)
+        exported.append((out, policies.acted(policy, policies.leaves_of(family))))
+        sys.stderr.write(f"{family}: {entry}\n")
+    if interpreter is not None:
+        places = [str(out) for out, _ in exported]
+        for (out, ours), theirs in zip(exported, small.acted_by_original(interpreter, places), strict=True):
+            found[out.name]["export"] = float(np.abs(ours - np.array(theirs)).max())
+    return found
+
+
+def _openvla(place: Path, interpreter: str | None, sources: str | None) -> dict[str, Any]:
+    import numpy as np
+    import openvla_checkpoints as small
+    import openvla_policies as policies
+
+    found, exported, ours = {}, {}, {}
+    for case in small.CASES:
+        folder, out = place / "in" / case, place / "out" / case
+        small.write_checkpoint(case, folder)
+        policy = policies.build(case, folder)
+        entry: dict[str, Any] = {"original": policies.error(case, policy)}
+        entry["otherwise"] = {part: policies.error_of_flip(case, part, folder) for part in policies.parts_of(case)}
+        found[case] = entry
+        _write_with_other_weights(policy, out, 1.05)
+        exported[case], ours[case] = out, policies.acted(policy)
+        sys.stderr.write(f"{case}: {entry}\n")
+    if interpreter is not None and sources is not None:
+        for case, theirs in small.acted_by_original(interpreter, sources, exported).items():
+            found[case]["export"] = float(np.abs(ours[case] - np.array(theirs["actions"])).max())
+    return found
+
+
+def _write_with_other_weights(policy: Any, folder: Path, factor: float) -> None:
+    import torch
+
+    with torch.no_grad():
+        for weight in policy.network.parameters():
+            weight.mul_(factor)
+    policy.write_published(folder)
+
+
+def table(titles: dict[str, str]) -> str:
+    """Markdown of the entries of `vla_parity.json` that ``titles`` names."""
     found = json.loads(FIGURES.read_text())
-    families = list(found)
-    lines = ["| largest difference of an action | " + " | ".join(_TITLES[name] for name in families) + " |"]
-    lines.append("|---|" + "---|" * len(families))
-    lines.append("| to the original | " + " | ".join(f"{found[name]['original']:.0e}" for name in families) + " |")
-    if all("export" in entry for entry in found.values()):
-        head = "| exported, loaded by the original (other weights) | "
-        lines.append(head + " | ".join(f"{found[name]['export']:.0e}" for name in families) + " |")
-    for part in found[families[0]]["otherwise"]:
-        row = " | ".join(f"{found[name]['otherwise'][part]:.2f}" for name in families)
-        lines.append(f"| {part} changed | {row} |")
+    entries = [found[name] for name in titles]
+    lines = ["| largest difference of an action | " + " | ".join(titles.values()) + " |"]
+    lines.append("|---|" + "---|" * len(titles))
+    lines.append(_row("to the original", [f"{entry['original']:.0e}" for entry in entries]))
+    if all("export" in entry for entry in entries):
+        cells = [f"{entry['export']:.0e}" for entry in entries]
+        lines.append(_row("exported, loaded by the original (other weights)", cells))
+    for part in dict.fromkeys(part for entry in entries for part in entry["otherwise"]):
+        known = [entry["otherwise"].get(part) for entry in entries]
+        lines.append(_row(f"{part} changed", ["" if value is None else f"{value:.2f}" for value in known]))
     return "\n".join(lines)
 
 
+def _row(head: str, cells: Sequence[str]) -> str:
+    return f"| {head} | {' | '.join(cells)} |"
+
+
 def written(page: str) -> str:
-    """Return the page with the table of today's figures."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.split(END)[1]}"
+    """Return the page with the tables of today's figures."""
+    for families, titles in TITLES.items():
+        begin, end = f"<!-- parity of {families}: docs/assets/vla_parity.py -->", "<!-- end of parity -->"
+        before, rest = page.split(begin)
+        page = f"{before}{begin}\n{table(titles)}\n{end}{rest.split(end, 1)[1]}"
+    return page
 
 
 def main() -> None:
     if sys.argv[1:2] == ["measure"]:
-        measure(sys.argv[2] if len(sys.argv) > 2 else None)
+        measure(sys.argv[2], *([*sys.argv[3:5], None, None])[:2])
     PAGE.write_text(written(PAGE.read_text()))
 
 

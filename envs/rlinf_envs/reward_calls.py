@@ -71,14 +71,14 @@ def _call_as_trl(function: Callable[..., Any], parameters: Mapping[str, Paramete
     is_chat = isinstance(prompt, Sequence) and not isinstance(prompt, str)
     completion = [{"role": "assistant", "content": scored.response}] if is_chat else scored.response
     columns = {"answer": scored.answer, **scored.row}
-    given = {name: [value] for name, value in columns.items()}
-    given |= {"prompts": [prompt if is_chat else scored.prompt], "completions": [completion]}
+    batch = {name: [value] for name, value in columns.items()}
+    batch |= {"prompts": [prompt if is_chat else scored.prompt], "completions": [completion]}
     if not _takes_any_name(parameters):
-        given = {name: value for name, value in given.items() if name in parameters}
+        batch = {name: value for name, value in batch.items() if name in parameters}
     for name, parameter in parameters.items():
-        if _is_required(parameter) and name not in given:
+        if _is_required(parameter) and name not in batch:
             raise KeyError(f"the row has no column {name!r}, which the function requires; it has {', '.join(columns)}")
-    values = function(**given)
+    values = function(**batch)
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or len(values) != 1:
         raise TypeError(f"must return a list of one number for one completion, got {values!r:.200}")
     # None excludes a response from the sum of TRL's rewards.
@@ -88,13 +88,13 @@ def _call_as_trl(function: Callable[..., Any], parameters: Mapping[str, Paramete
 def _call_as_verl(function: Callable[..., Any], parameters: Mapping[str, Parameter], scored: Scored) -> Any:
     model = scored.row.get("reward_model")
     truth = model.get("ground_truth", scored.answer) if isinstance(model, Mapping) else scored.answer
-    given = {
+    arguments = {
         "data_source": scored.row.get("data_source", ""),
         "solution_str": scored.response,
         "ground_truth": truth,
         "extra_info": scored.row.get("extra_info") or {},
     }
-    value = function(**{name: given[name] for name in _verl_call(parameters).names})
+    value = function(**{name: arguments[name] for name in _verl_call(parameters).names})
     if not isinstance(value, Mapping):
         return value
     if "score" not in value:

@@ -124,17 +124,17 @@ class RewardSum:
         build = BUILDERS[kind]
         parameters = inspect.signature(build).parameters
         attempts = dict(_ATTEMPTS) if kind in SERVICES else {}
-        given = _options(name, value, (*parameters, *attempts))
-        weight = given.pop("weight")
-        attempts.update({option: given.pop(option) for option in attempts if option in given})
+        options = _options(name, value, (*parameters, *attempts))
+        weight = options.pop("weight")
+        attempts.update({option: options.pop(option) for option in attempts if option in options})
         for option, parameter in parameters.items():
-            if parameter.default is inspect.Parameter.empty and option not in given:
+            if parameter.default is inspect.Parameter.empty and option not in options:
                 raise SettingError(f"reward.{name}.{option} is missing")
-        wrong = misfits(build, given, f"reward.{name}.")
+        wrong = misfits(build, options, f"reward.{name}.")
         if wrong:
             raise SettingError("; ".join(wrong))
         try:
-            function = build(**given)
+            function = build(**options)
         except (TypeError, AttributeError) as error:  # an option of a type that the term can do nothing with
             raise SettingError(f"reward.{name}: {error}") from error
         self._add(name, weight, _Term(name, function, slow=kind in SLOW, **attempts))
@@ -243,8 +243,8 @@ def _mapping(where: str, value: Any) -> Mapping[str, Any]:
 
 def _options(name: str, value: Any, known: Sequence[str]) -> dict[str, Any]:
     """Read a term's settings: a bare number is its weight."""
-    given = dict(value) if isinstance(value, Mapping) else {"weight": value}
-    reject_unknown(f"option of reward.{name}", given, ["weight", *known])
-    if "weight" not in given:
+    options = dict(value) if isinstance(value, Mapping) else {"weight": value}
+    reject_unknown(f"option of reward.{name}", options, ["weight", *known])
+    if "weight" not in options:
         raise SettingError(f"reward.{name} needs a weight")
-    return given
+    return options

@@ -208,14 +208,14 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
             ValueError: an unknown option, or one of the wrong length.
             IndexError: a task id that does not exist.
         """
-        given = dict(options or {})
-        for key in given:
+        chosen = dict(options or {})
+        for key in chosen:
             if key not in self._OPTIONS:
                 raise ValueError(f"unknown reset option {key!r}; known: {', '.join(self._OPTIONS)}")
         self._seed_streams(seed)
-        mask = self._reset_mask(given.get("reset_mask"))
+        mask = self._reset_mask(chosen.get("reset_mask"))
         rows = np.flatnonzero(mask)
-        task_ids = self._choose_tasks(given.get("task_ids"), rows)
+        task_ids = self._choose_tasks(chosen.get("task_ids"), rows)
         if not self._tasks:
             self._tasks = [self._source.task(0)] * self.num_envs
             self._prompts = [""] * self.num_envs

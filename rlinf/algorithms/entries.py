@@ -203,8 +203,8 @@ def own_misfit(entry: Entry, key: str, options: Collection[str]) -> str:
 
     The end of a sentence that begins with its name.
     """
-    function, given = imported(entry.function), OWN_ARGUMENTS[key]
-    return Signature((given,)).misfit(function, options) or _made_for_another(function, given)
+    function, argument = imported(entry.function), OWN_ARGUMENTS[key]
+    return Signature((argument,)).misfit(function, options) or _made_for_another(function, argument)
 
 
 def _made_for_another(function: Callable[..., Any], given: str) -> str:

@@ -82,9 +82,9 @@ class Policy:
         if self._state is None:
             self._state = torch.zeros(1, self.model.state_size)
         with torch.no_grad():
-            given = {name: torch.from_numpy(leaf) for name, leaf in leaves.items()}
+            tensors = {name: torch.from_numpy(leaf) for name, leaf in leaves.items()}
             noise = None if deterministic else self._noise(rng or np.random.default_rng())
-            actions, self._state = self.model.step(given, self._state, noise)
+            actions, self._state = self.model.step(tensors, self._state, noise)
         return self.model.env_actions(actions.cpu().numpy())[0]
 
     def continue_chunk(self, observation: Any, rest: np.ndarray, *, delay: int) -> Any:
@@ -100,9 +100,9 @@ class Policy:
 
         leaves = empty_leaves(self.spaces[0], (1,))
         write_observation(leaves, 0, observation)
-        given = {name: torch.from_numpy(leaf) for name, leaf in leaves.items()}
+        tensors = {name: torch.from_numpy(leaf) for name, leaf in leaves.items()}
         try:
-            return continue_chunk(self.model, given, np.asarray(rest), delay)
+            return continue_chunk(self.model, tensors, np.asarray(rest), delay)
         except ValueError as error:
             raise UserError(str(error)) from error
 

@@ -127,13 +127,13 @@ class Signature:
         return faults
 
     def _required(self, parameters: list[Parameter], options: Collection[str]) -> list[str]:
-        given = (*self.names, *options)
+        names = (*self.names, *options)
         required = [
-            f"{parameter.name}{did_you_mean(parameter.name, given)}"
+            f"{parameter.name}{did_you_mean(parameter.name, names)}"
             for parameter in self._behind(parameters)
             if parameter.default is Parameter.empty
             and parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-            and (parameter.kind not in _BY_NAME or parameter.name not in given)
+            and (parameter.kind not in _BY_NAME or parameter.name not in names)
         ]
         return [f"requires {_listed(required)}"] if required else []
 

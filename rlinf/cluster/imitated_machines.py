@@ -85,10 +85,10 @@ def placed(groups: Mapping[str, GroupSize], machines: Machines) -> dict[str, lis
     if code is None or answer is None:
         how = f"gave no answer in {seconds} s" if code is None else process.how_it_ended()
         raise UserError(f"{process} {how}{output}")
-    found = json.loads(answer[1])
-    if "missing" in found:
-        raise PlacementError(found["missing"])
-    return {name: list(seats) for name, seats in found.items()}
+    placement = json.loads(answer[1])
+    if "missing" in placement:
+        raise PlacementError(placement["missing"])
+    return {name: list(seats) for name, seats in placement.items()}
 
 
 def described(seats: Mapping[str, Sequence[int]], machines: Machines) -> list[str]:

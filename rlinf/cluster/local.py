@@ -133,9 +133,9 @@ class _LocalGroup(WorkerGroup):
     ) -> LocalHandle:
         value, error = None, None
         try:
-            given = {name: _value(option) for name, option in options.items()}
+            values = {name: _value(option) for name, option in options.items()}
             with timeline.process(f"{self.name} {rank}"), timeline.span(method):
-                value = function(*map(_value, args), **given)
+                value = function(*map(_value, args), **values)
         except (Exception, SystemExit) as raised:
             error = self.failure(rank, method, capture(raised))
         return LocalHandle(self.name, rank, method, value, error)

@@ -240,8 +240,8 @@ class RayGroup(WorkerGroup):
             self._hosts[rank] = self._start(rank)
         deadline = time.monotonic() + self.config.start_timeout_s
         coming = [self._starting(rank, "start", self._hosts[rank].place.remote(), deadline) for rank in ranks]
-        for rank, place in zip(ranks, waiting.gather(coming), strict=True):
-            self._places[rank] = place
+        for rank, location in zip(ranks, waiting.gather(coming), strict=True):
+            self._places[rank] = location
         builds = {rank: self._hosts[rank].build.remote(self._packed, self._infos[rank]) for rank in ranks}
         waiting.gather([self._starting(rank, "build", ref, deadline) for rank, ref in builds.items()])
 

@@ -24,9 +24,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--layout",
-        choices=("rlinf", "lerobot"),
+        choices=("rlinf", "lerobot", "openvla"),
         default="rlinf",
-        help="lerobot: of a SmolVLA, pi0 or pi0.5 checkpoint also OUT/lerobot, which LeRobot loads",
+        help="lerobot: of a SmolVLA, pi0 or pi0.5 checkpoint also OUT/lerobot, which LeRobot loads; openvla: of an "
+        "OpenVLA or OpenVLA-OFT checkpoint also OUT/openvla, in its own layout",
     )
     parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the newest")
     options = parser.parse_args(list(arguments))
@@ -37,20 +38,23 @@ def main(arguments: Sequence[str]) -> int:
     export_checkpoint(options.run, options.step, options.out)
     if options.onnx:
         _write_onnx(options.out)
-    if options.layout == "lerobot":
-        _write_lerobot(options.out)
+    if options.layout != "rlinf":
+        _write_published(options.out, options.layout)
     return 0
 
 
-def _write_lerobot(folder: Path) -> None:
+def _write_published(folder: Path, layout: str) -> None:
     from rlinf.api.policy import Policy
+    from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
     from rlinf.models.vla.published.policy import PublishedPolicy
 
     policy = Policy.load(folder).model
-    if not isinstance(policy, PublishedPolicy):
-        raise UserError("--layout lerobot is for policies of policy.flow.checkpoint: this one began otherwise")
-    policy.write_published(folder / "lerobot")
-    print(f"{folder / 'lerobot'}: a {policy.checkpoint.family} checkpoint in LeRobot's layout")
+    fits = isinstance(policy, OpenVlaPolicy if layout == "openvla" else PublishedPolicy)
+    if not fits or not isinstance(policy, OpenVlaPolicy | PublishedPolicy):
+        key = "policy.vla.checkpoint" if layout == "openvla" else "policy.flow.checkpoint"
+        raise UserError(f"--layout {layout} is for policies of {key}: this one began otherwise")
+    policy.write_published(folder / layout)
+    print(f"{folder / layout}: a {policy.checkpoint.family} checkpoint in its original layout")
 
 
 def _write_onnx(folder: Path) -> None:

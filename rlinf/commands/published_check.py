@@ -6,12 +6,16 @@ from rlinf.base.errors import UserError
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.models.vla.published.checkpoint import Checkpoint, Unread
+from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
 
-_SUBJECT = "policy.flow.checkpoint"
+_SUBJECT, _OPENVLA = "policy.flow.checkpoint", "policy.vla.checkpoint"
+_CROP = 0.9
 
 
 def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
     """Find what acts otherwise than the original would; ``lines`` get what else is not read."""
+    if config.facts.openvla and config.policy.path is None:
+        return _openvla_findings(config, lines)
     chosen = config.policy.flow.checkpoint
     if not config.facts.published or chosen.path is None:
         return []
@@ -19,13 +23,7 @@ def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
         checkpoint = Checkpoint.read(chosen.path, chosen.backbone)
     except UserError as error:
         return [Caveat(True, str(error), subject=_SUBJECT)]
-    unread = checkpoint.unread()
-    lines += _lines(checkpoint, [part for part in unread if not part.matters])
-    result = [
-        Caveat(False, f"{part.name} is not read: {part.why}.", "Actions may differ from the original's.", _SUBJECT)
-        for part in unread
-        if part.matters
-    ]
+    result = _unread(checkpoint, lines, _SUBJECT)
     theirs, ours = int(checkpoint.config["n_action_steps"]), config.env.num_action_chunks
     if theirs != ours:
         message = f"it carries out {theirs} of {checkpoint.config['chunk_size']} actions, and here {ours} are."
@@ -36,7 +34,41 @@ def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
     return result
 
 
-def _lines(checkpoint: Checkpoint, unread: list[Unread]) -> list[str]:
+def _openvla_findings(config: Config, lines: list[str]) -> list[Caveat]:
+    vla, chunk = config.policy.vla, config.env.num_action_chunks
+    chosen = vla.checkpoint
+    try:
+        checkpoint = OpenVlaCheckpoint.read(str(chosen.path))
+        name, _ = checkpoint.statistics_of(vla.statistics_key)
+    except UserError as error:
+        return [Caveat(True, str(error), subject=_OPENVLA)]
+    result = _unread(checkpoint, lines, _OPENVLA)
+    decoding = checkpoint.decoding if chosen.decoding == "auto" else chosen.decoding
+    lines.append(f"  statistics of {name}; {decoding} decoding")
+    if checkpoint.files and decoding == "sequential":
+        message = f"it has {', '.join(checkpoint.files.values())}, whose chunks are decoded at once."
+        result.append(Caveat(True, message, "Set policy.vla.checkpoint.decoding: parallel, or auto.", _OPENVLA))
+    if decoding != "sequential" and chunk != chosen.horizon:
+        message = f"a chunk has {chosen.horizon} actions (policy.vla.checkpoint.horizon), and {chunk} are carried out."
+        result.append(Caveat(False, message, f"As published: env.num_action_chunks: {chosen.horizon}.", _OPENVLA))
+    if vla.center_crop != _CROP:
+        message = f"pictures are seen to {vla.center_crop:.0%}; fine-tuned checkpoints were trained with random crops."
+        result.append(Caveat(False, message, f"As published: policy.vla.center_crop: {_CROP}.", _OPENVLA))
+    return result
+
+
+def _unread(checkpoint: Checkpoint | OpenVlaCheckpoint, lines: list[str], subject: str) -> list[Caveat]:
+    """Find what is not read and matters; ``lines`` get the rest."""
+    unread = checkpoint.unread()
+    lines += _lines(checkpoint, [part for part in unread if not part.matters])
+    return [
+        Caveat(False, f"{part.name} is not read: {part.why}.", "Actions may differ from the original's.", subject)
+        for part in unread
+        if part.matters
+    ]
+
+
+def _lines(checkpoint: Checkpoint | OpenVlaCheckpoint, unread: list[Unread]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for part in unread:
         reasons.setdefault(part.why, []).append(part.name)

@@ -77,11 +77,17 @@ def uses_published(config: Sections) -> bool:
     return config.policy.name == "flow" and config.policy.flow.checkpoint.path is not None
 
 
+def uses_openvla(config: Sections) -> bool:
+    """Whether a policy of action tokens is a whole OpenVLA checkpoint."""
+    return config.policy.name == "vla" and config.policy.vla.checkpoint.path is not None
+
+
 def is_pretrained(config: Sections) -> bool:
     """Whether training begins from a pretrained language model, alone or inside of a `vla` policy."""
     policy = config.policy
     if is_vla(config):
-        paths = (policy.path, policy.vla.language.path, policy.flow.pi0.path, policy.flow.checkpoint.path)
+        vla, flow = policy.vla, policy.flow
+        paths = (policy.path, vla.language.path, vla.checkpoint.path, flow.pi0.path, flow.checkpoint.path)
         return any(path is not None for path in paths)
     return is_text(config) and policy.path is not None
 
@@ -252,8 +258,9 @@ def acts_in(config: Sections) -> Literal["worker", "sampler"]:
     rollout = config.rollout
     if rollout.act_in != "auto":
         return rollout.act_in
-    flow, language = config.policy.flow, config.policy.vla.language
-    large = is_vla(config) and (language.path or flow.pi0.path or flow.checkpoint.path) is not None
+    flow, vla = config.policy.flow, config.policy.vla
+    paths = (vla.language.path, vla.checkpoint.path, flow.pi0.path, flow.checkpoint.path)
+    large = is_vla(config) and any(path is not None for path in paths)
     return "sampler" if large or rollout.pipeline_stages > 1 or rollout.num_samplers > 1 else "worker"
 
 
@@ -357,6 +364,7 @@ def derive(config: Sections) -> DerivedConfig:
         vla=is_vla(config),
         pi0=uses_pi0(config),
         published=uses_published(config),
+        openvla=uses_openvla(config),
         off_policy=is_off_policy(config),
         offline=is_offline(config),
         labelled=is_labelled(config),

@@ -44,8 +44,7 @@ class ColumnKind:
                 return None if fits else f"be [B] or [B, T] with B={rows}, T={positions}"
             case "BK":
                 return None if column.ndim == 2 and len(column) == rows else f"be [B, K] with B={rows}"
-            case "B":
-                return None if shape == (rows,) else f"be [B={rows}]"
+        return None if shape == (rows,) else f"be [B={rows}]"
 
 
 def column(axes: Axes, fill: float = 0.0, *, adds_up: bool = False) -> Mapping[str, ColumnKind]:

@@ -297,6 +297,14 @@ def picture_ids(uri: str, count: int) -> list[int]:
     return (-1 - (np.frombuffer(drawn, "<u4") >> 1).astype(np.int64)).tolist()
 
 
+def bicubic(picture: np.ndarray, side: int) -> np.ndarray:
+    """Resize [h, w, 3] uint8 to [side, side, 3] with Pillow's cubic filter."""
+    if picture.shape[:2] == (side, side):
+        return picture
+    pillow = _pillow()
+    return np.asarray(pillow.fromarray(picture).resize((side, side), pillow.Resampling.BICUBIC))
+
+
 def _decoded(content: bytes) -> Image:
     pillow = _pillow()
     try:

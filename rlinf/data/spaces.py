@@ -52,12 +52,12 @@ def write_observation(target: Arrays, row: int, observation: object) -> None:
     Other entries or shapes than those of ``target`` are a ValueError. Otherwise numpy would stretch a wrong shape
     to the right one, and what is missing would stay as it was.
     """
-    given = dict(_entries(observation, ROOT))
-    if given.keys() != target.keys():
-        lacks, more = sorted(target.keys() - given.keys()), sorted(given.keys() - target.keys())
+    entries = dict(_entries(observation, ROOT))
+    if entries.keys() != target.keys():
+        lacks, more = sorted(target.keys() - entries.keys()), sorted(entries.keys() - target.keys())
         words = [f"{verb} {', '.join(names)}" for verb, names in (("lacks", lacks), ("has", more)) if names]
         raise ValueError(f"an observation {' and '.join(words)}: the observation space says otherwise")
-    for name, entry in given.items():
+    for name, entry in entries.items():
         leaf = target[name]
         if isinstance(entry, str):
             leaf[row] = text_bytes(entry, leaf.shape[1], name)

@@ -58,11 +58,15 @@ def load_tokenizer(path: str) -> Any:
 
 
 def _is_generic(path: str) -> bool:
-    """Return whether a folder declares its tokenizer all in ``tokenizer.json``, of no particular model family."""
-    file = Path(path) / "tokenizer_config.json"
+    """Return whether a folder declares its tokenizer all in ``tokenizer.json``, of no model family of transformers."""
+    file, model = Path(path) / "tokenizer_config.json", Path(path) / "config.json"
     if not file.exists():
         return False
-    return json.loads(file.read_text()).get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast")
+    if json.loads(file.read_text()).get("tokenizer_class") in ("TokenizersBackend", "PreTrainedTokenizerFast"):
+        return True
+    # Of OpenVLA: transformers would put its own Llama rules in the place of the file's, and warn of the family.
+    whole = (Path(path) / "tokenizer.json").exists() and model.exists()
+    return whole and json.loads(model.read_text()).get("model_type") == "openvla"
 
 
 def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, texts: Callable[[], Iterable[str]]) -> Any:

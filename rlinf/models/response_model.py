@@ -107,12 +107,12 @@ class ResponseModel(nn.Module):
         self, tokens: Tensor, pictures: Sequence[Sequence[str]], rows: Tensor, columns: Tensor
     ) -> dict[str, Any]:
         assert self.reader is not None
-        given = decoder_inputs(self.model, self.reader, tokens, pictures or [()] * len(tokens), rows, columns)
+        model_inputs = decoder_inputs(self.model, self.reader, tokens, pictures or [()] * len(tokens), rows, columns)
         if self.encoder_in_every_pass and torch.is_grad_enabled():
             for parameter in encoder_parameters(self.model):
                 if parameter.requires_grad:
-                    given["inputs_embeds"] = given["inputs_embeds"] + 0.0 * parameter.flatten()[0]
-        return given
+                    model_inputs["inputs_embeds"] = model_inputs["inputs_embeds"] + 0.0 * parameter.flatten()[0]
+        return model_inputs
 
     def _padded(
         self,

@@ -183,8 +183,8 @@ def difference(name: str, sent: TensorDigest, held: TensorDigest | None) -> str 
 def differences(sent: Mapping[str, TensorDigest], held: Digests) -> list[str]:
     """List the :func:`difference` of each tensor that has one, in the order of names. What cannot be read has none."""
     hidden = {name for name, digest in held.items() if digest is None}
-    given = ((name, held.get(name)) for name in sorted(sent.keys() - hidden))
-    return [result for name, digest in given if (result := difference(name, sent[name], digest)) is not None]
+    pairs = ((name, held.get(name)) for name in sorted(sent.keys() - hidden))
+    return [result for name, digest in pairs if (result := difference(name, sent[name], digest)) is not None]
 
 
 def listed(results: Sequence[str], limit: int = 3) -> str:

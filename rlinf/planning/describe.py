@@ -265,8 +265,8 @@ def _ahead(config: Config) -> Rows:
 def _simulator_batch(config: Config) -> Rows:
     if is_offline(config):
         algorithm = config.algorithm
-        updates = f"{algorithm.offline_updates} of {algorithm.replay_batch_size} recorded transitions"
-        return [("recorded transitions", str(algorithm.prior_data)), ("updates", updates)]
+        recorded = f"{algorithm.offline_updates} of {algorithm.replay_batch_size} recorded transitions"
+        return [("recorded transitions", str(algorithm.prior_data)), ("updates", recorded)]
     envs, cuts = config.env.num_envs, config.algorithm.num_minibatches
     updates = ("optimiser steps", f"{config.algorithm.update_epochs} passes x {cuts} minibatches")
     if collects_episodes(config):

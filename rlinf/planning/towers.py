@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rlinf.config.derived import acts_in, keeps_reference, uses_pi0, uses_published
+from rlinf.config.derived import acts_in, keeps_reference, uses_openvla, uses_pi0, uses_published
 from rlinf.config.experiment import Config
 from rlinf.models.architecture_numbers import decoder_shape, read_architecture
 from rlinf.schema import PolicyConfig, TowerConfig
@@ -38,7 +38,8 @@ def towers_memory(config: Config) -> _TowersMemory | None:
     """Estimate the towers' memory; None if an architecture is unknown, or not given (the default towers are tiny)."""
     vla, policy, ranks = config.policy.vla, config.policy, config.learner.num_workers
     language, vision = _decoder_parameters(vla.language), _vision_parameters(vla.vision)
-    if language is None or vision is None or uses_pi0(config) or policy.path is not None or uses_published(config):
+    whole_model = policy.path is not None or any(uses(config) for uses in (uses_pi0, uses_published, uses_openvla))
+    if language is None or vision is None or whole_model:
         return None
     trained = 0
     if policy.lora.rank == 0:

@@ -333,8 +333,8 @@ class SlotRows:
                 if params.repetition_penalty != 1.0:
                     masks = [live.seen for live in lives if live.seen is not None]
                     seen = torch.stack([*masks, *masks[:1] * fill])
-                given = logits[[*chosen, *chosen[:1] * fill]]
-                new, scores = draw(given, params, random.to(given.device), seen=seen)
+                chosen_logits = logits[[*chosen, *chosen[:1] * fill]]
+                new, scores = draw(chosen_logits, params, random.to(chosen_logits.device), seen=seen)
                 for index, token, logprob in zip(chosen, new.tolist(), scores.tolist(), strict=False):
                     tokens[index], logprobs[index] = token, logprob
         return tokens, logprobs

@@ -152,8 +152,10 @@ class OpenAnswers:
             raise ServerError(f"{self._server.base} returns no token ids: it must support return_token_ids (vLLM does)")
         answer.tokens += choice["token_ids"]
         if choice["token_ids"]:
-            given = choice["logprobs"]
-            answer.logprobs += given.get("token_logprobs") or [one["logprob"] for one in given["content"]]
+            answer_logprobs = choice["logprobs"]
+            answer.logprobs += answer_logprobs.get("token_logprobs") or [
+                one["logprob"] for one in answer_logprobs["content"]
+            ]
         answer.finish_reason = choice.get("finish_reason")
         if answer.finish_reason not in (None, "stop", "length"):
             raise ServerError(

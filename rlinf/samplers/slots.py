@@ -53,16 +53,16 @@ class _Slots(DynamicLayer):
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Write the tokens of the step, [1, heads, w, head_dim], and return all slots (signature of transformers)."""
-        window, given = self.window, (key_states, value_states)
+        window, new_states = self.window, (key_states, value_states)
         assert window is not None
         if not self.states:
             self.states = tuple(
-                states.new_zeros(self.slots, states.shape[1], self.columns, states.shape[3]) for states in given
+                states.new_zeros(self.slots, states.shape[1], self.columns, states.shape[3]) for states in new_states
             )
         # The columns of all heads are rows of one table: written faster than by an index into three dimensions.
         _, heads, columns, _ = self.states[0].shape
         rows = window.table_rows(heads, columns)
-        for states, new in zip(self.states, given, strict=True):
+        for states, new in zip(self.states, new_states, strict=True):
             of_tokens = new[0, :, : len(window.slots)].transpose(0, 1)
             states.view(-1, states.shape[3]).index_copy_(0, rows, of_tokens.reshape(len(rows), -1))
         return self.states[0], self.states[1]
@@ -103,8 +103,8 @@ class SlotCache(RowCache):
             return
         for layer in self._slots:
             for states in layer.states:
-                given = [states[slot, :, :length].clone() for slot, length in zip(sources, lengths, strict=True)]
-                for slot, new in zip(targets, given, strict=True):
+                moved = [states[slot, :, :length].clone() for slot, length in zip(sources, lengths, strict=True)]
+                for slot, new in zip(targets, moved, strict=True):
                     states[slot, :, : new.shape[1]] = new
 
     def take(self, slot: int, length: int) -> States:
@@ -117,8 +117,8 @@ class SlotCache(RowCache):
 
     def put(self, slot: int, kept: States) -> None:
         """Write the values that :meth:`take` gave to the beginning of a slot."""
-        for layer, given in zip(self._slots, kept, strict=True):
-            for states, new in zip(layer.states, given, strict=True):
+        for layer, layer_states in zip(self._slots, kept, strict=True):
+            for states, new in zip(layer.states, layer_states, strict=True):
                 states[slot, :, : new.shape[1]] = new
 
     def step(

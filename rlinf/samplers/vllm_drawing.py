@@ -45,8 +45,8 @@ def _sample(self: Any, logits: Tensor, sampling_metadata: SamplingMetadata, *oth
     tokens, logprobs = torch.zeros(len(logits), dtype=torch.int64), torch.zeros(len(logits))
     for params, rows in _alike(sampling_metadata, len(logits)).items():
         together = len(rows) == len(logits)
-        given = (logits, uniforms) if together else (logits[rows], uniforms[rows])
-        tokens[rows], logprobs[rows] = draw(given[0], params, given[1])
+        arguments = (logits, uniforms) if together else (logits[rows], uniforms[rows])
+        tokens[rows], logprobs[rows] = draw(arguments[0], params, arguments[1])
     return SamplerOutput(tokens.to(torch.int32)[:, None], _one_each(tokens, logprobs[:, None]))
 
 
@@ -54,8 +54,8 @@ def _alike(sampling_metadata: SamplingMetadata, count: int) -> dict[SamplingPara
     """Group the rows by distribution; without a tensor of its own a setting is off in every row."""
     columns = []
     for name, off in (("temperature", 0.0), ("top_k", 0), ("top_p", 1.0)):
-        given: Tensor | None = getattr(sampling_metadata, name)
-        columns.append([off] * count if given is None else given.tolist())
+        setting: Tensor | None = getattr(sampling_metadata, name)
+        columns.append([off] * count if setting is None else setting.tolist())
     rows: dict[tuple[float, ...], list[int]] = {}
     for row, settings in enumerate(zip(*columns, strict=True)):
         rows.setdefault(settings, []).append(row)

@@ -112,6 +112,7 @@ class DerivedConfig:
     vla: bool
     pi0: bool
     published: bool
+    openvla: bool
     off_policy: bool
     offline: bool
     labelled: bool

@@ -69,6 +69,35 @@ class VisionConfig:
 
 
 @dataclass(frozen=True)
+class OpenVlaConfig:
+    """An OpenVLA or OpenVLA-OFT checkpoint that acts as its original code does."""
+
+    path: str | None = key(None, example="openvla/openvla-7b")
+    """A folder or hub name (`config.json` of `model_type: openvla`, safetensors, `preprocessor_config.json`, tokenizer,
+    `dataset_statistics.json`; of OpenVLA-OFT also `action_head--*.pt`, `proprio_projector--*.pt`). Towers, projector,
+    decoder, action head, bins and statistics are the checkpoint's; `policy.vla.cameras` (the main one first),
+    `center_crop`, `statistics_key` and `prompt` count."""
+    decoding: Literal["auto", "sequential", "parallel", "parallel_causal"] = "auto"
+    """`sequential`: one action, a token after the other (OpenVLA). `parallel`: a chunk at once, attention both ways
+    (OpenVLA-OFT). `parallel_causal`: the same with attention back alone (its variant trained with flash attention, as
+    RLinf's). `auto`: parallel if there is a file of OpenVLA-OFT; checkpoints with tokens have none."""
+    horizon: int = key(8, at_least=1, example=25)
+    """With parallel decoding: actions of a chunk as trained (LIBERO 8, Aloha 25, Bridge 5), of which the first
+    `env.num_action_chunks` are carried out."""
+    statistics: Literal["quantiles", "bounds"] = "quantiles"
+    """Of actions and states: `quantiles` are those of 1% and 99%, `bounds` the smallest and largest (OFT on Aloha)."""
+    pictures: Literal["dataset", "plain"] = "dataset"
+    """`dataset`: a picture of another size than 224 x 224 goes through JPEG and a Lanczos filter, as in the data sets
+    and the original's evaluations. `plain`: it is resized once, as by the processor alone."""
+    gripper: Literal["as_trained", "opens_at_minus_one", "opens_at_one"] = "as_trained"
+    """The last number of an action: in the data sets 0 is closed and 1 open. `opens_at_minus_one` (LIBERO) and
+    `opens_at_one` make -1 or 1 of it."""
+    noise_level: float = key(0.05, above=0)
+    """With an action head of numbers: scale of the Laplace noise around them while collecting, in shares of half the
+    range. Its log-probability is L1 regression."""
+
+
+@dataclass(frozen=True)
 class VlaConfig:
     """Images, state and an instruction in, chunks of discretised actions out."""
 
@@ -118,6 +147,8 @@ class VlaConfig:
     """Per channel, of pixels in [0, 1]; null takes the checkpoint's (without one: 0.5)."""
     image_std: list[float] | None = key(None, example=[0.5, 0.5, 0.5])
     """Per channel, divides the pixels after `image_mean` is subtracted; null as there."""
+    checkpoint: OpenVlaConfig = section(OpenVlaConfig)
+    """A whole OpenVLA or OpenVLA-OFT checkpoint in the place of `language` and `vision`."""
 
 
 @dataclass(frozen=True)

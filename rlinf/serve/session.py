@@ -92,15 +92,15 @@ class Session:
         """As the environment would have given it."""
         if not isinstance(request, Mapping):
             raise RequestError(f"an observation is a mapping of {', '.join(self._leaves)}")
-        given: dict[str, Any] = {}
+        leaves: dict[str, Any] = {}
         for key, value in request.items():
             name = self._leaf_of(str(key))
             if name is not None:
-                given[name] = self._value(name, value)
-        missing = sorted(self._leaves.keys() - given.keys())
+                leaves[name] = self._value(name, value)
+        missing = sorted(self._leaves.keys() - leaves.keys())
         if missing:
             raise RequestError(f"the observation lacks {', '.join(missing)}; it has {', '.join(map(str, request))}")
-        return _nested(self.observation_space, ROOT, given)
+        return _nested(self.observation_space, ROOT, leaves)
 
     def _leaf_of(self, key: str) -> str | None:
         """Find the leaf that a key of a request names; None for those that are none."""

@@ -166,9 +166,9 @@ def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem
 
 def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, say: Say) -> None:
     key, together = f"space.{names}", split_keys(names)
-    given = [kind for kind in KINDS if getattr(entry, kind) is not None]
-    if len(given) != 1:
-        what = f"has {' and '.join(given)}" if given else "has no values"
+    kinds = [kind for kind in KINDS if getattr(entry, kind) is not None]
+    if len(kinds) != 1:
+        what = f"has {' and '.join(kinds)}" if kinds else "has no values"
         say(key, f"space: {names} {what}.", f"Write exactly one of {', '.join(KINDS)}.")
         return
     every = [name for other, one in config.space.items() for name in (one.variant_keys or split_keys(other))]

@@ -52,8 +52,8 @@ def plan_of(config: Mapping[str, Any], seeds: Sequence[int]) -> tuple[TrialPlan,
     """Return the trial that a Tune configuration means, and its folder's name."""
     if "trial" in config:
         # Population-based training changes the setting on the way; the folder keeps its name.
-        given = config["trial"]
-        return TrialPlan(given["number"], dict(given["setting"]), given["seed"]), given["folder"]
+        trial = config["trial"]
+        return TrialPlan(trial["number"], dict(trial["setting"]), trial["seed"]), trial["folder"]
     position = int(config[PLACE])
     plan = TrialPlan(config["number"] * len(seeds) + position, dict(config["setting"]), seeds[position])
     return plan, plan.folder_name

@@ -44,10 +44,10 @@ def importances(
     keys: Sequence[str], settings: Sequence[Mapping[str, Any]], results: Sequence[float]
 ) -> list[Importance]:
     """Compute the importance of every key that varies, the most important first; none for fewer than four results."""
-    found: list[Importance] = []
+    computed: list[Importance] = []
     values = np.asarray(results, dtype=np.float64)
     if len(values) < 4 or values.var() == 0:
-        return found
+        return computed
     generator = np.random.default_rng(0)
     shuffled = np.stack([generator.permutation(values) for _ in range(_PERMUTATIONS)])
     for key in keys:
@@ -58,8 +58,8 @@ def importances(
         chance = _explained(groups, shuffled)
         mean = float(chance.mean())
         share = max(0.0, (raw - mean) / (1 - mean)) if mean < 1 else 0.0
-        found.append(Importance(key, share, raw, float(np.percentile(chance, 95))))
-    return sorted(found, key=lambda one: -one.share)
+        computed.append(Importance(key, share, raw, float(np.percentile(chance, 95))))
+    return sorted(computed, key=lambda one: -one.share)
 
 
 def _groups(values: Sequence[Any]) -> NDArray[np.int64]:

@@ -186,12 +186,12 @@ class AnswerProbe:
     def _answers(self) -> dict[int, list[_Answer]]:
         """Collect the answers of each sampler to all prompts; none of those that are amid a batch."""
         self._requests = self._requests or self._asked()
-        given: list[list[Completion]] = self._samplers.call("answer", self._requests)
-        for rank, completions in enumerate(given):
+        replies: list[list[Completion]] = self._samplers.call("answer", self._requests)
+        for rank, completions in enumerate(replies):
             for completion in completions:
                 self._samplers.require_current(rank, completion)
         # Samplers with the same weights answer alike: what is the same is computed once.
-        rows = list(dict.fromkeys(_row(one) for completions in given for one in completions if len(one.token_ids)))
+        rows = list(dict.fromkeys(_row(one) for completions in replies for one in completions if len(one.token_ids)))
         if not rows:
             return {}
         logprobs = self._learner.score(self._batch(rows)).logprobs.double()
@@ -201,7 +201,7 @@ class AnswerProbe:
                 _Answer(_row(one)[1], one.logprobs.array.astype(np.float64), learned.get(_row(one), np.zeros(0)))
                 for one in completions
             ]
-            for rank, completions in enumerate(given)
+            for rank, completions in enumerate(replies)
             if any(len(one.token_ids) for one in completions)
         }
 

@@ -29,7 +29,7 @@ CACHE_SLOTS = ("rlinf/samplers/", "tests/samplers/")
 MAX_ODD_DOCSTRINGS = 20
 """May only fall."""
 MAX_VAGUE_NAMES = {
-    **{"found": 12, "wanted": 28, "place": 90, "places": 30, "said": 21, "given": 166},
+    **{"found": 11, "wanted": 28, "place": 89, "places": 30, "said": 21, "given": 112},
     **{"told": 0, "hear": 0, "look": 9},
 }
 """Parameters and variables that say how a value was come by, not what it is: each count may only fall."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import openvla_checkpoints
 import published_checkpoints as small
 import pytest
 
@@ -49,3 +50,26 @@ def test_a_folder_without_its_statistics_is_a_serious_finding(folder: Path) -> N
     (finding,) = published_findings(config(folder), [])
     assert finding.serious
     assert file.name in finding.message
+
+
+def openvla(folder: Path, *overrides: str) -> Config:
+    file = folder.parent / "robot.yaml"
+    file.write_text("run: {name: robot}\nenv: {id: rlinf_envs:rlinf/Tabletop-v0, num_envs: 8}\npolicy: {name: vla}\n")
+    chosen = f"policy.vla={{statistics_key: libero_object, center_crop: 0.9, checkpoint: {{path: {folder}}}}}"
+    return load(str(file), [chosen, *overrides])
+
+
+def test_openvla_as_published_has_no_finding(tmp_path: Path) -> None:
+    openvla_checkpoints.write_checkpoint("openvla_oft", tmp_path / "oft")
+    lines: list[str] = []
+    assert published_findings(openvla(tmp_path / "oft", "env.num_action_chunks=8"), lines) == []
+    listed = "\n".join(lines)
+    for part in ("OpenVLA-OFT checkpoint: ", "lm_head", "statistics of libero_object_no_noops; parallel decoding"):
+        assert part in listed
+    found = published_findings(openvla(tmp_path / "oft", "policy.vla.center_crop=1", "env.num_action_chunks=4"), [])
+    assert [finding.serious for finding in found] == [False, False]
+    said = "\n".join(map(str, found))
+    assert "8 actions" in said
+    assert "center_crop: 0.9" in said
+    (finding,) = published_findings(openvla(tmp_path / "oft", "policy.vla.checkpoint.decoding=sequential"), [])
+    assert finding.serious

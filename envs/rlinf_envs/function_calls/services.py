@@ -84,10 +84,10 @@ class Services:
         call = ast.parse(expression, mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id not in self._methods:
             raise ValueError(f"no call of {', '.join(self._objects)}: {expression}")
-        given = [ast.literal_eval(value) for value in call.args]
+        values = [ast.literal_eval(value) for value in call.args]
         named = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords if keyword.arg}
         names = list(inspect.signature(self._methods[call.func.id]).parameters)
-        return ToolCall(call.func.id, {**dict(zip(names, given, strict=False)), **named})
+        return ToolCall(call.func.id, {**dict(zip(names, values, strict=False)), **named})
 
 
 def _text(returned: Any) -> str:

@@ -56,21 +56,21 @@ def make_family(
     if task == "composite" or task not in datasets:
         raise SettingError(unknown("reasoning-gym task", task, names()))
     _warn_of_hash_order(task)
-    given = dict(params or {})
+    options = dict(params or {})
     for reserved in ("seed", "size"):
-        if reserved in given:
+        if reserved in options:
             raise SettingError(f"{reserved} is set beside params, not inside (task {task!r})")
     config_class = datasets[task][1]
     known = [field.name for field in dataclasses.fields(config_class) if field.name not in ("seed", "size")]
-    reject_unknown(f"parameter of {task}", given, known)
-    wrong = misfits(config_class, given, "params.")
+    reject_unknown(f"parameter of {task}", options, known)
+    wrong = misfits(config_class, options, "params.")
     if wrong:
         raise SettingError("; ".join(wrong))
-    settings = {**_curriculum_settings(task, curriculum or {}), **given, "seed": seed, "size": size}
+    settings = {**_curriculum_settings(task, curriculum or {}), **options, "seed": seed, "size": size}
     try:
         family: Family = _factory().create_dataset(task, **settings)
     except (AssertionError, ValueError, TypeError) as error:
-        raise SettingError(f"reasoning-gym refuses the parameters of {task!r}: {error} (got {given})") from error
+        raise SettingError(f"reasoning-gym refuses the parameters of {task!r}: {error} (got {options})") from error
     return family
 
 

@@ -76,8 +76,8 @@ def code_tests(
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         program, tests = program_of(response), row_value("code_tests", field, row)
         if isinstance(tests, Mapping):
-            given, requested = _pairs(field, tests)
-            share = sum(printed(program, *pair) for pair in zip(given, requested, strict=True)) / len(given)
+            inputs, requested = _pairs(field, tests)
+            share = sum(printed(program, *pair) for pair in zip(inputs, requested, strict=True)) / len(inputs)
         else:
             share = passed(program, _statements(field, tests))
         return share if partial else float(share == 1.0)
@@ -93,12 +93,12 @@ def _statements(field: str, tests: Any) -> tuple[str, ...]:
 
 
 def _pairs(field: str, tests: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    given, requested = tests.get("inputs"), tests.get("outputs")
-    if not isinstance(given, Sequence) or not isinstance(requested, Sequence) or not len(given) == len(requested) > 0:
+    inputs, requested = tests.get("inputs"), tests.get("outputs")
+    if not isinstance(inputs, Sequence) or not isinstance(requested, Sequence) or not len(inputs) == len(requested) > 0:
         raise SettingError(
             f"reward.code_tests: field {field} of a row needs as many inputs as outputs, got {tests!r:.80}"
         )
-    return [str(each) for each in given], [str(each) for each in requested]
+    return [str(each) for each in inputs], [str(each) for each in requested]
 
 
 def _lines(text: str) -> list[str]:

@@ -54,12 +54,12 @@ def exact(*, compare: str = "equal", normalize: bool = True, field: str | None =
     put = normalized if normalize else str.strip
 
     def score(response: str, requested: str) -> float:
-        given, reference = put(response if compare == "contains" else final(response)), put(requested)
+        candidate, reference = put(response if compare == "contains" else final(response)), put(requested)
         if compare == "equal":
-            return float(given == reference)
+            return float(candidate == reference)
         if compare == "contains":
-            return float(bool(reference) and reference in given)
-        return _f1(given.split(), reference.split())
+            return float(bool(reference) and reference in candidate)
+        return _f1(candidate.split(), reference.split())
 
     def term(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
         requested = answer if field is None else row_value("exact", field, row)
@@ -93,9 +93,9 @@ def choice(*, choices: str = "ABCD") -> RewardTerm:
 
 def _chosen(response: str, choices: str) -> str | None:
     response = without_thoughts(response)
-    given = final(response)
-    if given != response or len(given.strip()) <= len("(A)."):
-        letters = set(re.findall(r"\b[A-Z]\b", given.strip().upper())) & set(choices)
+    candidate = final(response)
+    if candidate != response or len(candidate.strip()) <= len("(A)."):
+        letters = set(re.findall(r"\b[A-Z]\b", candidate.strip().upper())) & set(choices)
         return letters.pop() if len(letters) == 1 else None
     for pattern in _CHOICES:
         results = [match for match in pattern.findall(response) if match in choices]

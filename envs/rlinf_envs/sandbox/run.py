@@ -131,7 +131,7 @@ def _run(kind: Kind, program: str, stdin: str, limits: Limits) -> Outcome:
         kind, [visible().python, "-I", "-S", "-B", "-c", _INSIDE], files_bytes=limits.files_mb * _MIB, uid=uid
     )
     inside_uid = uid if kind == "bwrap" else None
-    given = marshal.dumps((_rlimits(limits), inside_uid, filter_program(), program, stdin.encode("utf-8", "replace")))
+    message = marshal.dumps((_rlimits(limits), inside_uid, filter_program(), program, stdin.encode("utf-8", "replace")))
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -145,7 +145,7 @@ def _run(kind: Kind, program: str, stdin: str, limits: Limits) -> Outcome:
             )
         with process:
             try:
-                output, late = Watch(process, ours, given, limits).until_it_ends()
+                output, late = Watch(process, ours, message, limits).until_it_ends()
             finally:
                 # The first process of a namespace takes all others with it.
                 with suppress(ProcessLookupError):

@@ -17,6 +17,7 @@ from rlinf_envs.sim import Split, start_number
 from rlinf_envs.sim.camera import use_offscreen_gl
 from rlinf_envs.sim.libero_expert import LiberoExpert
 from rlinf_envs.sim.libero_files import LiberoFileError, import_libero, load_init_states
+from rlinf_envs.sim.libero_recorded import NUMBERS, mirrored, recorded_state
 from rlinf_envs.sim.libero_scene import CAMERAS, LiberoScene
 from rlinf_envs.sim.pace import Pace
 from rlinf_envs.spaces import FreeText
@@ -42,6 +43,9 @@ class LiberoEnv(gymnasium.Env):
     ``init_states`` is one of start states other than its package's, with the same names
     (`SUITE/TASK.pruned_init`).
 
+    ``recorded`` gives what published policies were trained with: pictures with left and right exchanged, and state [8]
+    (position, rotation vector, gripper).
+
     ``expert_speed`` is the share of the controller's reach that the demonstrator moves by in a step, and
     ``expert_haste`` the share of steps in which it takes all of it nevertheless.
     """
@@ -59,6 +63,7 @@ class LiberoEnv(gymnasium.Env):
         settle_steps: int = 10,
         shadows: bool = False,
         wrist: bool = True,
+        recorded: bool = False,
         assets: str | None = None,
         init_states: str | None = None,
         end_on_success: bool = True,
@@ -85,7 +90,7 @@ class LiberoEnv(gymnasium.Env):
         self.starts = range(training) if split == "train" else range(training, len(self.states))
         self.instruction = str(chosen.language)
         self.max_steps, self.settle_steps, self.end_on_success = max_steps, settle_steps, end_on_success
-        self.render_mode = render_mode
+        self.render_mode, self._recorded = render_mode, recorded
         self._cameras = CAMERAS if wrist else CAMERAS[:1]
         self._scene = LiberoScene(
             tasks.get_task_bddl_file_path(task), image_size, shadows=shadows, cameras=self._cameras
@@ -105,7 +110,7 @@ class LiberoEnv(gymnasium.Env):
         self.observation_space = spaces.Dict(
             {
                 **dict.fromkeys(_PICTURES[: len(self._cameras)], image),
-                "state": spaces.Box(-np.inf, np.inf, (9,), np.float32),
+                "state": spaces.Box(-np.inf, np.inf, (NUMBERS if recorded else 9,), np.float32),
                 "instruction": FreeText(512),
             }
         )
@@ -141,6 +146,9 @@ class LiberoEnv(gymnasium.Env):
     def _observation(self, observation: dict[str, np.ndarray]) -> dict[str, Any]:
         pictures = [observation[f"{camera}_image"] for camera in self._cameras]
         self._image = pictures[0]
-        state = np.concatenate([observation[name] for name in _PROPRIOCEPTION]).astype(np.float32)
+        parts = [observation[name] for name in _PROPRIOCEPTION]
+        state = recorded_state(*parts) if self._recorded else np.concatenate(parts).astype(np.float32)
+        if self._recorded:
+            pictures = [mirrored(picture) for picture in pictures]
         seen = dict(zip(_PICTURES, pictures, strict=False))
         return {**seen, "state": state, "instruction": self.instruction}

@@ -155,11 +155,11 @@ def turns_with(tools: Sequence[Any], max_turns: int | None) -> int:
 @functools.lru_cache(maxsize=64)
 def _built_in(name: str, options: str) -> list[Tool]:
     """One index and one connection in a process, however many conversations use them."""
-    given = json.loads(options)
-    wrong = misfits(BUILT_IN[name], given, f"tools: {name}.")
+    arguments = json.loads(options)
+    wrong = misfits(BUILT_IN[name], arguments, f"tools: {name}.")
     if wrong:
         raise SettingError("; ".join(wrong))
-    made = _made(name, BUILT_IN[name], given)
+    made = _made(name, BUILT_IN[name], arguments)
     return made if isinstance(made, list) else [made]
 
 

@@ -102,10 +102,10 @@ def _own_hint(key: str, message: str) -> str:
     """Describe the form that a user's own function has, or where its module must be."""
     if "cannot be imported" in message:
         return MODULE_PLACE
-    given = OWN_ARGUMENTS[key]
+    argument = OWN_ARGUMENTS[key]
     if key in ("loss_agg_func", "kl_penalty_type", "token_kl_type"):
-        return f"It has one argument, {given}, and no options."
-    return f"Write def NAME(x: {given}, *, OPTION=DEFAULT), with what it needs as x.COLUMN."
+        return f"It has one argument, {argument}, and no options."
+    return f"Write def NAME(x: {argument}, *, OPTION=DEFAULT), with what it needs as x.COLUMN."
 
 
 def _check_groups(context: Context) -> None:

@@ -86,11 +86,11 @@ def engine_arguments() -> tuple[str, ...] | None:
 def check_engine_flags(context: Context) -> None:
     """Check that the engine has each argument, and that no promise of the run depends on it."""
     config = context.config
-    given = config.rollout.vllm.extra
-    if not given or context.is_broken(_KEY):
+    flags = config.rollout.vllm.extra
+    if not flags or context.is_broken(_KEY):
         return
     known = engine_arguments()
-    for name in given:
+    for name in flags:
         plain = name.lstrip("-").replace("-", "_")
         key = f"{_KEY}.{name}"
         if plain in RESERVED:

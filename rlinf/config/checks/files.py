@@ -27,6 +27,7 @@ def check_files(context: Context) -> None:
         "teacher.path": config.teacher.path,
         "policy.flow.pi0.path": config.policy.flow.pi0.path,
         "policy.flow.checkpoint.path": config.policy.flow.checkpoint.path,
+        "policy.vla.checkpoint.path": config.policy.vla.checkpoint.path,
         "policy.vla.language.path": config.policy.vla.language.path,
         "policy.vla.vision.path": config.policy.vla.vision.path,
     }

@@ -20,22 +20,22 @@ def check_teacher(context: Context) -> None:
         return
     pure = "teacher_logprobs" in columns_of(algorithm.adv_type)
     requested = pure or algorithm.opd_coef > 0
-    given = [name for name in _SOURCES if getattr(teacher, name) not in (None, "none")]
-    if requested and not given:
+    sources = [name for name in _SOURCES if getattr(teacher, name) not in (None, "none")]
+    if requested and not sources:
         by = f"adv_type: {algorithm.adv_type}" if pure else f"algorithm.opd_coef {algorithm.opd_coef:g}"
         message = f"{by} learns from a teacher, and there is none."
         context.error("teacher.path", message, "Set teacher.path to a model, or teacher.base_url.")
         return
-    for name in (*given, "hint") if not requested else ():
+    for name in (*sources, "hint") if not requested else ():
         fix = "Choose adv_type: opd, or set algorithm.opd_coef: 0.1."
         context.unread(f"teacher.{name}", "is not read by this algorithm.", fix)
     if not requested:
         return
-    if len(given) > 1:
-        message = f"teacher: {' and '.join(given)} name several teachers."
-        context.error(f"teacher.{given[1]}", message, "Keep one.")
+    if len(sources) > 1:
+        message = f"teacher: {' and '.join(sources)} name several teachers."
+        context.error(f"teacher.{sources[1]}", message, "Keep one.")
     read_by = {"path": ("dtype",), "base_url": _SERVER, "past_policy": ("average_decay",)}
-    for name in (key for source, keys in read_by.items() if source not in given for key in keys):
+    for name in (key for source, keys in read_by.items() if source not in sources for key in keys):
         context.unread(f"teacher.{name}", "is not read by this kind of teacher.", "Take it out.")
     if pure and algorithm.opd_coef > 0:
         message = f"algorithm.opd_coef adds the teacher to another estimator: {algorithm.adv_type} has it already."

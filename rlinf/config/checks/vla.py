@@ -7,7 +7,7 @@ from pathlib import Path
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.config.context import Context
-from rlinf.config.derived import has_warm_start, is_off_policy, is_vla, uses_pi0, uses_published
+from rlinf.config.derived import has_warm_start, is_off_policy, is_vla, uses_openvla, uses_pi0, uses_published
 from rlinf.schema import TowerConfig
 from rlinf.schema.derived import INSTRUCTION
 
@@ -31,6 +31,26 @@ _NOT_OF_PUBLISHED = (
     "policy.tokenizer.vocab_size",
     "policy.tokenizer.split_digits",
 )
+_NOT_OF_OPENVLA = (
+    "policy.vla.language.path",
+    "policy.vla.language.architecture",
+    "policy.vla.vision.path",
+    "policy.vla.vision.architecture",
+    "policy.vla.vision.conditioning",
+    "policy.vla.vision.patch_init",
+    "policy.vla.vision.stem",
+    "policy.vla.order",
+    "policy.vla.action_tokens",
+    "policy.vla.action_bins",
+    "policy.vla.action_statistics",
+    "policy.vla.raw_actions",
+    "policy.vla.image_mean",
+    "policy.vla.image_std",
+    "policy.tokenizer.path",
+    "policy.tokenizer.vocab_size",
+    "policy.tokenizer.split_digits",
+)
+_OF_OPENVLA = ("decoding", "horizon", "statistics", "pictures", "gripper", "noise_level")
 _WHOLE_MODELS = ("openvla", "prismatic")
 """model_type of checkpoints whose decoder, two fused vision towers and projector are one model."""
 _EXAMPLES = {"language": "qwen2", "vision": "siglip_vision_model"}
@@ -50,14 +70,14 @@ def check_vla(context: Context) -> None:
     if config.policy.path is not None:
         return
     towers = {"language": config.policy.vla.language, "vision": config.policy.vla.vision}
-    for name, tower in towers.items():
+    for name, tower in {} if uses_openvla(config) else towers.items():
         context.run(_check_tower, f"policy.vla.{name}", tower, _EXAMPLES[name])
     vision = config.policy.vla.vision
     if vision.path is not None:
         why = f"is not read: policy.vla.vision.path ({vision.path}) brings its own patch embedding."
         for name in ("patch_init", "stem"):
             context.unread(f"policy.vla.vision.{name}", why, "Take it out.")
-    context.run(_check_action_tokens)
+    context.run(_check_openvla if uses_openvla(config) else _check_action_tokens)
     prompt = config.policy.vla.prompt
     if prompt is not None and INSTRUCTION not in prompt:
         message = f"policy.vla.prompt has no {INSTRUCTION}: every instruction would read alike."
@@ -69,7 +89,7 @@ def check_vla(context: Context) -> None:
         if values is not None and (len(values) != 3 or (name == "image_std" and min(values) <= 0)):
             message = f"policy.vla.{name} needs three numbers{' above 0' if name == 'image_std' else ''}, not {values}."
             context.error(f"policy.vla.{name}", message, "For example: [0.5, 0.5, 0.5].")
-    if config.policy.tokenizer.path is not None or config.policy.vla.language.path is not None:
+    if (config.policy.tokenizer.path or config.policy.vla.language.path) is not None and not uses_openvla(config):
         for name in ("vocab_size", "split_digits"):
             why = "is not read: the tokenizer is loaded, not trained."
             context.unread(f"policy.tokenizer.{name}", why, "Take it out.")
@@ -102,6 +122,46 @@ def check_vla(context: Context) -> None:
         context.error("policy.name", message, fix)
 
 
+def _check_openvla(context: Context) -> None:
+    config = context.config
+    chosen, chunk = config.policy.vla.checkpoint, config.env.num_action_chunks
+    for key in _NOT_OF_OPENVLA:
+        context.unread(key, "is not read with policy.vla.checkpoint, which brings its own.", "Take it out.")
+    if chosen.decoding == "sequential":
+        context.unread("policy.vla.checkpoint.horizon", "is not read with decoding: sequential.", "Take it out.")
+        if chunk > 1:
+            message = f"env.num_action_chunks is {chunk}: with decoding: sequential the policy decides on one action."
+            context.error("env.num_action_chunks", message, "Set it to 1, or decoding: parallel for OpenVLA-OFT.")
+    if chosen.decoding.startswith("parallel") and chunk > chosen.horizon:
+        message = f"env.num_action_chunks is {chunk}, and a chunk has {chosen.horizon} actions."
+        context.error("env.num_action_chunks", message, "Set policy.vla.checkpoint.horizon as it was trained.")
+    context.run(_check_openvla_folder)
+
+
+def _check_openvla_folder(context: Context) -> None:
+    """Check what a local folder's JSON files show; the rest is read when the policy is made, and by `rlinf check`."""
+    vla = context.config.policy.vla
+    key, folder = "policy.vla.checkpoint.path", Path(vla.checkpoint.path or "").expanduser()
+    try:
+        config = read_json_file(folder / "config.json")
+        statistics = read_json_file(folder / "dataset_statistics.json") or (config or {}).get("norm_stats") or {}
+    except UserError as error:
+        context.error(key, f"{key}: {error}.", "Download the checkpoint again.")
+        return
+    if config is None:
+        return
+    if config.get("model_type") != "openvla":
+        message = f"{key}: {folder} is of model_type {config.get('model_type')}, and read is openvla."
+        context.error(key, message, "For LeRobot's SmolVLA, pi0 and pi0.5: policy.flow.checkpoint.path.")
+    elif vla.statistics_key not in statistics and f"{vla.statistics_key}_no_noops" not in statistics:
+        names = ", ".join(statistics) or "no data set"
+        if vla.statistics_key is not None or len(statistics) != 1:
+            message = f"policy.vla.statistics_key: {vla.statistics_key} is no data set of {folder}, which has {names}."
+            context.error(
+                "policy.vla.statistics_key", message, f"For example: {next(iter(statistics), 'bridge_orig')}."
+            )
+
+
 def _check_advantage(context: Context) -> None:
     """Check that an indicator of better decisions is learned, and that guidance has something to start from."""
     config, flow = context.config, context.config.policy.flow
@@ -126,7 +186,11 @@ def _check_advantage(context: Context) -> None:
 
 def _check_action_tokens(context: Context) -> None:
     vla = context.config.policy.vla
+    for name in _OF_OPENVLA:
+        why = "is not read without policy.vla.checkpoint.path and policy.name: vla."
+        context.unread(f"policy.vla.checkpoint.{name}", why, "Set the path of a checkpoint.")
     if context.config.policy.name == "flow":
+        context.unread("policy.vla.checkpoint.path", "is not read by policy.name: flow.", "Set policy.name: vla.")
         why = "is not read by policy.name: flow, whose actions are numbers."
         context.unread("policy.vla.action_tokens", why, "Take it out.")
     if vla.action_tokens == "vocabulary":
@@ -149,10 +213,7 @@ def _refuse_whole_model(context: Context, key: str, path: str | None) -> None:
     kind = (written or {}).get("model_type")
     if kind in _WHOLE_MODELS:
         message = f"{key}: {path} is a whole {kind} checkpoint, which is not read: towers are loaded one by one."
-        fix = (
-            "Save its decoder as a folder of its own (text_config as config.json, the weights language_model.* without "
-            "that prefix, the tokenizer) for policy.vla.language.path. Its dataset_statistics.json is read as it is."
-        )
+        fix = "Set policy.vla.checkpoint.path to it (policy.name: vla): it then acts as its original code does."
         context.error(key, message, fix)
 
 

@@ -84,20 +84,20 @@ class PictureReader:
     def _pixels(self, uri: str) -> Pixels:
         picture = opened(uri)
         if self.family.axes:
-            given = self._processor(images=[picture], return_tensors="pt")
-            time, rows, columns = given["image_grid_thw"][0].tolist()
+            processed = self._processor(images=[picture], return_tensors="pt")
+            time, rows, columns = processed["image_grid_thw"][0].tolist()
             merge = self._processor.merge_size
             grid = time, rows // merge, columns // merge
-            return Pixels(given, ("<|vision_start|>", math.prod(grid), "<|vision_end|>"), grid)
+            return Pixels(processed, ("<|vision_start|>", math.prod(grid), "<|vision_end|>"), grid)
         if self._config.model_type == "llava":
-            given = self._processor(images=[picture], return_tensors="pt")
-            return Pixels(given, (self._llava_features(given["pixel_values"]),))
-        given = self._processor(images=[[picture]], return_row_col_info=True, return_tensors="pt")
-        tensors = {name: given[name][0] for name in ("pixel_values", "pixel_attention_mask")}
+            processed = self._processor(images=[picture], return_tensors="pt")
+            return Pixels(processed, (self._llava_features(processed["pixel_values"]),))
+        processed = self._processor(images=[[picture]], return_row_col_info=True, return_tensors="pt")
+        tensors = {name: processed[name][0] for name in ("pixel_values", "pixel_attention_mask")}
         vision = self._config.vision_config
         side = vision.image_size // vision.patch_size
         count = side * side // self._config.scale_factor**2
-        return Pixels(tensors, _tiled(given["rows"][0][0], given["cols"][0][0], count))
+        return Pixels(tensors, _tiled(processed["rows"][0][0], processed["cols"][0][0], count))
 
     def _llava_features(self, pixels: Tensor) -> int:
         vision, height, width = self._config.vision_config, *pixels.shape[-2:]

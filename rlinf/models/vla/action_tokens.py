@@ -11,33 +11,22 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.models.actor_critic.layers import orthogonal
-from rlinf.models.vla.action_bins import ActionStatistics, action_bins
+from rlinf.models.vla.action_bins import ActionStatistics, Bins, action_bins
 
 _FIRST_GAIN = 0.01  # a near-uniform first policy
 
 
-class ActionTokens(nn.Module):
-    """Hidden states [N, Q, H] at the action queries to logits [N, Q, V], and from tokens to actions and back."""
+class TokenDraws(nn.Module):
+    """Tokens drawn from logits [N, Q, V], and from tokens to actions and back."""
 
     noise_kind = "uniform"
     action_dtype: type[np.generic] = np.int64
     imitation_noise = 0
     forbidden: Tensor
 
-    def __init__(
-        self,
-        width: int,
-        space: spaces.Space,
-        *,
-        bins: int | None,
-        chunk: int,
-        temperature: float,
-        statistics: ActionStatistics | None = None,
-    ) -> None:
-        """``bins``: values that a number can take; None: OpenVLA's (`action_bins.VocabularyBins`)."""
+    def __init__(self, space: spaces.Space, bins: Bins, *, chunk: int, temperature: float) -> None:
         super().__init__()
-        self._space, self._chunk, self._temperature = space, chunk, temperature
-        self.bins = action_bins(space, bins, statistics)
+        self._space, self._chunk, self._temperature, self.bins = space, chunk, temperature, bins
         self.per_action = len(self.bins.sizes)
         self.count = self.per_action * chunk
         self.noise_size = self.count
@@ -46,17 +35,6 @@ class ActionTokens(nn.Module):
         # Where dimensions differ in size, the tokens that a smaller one does not have can't be drawn.
         forbidden = np.tile(np.arange(values)[None, :] >= self.bins.sizes[:, None], (chunk, 1))
         self.register_buffer("forbidden", torch.from_numpy(forbidden), persistent=False)
-        # A language model's output layer has no bias.
-        self.logits = orthogonal(nn.Linear(width, values, bias=bins is not None), _FIRST_GAIN)
-
-    @torch.no_grad()
-    def take_rows(self, rows: Tensor) -> None:
-        """Begins with rows [V, H] of a pretrained output layer."""
-        self.logits.weight.copy_(rows)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        logits = self.logits(hidden).float() / self._temperature
-        return logits.masked_fill(self.forbidden, float("-inf")) if bool(self.forbidden.any()) else logits
 
     def sample(self, logits: Tensor, noise: Tensor) -> Tensor:
         """Draw tokens [N, Q] where the cumulative distribution crosses ``noise`` [N, Q], uniform on [0, 1)."""
@@ -88,3 +66,31 @@ class ActionTokens(nn.Module):
         """Return the nearest tokens [N, Q] of actions [N, *shape] or [N, K, *shape]."""
         parts = np.asarray(actions, dtype=np.float64).reshape(len(actions), self._chunk, self.per_action)
         return self.bins.tokens(parts).reshape(len(actions), self.count)
+
+
+class ActionTokens(TokenDraws):
+    """Hidden states [N, Q, H] at the action queries to logits [N, Q, V], and what :class:`TokenDraws` does."""
+
+    def __init__(
+        self,
+        width: int,
+        space: spaces.Space,
+        *,
+        bins: int | None,
+        chunk: int,
+        temperature: float,
+        statistics: ActionStatistics | None = None,
+    ) -> None:
+        """``bins``: values that a number can take; None: OpenVLA's (`action_bins.VocabularyBins`)."""
+        super().__init__(space, action_bins(space, bins, statistics), chunk=chunk, temperature=temperature)
+        # A language model's output layer has no bias.
+        self.logits = orthogonal(nn.Linear(width, self.forbidden.shape[1], bias=bins is not None), _FIRST_GAIN)
+
+    @torch.no_grad()
+    def take_rows(self, rows: Tensor) -> None:
+        """Begins with rows [V, H] of a pretrained output layer."""
+        self.logits.weight.copy_(rows)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        logits = self.logits(hidden).float() / self._temperature
+        return logits.masked_fill(self.forbidden, float("-inf")) if bool(self.forbidden.any()) else logits

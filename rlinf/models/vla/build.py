@@ -19,6 +19,9 @@ from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
 from rlinf.models.vla.published.checkpoint import Checkpoint
 from rlinf.models.vla.published.networks import load_network
+from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
+from rlinf.models.vla.published.openvla_network import load_openvla
+from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
 from rlinf.models.vla.published.policy import PublishedPolicy
 from rlinf.models.vla.vocabulary_actions import action_rows
 
@@ -86,10 +89,25 @@ def build_published(
     return policy
 
 
+def build_openvla(
+    observation_space: spaces.Space,
+    action_space: spaces.Space,
+    options: VlaOptions,
+    tokenizer: Any,
+    checkpoint: OpenVlaCheckpoint,
+) -> OpenVlaPolicy:
+    """Build an OpenVLA policy with the weights of its checkpoint."""
+    policy = OpenVlaPolicy(observation_space, action_space, options, tokenizer)
+    load_openvla(policy.network, checkpoint)
+    return policy
+
+
 def load_vla(folder: str, **changed: Any) -> VisionLanguageAction:
     """Load the policy of an exported folder; ``changed`` as in `VisionLanguageAction.from_pretrained`."""
     written = json.loads((Path(folder) / "vla.json").read_text())
     kind: type[VisionLanguageAction] = VlaPolicy if written.get("pi0") is None else Pi0Policy
     if written.get("published") is not None:
         kind = PublishedPolicy
+    if written.get("openvla") is not None:
+        kind = OpenVlaPolicy
     return kind.from_pretrained(folder, **changed)

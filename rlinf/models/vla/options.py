@@ -53,6 +53,9 @@ class VlaOptions:
     """A whole PI0 configuration as a mapping, for a policy over that model; `language` and `vision` are empty then."""
     published: Mapping[str, Any] | None = None
     """A published checkpoint but its weights (`published.checkpoint.Checkpoint`), with `cameras`, `flip`, `train`."""
+    openvla: Mapping[str, Any] | None = None
+    """An OpenVLA checkpoint but its weights (`published.openvla_checkpoint.OpenVlaCheckpoint`), with the other entries
+    of `policy.vla.checkpoint` and `statistics_key`."""
     num_action_chunks: int = 1
     """Actions per decision (K)."""
     temperature: float = 1.0

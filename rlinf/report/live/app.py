@@ -112,8 +112,8 @@ def _guard(
     async def dispatch(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         if request.url.hostname not in _HOSTS:
             return PlainTextResponse("this server answers to 127.0.0.1 only", status_code=403)
-        given = request.query_params.get("token")
-        if given is not None and secrets.compare_digest(given, token):
+        query_token = request.query_params.get("token")
+        if query_token is not None and secrets.compare_digest(query_token, token):
             # Without the token, which would stay in the browser's history.
             asked = request.url.remove_query_params("token")
             path = asked.path if asked.path in _PAGES else "/"

@@ -88,8 +88,8 @@ class Endpoint:
         """Check the token; what can't be answered is an error as OpenAI writes it."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-            token, _, session = given.partition(":")
+            key = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            token, _, session = key.partition(":")
             if not hmac.compare_digest(token.encode(), self._gateway.token.encode()):
                 return _error(401, "the token is wrong: send it as Authorization: Bearer TOKEN", "invalid_api_key")
             try:

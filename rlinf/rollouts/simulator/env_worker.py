@@ -336,8 +336,8 @@ class EnvWorker:
     def render_fps(self) -> float:
         """Return the steps of a second that the environment declares; 0 if it declares none."""
         # Vector environments of a simulator's own need not have metadata.
-        given = (getattr(self._vec_env, "metadata", None) or {}).get("render_fps")
-        return float(given) if isinstance(given, (int, float)) else 0.0
+        fps = (getattr(self._vec_env, "metadata", None) or {}).get("render_fps")
+        return float(fps) if isinstance(fps, (int, float)) else 0.0
 
     def close(self) -> None:
         self._vec_env.close()

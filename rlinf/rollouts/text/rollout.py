@@ -217,8 +217,8 @@ class TextRollout:
         """Hold conversations as far as ``session`` responds, in the environments of the last reset."""
         began, busy = time.perf_counter(), self.envs.busy_s
         engine = Engine(self.member, self.turn_limits(params), timed=self.max_turns > 1)
-        given = self.envs.answers()
-        engine.begin(batch, key, given if answers is None else answers(given))
+        environment = self.envs.answers()
+        engine.begin(batch, key, environment if answers is None else answers(environment))
         engine.run(session)
         waited = time.perf_counter() - began - engine.generation_s
         clock.count(GENERATION, engine.generation_s)

@@ -86,8 +86,8 @@ class NativeVecEnv:
 
     def _advance(self, actions: np.ndarray) -> StepResult:
         """Step them in the same way, whatever numbers come."""
-        given = like_observations(actions, self._newest)
-        observations, *columns, info = self._env.step(given)
+        accepted = like_observations(actions, self._newest)
+        observations, *columns, info = self._env.step(accepted)
         self._take(observations)
         rewards, terminated, truncated = map(host_array, columns)
         over = terminated | truncated

@@ -164,8 +164,10 @@ def _parts(returned: Any, method: str, names: str) -> Any:
     """Check that the result of ``method`` has as many parts as gymnasium requires, and return it."""
     count = names.count(",") + 1
     if not isinstance(returned, tuple) or len(returned) != count:
-        given = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
-        raise EnvContractError(f"{method}() returned {given} instead of the {count} of gymnasium's interface ({names})")
+        description = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
+        raise EnvContractError(
+            f"{method}() returned {description} instead of the {count} of gymnasium's interface ({names})"
+        )
     return returned
 
 

@@ -34,9 +34,9 @@ class FilmedVecEnv:
         self.observation_space = self._vec_env.observation_space
         self.action_space = self._vec_env.action_space
         self.observations = self._vec_env.observations
-        given = float(self._vec_env.metadata.get("render_fps") or _USUAL_FPS)
-        self._every = max(1, int(np.ceil(given / _MOST_FPS)))
-        self._fps = given / self._every
+        fps = float(self._vec_env.metadata.get("render_fps") or _USUAL_FPS)
+        self._every = max(1, int(np.ceil(fps / _MOST_FPS)))
+        self._fps = fps / self._every
         self.problem: str | None = None
         self._film: FilmEncoder | None = None
         self._grid = Grid()

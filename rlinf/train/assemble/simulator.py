@@ -185,6 +185,8 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
 
             chosen = config.policy.flow.checkpoint
             path = Checkpoint.read(str(chosen.path), chosen.backbone).tokenizer
+        if path is None and config.facts.openvla:
+            path = config.policy.vla.checkpoint.path
         if path is not None:
             return load_tokenizer(str(path))
         texts = envs.instructions(_TOKENIZER_STARTS)

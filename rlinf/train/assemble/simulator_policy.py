@@ -172,6 +172,7 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
     from rlinf.models.vla import VlaOptions, VlaPolicy
     from rlinf.models.vla.backbones import pixel_statistics
     from rlinf.models.vla.build import build_vla, load_vla
+    from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
 
     policy, requested = config.policy, config.policy.vla
     if policy.path is not None:
@@ -180,6 +181,8 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
         )
     elif config.facts.published:
         made = _published(config, observation_space, action_space, folder)
+    elif config.facts.openvla:
+        made = _openvla(config, observation_space, action_space, folder)
     elif config.facts.pi0:
         made = _pi0(config, observation_space, action_space, folder)
     else:
@@ -221,6 +224,8 @@ def _vla(config: Config, observation_space: Any, action_space: Any, folder: Path
         )
     if policy.gradient_checkpointing and isinstance(made, VlaPolicy):
         made.language.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if isinstance(made, OpenVlaPolicy):
+        made.network.language_model.model.recompute = policy.gradient_checkpointing
     return made
 
 
@@ -288,6 +293,43 @@ def _published(config: Config, observation_space: Any, action_space: Any, folder
         dtype=_dtype(config),
     )
     return build_published(observation_space, action_space, options, load_tokenizer(str(folder)), checkpoint)
+
+
+def _openvla(config: Config, observation_space: Any, action_space: Any, folder: Path | None) -> VisionLanguageAction:
+    from rlinf.models.loading import load_tokenizer
+    from rlinf.models.vla import VlaOptions
+    from rlinf.models.vla.build import build_openvla
+    from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
+
+    policy, chosen = config.policy, config.policy.vla.checkpoint
+    assert folder is not None
+    assert chosen.path is not None
+    checkpoint = OpenVlaCheckpoint.read(chosen.path)
+    kept = {name: value for name, value in vars(chosen).items() if name != "path"}
+    options = _filled(
+        VlaOptions,
+        policy.vla,
+        policy,
+        config.env,
+        config.rollout,
+        config.algorithm,
+        language={},
+        vision=None,
+        openvla={
+            **kept,
+            "decoding": checkpoint.decoding if chosen.decoding == "auto" else chosen.decoding,
+            "statistics_key": policy.vla.statistics_key,
+            "checkpoint": checkpoint.to_dict(),
+        },
+        action_statistics=None,
+        image_mean=(0.5, 0.5, 0.5),
+        image_std=(0.5, 0.5, 0.5),
+        cameras=tuple(policy.vla.cameras),
+        freeze_vision=policy.vla.vision.freeze,
+        freeze_language=policy.vla.language.freeze,
+        dtype=_dtype(config),
+    )
+    return build_openvla(observation_space, action_space, options, load_tokenizer(str(folder)), checkpoint)
 
 
 def _action_statistics(config: Config) -> ActionStatistics | None:

@@ -48,7 +48,7 @@ def compare(first: Sequence[Outcome], second: Sequence[Outcome]) -> list[PairedD
     >>> compare([wrong], [right])[0].difference
     1.0
     """
-    before, after = ({outcome.task: outcome for outcome in given} for given in (first, second))
+    before, after = ({outcome.task: outcome for outcome in outcomes} for outcomes in (first, second))
     common = sorted(before.keys() & after.keys())
     if not common:
         raise UserError(

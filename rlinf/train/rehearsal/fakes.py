@@ -197,7 +197,10 @@ class Fakes(FakeTensorMode):
             if values is None:
                 raise UnknownValue(f"indexing at {_line()}: the shape of the result depends on values of the device")
             nonzero = values.nonzero(as_tuple=True)
-            results += [self._fake_of(one) if isinstance(index, FakeTensor) else one for one in nonzero]
+            results += [
+                self._fake_of(index_tensor) if isinstance(index, FakeTensor) else index_tensor
+                for index_tensor in nonzero
+            ]
         return results
 
     def _number(self, tensor: Tensor, known: Any) -> Any:

@@ -160,9 +160,9 @@ class RoundSession:
             del self._running[rank]
             return []
         done = []
-        for given in completions_of(portion, self._kept[rank]) if rank in self._kept else portion:
-            self._pool.require_current(rank, given)
-            completion = replace(given, request_id=self._running[rank][1][given.request_id])
+        for one in completions_of(portion, self._kept[rank]) if rank in self._kept else portion:
+            self._pool.require_current(rank, one)
+            completion = replace(one, request_id=self._running[rank][1][one.request_id])
             self._parts[rank].done.add((completion.request_id, completion.sample_index))
             done.append(completion)
         return done

@@ -128,8 +128,8 @@ class PoolSession:
             while sampler.left and (len(sampler.slices) < (_QUEUED if concurrent else 1) or sampler.aborted):
                 new, sampler.new = sampler.new, []
                 aborted, sampler.aborted = sampler.aborted, []
-                given = self._slice_s, concurrent
-                sampler.slices.append(self._pool.group.submit_one(rank, "advance", new, aborted, *given))
+                arguments = self._slice_s, concurrent
+                sampler.slices.append(self._pool.group.submit_one(rank, "advance", new, aborted, *arguments))
 
     def _take(self, rank: int) -> list[Completion]:
         """Return the completions of the worker's oldest slice."""

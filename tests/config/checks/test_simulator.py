@@ -101,7 +101,52 @@ def test_a_whole_openvla_checkpoint_is_refused_by_name(tmp_path: Path, key: str)
     with pytest.raises(ConfigErrors, match="whole openvla checkpoint") as caught:
         load_mapping(simulator(GRPO, **{"policy.name": "vla", key: str(tmp_path)}), source="test")
     assert {problem.key for problem in caught.value.problems} == {key}
-    assert "dataset_statistics.json" in str(caught.value)
+    assert "policy.vla.checkpoint.path" in str(caught.value)
+
+
+OPENVLA = {"policy.name": "vla", "policy.vla.checkpoint.path": "openvla/openvla-7b"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "key", "message"),
+    [
+        ({"policy.vla.order": "picture_first"}, "policy.vla.order", "brings its own"),
+        ({"policy.vla.action_bins": 64}, "policy.vla.action_bins", "brings its own"),
+        (
+            {"policy.vla.checkpoint.decoding": "sequential", "env.num_action_chunks": 2},
+            "env.num_action_chunks",
+            "decides on one action",
+        ),
+        (
+            {"policy.vla.checkpoint.decoding": "parallel", "env.num_action_chunks": 9},
+            "env.num_action_chunks",
+            "a chunk has 8 actions",
+        ),
+        (
+            {"policy.vla.checkpoint.path": None, "policy.vla.checkpoint.horizon": 5},
+            "policy.vla.checkpoint.horizon",
+            "not read without policy.vla.checkpoint.path",
+        ),
+    ],
+)
+def test_openvla_has_what_its_checkpoint_brings(changed: dict[str, object], key: str, message: str) -> None:
+    load_mapping(simulator(GRPO, **OPENVLA), source="test")
+    with pytest.raises(ConfigErrors) as caught:
+        load_mapping(simulator(GRPO, **{**OPENVLA, **changed}), source="test")
+    (output,) = caught.value.problems
+    assert output.key == key
+    assert message in str(output)
+
+
+def test_the_data_set_of_an_openvla_folder_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "openvla"}')
+    (tmp_path / "dataset_statistics.json").write_text('{"libero_object_no_noops": {}, "bridge_orig": {}}')
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    given = OPENVLA | {"policy.vla.checkpoint.path": str(tmp_path)}
+    load_mapping(simulator(GRPO, **given, **{"policy.vla.statistics_key": "libero_object"}), source="test")
+    for key in ("libero_goal", None):
+        with pytest.raises(ConfigErrors, match=r"statistics_key.*libero_object_no_noops, bridge_orig"):
+            load_mapping(simulator(GRPO, **given, **{"policy.vla.statistics_key": key}), source="test")
 
 
 def test_another_goal_cannot_be_named_where_the_words_are_fixed() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 _WAVELENGTH = 10_000.0
 
@@ -27,6 +28,9 @@ class DecoderSizes:
     heads: int
     kv_heads: int
     head_dim: int
+    inverse_waves: bool = False
+    """Whether angles are positions times inverse wavelengths, as transformers rounds them, not divided by wavelengths:
+    float32 tells the two apart after some hundred positions."""
 
     @classmethod
     def of(cls, shapes: Mapping[str, Sequence[int]], place: str, head_dim: int) -> DecoderSizes:
@@ -137,16 +141,34 @@ class Layer(nn.Module):
 
     def queries(self, normed: Tensor, positions: Tensor) -> Tensor:
         """[N, L, H, D] at positions [N, L]."""
-        return turned(self.self_attn.q_proj(normed).unflatten(-1, (-1, self._sizes.head_dim)), positions)
+        heads = self.self_attn.q_proj(normed).unflatten(-1, (-1, self._sizes.head_dim))
+        return turned(heads, positions, inverse_waves=self._sizes.inverse_waves)
 
     def keys(self, normed: Tensor, positions: Tensor) -> Tensor:
         """Likewise [N, L, G, D]."""
-        return turned(self.self_attn.k_proj(normed).unflatten(-1, (-1, self._sizes.head_dim)), positions)
+        heads = self.self_attn.k_proj(normed).unflatten(-1, (-1, self._sizes.head_dim))
+        return turned(heads, positions, inverse_waves=self._sizes.inverse_waves)
 
     def values(self, normed: Tensor) -> Tensor:
         """[N, L, G, D]."""
         split: Tensor = self.self_attn.v_proj(normed).unflatten(-1, (-1, self._sizes.head_dim))
         return split
+
+    def forward(
+        self, hidden: Tensor, positions: Tensor, mask: Tensor, before: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Pass [N, L, width] at positions [N, L] that see what ``mask`` [N, L, S] says; S counts those ``before``.
+
+        ``before``: keys and values [N, S - L, G, D] of earlier positions. Returns the layer's output, and keys and
+        values of all S positions.
+        """
+        normed, gate = self.input_layernorm(hidden)
+        keys, values = self.keys(normed, positions), self.values(normed)
+        if before is not None:
+            keys = torch.cat([before[0], keys], dim=1)
+            values = torch.cat([before[1], values.to(before[1].dtype)], dim=1)
+        attended = attend(self.queries(normed, positions), keys, values, mask)
+        return self.closed(hidden, attended, gate, None), keys, values
 
     def closed(self, hidden: Tensor, attended: Tensor, gate: Tensor | None, condition: Tensor | None) -> Tensor:
         """Add what was attended to, then the MLP's part: [N, L, width]."""
@@ -162,6 +184,8 @@ class Stack(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.norm = norm
+        self.recompute = False
+        """Whether :meth:`through` computes each layer again in the backward pass, and keeps less until then."""
 
     def read(self, hidden: Tensor, valid: Tensor, blocks: Tensor, state: Tensor) -> Prefix:
         """Read a prefix [N, P, width]; a position sees the valid ones of its block [P] and of those before it."""
@@ -169,17 +193,25 @@ class Stack(nn.Module):
         mask = valid[:, None, :] & (blocks[None, None, :] <= blocks[None, :, None])
         # A row of padding sees everything: nothing reads it, and a softmax over nothing would be no number.
         mask = mask | ~valid[:, :, None]
-        keys, values = [], []
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
-            normed, gate = layer.input_layernorm(hidden)
-            keys.append(layer.keys(normed, positions))
-            values.append(layer.values(normed))
-            attended = attend(layer.queries(normed, positions), keys[-1], values[-1], mask)
-            hidden = layer.closed(hidden, attended, gate, None)
+        hidden, memory = self.through(hidden, positions, mask)
         there = valid[..., None].float()
-        summary = (self.norm(hidden)[0].float() * there).sum(1) / there.sum(1)
-        return Prefix(keys, values, valid, state, summary, [])
+        summary = (hidden.float() * there).sum(1) / there.sum(1)
+        return Prefix([keys for keys, _ in memory], [values for _, values in memory], valid, state, summary, [])
+
+    def through(
+        self, hidden: Tensor, positions: Tensor, mask: Tensor, before: Sequence[tuple[Tensor, Tensor]] | None = None
+    ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Pass [N, L, width] through all layers and the norm; also returns each layer's keys and values.
+
+        Arguments as of :meth:`Layer.forward`, with ``before`` of each layer.
+        """
+        memory = []
+        for number, layer in enumerate(self.layers):
+            arguments = hidden, positions, mask, None if before is None else before[number]
+            again = self.recompute and torch.is_grad_enabled()
+            hidden, keys, values = checkpoint(layer, *arguments, use_reentrant=False) if again else layer(*arguments)
+            memory.append((keys, values))
+        return self.norm(hidden)[0], memory
 
 
 def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -193,11 +225,12 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tenso
     return mixed.transpose(1, 2).flatten(2)
 
 
-def turned(heads: Tensor, positions: Tensor) -> Tensor:
+def turned(heads: Tensor, positions: Tensor, *, inverse_waves: bool = False) -> Tensor:
     """Turn [N, L, H, D] by the angles of positions [N, L] (rotary embedding, halves)."""
     half = heads.shape[-1] // 2
     exponents = torch.arange(half, dtype=torch.float32, device=heads.device) * (2.0 / heads.shape[-1])
-    angles = (positions[..., None].float() / _WAVELENGTH**exponents)[:, :, None]
+    steps, waves = positions[..., None].float(), _WAVELENGTH**exponents
+    angles = (steps * (1.0 / waves) if inverse_waves else steps / waves)[:, :, None]
     first, second = heads.float().split(half, dim=-1)
     cosine, sine = angles.cos(), angles.sin()
     return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)

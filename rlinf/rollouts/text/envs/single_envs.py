@@ -179,18 +179,18 @@ class SingleTextEnvs:
     def _start(self, env: gymnasium.Env, task_id: int) -> tuple[str, Mapping[str, Any]]:
         options = {"task_id": task_id} if self._numbers_tasks else None
         seed = self._first_seed + task_id
-        given = self._calling("reset", lambda: env.reset(seed=seed, options=options))
-        if not isinstance(given, tuple) or len(given) != 2:
-            raise self._fault(f"reset returned {given!r:.80}; it must return (observation, info)")
-        return self._text(given[0], "reset"), given[1]
+        started = self._calling("reset", lambda: env.reset(seed=seed, options=options))
+        if not isinstance(started, tuple) or len(started) != 2:
+            raise self._fault(f"reset returned {started!r:.80}; it must return (observation, info)")
+        return self._text(started[0], "reset"), started[1]
 
     def _answer(self, env: gymnasium.Env, action: str) -> tuple[str, float, bool, bool, Mapping[str, Any]]:
-        given = self._calling("step", lambda: env.step(action))
-        if not isinstance(given, tuple) or len(given) != 5:
+        stepped = self._calling("step", lambda: env.step(action))
+        if not isinstance(stepped, tuple) or len(stepped) != 5:
             raise self._fault(
-                f"step returned {given!r:.80}; it must return (observation, reward, terminated, truncated, info)"
+                f"step returned {stepped!r:.80}; it must return (observation, reward, terminated, truncated, info)"
             )
-        observation, reward, terminated, truncated, info = given
+        observation, reward, terminated, truncated, info = stepped
         try:
             return self._text(observation, "step"), float(reward), bool(terminated), bool(truncated), info
         except (TypeError, ValueError) as error:

@@ -22,8 +22,8 @@ class MixtureSchedule:
         """Raise ValueError if no weight is above 0, or one is below."""
         if any(weight < 0 for weight in weights) or not any(weights):
             raise ValueError(f"weights must be at least 0, and one of them above: {list(weights)}")
-        given = [Fraction(weight).limit_denominator(_FINEST) for weight in weights]
-        self._shares = [weight / sum(given) for weight in given]
+        fractions = [Fraction(weight).limit_denominator(_FINEST) for weight in weights]
+        self._shares = [weight / sum(fractions) for weight in fractions]
         self._members: list[int] = []
         self._counts = [[0] for _ in weights]
         """For each environment: how many groups it has among the first 0, 1, 2, ..."""

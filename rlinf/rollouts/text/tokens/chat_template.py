@@ -27,11 +27,11 @@ def rendered(
     Raises any exception of the template, which is a program of its author's, and TimeLimitError after
     :data:`DEADLINE_S`.
     """
-    given = {"strftime_now": _DAY.strftime, **variables, **({"tools": list(tools)} if tools else {})}
+    context = {"strftime_now": _DAY.strftime, **variables, **({"tools": list(tools)} if tools else {})}
     try:
         with time_limit(DEADLINE_S):
             return str(
-                tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=prompt, **given)
+                tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=prompt, **context)
             )
     except TimeLimitError:
         raise TimeLimitError(f"one rendering takes more than {DEADLINE_S:g} s") from None

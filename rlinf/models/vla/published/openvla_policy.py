@@ -1,0 +1,341 @@
+"""An OpenVLA or OpenVLA-OFT checkpoint as a policy that imitates, and learns from the log-probabilities of its tokens.
+
+Three kinds decide: tokens one after another (OpenVLA), tokens of a whole chunk at once (OpenVLA-OFT without an action
+head, as SimpleVLA-RL and RLinf train it), and numbers of a chunk at once (OpenVLA-OFT's L1 regression).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from rlinf.data.granularity import Granularity, Levels
+from rlinf.data.spaces import SpaceError
+from rlinf.models.actor_critic.layers import orthogonal
+from rlinf.models.loading import PolicyError
+from rlinf.models.vla.action_bins import VocabularyBins
+from rlinf.models.vla.action_tokens import TokenDraws
+from rlinf.models.vla.deciding import VisionLanguageAction
+from rlinf.models.vla.instructions import instruction_texts, require_instruction
+from rlinf.models.vla.observation import StateNumbers, require_colour, sort_leaves
+from rlinf.models.vla.options import VlaOptions
+from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
+from rlinf.models.vla.published.openvla_network import OpenVlaNetwork, ReadPrompt
+from rlinf.models.vla.published.trained_pictures import TrainedPictures
+from rlinf.schema.derived import INSTRUCTION, prompted
+
+Gripper = Literal["as_trained", "opens_at_minus_one", "opens_at_one"]
+PROMPT = f"In: What action should the robot take to {INSTRUCTION}?\nOut:"
+_EMPTY_WORD = 29_871
+"""Llama's token of a single space, which ends each prompt in the training of OpenVLA."""
+_ENDS = {"quantiles": ("q01", "q99"), "bounds": ("min", "max")}
+
+
+class TrainedUnits:
+    """Numbers in [-1, 1] between two statistics of a data set; those that ``mask`` leaves out are taken as they are."""
+
+    def __init__(self, statistics: Mapping[str, Any], kind: str, leaf: str) -> None:
+        """Raise SpaceError if the ``statistics`` of ``leaf`` lack what ``kind`` needs."""
+        missing = [name for name in _ENDS[kind] if name not in statistics]
+        if missing:
+            raise SpaceError(f"policy.vla.checkpoint.statistics: {kind} need {', '.join(missing)} of {leaf}")
+        self._low, self._high = (np.array(statistics[name], dtype=np.float64) for name in _ENDS[kind])
+        self._mask = np.array(statistics.get("mask", np.ones(len(self._low))), dtype=bool)
+
+    def __len__(self) -> int:
+        return len(self._low)
+
+    def whole(self, numbers: NDArray[Any]) -> NDArray[np.float64]:
+        """Numbers [..., n] in [-1, 1] in the units of the data set."""
+        unit = numbers.astype(np.float64)
+        return np.where(self._mask, 0.5 * (unit + 1.0) * (self._high - self._low) + self._low, unit)
+
+    def scaled(self, numbers: NDArray[Any]) -> NDArray[np.float64]:
+        """Numbers [..., n] of the data set in [-1, 1], cut at its ends; one that never changes is 0."""
+        width = self._high - self._low
+        unit = np.where(width != 0, 2.0 * (numbers - self._low) / (width + 1e-8) - 1.0, 0.0)
+        return np.clip(np.where(self._mask, unit, numbers), -1.0, 1.0)
+
+
+class ActionsOfSpace:
+    """Actions [N, K, A] in the units of the network to those of an environment, and back."""
+
+    def __init__(self, space: spaces.Space, units: TrainedUnits, *, chunk: int, gripper: Gripper) -> None:
+        """Raise SpaceError for another number of numbers."""
+        shape = space.shape if isinstance(space, spaces.Box) else None
+        if shape is None or shape != (len(units),):
+            raise SpaceError(
+                f"policy.vla.checkpoint: an action of the checkpoint has {len(units)} numbers, and here it is {space}"
+            )
+        self._space, self._units, self._chunk = space, units, chunk
+        self._opens_at = {"as_trained": 0, "opens_at_minus_one": -1, "opens_at_one": 1}[gripper]
+
+    def to_env(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Return actions [N, A], with chunks [N, K, A], within the space's bounds."""
+        assert isinstance(self._space, spaces.Box)
+        whole = self._units.whole(numbers)
+        if self._opens_at:
+            whole[..., -1] = np.sign(2.0 * whole[..., -1] - 1.0) * self._opens_at
+        whole = np.clip(whole, self._space.low, self._space.high)
+        return (whole[:, 0] if self._chunk == 1 else whole).astype(self._space.dtype)
+
+    def from_env(self, actions: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the network's numbers [N, K, A] of actions [N, A] or [N, K, A]."""
+        parts = np.asarray(actions, dtype=np.float64).reshape(len(actions), self._chunk, len(self._units)).copy()
+        if self._opens_at:
+            parts[..., -1] = (parts[..., -1] * self._opens_at + 1.0) / 2.0
+        return self._units.scaled(parts)
+
+
+class ChunkTokens(TokenDraws):
+    """Tokens of all numbers of a chunk, from logits [N, K A, 256]."""
+
+    def __init__(self, space: spaces.Space, actions: ActionsOfSpace, numbers: int, options: VlaOptions) -> None:
+        unit = spaces.Box(-1.0, 1.0, (numbers,), np.float64)
+        super().__init__(
+            space, VocabularyBins(unit, None), chunk=options.num_action_chunks, temperature=options.temperature
+        )
+        self._actions = actions
+
+    def tempered(self, logits: Tensor) -> Tensor:
+        """Divide logits by the temperature."""
+        return logits / self._temperature
+
+    def to_env(self, tokens: np.ndarray) -> np.ndarray:
+        return self._actions.to_env(self.bins.numbers(tokens.reshape(len(tokens), self._chunk, self.per_action)))
+
+    def from_env(self, actions: np.ndarray) -> np.ndarray:
+        return self.bins.tokens(self._actions.from_env(actions)).reshape(len(actions), self.count)
+
+
+@dataclass(frozen=True)
+class Following:
+    """The context of N decisions whose tokens follow one after another."""
+
+    network: OpenVlaNetwork
+    prompt: ReadPrompt
+
+    def drawn(self, count: int, draw: Callable[[Tensor, int], Tensor]) -> Tensor:
+        """Tokens [N, count]; ``draw`` chooses each, [N, 1], from its logits [N, 1, 256]."""
+        prompt, tokens = self.prompt, [draw(self.network.logits(self.prompt.last), 0)]
+        for number in range(1, count):
+            hidden, prompt = self.network.follow(prompt, tokens[-1])
+            tokens.append(draw(self.network.logits(hidden), number))
+        return torch.cat(tokens, dim=1)
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """Logits [N, n, 256] at each of the tokens [N, n], given those before it."""
+        hidden = self.prompt.last
+        if tokens.shape[1] > 1:
+            hidden = torch.cat([hidden, self.network.follow(self.prompt, tokens[:, :-1])[0]], dim=1)
+        return self.network.logits(hidden)
+
+
+class SequentialTokens(ChunkTokens):
+    """Tokens of one action, each drawn after the ones before it."""
+
+    def sample(self, context: Following, noise: Tensor) -> Tensor:  # type: ignore[override]
+        draw = super().sample
+        return context.drawn(self.count, lambda logits, at: draw(self.tempered(logits), noise[:, at : at + 1]))
+
+    def mode(self, context: Following) -> Tensor:  # type: ignore[override]
+        return context.drawn(self.count, lambda logits, _: logits.argmax(-1))
+
+    def log_prob(self, context: Following | Tensor, tokens: Tensor) -> Tensor:
+        """Log-probability of each token [N, A]; ``context``: also the tokens' logits."""
+        logits = self.tempered(context.logits(tokens)) if isinstance(context, Following) else context
+        return super().log_prob(logits, tokens)
+
+
+class ChunkNumbers(nn.Module):
+    """Numbers of a chunk [N, K A], with Laplace noise of one scale around those of a regression head."""
+
+    noise_kind = "uniform"
+    action_dtype: type[np.generic] = np.float32
+    imitation_noise = 0
+
+    def __init__(self, actions: ActionsOfSpace, per_action: int, options: VlaOptions, scale: float) -> None:
+        super().__init__()
+        self._actions, self._chunk, self._scale = actions, options.num_action_chunks, scale
+        self.per_action, self.count = per_action, per_action * options.num_action_chunks
+        self.noise_size = self.count
+        self.action_shape: tuple[int, ...] = (self.count,)
+
+    def sample(self, means: Tensor, noise: Tensor) -> Tensor:
+        """Numbers [N, K A] of uniform noise [N, K A]."""
+        side = (noise - 0.5).clamp(-0.5 + 1e-7, 0.5 - 1e-7)
+        return means - self._scale * side.sign() * torch.log1p(-2.0 * side.abs())
+
+    def mode(self, means: Tensor) -> Tensor:
+        return means
+
+    def log_prob(self, means: Tensor, numbers: Tensor) -> Tensor:
+        """Log-density of each number [N, K A]."""
+        return -(numbers - means).abs() / self._scale - np.log(2.0 * self._scale)
+
+    def entropy(self, means: Tensor) -> Tensor:
+        """Entropy of each number [N, K A]: no weight moves it."""
+        return torch.full_like(means, 1.0 + float(np.log(2.0 * self._scale)))
+
+    def to_env(self, numbers: np.ndarray) -> np.ndarray:
+        return self._actions.to_env(numbers.reshape(len(numbers), self._chunk, self.per_action))
+
+    def from_env(self, actions: np.ndarray) -> np.ndarray:
+        return self._actions.from_env(actions).reshape(len(actions), self.count).astype(np.float32)
+
+
+class OpenVlaPrompts:
+    """Instructions, in lower case, to token ids; shorter prompts are filled up after their first token."""
+
+    def __init__(self, tokenizer: Any, names: Sequence[str], task: str | None, prompt: str | None) -> None:
+        """Raise PolicyError for a tokenizer that does not put its first token before a text."""
+        require_instruction(names, task)
+        self.tokenizer = tokenizer
+        self._names, self._task, self._prompt = tuple(names), task, PROMPT if prompt is None else prompt
+        self._known: dict[str, list[int]] = {}
+        if self._ids("")[0] != tokenizer.bos_token_id:
+            raise PolicyError("the tokenizer of an OpenVLA checkpoint begins a text with <s>, and this one does not")
+
+    def __call__(self, leaves: Mapping[str, Tensor], rows: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Ids int64 [N, L] and which of them are there, bool [N, L]."""
+        prompts = [self._ids(text) for text in instruction_texts(leaves, self._names, self._task, rows)]
+        length = max(map(len, prompts))
+        ids, present = torch.zeros(rows, length, dtype=torch.int64), torch.zeros(rows, length, dtype=torch.bool)
+        for row, own in enumerate(prompts):
+            ids[row, 0], present[row, 0] = own[0], True
+            ids[row, length - len(own) + 1 :] = torch.tensor(own[1:])
+            present[row, length - len(own) + 1 :] = True
+        return ids.to(device), present.to(device)
+
+    def _ids(self, text: str) -> list[int]:
+        if text not in self._known:
+            ids = list(self.tokenizer(prompted(self._prompt, text.lower()))["input_ids"])
+            self._known[text] = ids if ids[-1] == _EMPTY_WORD else [*ids, _EMPTY_WORD]
+        return self._known[text]
+
+
+class OpenVlaPolicy(VisionLanguageAction):
+    """An `interfaces.ActorCriticPolicy` of a checkpoint; the weights are random."""
+
+    head: ChunkTokens | ChunkNumbers
+
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, options: VlaOptions, tokenizer: Any
+    ) -> None:
+        """Raise SpaceError if state, actions or cameras are not those of the checkpoint."""
+        super().__init__()
+        assert options.openvla is not None
+        self.options, self._spaces = options, (observation_space, action_space)
+        chosen = options.openvla
+        self.checkpoint = checkpoint = OpenVlaCheckpoint(**chosen["checkpoint"])
+        self.parallel, self._causal = chosen["decoding"] != "sequential", chosen["decoding"] == "parallel_causal"
+        chunk = options.num_action_chunks
+        if not self.parallel and chunk > 1:
+            raise SpaceError(
+                f"env.num_action_chunks is {chunk}: with sequential decoding OpenVLA decides on one action"
+            )
+        if self.parallel and chunk > chosen["horizon"]:
+            raise SpaceError(
+                f"env.num_action_chunks is {chunk}: a chunk has {chosen['horizon']} (policy.vla.checkpoint.horizon)"
+            )
+        leaves = sort_leaves(observation_space, options.cameras)
+        self.cameras = tuple(leaves.images)
+        if not self.cameras or (len(self.cameras) > 1 and not options.cameras):
+            raise SpaceError(
+                f"policy.vla.cameras: name the checkpoint's images in its order, the main one first, of "
+                f"{', '.join(name.removeprefix('observation.') for name in leaves.images) or 'no image'}"
+            )
+        for name, space in leaves.images.items():
+            require_colour(name, space)
+        self.pictures = TrainedPictures(
+            checkpoint.preprocessor, kind=chosen["pictures"], center_crop=options.center_crop
+        )
+        _, statistics = checkpoint.statistics_of(chosen["statistics_key"])
+        units = TrainedUnits(statistics.get("action", {}), chosen["statistics"], "action")
+        self._horizon = chosen["horizon"] * len(units)
+        actions = ActionsOfSpace(action_space, units, chunk=chunk, gripper=chosen["gripper"])
+        self.network = OpenVlaNetwork(checkpoint)
+        self._state_units: TrainedUnits | None = None
+        self.state: StateNumbers | None = None
+        if self.network.proprio_projector is not None:
+            self._state_units = TrainedUnits(statistics.get("proprio", {}), chosen["statistics"], "proprio")
+            self.state = StateNumbers(leaves.states, False) if leaves.states else None
+            here = 0 if self.state is None else self.state.out_features
+            if here != len(self._state_units):
+                raise SpaceError(
+                    f"policy.vla.checkpoint: a state has {len(self._state_units)} numbers there, and here {here}"
+                )
+        self.instructions: OpenVlaPrompts = OpenVlaPrompts(tokenizer, leaves.texts, options.task, options.prompt)
+        if checkpoint.regression:
+            self.head = ChunkNumbers(actions, len(units), options, chosen["noise_level"])
+        else:
+            kind = ChunkTokens if self.parallel else SequentialTokens
+            self.head = kind(action_space, actions, len(units), options)
+        self.network.vision_backbone.requires_grad_(not options.freeze_vision)
+        self.network.language_model.requires_grad_(not options.freeze_language)
+        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
+        self.granularity = Granularity.of(levels, actions=chunk, dimensions=self.head.per_action)
+        values = self.granularity.decision_rewards
+        self.value_head = orthogonal(nn.Linear(self.network.width, values), 1.0) if options.value_head else None
+
+    @classmethod
+    def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
+        return cls(*both, options, tokenizer)
+
+    def towers(self) -> list[nn.Module]:
+        return [self.network.language_model, self.network.vision_backbone]
+
+    def layers(self) -> list[nn.Module]:
+        towers = [part.blocks for part in self.network.vision_backbone.children()]
+        return [*self.network.language_model.model.layers, *(block for blocks in towers for block in blocks)]  # type: ignore[union-attr]
+
+    @property
+    def tokens_per_decision(self) -> int:
+        prompt = len(self.cameras) * self.network.vision_backbone.count + self.options.max_instruction_tokens
+        return prompt + (self._horizon + 1 if self.parallel else self.head.count)
+
+    def read(self, leaves: Mapping[str, Tensor]) -> tuple[Tensor | Following, Tensor | None]:
+        """Logits or numbers of a chunk, or the prompt that tokens follow; values [N, rewards of a decision]."""
+        device = self.network.language_model.model.embed_tokens.weight.device
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.options.dtype == "bfloat16"):
+            each = [self.pictures(leaves[name].to(device)) for name in self.cameras]
+            pixels = [torch.stack(parts, dim=1) for parts in zip(*each, strict=True)]
+            ids, present = self.instructions(leaves, len(pixels[0]), device)
+            state = None
+            if self.state is not None and self._state_units is not None:
+                numbers = self.state.numbers(leaves, device)
+                state = torch.from_numpy(self._state_units.scaled(numbers.cpu().numpy())).float().to(device)
+            if not self.parallel:
+                prompt = self.network.read(pixels, ids, present, state)
+                first, context = prompt.last, Following(self.network, prompt)
+            else:
+                hidden = self.network.decide(pixels, ids, present, state, count=self._horizon, causal=self._causal)[
+                    :, : self.head.count
+                ]
+                first, context = hidden, self._decided(hidden)
+        return context, None if self.value_head is None else self.value_head(first[:, 0].float())
+
+    def write_published(self, folder: Path) -> None:
+        """Write the checkpoint again in its own layout, with the weights as they are now."""
+        self.checkpoint.write(folder, {name.removeprefix("network."): tensor for name, tensor in self.weights()})
+
+    def _decided(self, hidden: Tensor) -> Any:
+        if isinstance(self.head, ChunkNumbers):
+            return self.network.numbers(hidden, self.head.per_action).flatten(1)
+        return self.head.tempered(self.network.logits(hidden))
+
+    def _positions_of(
+        self, logits: Any, critic: Tensor | None, chosen: Tensor, acted: Tensor | None, with_entropy: bool
+    ) -> tuple[Tensor, ...]:
+        if isinstance(logits, Following):
+            assert isinstance(self.head, ChunkTokens)
+            logits = self.head.tempered(logits.logits(chosen))
+        return super()._positions_of(logits, critic, chosen, acted, with_entropy)
