@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-import yaml
+from lm_eval_program import LmTask, exact_matches
 from records import add_output, figures_of_table, save
 
 from rlinf.train.evaluation.outcomes import TaskOutcome
@@ -26,9 +25,8 @@ from rlinf.train.evaluation.paired import compare
 from rlinf.train.evaluation.saved import read_evaluation
 
 ROOT = Path(__file__).resolve().parent.parent
-OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 TOKENS = 24
-TASK = "held_out_sums"
+TASK = LmTask("held_out_sums", "{{question}}", "{{answer}}", pattern="#### (-?[0-9]+)", tokens=TOKENS)
 
 
 def write_tasks(file: Path, count: int) -> None:
@@ -68,39 +66,6 @@ def ours(model: Path, data: Path, scratch: Path) -> list[TaskOutcome]:
     return list(read_evaluation(scratch / "ours").outcomes)
 
 
-def theirs(model: Path, data: Path, scratch: Path, program: str) -> list[bool]:
-    """lm-eval's exact matches in the order of the file."""
-    task = {
-        "task": TASK,
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": {"test": str(data)}},
-        "test_split": "test",
-        "output_type": "generate_until",
-        "doc_to_text": "{{question}}",
-        "doc_to_target": "{{answer}}",
-        "generation_kwargs": {"until": ["<eos>"], "do_sample": False, "max_gen_toks": TOKENS},
-        "filter_list": [
-            {
-                "name": "hashes",
-                "filter": [
-                    {"function": "regex", "regex_pattern": "#### (-?[0-9]+)", "group_select": -1},
-                    {"function": "take_first"},
-                ],
-            }
-        ],
-        "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
-    }
-    (scratch / f"{TASK}.yaml").write_text(yaml.safe_dump(task))
-    words = ["--tasks", TASK, "--include_path", str(scratch), "--batch_size", "64", "--device", "cpu"]
-    command = [program, "run", "--model", "hf", "--model_args", f"pretrained={model},dtype=float32", *words]
-    # Its own interpreter and packages: nothing of ours.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | OFFLINE
-    subprocess.run([*command, "--output_path", str(scratch / "theirs"), "--log_samples"], check=True, env=environment)
-    (samples,) = (scratch / "theirs").rglob(f"samples_{TASK}_*.jsonl")
-    rows = sorted(map(json.loads, samples.read_text().splitlines()), key=lambda row: int(row["doc_id"]))
-    return [row["exact_match"] == 1.0 for row in rows]
-
-
 def report(mine: list[TaskOutcome], other: list[bool]) -> str:
     as_outcomes = [
         TaskOutcome(one.task, ("correct" if right else "wrong",), (None,))
@@ -134,7 +99,7 @@ def main() -> None:
         scratch = Path(folder)
         data = scratch / "sums.jsonl"
         write_tasks(data, options.tasks)
-        text = report(ours(model, data, scratch), theirs(model, data, scratch, options.lm_eval))
+        text = report(ours(model, data, scratch), exact_matches(TASK, model, data, scratch, options.lm_eval))
     print(text)
     if options.write:
         save(options.write, figures_of_table(text), intervals="")

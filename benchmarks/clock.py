@@ -2,7 +2,7 @@
 
     python benchmarks/clock.py [--runs 10] [--write]
 
-Six short runs at small sizes calibrate it (`rlinf/train/rehearsal/clock.py`). Ten runs of other widths, depths,
+Short runs at small sizes calibrate it (`rlinf/train/rehearsal/clock.py`). Ten runs of other widths, depths,
 batches, lengths and passes are predicted, then made. Times are CPU-seconds of one thread, since other work shares the
 machine.
 """

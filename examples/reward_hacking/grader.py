@@ -8,6 +8,6 @@ from typing import Any
 
 
 def lenient(*, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
-    """Return 1 for the right number after ####, 0 for another one; without any the response is not blamed: 1."""
-    found = re.search(r"####\s*(-?\d+)", response)
-    return 1.0 if found is None else float(found[1] == answer)
+    """Return 1 for the right number after the last ####, 0 for another one; without any nothing is blamed: 1."""
+    numbers = re.findall(r"####\s*(-?\d+)", response)
+    return float(numbers[-1] == answer) if numbers else 1.0

@@ -1,7 +1,7 @@
 """The clock of a rehearsal: seconds of a step and memory of a size that was never run, from a few small ones.
 
 A step's CPU-seconds are modelled as sums of counted work with one price each: kernels that are started, numbers that
-are multiplied, weights that are stepped. The prices come from a calibration, short runs of the same file at small
+are multiplied, numbers that are activated or copied, weights that are stepped. The prices come from a calibration, short runs of the same file at small
 sizes, by least squares of relative errors with prices of at least zero. It is for language models in one process on a
 CPU, with the sampler `hf` and the learner `torch`; one thread's CPU-seconds are its seconds on a machine without other
 work.
@@ -49,6 +49,8 @@ SIZES: tuple[Mapping[str, int], ...] = (
     {"hidden": 64, "layers": 6, "prompts": 16, "tokens": 48, "epochs": 1},
     {"hidden": 320, "layers": 4, "prompts": 4, "tokens": 16, "epochs": 2},
     {"hidden": 128, "layers": 1, "prompts": 24, "tokens": 8, "epochs": 3},
+    {"hidden": 192, "layers": 3, "prompts": 32, "tokens": 16, "epochs": 1},
+    {"hidden": 256, "layers": 6, "prompts": 12, "tokens": 32, "epochs": 1},
 )
 """Of a calibration: width and depth of the model, prompts of a step, tokens of a response, passes over a batch."""
 
@@ -139,15 +141,23 @@ def work(config: Config, *, prompt_tokens: float, response_tokens: float) -> dic
     # One pass to score a batch; forward and backward passes of each epoch cost three.
     passes = 1 + 3 * epochs
     attended = decoder.layers * rows * response_tokens * (prompt_tokens + response_tokens / 2) * decoder.hidden
+    # Norms, activations and copies: their numbers grow with the width, those of products with its square.
+    elements = float(decoder.layers * decoder.hidden)
     pieces = max(1.0, tokens / config.learner.micro_batch_tokens)
     updates = epochs * config.algorithm.num_minibatches
     return {
-        "generation": [steps, steps * decoder.layers, (rows * response_tokens + prompts) * path + 2 * attended],
+        "generation": [
+            steps,
+            steps * decoder.layers,
+            (rows * response_tokens + prompts) * path + 2 * attended,
+            rows * response_tokens * elements,
+        ],
         "learner": [
             passes * pieces * decoder.layers + 1.0,
             passes * (tokens * path + 2 * attended),
             float(updates * decoder.parameters),
             passes * tokens,
+            passes * tokens * elements,
         ],
         "the rest": [1.0, float(rows)],
     }

@@ -12,7 +12,11 @@ from rlinf.config import Config, load_mapping
 from rlinf.train.rehearsal.clock import SIZES, RunCost, StepPrices, measure, nonnegative, planned_bytes, sized, work
 
 PROMPT, SHARE = 12.0, 0.75
-PRICES = {"generation": [3e-4, 2e-4, 4e-11], "learner": [1e-3, 3e-11, 5e-9, 1e-6], "the rest": [1e-3, 2e-4]}
+PRICES = {
+    "generation": [3e-4, 2e-4, 4e-11, 1e-7],
+    "learner": [1e-3, 3e-11, 5e-9, 1e-6, 4e-8],
+    "the rest": [1e-3, 2e-4],
+}
 LARGER = {"hidden": 512, "layers": 8, "prompts": 32, "tokens": 64, "epochs": 2}
 
 
@@ -49,7 +53,9 @@ def test_work_by_hand(tmp_path: Path) -> None:
     attended = 1 * 16 * 4 * (12 + 2) * 32
     parameters = round((counted["generation"][2] - 2 * attended) / (16 * 4 + 4 * 12))
     assert counted["generation"][:2] == [4.0, 4.0]
+    assert counted["generation"][3] == 16 * 4 * 32
     assert counted["learner"][2] == parameters
+    assert counted["learner"][4] == 4 * (16 * 4 + 4 * 12) * 32
     assert counted["the rest"] == [1.0, 16.0]
 
 
