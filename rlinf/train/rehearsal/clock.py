@@ -1,8 +1,8 @@
 """The clock of a rehearsal: seconds of a step and memory of a size that was never run, from a few small ones.
 
-A step's CPU-seconds are modelled as sums of counted work with one price each: kernels that are started, numbers that are
-multiplied, numbers that are activated or copied, weights that are stepped. The prices come from a calibration, short
-runs of the same file at small sizes, by least squares of relative errors with prices of at least zero. It is for
+A step's CPU-seconds are modelled as sums of counted work with one price each: kernels that are started, numbers that
+are multiplied, activated or copied, weights that are stepped. The prices come from a calibration, short runs
+of the same file at small sizes, by least squares of relative errors with prices of at least zero. It is for
 language models in one process on a CPU, with the sampler `hf` and the learner `torch`; one thread's CPU-seconds are its
 seconds on a machine without other work.
 
