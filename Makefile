@@ -9,11 +9,11 @@ FAULT_TESTS := tests/faults $(addprefix tests/,cluster/test_ray_group.py \
     runs/test_hanging_environments.py runs/test_weight_transports.py sweep/test_trainable.py)
 EXTRAS := lora,data,verify,reasoning,tensorboard,gguf,megatron,sweep,completion,video,hdf5,serve,onnx,dev,peers
 
-# Four test processes, also on two cores: two of them often wait for a deadline or a worker. Groups of tests that share
+# Three test processes, also on two cores: one of them often waits for a deadline or a worker. Groups of tests that share
 # Ray or learner processes stay together (tests/conftest.py). Each process computes in one thread: more would wait for
 # each other on the cores that they share. Byte code is kept, or each of the hundreds of processes compiles all modules.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest
-PARALLEL := -n 4 --dist loadscope --no-loadscope-reorder
+PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
 .PHONY: quickstart smollm2 models/smollm2 models/gemma3 build/mmlu test test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks gpu dist clean

@@ -76,7 +76,7 @@ def test_continuous_generation_begins_after_the_evaluation(tmp_path: Path) -> No
     assert_same(tmp_path / "later", tmp_path / "blocking")
 
 
-@pytest.mark.parametrize("step", [2, 3])
+@pytest.mark.parametrize("step", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_run_that_breaks_off_around_an_evaluation_goes_on_bit_for_bit(
     blocking: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:

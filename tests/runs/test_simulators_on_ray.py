@@ -23,8 +23,9 @@ from rlinf.train.workers.simulator_workers import SimulatorWorker
 
 WORKERS = 2
 pytestmark = pytest.mark.usefixtures("ray_session")
-# How the other collectors go on in one process, every commit's tests show without Ray.
-AT_NIGHT = (
+# Every commit's tests show them in one process, and one simulator on Ray with environments that hang (test-faults).
+KINDS = (
+    "ppo",
     "images",
     "images_sac",
     "grpo",
@@ -42,7 +43,8 @@ AT_NIGHT = (
 )
 
 
-@pytest.mark.parametrize("kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.slow) for kind in AT_NIGHT)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_ray_gives_what_one_process_gives(tmp_path: Path, kind: str) -> None:
     workers = f"env.num_workers={WORKERS}"
     here = summary(tmp_path / "here", kind, 2, [workers])

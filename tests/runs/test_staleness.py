@@ -165,6 +165,7 @@ def talked(tasks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_conversations_of_several_turns_go_on_beside_the_learner(talked: Path) -> None:
     assert max(logged(talked, "rollout/staleness_max")) == 2
     assert sum(logged(talked, "rollout/responses_continued")) > 0

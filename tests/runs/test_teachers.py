@@ -74,6 +74,7 @@ def test_a_teacher_beside_grpo(taught: Path, tmp_path: Path) -> None:
     assert "algorithm/teacher_kl" in logged(tmp_path / "run")[-1]
 
 
+@pytest.mark.slow
 def test_the_average_of_its_own_weights_teaches_beside_a_reward(tmp_path: Path) -> None:
     def made(folder: Path, steps: int) -> Any:
         sections = {
@@ -203,6 +204,7 @@ def server(taught: Path) -> Iterator[str]:
     httpd.server_close()
 
 
+@pytest.mark.slow
 def test_a_server_teaches_what_the_folder_does(taught: Path, server: str, tmp_path: Path) -> None:
     short = {"run": {"max_steps": 2}}
     run(config(tmp_path / "folder", **student(tmp_path, taught, **short)), report=False)

@@ -35,7 +35,10 @@ def answered(sampler: HFSampler, requests: list[SampleRequest], *, seed: int | N
     return sorted(done, key=lambda one: (one.request_id, one.sample_index))
 
 
-@pytest.mark.parametrize("params", [PARAMS, replace(PARAMS, temperature=0.7, top_p=0.9, repetition_penalty=1.2)])
+_OTHER = replace(PARAMS, temperature=0.7, top_p=0.9, repetition_penalty=1.2)
+
+
+@pytest.mark.parametrize("params", [PARAMS, pytest.param(_OTHER, marks=pytest.mark.slow)])
 def test_a_response_does_not_depend_on_what_else_is_open(make_sampler: Make, params: SamplingParams) -> None:
     requests = make_requests(params, prompts=11, n=3)
     at_once = answered(make_sampler(), requests)
