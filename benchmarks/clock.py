@@ -53,10 +53,9 @@ def figures(runs: int) -> list[Figure]:
         ):
             error = 100 * (values[0] / values[1] - 1)
             errors.append((metric, abs(error)))
-            found.append(Figure(named(size), f"{metric}, predicted", float(f"{values[0]:.3g}"), unit, n=1))
             found.append(Figure(named(size), f"{metric}, measured", float(f"{values[1]:.3g}"), unit, n=1))
             found.append(Figure(named(size), f"{metric}, error", round(error, 1), "%", n=1))
-        print(named(size), phases(predicted), phases(made), *(f"{one.value}" for one in found[-6:]), flush=True)
+        print(named(size), phases(predicted), phases(made), *(f"{one.value}" for one in found[-4:]), flush=True)
     for metric in dict.fromkeys(name for name, _ in errors):
         worst = max(error for name, error in errors if name == metric)
         within = sum(error <= 15 for name, error in errors if name == metric)
