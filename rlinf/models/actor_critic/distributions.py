@@ -32,7 +32,8 @@ ILLEGAL = -1e9
 _POLICY_GAIN = 0.01  # a near-uniform first policy
 _EDGE = 0.01  # share of the bounds that demonstrated actions are kept away from them
 _BOUNDS = "bound them by a wrapper (env.wrappers), or choose policy.distribution: gaussian with PPO or GRPO"
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+"""Of the density of a normal number."""
 
 
 class ActionHead(nn.Module):
@@ -153,6 +154,11 @@ class BoxHead(ActionHead):
         self.low, self.high = space.low.reshape(-1).astype(np.float64), space.high.reshape(-1).astype(np.float64)
         self.action_shape = (int(np.prod(space.shape)),)
 
+    def require_finite_bounds(self, needs: str, fix: str) -> None:
+        """Raise SpaceError, a sentence from ``needs`` to ``fix``, if an action has no bound."""
+        if not np.isfinite(self.low).all() or not np.isfinite(self.high).all():
+            raise SpaceError(f"{needs} finite action bounds, got {self.space}: {fix}")
+
     def _shaped(self, flat: np.ndarray) -> np.ndarray:
         return flat.reshape(-1, *self.space.shape).astype(self.space.dtype)
 
@@ -200,10 +206,10 @@ class GaussianHead(BoxHead):
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
         mean, log_std = self.moments(parameters)
-        return -0.5 * ((actions - mean) * torch.exp(-log_std)).square() - log_std - _LOG_SQRT_2PI
+        return -0.5 * ((actions - mean) * torch.exp(-log_std)).square() - log_std - LOG_SQRT_2PI
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        return self.moments(parameters)[1] + 0.5 + _LOG_SQRT_2PI
+        return self.moments(parameters)[1] + 0.5 + LOG_SQRT_2PI
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         return self._shaped(np.clip(actions, self.low, self.high))
@@ -220,8 +226,7 @@ class SquashedGaussianHead(GaussianHead):
 
     def __init__(self, features: int, space: spaces.Box, init_log_std: float) -> None:
         super().__init__(features, space, init_log_std)
-        if not np.isfinite(self.low).all() or not np.isfinite(self.high).all():
-            raise SpaceError(f"a squashed Gaussian needs finite action bounds, got {space}: {_BOUNDS}")
+        self.require_finite_bounds("a squashed Gaussian needs", _BOUNDS)
         nodes, weights = np.polynomial.hermite_e.hermegauss(16)
         self.register_buffer("nodes", torch.as_tensor(nodes, dtype=torch.float32), persistent=False)
         self.register_buffer("weights", torch.as_tensor(weights / weights.sum(), dtype=torch.float32), persistent=False)
@@ -238,7 +243,7 @@ class SquashedGaussianHead(GaussianHead):
         It is cheaper than two calls: the distance to the mean is the noise."""
         mean, log_std = self.moments(parameters)
         actions = mean + log_std.exp() * noise
-        return actions, -0.5 * noise.square() - log_std - _LOG_SQRT_2PI - log_tanh_slope(actions)
+        return actions, -0.5 * noise.square() - log_std - LOG_SQRT_2PI - log_tanh_slope(actions)
 
     def entropy(self, parameters: Tensor) -> Tensor:
         # H[tanh u] = H[u] + E log(1 - tanh(u)^2); the expectation by Gauss-Hermite quadrature, exact enough and smooth.
@@ -261,8 +266,7 @@ class BetaHead(BoxHead):
 
     def __init__(self, features: int, space: spaces.Box) -> None:
         super().__init__(space)
-        if not np.isfinite(self.low).all() or not np.isfinite(self.high).all():
-            raise SpaceError(f"a beta distribution needs finite action bounds, got {space}: {_BOUNDS}")
+        self.require_finite_bounds("a beta distribution needs", _BOUNDS)
         (size,) = self.action_shape
         self.noise_size = size * 2 * self._ROUNDS * 2
         self.shape = orthogonal(nn.Linear(features, 2 * size), _POLICY_GAIN)

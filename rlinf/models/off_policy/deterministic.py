@@ -11,13 +11,10 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.data.granularity import Granularity
-from rlinf.data.spaces import SpaceError
-from rlinf.models.actor_critic.distributions import BoxHead
+from rlinf.models.actor_critic.distributions import LOG_SQRT_2PI, BoxHead
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
 from rlinf.models.off_policy.layers import CriticEnsemble, body
-
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class TanhHead(BoxHead):
@@ -32,8 +29,7 @@ class TanhHead(BoxHead):
 
     def __init__(self, features: int, space: spaces.Box, exploration_noise: float) -> None:
         super().__init__(space)
-        if not np.isfinite(self.low).all() or not np.isfinite(self.high).all():
-            raise SpaceError(f"loss_type: td3 and ddpg need finite action bounds, got {space}: bound them by a wrapper")
+        self.require_finite_bounds("loss_type: td3 and ddpg need", "bound them by a wrapper")
         (self.noise_size,) = self.action_shape
         self.exploration_noise = exploration_noise
         self.mean = nn.Linear(features, self.noise_size)
@@ -54,10 +50,10 @@ class TanhHead(BoxHead):
         if bool(self.uniform):
             return torch.full_like(actions, -math.log(2.0))
         scale = self.exploration_noise
-        return -0.5 * ((actions - parameters) / scale).square() - math.log(scale) - _LOG_SQRT_2PI
+        return -0.5 * ((actions - parameters) / scale).square() - math.log(scale) - LOG_SQRT_2PI
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        drawn = math.log(2.0) if bool(self.uniform) else math.log(self.exploration_noise) + 0.5 + _LOG_SQRT_2PI
+        drawn = math.log(2.0) if bool(self.uniform) else math.log(self.exploration_noise) + 0.5 + LOG_SQRT_2PI
         return torch.full_like(parameters, drawn)
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.data.granularity import Granularity
-from rlinf.data.spaces import SpaceError, share_of_bounds
+from rlinf.data.spaces import share_of_bounds
 from rlinf.models.actor_critic.distributions import GaussianHead
 from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
@@ -28,8 +28,7 @@ class BoundedGaussianHead(GaussianHead):
 
     def __init__(self, features: int, space: spaces.Box, init_log_std: float) -> None:
         super().__init__(features, space, init_log_std)
-        if not np.isfinite(self.low).all() or not np.isfinite(self.high).all():
-            raise SpaceError(f"loss_type: iql needs finite action bounds, got {space}: bound them by a wrapper")
+        self.require_finite_bounds("loss_type: iql needs", "bound them by a wrapper")
 
     def forward(self, features: Tensor) -> Tensor:
         mean = torch.tanh(self.mean(features))

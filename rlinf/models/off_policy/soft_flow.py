@@ -19,13 +19,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.models.actor_critic.distributions import SquashedGaussianHead, log_tanh_slope
+from rlinf.models.actor_critic.distributions import LOG_SQRT_2PI, SquashedGaussianHead, log_tanh_slope
 from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
 
 _LOG_STD_RANGE = (-5.0, 2.0)
 _FREQUENCIES = 4  # of the sines and cosines that tell the time
 _OPEN = 5.0  # a first gate of 0.993: the velocity leads to the candidate
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class GatedFlowHead(SquashedGaussianHead):
@@ -77,7 +76,7 @@ class GatedFlowHead(SquashedGaussianHead):
         log_std, points = self.spread(parameters), [first]
         for number, one in enumerate(others):
             points.append(self.ahead(parameters, points[-1], number) + log_std.exp() * one)
-        steps = sum(-0.5 * one.square() - log_std - _LOG_SQRT_2PI for one in others)
+        steps = sum(-0.5 * one.square() - log_std - LOG_SQRT_2PI for one in others)
         return torch.cat(points, dim=1), steps - log_tanh_slope(points[-1])
 
     def sample(self, parameters: Tensor, noise: Tensor) -> Tensor:
@@ -95,12 +94,12 @@ class GatedFlowHead(SquashedGaussianHead):
         log_std, total = self.spread(parameters), -log_tanh_slope(points[-1])
         for number, (before, after) in enumerate(itertools.pairwise(points)):
             error = (after - self.ahead(parameters, before, number)) * torch.exp(-log_std)
-            total = total - 0.5 * error.square() - log_std - _LOG_SQRT_2PI
+            total = total - 0.5 * error.square() - log_std - LOG_SQRT_2PI
         return total
 
     def entropy(self, parameters: Tensor) -> Tensor:
         """Entropy of each number's steps [N, A], before the tanh."""
-        return self.steps * (self.spread(parameters) + 0.5 + _LOG_SQRT_2PI)
+        return self.steps * (self.spread(parameters) + 0.5 + LOG_SQRT_2PI)
 
     def ends(self, chains: Tensor) -> Tensor:
         """Return the last points [N, A] of chains [N, (S + 1) A]."""

@@ -26,8 +26,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.data.spaces import SpaceError, share_of_bounds
+from rlinf.models.actor_critic.distributions import LOG_SQRT_2PI
 
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _FREQUENCIES = 8  # of the sines and cosines that tell the time
 _CONTEXT = 64  # numbers that each action's query gives to the velocity
 _TIME_POWER = 1.5  # imitation draws t from Beta(1.5, 1): rather noise than action, as published
@@ -96,7 +96,7 @@ class FlowChain(nn.Module):
         total = torch.zeros_like(points[0])
         for number, (before, after) in enumerate(itertools.pairwise(points)):
             mean, deviation = self._step(speed, before, number, noisy=True)
-            total = total - 0.5 * ((after - mean) / deviation).square() - deviation.log() - _LOG_SQRT_2PI
+            total = total - 0.5 * ((after - mean) / deviation).square() - deviation.log() - LOG_SQRT_2PI
         return total
 
     def _matching(self, speed: Speed, imitated: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class FlowChain(nn.Module):
     def entropy(self, rows: int) -> Tensor:
         """Entropy of each number's steps [N, n]: no weight moves it."""
         lengths = self.times[:-1] - self.times[1:]
-        each = (lengths.sqrt() * self.deviations).log() + 0.5 + _LOG_SQRT_2PI
+        each = (lengths.sqrt() * self.deviations).log() + 0.5 + LOG_SQRT_2PI
         return each.sum().expand(rows, self.numbers)
 
 
