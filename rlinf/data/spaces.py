@@ -52,7 +52,7 @@ def write_observation(target: Arrays, row: int, observation: object) -> None:
     Other entries or shapes than those of ``target`` are a ValueError. Otherwise numpy would stretch a wrong shape
     to the right one, and what is missing would stay as it was.
     """
-    entries = dict(_entries(observation, ROOT))
+    entries = dict(observation_entries(observation))
     if entries.keys() != target.keys():
         lacks, more = sorted(target.keys() - entries.keys()), sorted(entries.keys() - target.keys())
         words = [f"{verb} {', '.join(names)}" for verb, names in (("lacks", lacks), ("has", more)) if names]
@@ -67,14 +67,18 @@ def write_observation(target: Arrays, row: int, observation: object) -> None:
             leaf[row] = entry
 
 
-def _entries(observation: object, name: str) -> Iterator[tuple[str, Any]]:
-    """Name and value of every leaf."""
+def observation_entries(observation: object, name: str = ROOT) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of every leaf of one observation.
+
+    >>> dict(observation_entries({"state": 1, "arms": (2, 3)}))
+    {'observation.state': 1, 'observation.arms.0': 2, 'observation.arms.1': 3}
+    """
     if isinstance(observation, Mapping):
         for key, part in observation.items():
-            yield from _entries(part, f"{name}.{key}")
+            yield from observation_entries(part, f"{name}.{key}")
     elif isinstance(observation, tuple):
         for index, part in enumerate(observation):
-            yield from _entries(part, f"{name}.{index}")
+            yield from observation_entries(part, f"{name}.{index}")
     else:
         yield name, observation
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
 
+from rlinf.data.spaces import observation_entries
 from rlinf.serve.server import Connection
 
 _DEADLINE_S = 60.0
-_ROOT = "observation"
 
 
 class RemotePolicy:
@@ -35,23 +34,7 @@ class RemotePolicy:
 
     def act(self, observation: Any, **_choices: object) -> np.ndarray:
         """Return the chunk [K, ...] for an observation of the environment. The server decides how it is drawn."""
-        request: dict[str, Any] = dict(named_parts(observation))
+        request: dict[str, Any] = dict(observation_entries(observation))
         if self._fresh:
             request["reset"], self._fresh = True, False
         return np.asarray(self._connection.ask(request)["actions"])
-
-
-def named_parts(observation: Any, name: str = _ROOT) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of an observation by their names, as servers read them.
-
-    >>> dict(named_parts({"state": 1, "arms": (2, 3)}))
-    {'observation.state': 1, 'observation.arms.0': 2, 'observation.arms.1': 3}
-    """
-    if isinstance(observation, Mapping):
-        for key, part in observation.items():
-            yield from named_parts(part, f"{name}.{key}")
-    elif isinstance(observation, tuple):
-        for number, part in enumerate(observation):
-            yield from named_parts(part, f"{name}.{number}")
-    else:
-        yield name, observation
