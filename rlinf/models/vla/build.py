@@ -17,10 +17,9 @@ from rlinf.models.vla.observation import sort_leaves
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
-from rlinf.models.vla.published.checkpoint import FlowCheckpoint
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint, load_tensors
 from rlinf.models.vla.published.networks import load_network
-from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
-from rlinf.models.vla.published.openvla_network import load_openvla
+from rlinf.models.vla.published.openvla_checkpoint import KEY, OpenVlaCheckpoint
 from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
 from rlinf.models.vla.published.policy import PublishedPolicy
 from rlinf.models.vla.vocabulary_actions import action_rows
@@ -98,7 +97,8 @@ def build_openvla(
 ) -> OpenVlaPolicy:
     """Build an OpenVLA policy with the weights of its checkpoint."""
     policy = OpenVlaPolicy(observation_space, action_space, options, tokenizer)
-    load_openvla(policy.network, checkpoint)
+    source = f"{KEY}: {checkpoint.folder}"
+    load_tensors(policy.network, checkpoint.weights(), source=source)
     return policy
 
 

@@ -7,7 +7,7 @@ A folder holds `config.json`, `model.safetensors`, and the steps before and afte
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from rlinf.models.loading import PolicyError, checkpoint_config
 
@@ -276,19 +276,44 @@ def is_output_layer(name: str) -> bool:
     return name.endswith("lm_head.weight")
 
 
-def checkpoint_folder(path: str) -> Path:
-    """Return the folder of a path or hub name (downloaded if it is not here)."""
+def checkpoint_folder(
+    path: str, *, key: str = "policy.flow.checkpoint.path", endings: Sequence[str] = ("json", "safetensors")
+) -> Path:
+    """Return the folder of a path or hub name, whose files with these ``endings`` are downloaded if it is not here.
+
+    Raises PolicyError, which names the ``key``.
+    """
     from huggingface_hub import snapshot_download
 
     here = Path(path).expanduser()
     if here.is_dir():
         return here
     try:
-        return Path(snapshot_download(path, allow_patterns=["*.json", "*.safetensors"]))
+        return Path(snapshot_download(path, allow_patterns=[f"*.{ending}" for ending in endings]))
     except Exception as error:
-        raise PolicyError(
-            f"policy.flow.checkpoint.path: {path} is no folder and could not be fetched: {error}"
-        ) from error
+        raise PolicyError(f"{key}: {path} is no folder and could not be fetched: {error}") from error
+
+
+def load_tensors(
+    network: nn.Module, tensors: Mapping[str, Tensor], *, source: str, names: Mapping[str, str] | None = None
+) -> None:
+    """Load ``tensors`` by the network's names; ``names``: from these to the checkpoint's, for messages.
+
+    Raises PolicyError, which begins with ``source``, if any is missing, left over or of another shape.
+    """
+    own, theirs = network.state_dict(), names or {}
+    problems = {
+        "missing": sorted(own.keys() - tensors.keys()),
+        "not read": sorted(theirs.get(name, name) for name in tensors.keys() - own.keys()),
+        "of another shape": sorted(
+            theirs.get(name, name) for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape
+        ),
+    }
+    for problem, listed in problems.items():
+        if listed:
+            more = "" if len(listed) == 1 else f" and {len(listed) - 1} more"
+            raise PolicyError(f"{source}: {listed[0]}{more} {problem}")
+    network.load_state_dict(tensors)
 
 
 def _why(family: str, name: str) -> tuple[str, bool]:

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.models.loading import PolicyError
-from rlinf.models.vla.published.checkpoint import FlowCheckpoint, is_output_layer
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint, is_output_layer, load_tensors
 from rlinf.models.vla.published.layers import (
     Attention,
     DecoderSizes,
@@ -334,16 +333,12 @@ def own_names(checkpoint: FlowCheckpoint) -> dict[str, str]:
 def load_network(network: FlowNetwork, checkpoint: FlowCheckpoint) -> None:
     """Load the checkpoint's tensors. Raises PolicyError if any is missing, left over or of another shape."""
     names, stored = own_names(checkpoint), checkpoint.weights()
-    given = {own: stored[name] for name, own in names.items()}
-    own_tensors = network.state_dict()
-    missing = sorted(set(own_tensors) - set(given))
-    left = sorted(name for name, own in names.items() if own not in own_tensors)
-    unlike = [name for name, own in names.items() if own in own_tensors and own_tensors[own].shape != given[own].shape]
-    for problem, listed in (("missing", missing), ("not read", left), ("of another shape", unlike)):
-        if listed:
-            more = "" if len(listed) == 1 else f" and {len(listed) - 1} more"
-            raise PolicyError(f"policy.flow.checkpoint.path: {checkpoint.folder}: {listed[0]}{more} {problem}")
-    network.load_state_dict(given)
+    load_tensors(
+        network,
+        {own: stored[name] for name, own in names.items()},
+        source=f"policy.flow.checkpoint.path: {checkpoint.folder}",
+        names={own: name for name, own in names.items()},
+    )
 
 
 def _picture_marks(tokenizer: Any) -> tuple[str, str]:

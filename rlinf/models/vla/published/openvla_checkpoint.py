@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError
-from rlinf.models.vla.published.checkpoint import Unread
+from rlinf.models.vla.published.checkpoint import Unread, checkpoint_folder
 from rlinf.models.vla.published.timm_towers import TOWERS, depth
 
 KEY = "policy.vla.checkpoint.path"
@@ -199,7 +199,7 @@ class OpenVlaCheckpoint:
         Raises PolicyError, which names the file, for a folder of another kind and for what would act otherwise than
         the original.
         """
-        folder = _folder(path)
+        folder = checkpoint_folder(path, key=KEY, endings=("json", "safetensors", "pt", "model", "py"))
         config = _json(folder / "config.json")
         if config.get("model_type") != "openvla":
             raise PolicyError(
@@ -342,18 +342,6 @@ def _shards(folder: Path) -> list[Path]:
     if missing:
         raise PolicyError(f"{KEY}: {folder / missing[0]} is missing")
     return [folder / name for name in names]
-
-
-def _folder(path: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    here = Path(path).expanduser()
-    if here.is_dir():
-        return here
-    try:
-        return Path(snapshot_download(path, allow_patterns=["*.json", "*.safetensors", "*.pt", "*.model", "*.py"]))
-    except Exception as error:
-        raise PolicyError(f"{KEY}: {path} is no folder and could not be fetched: {error}") from error
 
 
 def _json(file: Path) -> dict[str, Any]:

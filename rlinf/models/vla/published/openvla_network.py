@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.models.loading import PolicyError
 from rlinf.models.vla.published.layers import DecoderSizes, Layer, RmsNorm, Stack
-from rlinf.models.vla.published.openvla_checkpoint import BINS, KEY, OpenVlaCheckpoint
+from rlinf.models.vla.published.openvla_checkpoint import BINS, OpenVlaCheckpoint
 from rlinf.models.vla.published.timm_towers import TimmTower
 
 _LANGUAGE = "language_model.model."
@@ -231,22 +230,6 @@ class OpenVlaNetwork(nn.Module):
         before = torch.cat([part.to(words.dtype) for part in parts], dim=1)
         valid = torch.cat([present.new_ones(rows, before.shape[1]), present[:, 1:]], dim=1)
         return torch.cat([before, words[:, 1:]], dim=1), valid
-
-
-def load_openvla(network: OpenVlaNetwork, checkpoint: OpenVlaCheckpoint) -> None:
-    """Load the checkpoint's tensors. Raises PolicyError if any is missing, left over or of another shape."""
-    stored, own = checkpoint.weights(), network.state_dict()
-    shared = set(own) & set(stored)
-    problems = {
-        "missing": sorted(set(own) - shared),
-        "not read": sorted(set(stored) - shared),
-        "of another shape": sorted(name for name in shared if own[name].shape != stored[name].shape),
-    }
-    for problem, names in problems.items():
-        if names:
-            more = "" if len(names) == 1 else f" and {len(names) - 1} more"
-            raise PolicyError(f"{KEY}: {checkpoint.folder}: {names[0]}{more} {problem}")
-    network.load_state_dict(stored)
 
 
 def _positions(valid: Tensor) -> Tensor:
