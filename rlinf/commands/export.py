@@ -49,12 +49,14 @@ def _write_published(folder: Path, layout: str) -> None:
     from rlinf.models.vla.published.policy import PublishedPolicy
 
     policy = Policy.load(folder).model
-    fits = isinstance(policy, OpenVlaPolicy if layout == "openvla" else PublishedPolicy)
-    if not fits or not isinstance(policy, OpenVlaPolicy | PublishedPolicy):
-        key = "policy.vla.checkpoint" if layout == "openvla" else "policy.flow.checkpoint"
-        raise UserError(f"--layout {layout} is for policies of {key}: this one began otherwise")
-    policy.write_published(folder / layout)
-    print(f"{folder / layout}: a {policy.checkpoint.family} checkpoint in its original layout")
+    if (layout == "openvla" and isinstance(policy, OpenVlaPolicy)) or (
+        layout == "lerobot" and isinstance(policy, PublishedPolicy)
+    ):
+        policy.write_published(folder / layout)
+        print(f"{folder / layout}: a {policy.checkpoint.family} checkpoint in its original layout")
+        return
+    key = "policy.vla.checkpoint" if layout == "openvla" else "policy.flow.checkpoint"
+    raise UserError(f"--layout {layout} is for policies of {key}: this one began otherwise")
 
 
 def _write_onnx(folder: Path) -> None:

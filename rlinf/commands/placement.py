@@ -6,6 +6,7 @@ from rlinf.cluster import PlacementError
 from rlinf.cluster.imitated_machines import Machines, described, divided, placed
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
+from rlinf.planning.parallel import Split
 from rlinf.train.assemble.setup import ResolvedRun
 
 
@@ -29,16 +30,11 @@ def show_placement(config: Config, text: str) -> bool:
         print(Caveat(True, str(error), subject="placement"))
         return True
     print("\n".join(f"  {line}" for line in described(seats, machines)))
-    for key, size in _of_one_machine(config).items():
-        for block in divided(seats["learner"], size):
-            message = f"{key} {size}: learner ranks {block[0]}-{block[-1]} lie on several machines, and tell each other"
-            print(Caveat(False, f"{message} their activations in every layer over the network", subject="placement"))
+    size = Split.of(config).tensor
+    for block in divided(seats["learner"], size):
+        message = (
+            f"learner.megatron.tensor_parallel {size}: learner ranks {block[0]}-{block[-1]} lie on several machines, "
+            "and tell each other their activations in every layer over the network"
+        )
+        print(Caveat(False, message, subject="placement"))
     return False
-
-
-def _of_one_machine(config: Config) -> dict[str, int]:
-    """Return the parallel dimensions whose ranks exchange data in every layer, with their sizes."""
-    layout = config.learner.megatron
-    if config.learner.backend != "megatron" or layout.tensor_parallel == 1:
-        return {}
-    return {"learner.megatron.tensor_parallel": layout.tensor_parallel}
