@@ -72,7 +72,7 @@ class Imitation:
                 self._pools.append(_joined([part for part in parts if part.solved]))
             else:
                 played = self._with_policy(number, step)
-                if self._round(step - 1) < number:  # else a run that goes on has reported it before
+                if played.tried and self._round(step - 1) < number:  # else a run that goes on has reported it before
                     self._played = {
                         "sft/dagger_success": played.successes / played.tried,
                         "sft/dagger_interventions": played.interventions / played.tried,
@@ -96,7 +96,8 @@ class Imitation:
             replace_whole(file, lambda to: _write(to, played))
         with np.load(file) as kept:
             leaves = {name.removeprefix(_LEAF): kept[name] for name in kept if name.startswith(_LEAF)}
-            others: dict[str, Any] = {name: int(kept[name]) for name in _COUNTS}
+            # The version before kept a round without its counts.
+            others: dict[str, Any] = {name: int(kept[name]) if name in kept else 0 for name in _COUNTS}
             others |= {name: kept[name] for name in ("actions", "executed")}
             others["positive"] = None if self._pools[0].positive is None else np.ones(len(kept["actions"]), dtype=bool)
             return replace(self._pools[0], observations=leaves, **others)

@@ -137,6 +137,19 @@ def test_a_round_is_reported_once(tmp_path: Path) -> None:
     assert [sorted(again.prepare(again.batch(step))[1]) for step in (3, 4)] == [[], ROUND]
 
 
+def test_a_round_of_the_version_before_is_read_without_its_counts(tmp_path: Path) -> None:
+    sent: list[int] = []
+    first, _ = imitation(tmp_path, sent)
+    expected = first.batch(5).actions
+    for file in (tmp_path / "dagger").glob("*.npz"):
+        with np.load(file) as kept:
+            arrays = {name: kept[name] for name in kept if name in ("actions", "executed") or name.startswith("leaf/")}
+        np.savez(file, **arrays)
+    again, _ = imitation(tmp_path, sent)
+    assert np.array_equal(again.batch(5).actions, expected)
+    assert again.prepare(again.batch(4))[1] == {}
+
+
 ROUND = ["sft/dagger_decisions", "sft/dagger_interventions", "sft/dagger_success"]
 
 GATED = ["sft.dagger_rounds=1", "sft.gate=rlinf_envs.sim.tabletop.gate:astray"]
