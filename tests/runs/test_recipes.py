@@ -41,7 +41,8 @@ def test_a_recipe_is_short_and_says_what_it_is(file: Path) -> None:
     text = file.read_text()
     assert text.startswith("# ")
     assert "arXiv:" in text or file in SIMULATORS
-    assert _leaves(yaml.safe_load(text)) < 34
+    # A published policy is told how it was trained.
+    assert _leaves(yaml.safe_load(text)) < (34 if file.stem == "libero_openvla_oft" else 25)
 
 
 def _leaves(node: Any) -> int:
