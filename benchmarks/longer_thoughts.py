@@ -10,12 +10,11 @@ than any in training. Runs that the folder holds whole are not made again.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from records import ROOT, Figure, add_output, save
-from train_once import train_once
+from train_once import kept, train_once
 
 from rlinf.train import evaluate_run
 from rlinf.train.evaluation.intervals import mean_interval
@@ -24,28 +23,24 @@ RECIPE = ROOT / "config" / "math" / "longer_thoughts.yaml"
 TERMS = (3, 4, 5, 6, 7, 8)
 TRAINED = 5
 TASKS = 300
-_KEPT = "lengths.json"
 Graded = dict[str, dict[str, float]]
 """Number of terms -> accuracy, and response length [tokens]."""
 
 
 def graded(path: Path, seed: int, changes: Sequence[str]) -> Graded:
     """Train into ``path``, unless it holds that run whole; return its grades."""
-    if not (path / _KEPT).exists():
-        done = train_once(RECIPE, path, seed, changes)
+
+    def measure() -> Graded:
+        train_once(RECIPE, path, seed, changes)
         found: Graded = {}
         for terms in TERMS:
             size = f"params={{min_terms: {terms}, max_terms: {terms}, min_digits: 1, max_digits: 1}}"
             keys = [f"evaluation.env_kwargs.{size}", f"evaluation.size={TASKS}", f"evaluation.env_kwargs.size={TASKS}"]
             metrics = evaluate_run(str(path), keys).metrics
             found[str(terms)] = {name: metrics[f"eval/{name}"] for name in ("accuracy", "response_length")}
-        curve = [
-            [line["step"], line["eval/accuracy"], line["eval/response_length"]]
-            for line in done.lines
-            if "eval/accuracy" in line
-        ]
-        (path / _KEPT).write_text(json.dumps({"grades": found, "curve": curve, "cpu_s": done.cpu_seconds}))
-    grades: Graded = json.loads((path / _KEPT).read_text())["grades"]
+        return found
+
+    grades: Graded = kept(path / "lengths.json", measure)
     return grades
 
 

@@ -11,13 +11,13 @@ lm-eval on the same prompts, in float32. Runs that the folder holds whole are no
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from lm_eval_program import LmTask, exact_matches
 from records import ROOT, Figure, add_output, save
-from train_once import train_once
+from train_once import kept, train_once
 
 from rlinf.train import evaluate_run
 from rlinf.train.evaluation.intervals import wilson
@@ -26,16 +26,16 @@ RECIPE = ROOT / "config" / "smollm2" / "mmlu.yaml"
 DATA = {"no examples": ROOT / "build" / "mmlu", "3 examples": ROOT / "build" / "mmlu" / "few_shot"}
 SAMPLES = 8
 LETTER = LmTask("letters", "{{prompt}}", "{{answer}}", pattern=r"\b([A-D])\b", tokens=2)
-_KEPT = "measured.json"
 
 
 def measured(path: Path, stage: str, changes: tuple[str, ...], tasks: int, lm_eval: str) -> list[Figure]:
     """Train into ``path`` and grade its policy, unless the folder holds the figures; return them."""
-    if not (path / _KEPT).exists():
+
+    def measure() -> list[dict[str, Any]]:
         train_once(RECIPE, path, 0, (*changes, "evaluation.size=0"))
-        found = [figure for shots in DATA for figure in graded(path, stage, shots, tasks, lm_eval)]
-        (path / _KEPT).write_text(json.dumps([vars(figure) for figure in found]))
-    return [Figure(**one) for one in json.loads((path / _KEPT).read_text())]
+        return [vars(figure) for shots in DATA for figure in graded(path, stage, shots, tasks, lm_eval)]
+
+    return [Figure(**one) for one in kept(path / "measured.json", measure)]
 
 
 def graded(path: Path, stage: str, shots: str, tasks: int, lm_eval: str) -> list[Figure]:

@@ -10,12 +10,11 @@ so they need a folder of their own.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 
 from records import ROOT, Figure, add_output, save
-from train_once import train_once
+from train_once import kept, train_once
 
 from rlinf.report.health import HACKING, examine
 from rlinf.report.runs import read_run
@@ -29,10 +28,12 @@ _CPU = "cpu_seconds.json"
 def measure(recipe: str, seed: int, folder: Path, changes: list[str]) -> list[Figure]:
     """Train, unless ``folder`` holds that run whole; return its figures."""
     path = folder / f"{recipe}_{seed}"
-    if not (path / _CPU).exists():
+
+    def cpu_seconds() -> float:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(EXAMPLE), os.environ.get("PYTHONPATH", "")])
-        done = train_once(EXAMPLE / f"{recipe}.yaml", path, seed, changes)
-        (path / _CPU).write_text(json.dumps(done.cpu_seconds))
+        return train_once(EXAMPLE / f"{recipe}.yaml", path, seed, changes).cpu_seconds
+
+    spent = round(kept(path / _CPU, cpu_seconds))
     run = read_run(path)
     case = ", ".join([f"`{recipe}`", *(f"`{change}`" for change in changes), f"seed {seed}"])
     count = int(run.values("eval/accuracy/n")[-1])
@@ -46,7 +47,6 @@ def measure(recipe: str, seed: int, folder: Path, changes: list[str]) -> list[Fi
     found.append(Figure(case, "reward after", paid, "", None, count, (seed,)))
     finding = next((one.level for one in examine(run) if one.title == HACKING), "none")
     found.append(Figure(case, "Health: signs of reward hacking", None, remark=finding, seeds=(seed,)))
-    spent = round(json.loads((path / _CPU).read_text()))
     return [*found, Figure(case, "CPU-seconds", spent, seeds=(seed,))]
 
 

@@ -8,7 +8,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,13 @@ class Trained:
     @property
     def env_steps(self) -> int:
         return int(max(line.get("rollout/env_steps_total", 0) for line in self.lines))
+
+
+def kept(file: Path, measure: Callable[[], Any]) -> Any:
+    """Return what ``file`` holds as JSON; without it, measure and write it first."""
+    if not file.exists():
+        file.write_text(json.dumps(measure()))
+    return json.loads(file.read_text())
 
 
 def train_once(file: Path, folder: Path, seed: int, settings: Sequence[str] = ()) -> Trained:
