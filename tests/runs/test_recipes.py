@@ -41,7 +41,7 @@ def test_a_recipe_is_short_and_says_what_it_is(file: Path) -> None:
     text = file.read_text()
     assert text.startswith("# ")
     assert "arXiv:" in text or file in SIMULATORS
-    # A published policy is told how it was trained.
+    # A published policy needs the settings that it was trained with.
     assert _leaves(yaml.safe_load(text)) < (34 if file.stem == "libero_openvla_oft" else 25)
 
 
