@@ -99,8 +99,8 @@ SUMMARY = (
     Row(
         "PPO on CartPole to a training return of 475: CPU-seconds, lower is better",
         "sim_vs_sb3",
-        ("CartPole PPO, load 2", "rlinf, CPU-seconds"),
-        ("CartPole PPO, load 2", "SB3, CPU-seconds"),
+        ("CartPole PPO", "rlinf, CPU-seconds"),
+        ("CartPole PPO", "SB3, CPU-seconds"),
         "Stable-Baselines3 2.9",
         True,
     ),
