@@ -74,7 +74,7 @@ class Row:
 SUMMARY = (
     Row(
         "Whole GRPO step, responses of varying length: tokens per CPU-second",
-        "grpo_vs_trl_vllm",
+        "grpo_vs_trl",
         ("variable, rlinf, `hf`", "tokens per CPU-second (median, min to max)"),
         ("variable, TRL `GRPOTrainer`, float32", "tokens per CPU-second (median, min to max)"),
         "TRL 1.16",
