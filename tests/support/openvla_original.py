@@ -1,7 +1,7 @@
 """Expected actions of OpenVLA and OpenVLA-OFT, by their original code: run with an interpreter that has what it needs.
 
-    python tests/support/openvla_original.py make SOURCES     writes the golden file
-    python tests/support/openvla_original.py act CASE FOLDER  prints the actions of a checkpoint as a line of JSON
+    python tests/support/openvla_original.py make SOURCES [CASE...]  writes the golden file
+    python tests/support/openvla_original.py act CASE FOLDER         prints a checkpoint's actions as a line of JSON
 
 SOURCES holds checkouts of openvla/openvla, moojink/openvla-oft and moojink/transformers-openvla-oft under the names
 after the slash. The interpreter (Python 3.11) has torch, torchvision, `transformers==4.40.1`, `tokenizers==0.19.1`,
@@ -20,6 +20,7 @@ import json
 import sys
 import tempfile
 import types
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,7 +68,9 @@ def _without_training(repository: Path, *, diffusion: bool) -> None:
         "libero.libero.envs": {"OffScreenRenderEnv": None},
         "imageio": {},
     }
-    if not diffusion:
+    if diffusion:
+        importlib.import_module("diffusers.schedulers.scheduling_ddim")
+    else:
         absent["diffusers.schedulers.scheduling_ddim"] = {"DDIMScheduler": None}
     for name, content in absent.items():
         parts = name.split(".")
@@ -167,14 +170,16 @@ def act(case: str, folder: Path) -> dict[str, Any]:
     return {"actions": actions, "ids": ids}
 
 
-def make(sources: str) -> None:
-    """Write the golden file of all cases."""
+def make(sources: str, cases: Sequence[str]) -> None:
+    """Write ``cases`` into the golden file."""
+    file = small.GOLDEN / "openvla.json"
     with tempfile.TemporaryDirectory() as place:
-        folders = {case: Path(place) / case for case in small.CASES}
+        folders = {case: Path(place) / case for case in cases}
         for case, folder in folders.items():
             small.write_checkpoint(case, folder)
         found = small.acted_by_original(sys.executable, sources, folders)
-    (small.GOLDEN / "openvla.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+    whole = {**json.loads(file.read_text()), **found}
+    file.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
     for case, content in found.items():
         sys.stderr.write(f"{case}: {content['actions'][0][0]}\n")
 
@@ -183,4 +188,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "act":
         print(json.dumps(act(sys.argv[2], Path(sys.argv[3]))))
     else:
-        make(sys.argv[2])
+        make(sys.argv[2], sys.argv[3:] or list(small.CASES))

@@ -146,12 +146,12 @@ def test_tensors_are_all_there_and_no_others(damage: str, tmp_path: Path) -> Non
         del shapes["action_head.model.transformer_blocks.2.ff.net.2.bias"]
         del shapes["action_head.vlln.bias"]
     elif damage == "shape":
-        shapes["action_head.position_embedding.weight"] = [16, 31]
+        shapes["backbone.model.model.language_model.layers.1.mlp.up_proj.weight"] = [41, 32]
     else:
         shapes[name.replace("bias", "gain")] = [32]
     small.write_settings("groot", tmp_path)
     small.write_weights(shapes, tmp_path)
-    with pytest.raises((PolicyError, RuntimeError), match=r"vlln|norm\.bias|k_proj\.gain|to_k\.gain|31"):
+    with pytest.raises((PolicyError, RuntimeError), match=r"norm\.bias|to_k\.gain|layers\.1\.mlp\.up_proj"):
         build("groot", tmp_path)
 
 

@@ -94,7 +94,7 @@ def test_actions_relative_to_the_state_become_numbers_where_it_is_known(folders:
     imitated = torch.cat([own, torch.randn(2, policy.imitation_noise)], dim=1)
     again = policy.head.log_prob(context, imitated)
     assert again.shape == (2, 3 * small.ACTION)
-    assert float(again.abs().max()) > 0
+    assert float(again.detach().abs().max()) > 0
     with pytest.raises(ValueError, match="relative to the state is not continued"):
         continue_chunk(policy, {name: leaf[:1] for name, leaf in leaves.items()}, np.zeros((1, small.ACTION)), 0)
 
@@ -135,7 +135,7 @@ def test_grippers_of_libero_are_one_number(folders: Folders) -> None:
     processor = {**known.processor, "modality_configs": {"libero_sim": settings}}
     policy = build("groot", folders("groot"), checkpoint=replace(known, processor=processor))
     assert set(np.unique(acted(policy)[..., 3])) <= {-1.0, 0.0, 1.0}
-    settings["action"] = {**settings["action"], "modality_keys": ["position", "rotation", "rotation"]}
+    settings["action"] = {**settings["action"], "modality_keys": ["position", "position"]}
     with pytest.raises(SpaceError, match="gripper of one number"):
         build("groot", folders("groot"), checkpoint=replace(known, processor=processor), num_action_chunks=1)
 
