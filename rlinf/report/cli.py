@@ -12,13 +12,8 @@ from rlinf.report.write import write_report
 def main(arguments: Sequence[str]) -> int:
     """Write the page and print its path. Raises :class:`ReportError` if there is nothing to write about."""
     parser = Parser(prog="rlinf report", description="One HTML file about a run, a sweep, some runs, or a dataset.")
-    parser.add_argument(
-        "folders",
-        nargs="+",
-        type=Path,
-        metavar="RUN",
-        help="run directories, one sweep directory, or one dataset of episodes",
-    )
+    what = "run directories, one sweep directory, or one dataset of episodes"
+    parser.add_argument("folders", nargs="+", type=Path, metavar="RUN", help=what)
     parser.add_argument("--out", type=Path, help="the file to write (default: report.html in the folder)")
     options = parser.parse_args(arguments)
     print(f"Report: {write_report(options.folders, options.out)}")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium import spaces
+from minari_files import LENGTHS, minari_folder, write_into
 
 from rlinf.datasets.robot_data.dataset import DatasetError
 from rlinf.datasets.robot_data.decisions import terminal_frames, transitions_batch
@@ -28,42 +27,6 @@ from rlinf.datasets.robot_data.remarks import ends_remark, rate_remark
 
 h5py = pytest.importorskip("h5py", reason="pip install 'oneloop-rl[robots]'")
 MINARI = os.environ.get("RLINF_MINARI_PYTHON")
-LENGTHS = {0: 3, 2: 2, 10: 4}
-"""More than nine, so that episode_10 comes after episode_2."""
-
-
-def write_into(group: Any, name: str, values: Any) -> None:
-    """As Minari lays out Dict, Tuple and Text spaces."""
-    if isinstance(values, tuple):
-        values = {f"_index_{place}": part for place, part in enumerate(values)}
-    if isinstance(values, Mapping):
-        inner = group.create_group(name)
-        for key, part in values.items():
-            write_into(inner, key, part)
-    elif isinstance(values, list):
-        group.create_dataset(name, data=values, dtype=h5py.string_dtype())
-    else:
-        group.create_dataset(name, data=values)
-
-
-def minari_folder(root: Path, observe: Any = None, header: Mapping[str, Any] | None = None) -> Path:
-    """A dataset of three episodes: a time limit, a terminal state, and another time limit.
-
-    ``observe(number, steps)`` makes the observations [steps + 1, ...]."""
-    observe = observe or (lambda number, steps: 100.0 * number + np.arange(2.0 * steps + 2).reshape(steps + 1, 2))
-    (root / "data").mkdir(parents=True)
-    with h5py.File(root / "data" / "main_data.hdf5", "w") as file:
-        for number, steps in LENGTHS.items():
-            group = file.create_group(f"episode_{number}")
-            last = np.arange(steps) == steps - 1
-            write_into(group, "observations", observe(number, steps))
-            write_into(group, "actions", np.full((steps, 1), number, np.float32))
-            write_into(group, "rewards", np.arange(steps) + 0.1)
-            write_into(group, "terminations", last & (number == 2))
-            write_into(group, "truncations", last & (number != 2))
-    written = {"total_episodes": 3, "total_steps": 9, "data_format": "hdf5"} if header is None else header
-    (root / "data" / "metadata.json").write_text(json.dumps(written))
-    return root
 
 
 def test_all_columns_ends_and_what_follows_the_last_action(tmp_path: Path) -> None:
