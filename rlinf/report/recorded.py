@@ -30,7 +30,7 @@ def recording_payload(path: Path) -> dict[str, Any]:
     Raises DatasetError for a dataset that cannot be read.
     """
     count = count_episodes(path)
-    chosen = sorted({round(place) for place in np.linspace(0, count - 1, min(count, MAX_EPISODES))})
+    chosen = sorted({round(number) for number in np.linspace(0, count - 1, min(count, MAX_EPISODES))})
     rows, videos, notes, room = [], [], [], MAX_VIDEO_BYTES
     filmed = importlib.util.find_spec("av") is not None
     for number in chosen:
@@ -107,7 +107,7 @@ def _cameras(dataset: RobotDataset) -> Iterator[np.ndarray]:
 
 
 def _film(dataset: RobotDataset) -> bytes | None:
-    """Encode an episode's pictures, cameras beside each other, a frame for each step; None if it has none."""
+    """Encode an episode's pictures, cameras from left to right, a frame for each step; None if it has none."""
     from rlinf.datasets.video_encoder import FilmEncoder
 
     cameras = list(_cameras(dataset))

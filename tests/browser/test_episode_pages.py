@@ -99,7 +99,7 @@ def test_film_plots_and_slider_show_one_step(browser: Any, tmp_path: Path) -> No
     assert browser.execute_script(WORDS) == (
         "step 6 of 12 · decision 2 of 3 · reward 0.25 · return so far 1.5 · action 0.5, -0.5"
     )
-    assert [place for *_, place in browser.execute_script(PLACES)] == pytest.approx([0.5, 0.5], abs=0.01)
+    assert [share for *_, share in browser.execute_script(PLACES)] == pytest.approx([0.5, 0.5], abs=0.01)
     # The frame that is shown is that of step 6: its colour is in the right half, which the tile cuts out.
     seen = """
     const [video, canvas] = [document.querySelector(".film video"), new OffscreenCanvas(128, 64)];
@@ -156,18 +156,18 @@ def test_decisions_begin_at_upright_lines(browser: Any, tmp_path: Path) -> None:
     assert max(others) < 0.2
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_without_a_film_a_click_moves_the_cursor(browser: Any, tmp_path: Path, told: bool) -> None:
+@pytest.mark.parametrize("present", [True, False])
+def test_without_a_film_a_click_moves_the_cursor(browser: Any, tmp_path: Path, present: bool) -> None:
     choices = {"reward": [1.0] * STEPS, "action 0": [step % 2 for step in range(STEPS)]}
     one = row(chunk=1, decisions=STEPS, discrete=True, dimensions=1, instruction="", trace=choices)
-    if not told:  # as earlier versions wrote it
+    if not present:  # as earlier versions wrote it
         for name in ("chunk", "discrete", "dimensions", "instruction", "film"):
             del one[name]
     page = opened(browser, report_of(tmp_path / "run", [one]))
     assert not page.find("video, .play, .instruction")
     click_at(page, ".actions", 3)
     assert browser.execute_script(WORDS) == "step 3 of 12 · reward 1 · return so far 3 · action 0"
-    assert [place for *_, place in browser.execute_script(PLACES)] == pytest.approx([0.25, 0.25], abs=0.01)
+    assert [share for *_, share in browser.execute_script(PLACES)] == pytest.approx([0.25, 0.25], abs=0.01)
 
 
 def test_all_episodes_and_one_of_them_again(browser: Any, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_every_step_of_an_episode(tmp_path: Path) -> None:
     assert (made["videos"], made["notes"], made["count"]) == ([], [], 2)
 
 
-def test_what_was_not_recorded_is_not_told(tmp_path: Path) -> None:
+def test_what_was_not_recorded_is_none(tmp_path: Path) -> None:
     row = recording_payload(recording(tmp_path / "set", success=False))["episodes"]["steps"]["recorded"][0]
     assert (row["success_once"], row["success_at_end"]) == (None, None)
 

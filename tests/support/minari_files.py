@@ -18,7 +18,7 @@ def write_into(group: Any, name: str, values: Any) -> None:
     import h5py
 
     if isinstance(values, tuple):
-        values = {f"_index_{place}": part for place, part in enumerate(values)}
+        values = {f"_index_{index}": part for index, part in enumerate(values)}
     if isinstance(values, Mapping):
         inner = group.create_group(name)
         for key, part in values.items():

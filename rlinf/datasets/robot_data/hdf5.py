@@ -83,7 +83,7 @@ def joined_episodes(
     instructions: Sequence[str],
     task_index: np.ndarray | None = None,
 ) -> RobotDataset:
-    """Join episodes end to end; ``task_index`` [N] is each frame's place in ``instructions`` (None: the first).
+    """Join episodes end to end; ``task_index`` [N] is each frame's entry of ``instructions`` (None: the first).
 
     Raises DatasetError for columns of unequal length in an episode, and for episodes with other columns.
     """

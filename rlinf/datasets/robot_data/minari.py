@@ -30,7 +30,7 @@ from rlinf.datasets.robot_data.hdf5 import EpisodeParts, chosen_episodes, joined
 
 MINARI_FILE = "main_data.hdf5"
 UNKNOWN_RATE = 0.0
-"""Frames of a second: the format does not say them."""
+"""Frames of a second: the format has no field for them."""
 _METADATA = "metadata.json"
 _EPISODE = re.compile(r"episode_(\d+)")
 _MEMBER = re.compile(r"_index_(\d+)")
@@ -59,14 +59,14 @@ def read_minari(location: Path, episodes: Sequence[int] | None = None) -> RobotD
         chosen = chosen_episodes(_names(opened, location), episodes, file)
         for name in chosen:
             try:
-                part, said = _episode(opened[name], f"{file}: {name}")
+                part, instructions = _episode(opened[name], f"{file}: {name}")
             except (AttributeError, IndexError, KeyError, OSError, TypeError, ValueError) as error:
-                # A group in the place of an array, or a chunk that was cut off.
+                # A group where an array is due, or a chunk that was cut off.
                 raise DatasetError(f"{file}: {name} is not an episode of Minari: {error}") from error
             parts.append(part)
-            texts.append(said)
+            texts.append(instructions)
     numbers: dict[str, int] = {}
-    index = [numbers.setdefault(text, len(numbers)) for said in texts for text in said]
+    index = [numbers.setdefault(text, len(numbers)) for episode_texts in texts for text in episode_texts]
     return joined_episodes(
         location, parts, [f"{file}: {name}" for name in chosen], UNKNOWN_RATE, list(numbers), np.array(index, np.int64)
     )
@@ -95,7 +95,7 @@ def _file(location: Path) -> Path:
 
 
 def _metadata(file: Path) -> dict[str, Any]:
-    """Read the header beside a file; empty without one, as before Minari 0.5."""
+    """Read the header next to a file; empty without one, as before Minari 0.5."""
     path = file.with_name(_METADATA)
     if not path.exists():
         return {}

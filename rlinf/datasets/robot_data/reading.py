@@ -94,7 +94,7 @@ def dataset_columns(path: str | Path) -> list[str]:
 
 
 def frame_rate(path: str | Path) -> float:
-    """Frames of a second of the dataset at ``path``; 0 if its format does not say it."""
+    """Frames of a second of the dataset at ``path``; 0 if its format has no rate."""
     location, kind = _found(path)
     return kind.rate(location)
 
@@ -106,8 +106,8 @@ def is_dataset(path: str | Path) -> bool:
 
 def dataset_stamp(path: Path) -> str:
     """Return a stamp that changes whenever the header or the file of a dataset does."""
-    places = (path, path / INFO, path / "data" / MINARI_FILE)
-    states = [place.stat() for place in places if place.is_file()]
+    files = (path, path / INFO, path / "data" / MINARI_FILE)
+    states = [file.stat() for file in files if file.is_file()]
     return ",".join(f"{state.st_mtime_ns}{state.st_size}" for state in states)
 
 

@@ -87,9 +87,9 @@ function timeOf(film, step) {
 /** The part of a film that shows one episode, with a button that plays it; it follows the clock, and sets it while it plays. */
 function filmOf(video, film, clock) {
   const [columns, rows] = film.grid;
-  const place = [film.tile % columns, Math.floor(film.tile / columns)];
+  const [column, row] = [film.tile % columns, Math.floor(film.tile / columns)];
   const shown = el("video", { src: videoSource(video), muted: true, playsinline: true, preload: "auto",
-    style: `width: ${100 * columns}%; transform: translate(${(-100 * place[0]) / columns}%, ${(-100 * place[1]) / rows}%)` });
+    style: `width: ${100 * columns}%; transform: translate(${(-100 * column) / columns}%, ${(-100 * row) / rows}%)` });
   shown.muted = true;
   const frame = el("div", { class: "tile" }, shown);
   const play = el("button", { type: "button", class: "play", onclick: () => {
@@ -233,7 +233,7 @@ function episodesPanel(section, source) {
     const video = source.videos.find((one) => one.name === name);
     if (name && !video) body.append(el("p", { class: "dim" }, `videos/${name} was removed.`));
     if (row) {
-      // Without its place in the film an episode has the film of all, as earlier versions wrote it.
+      // Earlier versions did not write which part of the film is of which episode.
       if (video && !row.film) body.append(videoCard(video, source));
       body.append(episodeView(row, row.film ? video : null, source));
       return;

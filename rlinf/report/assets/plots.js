@@ -169,20 +169,20 @@ function drawChart(node, given, options) {
   RESIZED.observe(node);
 }
 
-/** Lines from bottom to top at these x, unless they are too close to be told apart. */
+/** Lines from bottom to top at these x, unless they are too close to be distinguished. */
 function uprights(u, marks) {
   const { left, top, width, height } = u.bbox;
-  const places = marks.map((mark) => Math.round(u.valToPos(mark, "x", true))).filter((place) => place >= left && place <= left + width);
-  if (places.length > 1 && places[1] - places[0] < 4 * devicePixelRatio) return;
+  const pixels = marks.map((mark) => Math.round(u.valToPos(mark, "x", true))).filter((x) => x >= left && x <= left + width);
+  if (pixels.length > 1 && pixels[1] - pixels[0] < 4 * devicePixelRatio) return;
   u.ctx.save();
   u.ctx.strokeStyle = css("--dim");
   u.ctx.globalAlpha = 0.6;
   u.ctx.lineWidth = devicePixelRatio;
   u.ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
   u.ctx.beginPath();
-  for (const place of places) {
-    u.ctx.moveTo(place, top);
-    u.ctx.lineTo(place, top + height);
+  for (const x of pixels) {
+    u.ctx.moveTo(x, top);
+    u.ctx.lineTo(x, top + height);
   }
   u.ctx.stroke();
   u.ctx.restore();
