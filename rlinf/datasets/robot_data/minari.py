@@ -153,7 +153,8 @@ def _episode(group: Any, location: str) -> tuple[EpisodeParts, Sequence[str]]:
         if len(values) != steps + 1:
             raise DatasetError(
                 f"{location}: {leaf} has {len(values)} entries for {steps} actions. {steps + 1} are needed: one before "
-                "each action, and one after the last"
+                "each action, and one after the last. Some episodes of early releases lack one: take a newer version "
+                "of the dataset (-v1, -v2), or the episode out"
             )
         if values.dtype.kind == "O":
             texts[leaf] = [text.decode() if isinstance(text, bytes) else str(text) for text in values[:steps]]
