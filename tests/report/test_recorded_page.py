@@ -32,7 +32,7 @@ def recording(root: Path, episodes: int = 2, *, pictures: bool = False, success:
             if success:
                 columns["next.success"] = last & (number != 1)
             if pictures:
-                columns["observation.images.front"] = np.full((steps, 16, 16, 3), 40 * number, np.uint8)
+                columns["observation.images.front"] = np.full((steps, 16, 16, 3), 40 * (number % 6), np.uint8)
                 columns["observation.images.wrist"] = np.zeros((steps, 8, 8, 3), np.uint8)
             writer.add(RecordedEpisode(columns, f"task {number}"))
     return root
