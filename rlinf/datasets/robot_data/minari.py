@@ -27,11 +27,14 @@ from rlinf.datasets.robot_data.dataset import (
     RobotDataset,
 )
 from rlinf.datasets.robot_data.hdf5 import EpisodeParts, chosen_episodes, joined_episodes, open_hdf5
+from rlinf.datasets.robot_data.pictures import decode_picture
 
 MINARI_FILE = "main_data.hdf5"
 UNKNOWN_RATE = 0.0
 """Frames of a second: the format has no field for them."""
 _METADATA = "metadata.json"
+_JPEG = np.array([0xFF, 0xD8, 0xFF], dtype=np.uint8)
+"""The beginning of a JPEG file."""
 _EPISODE = re.compile(r"episode_(\d+)")
 _MEMBER = re.compile(r"_index_(\d+)")
 """The group of an entry of a Tuple space."""
@@ -156,6 +159,9 @@ def _episode(group: Any, location: str) -> tuple[EpisodeParts, Sequence[str]]:
                 "each action, and one after the last. Some episodes of early releases lack one: take a newer version "
                 "of the dataset (-v1, -v2), or the episode out"
             )
+        if _is_jpeg(values):
+            kept = enumerate(values)
+            values = np.stack([decode_picture(f.tobytes(), f"{location}: {leaf}, {n}", colour=False) for n, f in kept])
         if values.dtype.kind == "O":
             texts[leaf] = [text.decode() if isinstance(text, bytes) else str(text) for text in values[:steps]]
         else:
@@ -169,6 +175,16 @@ def _episode(group: Any, location: str) -> tuple[EpisodeParts, Sequence[str]]:
             columns[SUCCESS] = infos[key][()][-steps:].astype(bool)
             break
     return (columns, finals), next(iter(texts.values()), [""] * steps)
+
+
+def _is_jpeg(values: np.ndarray) -> bool:
+    """Whether the entries of an array are JPEG files, as Minari 0.5.4 stores pictures of 32 pixels a side and more.
+
+    Files of different sizes are arrays of their own; of equal sizes they are rows of one array.
+    """
+    if values.dtype.kind == "O":
+        return len(values) > 0 and isinstance(values[0], np.ndarray) and values[0].dtype == np.uint8
+    return values.dtype == np.uint8 and values.ndim == 2 and bool((values[:, : len(_JPEG)] == _JPEG).all())
 
 
 def _leaves(node: Any, name: str) -> Iterator[tuple[str, np.ndarray]]:

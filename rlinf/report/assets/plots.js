@@ -138,7 +138,10 @@ function drawChart(node, given, options) {
     values: (_, splits) => splits.map(tick),
   };
   const words = el("div", { class: "hover", hidden: true });
-  // Values over all steps of a clock: their axes begin and end alike, whatever was kept of them.
+  /**
+   * All steps of a clock, whatever was kept of them: its plots' axes begin and end alike.
+   * @returns {[number, number]}
+   */
   const widest = (low, high) => (clock && low === data[0][0] && high === data[0].at(-1) ? [0, clock.last] : [low - pad(low, high), high + pad(low, high)]);
   const chart = new uPlot({
     width: node.clientWidth, height, series, bands, padding: [10, 12, 0, 0],
