@@ -121,10 +121,14 @@ def test_a_simulator_run_with_video(browser: Any, tmp_path: Path) -> None:
     page.wait(lambda: browser.execute_script("return document.querySelector('video').readyState") == 4)
     browser.execute_script("document.querySelector('video').play()")
     page.wait(lambda: browser.execute_script("return document.querySelector('video').currentTime") > 0)
-    assert len(page.find(".response")) == 4
-    assert re.search(r"decision \d+\nreward1\naction 0[01]$", page.values(".response"))
+    shown = "return document.querySelector('.over-time .step').innerText"
+    page.wait(lambda: re.match(r"step [1-9]\d* of \d+ · reward 1 · return so far \d+ · action [01]$",
+                               browser.execute_script(shown)))  # fmt: skip
+    assert re.search(r"step \d+\nreward1", page.values(".rewards"))
     page.choose("evaluation after step", "0")
     assert page.find("video")
+    page.choose("episode", "all")
+    assert len(page.find(".response")) == 4
 
 
 def test_a_run_of_several_turns(browser: Any, tmp_path: Path) -> None:
@@ -213,7 +217,7 @@ def test_videos_that_do_not_fit_are_named(browser: Any, tmp_path: Path, monkeypa
     seen = "const v = document.querySelector('video'); return [v.videoWidth, v.videoHeight, v.duration]"
     assert browser.execute_script(seen) == [96, 64, 1]
     panel = browser.find_element("id", "panel-episodes")
-    assert panel.text.count("success on the way") == 2
+    assert panel.text.count("success on the way") == 3  # the list names both, the card one
     page.choose("evaluation after step", "10")
     assert not page.find("video")
     page.choose("evaluation after step", "0")
