@@ -12,6 +12,14 @@ DEADLINE_S = 10.0
 """Of one rendering: a template comes with a model, and a loop in it may have no end."""
 _DAY = datetime.date(2025, 1, 1)
 """The day that templates which name it (gpt-oss, Llama 3.2) get: a run that goes on tomorrow keeps its prompts."""
+_FUNCTION = "strftime_now"
+"""The function of templates for the time: a macro takes its name, as transformers lets no variable be a function."""
+_CONSTANTS = "".join(
+    f" | replace('%{dash}{code}', {_DAY.strftime(f'%{dash}{code}')!r})"
+    for code in "aAbBdHIjmMpSyY"
+    for dash in ("", "-")
+)
+_MACRO = f"{{%- macro {_FUNCTION}(format) -%}}{{{{ format{_CONSTANTS} }}}}{{%- endmacro -%}}"
 
 
 def rendered(
@@ -27,7 +35,10 @@ def rendered(
     Raises any exception of the template, which is a program of its author's, and TimeLimitError after
     :data:`DEADLINE_S`.
     """
-    context = {"strftime_now": _DAY.strftime, **variables, **({"tools": list(tools)} if tools else {})}
+    context = {**variables, **({"tools": list(tools)} if tools else {})}
+    template = tokenizer.get_chat_template(context.get("chat_template"), context.get("tools"))
+    if _FUNCTION in template:
+        context["chat_template"] = _MACRO + template
     try:
         with time_limit(DEADLINE_S):
             return str(
