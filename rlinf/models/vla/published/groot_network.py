@@ -285,7 +285,7 @@ def _backbone(written: Mapping[str, Any], layers: int) -> Any:
     from transformers import Qwen3VLConfig
     from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLModel
 
-    parts = {
+    parts: dict[str, Any] = {
         name: {key: value for key, value in written[name].items() if key not in ("dtype", "torch_dtype")}
         for name in ("text_config", "vision_config")
     }
