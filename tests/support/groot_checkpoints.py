@@ -244,11 +244,11 @@ def weight(name: str, shape: Sequence[int]) -> NDArray[np.float32]:
     if len(shape) == 1 or name.endswith(".b"):
         drawn = 0.1 * drawn + (1.0 if name.endswith("weight") else 0.0)
     elif name.endswith(".W"):
-        drawn = 1.2 * drawn / np.sqrt(shape[1])
+        drawn = drawn / np.sqrt(shape[1])
     elif "embed" in name and "patch_embed" not in name and "timestep" not in name:
         drawn = 0.7 * drawn
     else:
-        gain = 2.0 if any(part in name for part in ("q_proj", "k_proj", "to_q", "to_k")) else 1.2
+        gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "to_q", "to_k")) else 1.0
         drawn = gain * drawn / np.sqrt(np.prod(shape[1:]))
     return drawn.astype(np.float32)
 

@@ -261,7 +261,7 @@ def weight(name: str, shape: Sequence[int], gain: float) -> NDArray[np.float32]:
         made *= gain
     # Steps of diffusion would multiply what rounds differently by thousands.
     if name.endswith("fc2.weight") and ("noise_predictor" in name or name.startswith("noisy_action_projector")):
-        made *= 0.5 if "noise_predictor" in name else 0.1
+        made *= 0.3 if "noise_predictor" in name else 0.1
     if name.endswith("lm_head.weight"):
         made *= 3.0
         made[: WORDS - 256] *= 0.01

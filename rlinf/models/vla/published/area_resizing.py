@@ -35,31 +35,31 @@ def _means(picture: NDArray[np.uint8], down: int, across: int) -> NDArray[np.uin
 
 
 def _taps(old: int, new: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Of each of ``new`` positions the ``old`` ones that it covers [new, taps], and their weights; 0 for none."""
+    """Return the ``old`` positions that each ``new`` one covers [new, taps], and their weights; 0 for none."""
     scale = 1.0 / (new / old)
     width = math.ceil(scale) + 2
-    places, weights = np.zeros((new, width), np.int64), np.zeros((new, width), np.float32)
+    sources, weights = np.zeros((new, width), np.int64), np.zeros((new, width), np.float32)
     for number in range(new):
         begin, end = number * scale, number * scale + scale
         cell = min(scale, old - begin)
         last = min(math.floor(end), old - 1)
         first = min(math.ceil(begin), last)
         parts = [(first - 1, (first - begin) / cell)] if first - begin > 1e-3 else []
-        parts += [(place, 1.0 / cell) for place in range(first, last)]
+        parts += [(source, 1.0 / cell) for source in range(first, last)]
         if end - last > 1e-3:
             parts.append((last, min(end - last, 1.0, cell) / cell))
-        for at, (place, weight) in enumerate(parts):
-            places[number, at], weights[number, at] = place, weight
-    return places, weights
+        for at, (source, weight) in enumerate(parts):
+            sources[number, at], weights[number, at] = source, weight
+    return sources, weights
 
 
 def _weighted(
-    lines: NDArray[np.float32], places: NDArray[np.int64], weights: NDArray[np.float32]
+    lines: NDArray[np.float32], sources: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Sum lines [old, ...] by ``weights`` [new, taps], tap after tap in float32."""
-    total = np.zeros((len(places), *lines.shape[1:]), np.float32)
-    for place, weight in zip(places.T, weights.T, strict=True):
-        total += lines[place] * weight.reshape(-1, *[1] * (lines.ndim - 1))
+    total = np.zeros((len(sources), *lines.shape[1:]), np.float32)
+    for source, weight in zip(sources.T, weights.T, strict=True):
+        total += lines[source] * weight.reshape(-1, *[1] * (lines.ndim - 1))
     return total
 
 
@@ -69,18 +69,20 @@ def _enlarged(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.u
     first, second, before, after = columns
     wide = picture[:, first].astype(np.int32) * before[:, None] + picture[:, second].astype(np.int32) * after[:, None]
     first, second, before, after = rows
-    upper, lower = ((wide[place] >> 4) * weight[:, None, None] for place, weight in ((first, before), (second, after)))
+    upper, lower = (
+        (wide[source] >> 4) * weight[:, None, None] for source, weight in ((first, before), (second, after))
+    )
     return (((upper >> 16) + (lower >> 16) + 2) >> 2).astype(np.uint8)
 
 
 def _pairs(old: int, new: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-    """Of each of ``new`` positions two ``old`` ones, and their weights in 2048ths."""
+    """Return two ``old`` positions for each ``new`` one, and their weights in 2048ths."""
     ratio = new / old
     positions = np.arange(new)
-    places = np.floor(positions * (1.0 / ratio)).astype(np.int64)
-    share = ((positions + 1) - (places + 1) * ratio).astype(np.float32)
+    sources = np.floor(positions * (1.0 / ratio)).astype(np.int64)
+    share = ((positions + 1) - (sources + 1) * ratio).astype(np.float32)
     share = np.where(share <= 0, np.float32(0), share - np.floor(share)).astype(np.float32)
-    share[places >= old - 1] = 0
-    places = np.minimum(places, old - 1)
+    share[sources >= old - 1] = 0
+    sources = np.minimum(sources, old - 1)
     before, after = (np.rint(part * np.float32(1 << _BITS)).astype(np.int32) for part in (np.float32(1) - share, share))
-    return places, np.minimum(places + 1, old - 1), before, after
+    return sources, np.minimum(sources + 1, old - 1), before, after

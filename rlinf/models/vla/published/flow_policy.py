@@ -1,4 +1,4 @@
-"""What policies of published flow checkpoints have in common: they imitate, and learn by Flow-SDE.
+"""The common part of policies of published flow checkpoints: they imitate, and learn by Flow-SDE.
 
 Greedy acting is the original's sampler: the flow begins with noise, which follows from the observation, so that the
 same observation has the same action.
@@ -68,9 +68,9 @@ class PublishedFlow(VisionLanguageAction):
         super().__init__()
         assert options.published is not None
         self.options, self._spaces = options, (observation_space, action_space)
-        given = options.published
-        self.checkpoint = checkpoint = self.described(given["checkpoint"])
-        self.cameras = paired_cameras(checkpoint, observation_space, given["cameras"])
+        written = options.published
+        self.checkpoint = checkpoint = self.described(written["checkpoint"])
+        self.cameras = paired_cameras(checkpoint, observation_space, written["cameras"])
         leaves = sort_leaves(observation_space)
         for name in self.cameras.values():
             require_colour(name, leaves.images[name])
@@ -80,9 +80,9 @@ class PublishedFlow(VisionLanguageAction):
         _require_numbers("an action", checkpoint.action_numbers, shape[0] if len(shape) == 1 else 0)
         scaling = self.furnish(tokenizer, leaves.texts)
         chunk = options.num_action_chunks
-        units = ActionUnits(action_space, scaling, chunk=chunk, aloha=self.aloha, flip=given["flip"])
+        units = ActionUnits(action_space, scaling, chunk=chunk, aloha=self.aloha, flip=written["flip"])
         self.head = self.made_head(action_space, units, scaling)
-        if given["train"] == "expert":
+        if written["train"] == "expert":
             self.network.requires_grad_(False)
             for part in self.network.expert_parts():
                 part.requires_grad_(True)

@@ -207,8 +207,8 @@ class GrootCheckpoint:
 
     def groups(self, name: str) -> list[tuple[str, int]]:
         """Return the groups of numbers of `state` or `action` in their order, and how many numbers each has."""
-        found = self.statistics[name]
-        return [(key, len(found[key]["mean"])) for key in self.modality(name)["modality_keys"]]
+        known = self.statistics[name]
+        return [(key, len(known[key]["mean"])) for key in self.modality(name)["modality_keys"]]
 
     def ends(self, name: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the two ends [n] between which the numbers of `state` or `action` are scaled.
@@ -228,7 +228,7 @@ class GrootCheckpoint:
 
     @property
     def references(self) -> dict[str, str]:
-        """Of each group of actions that is relative to the state, the group of the state."""
+        """The group of the state by the group of actions that is relative to it."""
         if not self.processor.get("use_relative_action"):
             return {}
         keys, settings = self.modality("action")["modality_keys"], self.modality("action").get("action_configs") or []
@@ -239,7 +239,7 @@ class GrootCheckpoint:
         }
 
     def reference_numbers(self) -> list[int]:
-        """Of each number of an action, that of the state which it is relative to; -1 for none."""
+        """Return for each number of an action that of the state which it is relative to; -1 for none."""
         begins, begin = {}, 0
         for key, size in self.groups("state"):
             begins[key] = begin
@@ -396,16 +396,16 @@ def network_settings(folder: Path) -> dict[str, Any]:
 def picture_settings(model: str) -> dict[str, Any]:
     """Read how a backbone takes pictures."""
     folder = checkpoint_folder(model, key="policy.flow.checkpoint.backbone", endings=("json", "txt", "jinja"))
-    found = read_json_file(folder / "preprocessor_config.json")
-    if found is None:
-        found = (read_json_file(folder / "processor_config.json") or {}).get("image_processor")
+    known = read_json_file(folder / "preprocessor_config.json")
+    if known is None:
+        known = (read_json_file(folder / "processor_config.json") or {}).get("image_processor")
     needed = ("patch_size", "merge_size", "temporal_patch_size")
-    if found is None or any(name not in found for name in needed):
+    if known is None or any(name not in known for name in needed):
         raise PolicyError(
             f"policy.flow.checkpoint.backbone: {folder / 'preprocessor_config.json'} is missing, or has not all of "
             f"{', '.join(needed)}"
         )
-    return dict(found)
+    return dict(known)
 
 
 def _require_supported(checkpoint: GrootCheckpoint, folder: Path) -> None:

@@ -52,7 +52,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class SeenContext:
-    """What the backbone leaves of N decisions."""
+    """Features that the backbone leaves of N decisions."""
 
     features: Tensor
     """[N, P, W]."""
@@ -76,11 +76,11 @@ class SeenContext:
 class OfEmbodiments(nn.Module):
     """A linear layer for each embodiment, of which that of ``number`` is computed."""
 
-    def __init__(self, shapes: Shapes, place: str, number: int) -> None:
+    def __init__(self, shapes: Shapes, beginning: str, number: int) -> None:
         super().__init__()
         self._number = number
-        self.W = nn.Parameter(0.02 * torch.randn(*shapes[f"{place}W"]))
-        self.b = nn.Parameter(torch.zeros(*shapes[f"{place}b"]))
+        self.W = nn.Parameter(0.02 * torch.randn(*shapes[f"{beginning}W"]))
+        self.b = nn.Parameter(torch.zeros(*shapes[f"{beginning}b"]))
 
     def forward(self, numbers: Tensor) -> Tensor:
         return numbers @ self.W[self._number] + self.b[self._number]
@@ -89,10 +89,10 @@ class OfEmbodiments(nn.Module):
 class TwoLayers(nn.Module):
     """Two layers of an embodiment."""
 
-    def __init__(self, shapes: Shapes, place: str, number: int) -> None:
+    def __init__(self, shapes: Shapes, beginning: str, number: int) -> None:
         super().__init__()
-        self.layer1 = OfEmbodiments(shapes, f"{place}layer1.", number)
-        self.layer2 = OfEmbodiments(shapes, f"{place}layer2.", number)
+        self.layer1 = OfEmbodiments(shapes, f"{beginning}layer1.", number)
+        self.layer2 = OfEmbodiments(shapes, f"{beginning}layer2.", number)
 
     def forward(self, numbers: Tensor) -> Tensor:
         result: Tensor = self.layer2(functional.relu(self.layer1(numbers)))
@@ -102,9 +102,9 @@ class TwoLayers(nn.Module):
 class ActionTokens(nn.Module):
     """Noisy actions [N, H, M] and buckets of time [N] to tokens [N, H, E]."""
 
-    def __init__(self, shapes: Shapes, place: str, number: int) -> None:
+    def __init__(self, shapes: Shapes, beginning: str, number: int) -> None:
         super().__init__()
-        self.W1, self.W2, self.W3 = (OfEmbodiments(shapes, f"{place}W{layer}.", number) for layer in (1, 2, 3))
+        self.W1, self.W2, self.W3 = (OfEmbodiments(shapes, f"{beginning}W{layer}.", number) for layer in (1, 2, 3))
 
     def forward(self, actions: Tensor, buckets: Tensor) -> Tensor:
         first = self.W1(actions)
@@ -118,20 +118,20 @@ class ActionTokens(nn.Module):
 class Block(nn.Module):
     """Attention and an MLP; ``condition``: scale and shift of the first norm, where they depend on the time."""
 
-    def __init__(self, shapes: Shapes, place: str, heads: int, *, eps: float) -> None:
+    def __init__(self, shapes: Shapes, beginning: str, heads: int, *, eps: float) -> None:
         super().__init__()
         self._heads = heads
         self.q_proj, self.k_proj, self.v_proj, self.o_proj = (
-            _linear(shapes, f"{place}attn1.{name}.") for name in ("to_q", "to_k", "to_v", "to_out.0")
+            _linear(shapes, f"{beginning}attn1.{name}.") for name in ("to_q", "to_k", "to_v", "to_out.0")
         )
         width = self.q_proj.in_features
-        timed = f"{place}norm1.linear.weight" in shapes
-        self.condition = _linear(shapes, f"{place}norm1.linear.") if timed else None
-        own = f"{place}norm1.weight" in shapes
+        timed = f"{beginning}norm1.linear.weight" in shapes
+        self.condition = _linear(shapes, f"{beginning}norm1.linear.") if timed else None
+        own = f"{beginning}norm1.weight" in shapes
         self.norm1 = nn.LayerNorm(width, _EPS if timed else eps, elementwise_affine=own)
-        self.norm3 = nn.LayerNorm(width, eps, elementwise_affine=f"{place}norm3.weight" in shapes)
-        self.up_proj = _linear(shapes, f"{place}ff.net.0.proj.")
-        self.down_proj = _linear(shapes, f"{place}ff.net.2.")
+        self.norm3 = nn.LayerNorm(width, eps, elementwise_affine=f"{beginning}norm3.weight" in shapes)
+        self.up_proj = _linear(shapes, f"{beginning}ff.net.0.proj.")
+        self.down_proj = _linear(shapes, f"{beginning}ff.net.2.")
 
     def forward(self, hidden: Tensor, seen: Tensor | None, mask: Tensor, code: Tensor | None = None) -> Tensor:
         """Pass [N, L, W] that sees ``seen`` [N, P, V], itself if that is None, where ``mask`` [N, P] or [N, L]."""
@@ -157,19 +157,19 @@ class Mover(nn.Module):
 
     def __init__(self, checkpoint: GrootCheckpoint) -> None:
         super().__init__()
-        shapes, given, place = checkpoint.shapes, checkpoint.config["diffusion_model_cfg"], f"{_HEAD}model."
-        eps, heads = float(given.get("norm_eps", _EPS)), int(given["num_attention_heads"])
+        shapes, settings, beginning = checkpoint.shapes, checkpoint.config["diffusion_model_cfg"], f"{_HEAD}model."
+        eps, heads = float(settings.get("norm_eps", _EPS)), int(settings["num_attention_heads"])
         self._alternating = bool(checkpoint.config.get("use_alternate_vl_dit", True))
         self._text_every = 2 * int(checkpoint.config.get("attend_text_every_n_blocks", 2))
-        self._interleaved = bool(given.get("interleave_self_attention", False))
-        self.time_in = _linear(shapes, f"{place}timestep_encoder.timestep_embedder.linear_1.")
-        self.time_out = _linear(shapes, f"{place}timestep_encoder.timestep_embedder.linear_2.")
-        blocks = f"{place}transformer_blocks."
+        self._interleaved = bool(settings.get("interleave_self_attention", False))
+        self.time_in = _linear(shapes, f"{beginning}timestep_encoder.timestep_embedder.linear_1.")
+        self.time_out = _linear(shapes, f"{beginning}timestep_encoder.timestep_embedder.linear_2.")
+        blocks = f"{beginning}transformer_blocks."
         self.blocks = nn.ModuleList(
             Block(shapes, f"{blocks}{number}.", heads, eps=eps) for number in range(_count(shapes, blocks))
         )
-        self.condition = _linear(shapes, f"{place}proj_out_1.")
-        self.output = _linear(shapes, f"{place}proj_out_2.")
+        self.condition = _linear(shapes, f"{beginning}proj_out_1.")
+        self.output = _linear(shapes, f"{beginning}proj_out_2.")
 
     def forward(self, tokens: Tensor, prefix: SeenContext, buckets: Tensor) -> Tensor:
         """Pass tokens [N, 1 + H, E] at buckets of time [N]."""
@@ -203,12 +203,12 @@ class GrootNetwork(nn.Module):
         self.width = int(self.backbone.config.text_config.hidden_size)
         self._buckets = int(config.get("num_timestep_buckets", 1000))
         self.norm = nn.LayerNorm(self.width) if f"{_HEAD}vlln.weight" in shapes else nn.Identity()
-        place = f"{_HEAD}vl_self_attention.transformer_blocks."
+        beginning = f"{_HEAD}vl_self_attention.transformer_blocks."
         mixing = config.get("vl_self_attention_cfg") or {}
         eps = float(mixing.get("norm_eps", _EPS))
         self.mixer = nn.ModuleList(
-            Block(shapes, f"{place}{at}.", int(mixing["num_attention_heads"]), eps=eps)
-            for at in range(_count(shapes, place))
+            Block(shapes, f"{beginning}{at}.", int(mixing["num_attention_heads"]), eps=eps)
+            for at in range(_count(shapes, beginning))
         )
         self.state_encoder = TwoLayers(shapes, f"{_HEAD}state_encoder.", number)
         self.action_encoder = ActionTokens(shapes, f"{_HEAD}action_encoder.", number)
@@ -261,8 +261,8 @@ def own_groot_names(checkpoint: GrootCheckpoint) -> dict[str, str]:
     for name in checkpoint.shapes:
         if name in checkpoint.without_effect():
             continue
-        place = next((place for place in PLACES if name.startswith(place)), "")
-        own = PLACES.get(place, "") + name.removeprefix(place)
+        beginning = next((beginning for beginning in PLACES if name.startswith(beginning)), "")
+        own = PLACES.get(beginning, "") + name.removeprefix(beginning)
         for theirs, ours in _IN_BLOCK.items():
             own = own.replace(theirs, ours)
         result[name] = own
@@ -298,14 +298,14 @@ def _backbone(written: Mapping[str, Any], layers: int) -> Any:
     return backbone
 
 
-def _linear(shapes: Shapes, place: str) -> nn.Linear:
-    outputs, inputs = shapes[f"{place}weight"]
-    return nn.Linear(inputs, outputs, bias=f"{place}bias" in shapes)
+def _linear(shapes: Shapes, beginning: str) -> nn.Linear:
+    outputs, inputs = shapes[f"{beginning}weight"]
+    return nn.Linear(inputs, outputs, bias=f"{beginning}bias" in shapes)
 
 
-def _count(shapes: Shapes, place: str) -> int:
-    """Count the blocks ``place``0, ``place``1, ..."""
-    return len({name.removeprefix(place).split(".")[0] for name in shapes if name.startswith(place)})
+def _count(shapes: Shapes, beginning: str) -> int:
+    """Count the blocks ``beginning``0, ``beginning``1, ..."""
+    return len({name.removeprefix(beginning).split(".")[0] for name in shapes if name.startswith(beginning)})
 
 
 def _waves(buckets: Tensor, count: int, step: float) -> Tensor:

@@ -28,13 +28,13 @@ class GrootPictures:
 
     def __init__(self, processor: Mapping[str, Any], preprocessor: Mapping[str, Any]) -> None:
         """``processor``: `processor_kwargs` of the checkpoint; ``preprocessor``: the backbone's."""
-        given = processor if processor.get("image_target_size") else {**processor, **_DEFAULTS}
-        self._target = tuple(int(side) for side in given["image_target_size"])
-        self._edge = int(given.get("shortest_image_edge") or self._target[0])
-        share, crop = given.get("crop_fraction"), given.get("image_crop_size")
+        settings = processor if processor.get("image_target_size") else {**processor, **_DEFAULTS}
+        self._target = tuple(int(side) for side in settings["image_target_size"])
+        self._edge = int(settings.get("shortest_image_edge") or self._target[0])
+        share, crop = settings.get("crop_fraction"), settings.get("image_crop_size")
         self._share = crop[0] / float(self._target[0]) if share is None and crop else share
-        self._areas = bool(given.get("use_albumentations"))
-        self._square = bool(given.get("letter_box_transform"))
+        self._areas = bool(settings.get("use_albumentations"))
+        self._square = bool(settings.get("letter_box_transform"))
         self._patch, self._merge = int(preprocessor["patch_size"]), int(preprocessor["merge_size"])
         self._frames = int(preprocessor["temporal_patch_size"])
         size = preprocessor.get("size") or {}

@@ -173,10 +173,10 @@ class GrootPolicy(PublishedFlow):
 
     def _reference(self, state: Tensor) -> Tensor:
         """Numbers [N, A] of the state [N, n] that those of actions are relative to; 0 for none."""
-        places = torch.tensor(self.checkpoint.reference_numbers(), dtype=torch.int64, device=state.device)
+        indices = torch.tensor(self.checkpoint.reference_numbers(), dtype=torch.int64, device=state.device)
         if not self.checkpoint.references:
-            return state.new_zeros(len(state), len(places))
-        return torch.where(places >= 0, state[:, places.clamp(min=0)], 0.0)
+            return state.new_zeros(len(state), len(indices))
+        return torch.where(indices >= 0, state[:, indices.clamp(min=0)], 0.0)
 
     def _patches(self, leaves: Mapping[str, Tensor], device: torch.device) -> tuple[Tensor, Tensor, tuple[int, ...]]:
         """Patches [N, P, numbers] of all pictures, the grid [N pictures, 3] of each, and tokens of each of a row."""
@@ -187,16 +187,16 @@ class GrootPolicy(PublishedFlow):
         return whole, grid, tuple(rows * columns // self.pictures.merge**2 for _, rows, columns in grids)
 
     def _libero_gripper(self) -> int | None:
-        """Return the place of LIBERO's gripper in an action. Raises SpaceError if it is not one number."""
+        """Return the index of LIBERO's gripper in an action. Raises SpaceError if it is not one number."""
         if not self.checkpoint.turns_gripper:
             return None
         if len(self.checkpoint.groups("action")) == 1:
             return self.checkpoint.action_numbers - 1
-        place = 0
+        index = 0
         for name, size in self.checkpoint.groups("action"):
             if name == _GRIPPER and size == 1:
-                return place
-            place += size
+                return index
+            index += size
         raise SpaceError(
             f"policy.flow.checkpoint: actions of {self.checkpoint.embodiment} have no {_GRIPPER} of one number"
         )

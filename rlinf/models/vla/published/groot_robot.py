@@ -13,7 +13,7 @@ from rlinf.models.loading import PolicyError
 
 @dataclass(frozen=True)
 class NewRobot:
-    """What a checkpoint's folder would have of a robot that it was not trained with."""
+    """Modalities and statistics of a robot that a checkpoint was not trained with, as its folder would have them."""
 
     modalities: Mapping[str, Any]
     statistics: Mapping[str, Any]
