@@ -114,7 +114,7 @@ def figures(comparison: Comparison, runs_of: Mapping[str, Sequence[Reached]], se
     baseline = [list(run.curve.values())[-1] for run in next(iter(runs_of.values()))]
     for side, runs in runs_of.items():
         n = sum(run.episodes for run in runs)
-        for step in list(runs[0].curve)[:-1]:
+        for step in [step for step in list(runs[0].curve)[:-1] if int(step) >= 0]:
             value, ends = interval([run.curve[step] for run in runs], comparison.digits)
             results.append(
                 Figure(side, f"{comparison.called} after {int(step):,} iterations", value, "", ends, n, seeds)
