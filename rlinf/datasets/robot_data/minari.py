@@ -122,8 +122,8 @@ def _names(opened: Any, location: Path) -> list[str]:
         present = {match[0] for match in matches}
         missing = next(name for number in range(int(counted)) if (name := f"episode_{number}") not in present)
         raise DatasetError(
-            f"{file} has {len(matches)} episodes, and {_METADATA} of {location} counts {counted}: {missing} is missing. "
-            "Download the dataset again, or write it whole"
+            f"{file} has {len(matches)} episodes, and {_METADATA} of {location} counts {counted}: {missing} is "
+            "missing. Download the dataset again, or write it whole"
         )
     return [match[0] for match in matches]
 
