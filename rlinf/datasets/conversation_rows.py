@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rlinf.base.json_text import parse_json
+from rlinf.base.json_text import listed_messages, parse_json
 from rlinf.base.user_code import did_you_mean
 from rlinf.data.picture_fields import PLACE, field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, pictures_of
@@ -93,7 +93,7 @@ def conversation_of(place: str, row: object, folder: Path | None = None) -> Conv
     """
     if not isinstance(row, Mapping):
         raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
-    columns = _Columns(place, row, folder)
+    columns = _columns(place, row, folder)
     listed = columns.take(MESSAGES)
     if listed is None and columns.has("0"):
         # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
@@ -121,10 +121,18 @@ def pair_of(place: str, row: object, folder: Path | None = None) -> tuple[Conver
     if not isinstance(row, Mapping) or row.get(CHOSEN) is None or row.get(REJECTED) is None:
         known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
         raise ConversationError(f"{place}: a pair has {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}")
-    chosen, rejected = (_preferred(_Columns(place, row, folder), name) for name in (CHOSEN, REJECTED))
+    chosen, rejected = (_preferred(_columns(place, row, folder), name) for name in (CHOSEN, REJECTED))
     if chosen.messages[:-1] != rejected.messages[:-1]:
         raise ConversationError(f"{place}: {CHOSEN} and {REJECTED} answer different prompts")
     return chosen, rejected
+
+
+def _columns(location: str, row: Mapping[Any, Any], folder: Path | None) -> _Columns:
+    """Return the columns of a row, with messages that are written as text read as lists."""
+    try:
+        return _Columns(location, {name: listed_messages(value) for name, value in row.items()}, folder)
+    except ValueError as error:
+        raise ConversationError(f"{location}: {error}") from error
 
 
 def _asked(columns: _Columns) -> list[Message]:

@@ -6,7 +6,7 @@ import copy
 import difflib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,10 @@ from rlinf.models.architecture import (
     require_runs,
     supported_attention,
 )
-from rlinf.models.checkpoint_files import without_weights
+from rlinf.models.checkpoint_files import lfs_pointers, without_weights
 from rlinf.models.gguf import model_folder
 from rlinf.models.progress_bars import without_progress_bars
+from rlinf.models.response_ends import writable
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.schema.derived import Precision
 from rlinf.schema.derived import activation_dtype as dtype_name
@@ -49,7 +50,8 @@ def load_tokenizer(path: str) -> Any:
         kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
         tokenizer = kind.from_pretrained(path, trust_remote_code=False)
     except Exception as error:
-        raise PolicyError(f"no tokenizer could be loaded from {path!r}: {in_one_line(error)}") from error
+        reason = lfs_pointers(path) or in_one_line(error)
+        raise PolicyError(f"no tokenizer could be loaded from {path!r}: {reason}") from error
     if tokenizer.eos_token_id is None:
         raise PolicyError(f"the tokenizer in {path!r} has no end-of-sequence token")
     if tokenizer.pad_token_id is None:
@@ -125,15 +127,28 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
         with without_progress_bars():
             config = checkpoint_config(path)
             chosen = supported_attention(config, attention)
-            model = model_class(config).from_pretrained(
-                path, dtype=dtype, attn_implementation=chosen, trust_remote_code=False
+            model, report = model_class(config).from_pretrained(
+                path, dtype=dtype, attn_implementation=chosen, trust_remote_code=False, output_loading_info=True
             )
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
-        raise PolicyError(
-            f"no causal language model could be loaded from {path!r}{hint}: {in_one_line(error)}"
-        ) from error
+        reason = without_weights(path) or in_one_line(error)
+        raise PolicyError(f"no causal language model could be loaded from {path!r}{hint}: {reason}") from error
+    _require_all(path, report["missing_keys"], report["unexpected_keys"])
+    model.generation_config = writable(model.generation_config)
     return model.eval()
+
+
+def _require_all(path: str, missing: Collection[str], others: Collection[str]) -> None:
+    """Raise PolicyError if a checkpoint does not have all tensors of its model: transformers draws them at random."""
+    if not missing:
+        return
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    instead = f"; it has {min(others)} instead, which the model does not have" if others else ""
+    raise PolicyError(
+        f"the checkpoint in {path!r} lacks {min(missing)}{more} of its model's tensors{instead}. Save it again with "
+        "save_pretrained, or correct its config.json (tie_word_embeddings, sizes)."
+    )
 
 
 def reward_model_kind(path: str) -> Any:
@@ -155,7 +170,7 @@ def reward_model_kind(path: str) -> Any:
 def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
     """Load a checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about
     it."""
-    kind = reward_model_kind(path)
+    kind, path = reward_model_kind(path), model_folder(path)
     try:
         with without_progress_bars():
             model, report = kind.from_pretrained(

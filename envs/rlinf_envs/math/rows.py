@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from rlinf.base.json_text import parse_json
+from rlinf.base.json_text import listed_messages, parse_json
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, replaced
 from rlinf_envs.chat_rows import asked_in, part_of
@@ -266,7 +266,10 @@ class _Read:
     def _field(self, role: str, name: str | None, known: Sequence[str]) -> tuple[str, Any]:
         result = _field(self._row, role, name, known)
         self._columns.add(result[0] if result[0] in self._row else result[0].partition(".")[0])
-        return result
+        try:
+            return result[0], listed_messages(result[1])
+        except ValueError as error:
+            raise _BrokenRow(f"the {role} field {result[0]!r} holds {error}") from error
 
     def _imitated(self, name: str, domain: str) -> Task:
         """Return the task of a row with a whole response; an answer is read too if the row has one."""
