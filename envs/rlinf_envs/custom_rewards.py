@@ -32,8 +32,8 @@ def find_function(path: str) -> Callable[..., Any]:
         raise SettingError(f"reward.custom: {path!r} must read module:function{meant}")
     if module_name.endswith(".py"):
         folder, _, file = module_name.rpartition("/")
-        place = f", and add its folder {folder} to PYTHONPATH" if folder else ""
-        raise SettingError(f"reward.custom: {path!r} names a file: write {file.removesuffix('.py')}:{name}{place}")
+        more = f", and add its folder {folder} to PYTHONPATH" if folder else ""
+        raise SettingError(f"reward.custom: {path!r} names a file: write {file.removesuffix('.py')}:{name}{more}")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is imported

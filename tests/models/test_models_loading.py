@@ -17,6 +17,7 @@ from rlinf.data.messages import SamplingParams
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.checkpoint_files import without_weights
 from rlinf.models.loading import PolicyError, load_causal_lm, load_tokenizer
+from rlinf.models.tokenizer import train_tokenizer
 
 Tensors = dict[str, Tensor]
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
@@ -102,3 +103,49 @@ def test_a_temperature_without_sampling_does_not_stop_the_export(saved: Path, tm
     written = json.loads((tmp_path / "export" / "generation_config.json").read_text())
     assert (written["eos_token_id"], written["bos_token_id"]) == ([1, 7], 3)
     assert "temperature" not in written
+
+
+def test_a_tensor_of_another_shape_is_named(saved: Path, tmp_path: Path) -> None:
+    def longer(tensors: Tensors) -> Tensors:
+        return {name: torch.cat([one, one[:3]]) if "embed" in name else one for name, one in tensors.items()}
+
+    path = changed(saved, tmp_path / "model", longer)
+    with pytest.raises(PolicyError, match=r"has model\.embed_tokens\.weight of shape \[64, 32\], and .* \[61, 32\]"):
+        load_causal_lm(path)
+
+
+def test_adapters_alone_and_beside_their_model_are_refused(saved: Path, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    adapted = peft.get_peft_model(tiny("qwen2"), peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    adapted.save_pretrained(tmp_path / "adapter")
+    assert "holds an adapter of peft and no whole model: merge it first" in str(without_weights(f"{tmp_path}/adapter"))
+    with pytest.raises(PolicyError, match="merge it first"):
+        load_causal_lm(str(tmp_path / "adapter"))
+    shutil.copytree(saved, tmp_path / "both")
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy(tmp_path / "adapter" / name, tmp_path / "both" / name)
+    assert without_weights(str(tmp_path / "both")) is None
+    with pytest.raises(PolicyError, match="holds a model and an adapter of peft"):
+        load_causal_lm(str(tmp_path / "both"))
+
+
+def test_the_folder_that_was_meant_is_named(saved: Path, tmp_path: Path) -> None:
+    assert without_weights(f"{saved}/model.safetensors") == (
+        f"{saved}/model.safetensors is a file, and a model is a folder: name {saved}"
+    )
+    for inside in ("trained/checkpoint-500", "cached/snapshots/abc"):
+        shutil.copytree(saved, tmp_path / inside)
+        outer = tmp_path / inside.partition("/")[0]
+        assert str(without_weights(str(outer))).endswith(f"is missing; there is a model in {tmp_path / inside}")
+
+
+def test_a_tokenizer_that_names_the_class_of_another_family_keeps_its_own_rules(tmp_path: Path) -> None:
+    """DeepSeek's models of Llama's architecture do so: Llama's rules lose every blank of a text in bytes."""
+    train_tokenizer(["a text"], vocab_size=300).save_pretrained(str(tmp_path))
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": "LlamaTokenizerFast"}))
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    tokenizer = load_tokenizer(str(tmp_path))
+    text = "Two  words,\n\nand 12 more"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.eos_token == "<eos>"
