@@ -28,7 +28,7 @@ SUFFIXES = (*_LINES, ".json", ".parquet", *_TABLES, *(f"{suffix}{_GZIP}" for suf
 _OF_TOOLS = ("tool_calls", "function_call", "tools", "functions")
 MAX_JSON_BYTES = 1 << 30
 """Of a .json file, which is read as a whole."""
-_IN_JSON = " (a list of all rows is read from a .json file; .jsonl has a row on each line)"
+_IN_JSON = " (a list of all rows is read from a .json file)"
 
 
 class RowFileError(ValueError):
@@ -100,6 +100,8 @@ def _lines(file: Path) -> Iterator[Record]:
                 while line and not line.endswith(b"\n"):
                     line = lines.readline(MAX_ROW_BYTES)
                 yield Record(f"{file}:{number}", None, f"the row has over {MAX_ROW_BYTES >> 20} MiB")
+            elif line.strip() in (b"[", b"{"):
+                raise RowFileError(f"{file}:{number}: a .jsonl file has one whole object on each line{_IN_JSON}")
             elif line.strip():
                 yield _parsed(line, f"{file}:{number}")
 
@@ -137,6 +139,9 @@ def _json(file: Path) -> Iterator[Record]:
         yield from _lines(file)
         return
     if isinstance(content, Mapping):
+        data = content.get("data")
+        if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
+            content = {"data": data}  # beside it stand facts about the data set
         lists = [value for value in content.values() if isinstance(value, list)]
         # {"data": [...]} is a common wrapping; a lone object is a dataset of one row.
         content = lists[0] if len(lists) == 1 and len(content) == 1 else [content]

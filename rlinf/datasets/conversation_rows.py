@@ -109,6 +109,10 @@ def conversation_of(place: str, row: object, folder: Path | None = None) -> Conv
         response = columns.take(RESPONSES)
         if response is None:
             raise _missing(columns, RESPONSES)
+        if columns.row.get("label") is False:
+            raise ConversationError(
+                f"{place}: label is false, which marks a bad answer: leave such rows out to imitate"
+            )
         messages = _joined(columns, asked, response, "response", imitated=True)
     return _whole(columns, messages, listed if listed is not None else [])
 
@@ -253,7 +257,9 @@ def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversat
                 f"{location}: the row has a system prompt in a column and another one in its messages: take one out"
             )
     if not any(message.imitated for message in messages):
-        roles = [f"{role}{did_you_mean(role, (_ASSISTANT,))}" for role in dict.fromkeys(one.role for one in messages)]
+        known = dict.fromkeys(one.role for one in messages)
+        hints = {role: did_you_mean(role, (_ASSISTANT,)) for role in known} | {_ASSISTANT: " (of weight 0)"}
+        roles = [f"{role}{hints[role]}" for role in known]
         raise ConversationError(
             f"{location}: there is no answer of the assistant to imitate: the messages are of {', '.join(roles)}"
         )
@@ -271,10 +277,10 @@ def _tools(location: str, value: Any) -> tuple[Mapping[str, Any], ...]:
     """Descriptions of tools: a list of objects, or that list as JSON text; bare functions get their wrapping."""
     if isinstance(value, str):
         try:
-            value = parse_json(value)
+            value = parse_json(value) if value.strip() else None
         except ValueError as error:
             raise ConversationError(f"{location}: tools is no valid JSON: {error}") from error
-    if value is None or value == []:
+    if not value:
         return ()
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(tool, Mapping) for tool in listed):

@@ -21,8 +21,8 @@ from rlinf_envs.math.references import doubts_about
 from rlinf_envs.spaces import MAX_CHARS
 from rlinf_envs.tasks import Task
 
-QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input", "0.value")
-"""The last is Open-Reasoner-Zero's, whose rows are lists of messages."""
+QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input", "0.value", "messages")
+"""The last two are Open-Reasoner-Zero's, whose rows are lists of messages, and Tulu's."""
 MATERIAL_FIELDS = ("body", "context", "passage")
 """Text that a question is about, in a column of its own: it stands before the question."""
 ANSWER_FIELDS = (
@@ -256,7 +256,7 @@ class _Read:
         try:
             system, question = asked_in(raw, name, self._folder)
         except ValueError as error:
-            raise _BrokenRow(str(error)) from error
+            raise _BrokenRow(f"{error}{_to_imitate(name) if name in RESPONSE_FIELDS else ''}") from error
         return system, _text((name, question), "question")
 
     def unread(self) -> list[str]:
@@ -366,10 +366,14 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
         raise _BrokenRow(f"the {role} field {empty!r} is null")
     requested = repr(name) if name is not None else "one of " + ", ".join(known)
     own = next((other for other in RESPONSE_FIELDS if role == "answer" and other in row), None)
-    hint = f"; to imitate {own} as it is, set env.kwargs.response_field: {own}" if own is not None else ""
+    hint = _to_imitate(own) if own is not None else ""
     if name is None and own is None and not any(candidate in row for candidate in (*QUESTION_FIELDS, *ANSWER_FIELDS)):
         hint = f"; env.kwargs.{role}_field names another"
     raise _BrokenRow(f"no {role} field ({requested}); the row has {', '.join(map(str, row)) or 'no fields'}{hint}")
+
+
+def _to_imitate(name: str) -> str:
+    return f"; to imitate {name} as it is, set env.kwargs.response_field: {name}"
 
 
 def _text(result: tuple[str, Any], role: str) -> str:

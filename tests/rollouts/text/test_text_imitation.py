@@ -193,3 +193,16 @@ def test_words_that_a_template_leaves_out_are_not_lost() -> None:
     deaf = CHATML.replace("in messages", "in messages if m.role != 'system'")
     with pytest.raises(ConversationError, match=r"rows:1: the chat template leaves the words of the system out.*'S1'"):
         taught(deaf, {"messages": talk})
+
+
+def test_a_call_ends_at_a_mark_that_is_special_under_no_name() -> None:
+    made = tokenizer(TOOLS)
+    from transformers import PreTrainedTokenizerFast
+
+    bare = PreTrainedTokenizerFast(tokenizer_object=made.backend_tokenizer, pad_token="<pad>", eos_token="<eos>")
+    bare.chat_template = TOOLS
+    assert bare.convert_tokens_to_ids("<|eom|>") not in bare.all_special_ids
+    renderer = PromptRenderer(bare)
+    assert renderer.end_of_call(renderer.encode("<call>x</call><|eom|>\n")) == len(
+        renderer.encode("<call>x</call><|eom|>")
+    )

@@ -414,7 +414,8 @@ class PromptRenderer:
 
         Up to the last special token; 0 if there is none. Marks of the calls themselves are no special tokens.
         """
-        special = frozenset(self.tokenizer.all_special_ids)
+        named, added = self.tokenizer.all_special_ids, self.tokenizer.added_tokens_decoder
+        special = {*named, *(token for token, one in added.items() if one.special)}
         return max((index + 1 for index, token in enumerate(written) if token in special), default=0)
 
     @functools.cached_property
@@ -465,13 +466,12 @@ class PromptRenderer:
             ) from error
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)
-            turns = any(message["role"] == "assistant" for message in messages)
-            fix = "env.max_turns: 1" if turns else f"{self._system_key}: null"
-            if not turns and any(message["role"] == "system" for message in messages):
-                fix += ", and write its words before {question} in env.kwargs.prompt_template"
+            fix = "env.max_turns: 1, or " if "assistant" in roles else ""
+            if not fix and "system" in roles:
+                fix = f"{self._system_key}: null, with its words before {{question}} in env.kwargs.prompt_template, or "
             raise ChatTemplateError(
                 f"data.chat_template: the tokenizer's template can't render the messages {roles} ({error}). "
-                f"Set {fix}, or data.chat_template: never."
+                f"Set {fix}data.chat_template: never."
             ) from error
 
     def begun(self, text: str) -> tuple[int, ...]:
