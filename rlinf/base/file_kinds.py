@@ -24,14 +24,14 @@ _KINDS: tuple[tuple[bytes, str], ...] = (
 _READ = max(len(mark) for mark, _ in _KINDS)
 
 
-def mistaken(file: Path, *, expected: bytes = b"") -> str:
+def mistaken(file: Path, *, expected: tuple[bytes, ...] = ()) -> str:
     """Describe what ``file`` is instead, if it begins as another kind of file does; empty if it does not.
 
-    ``expected``: how a file of its name begins, if it is no text.
+    ``expected``: how a file of its name may begin, if it is no text in UTF-8.
     """
     with file.open("rb") as opened:
         first = opened.read(_READ)
-    if expected and first.startswith(expected):
+    if first.startswith(expected):
         return ""
     return next((f"{file} is {what}" for mark, what in _KINDS if first.lower().startswith(mark.lower())), "")
 

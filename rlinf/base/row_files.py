@@ -21,8 +21,8 @@ from rlinf.base.json_text import parse_json
 from rlinf.base.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parquet_rows
 
 _LINES, _TABLES, _GZIP = (".jsonl", ".ndjson"), {".csv": ",", ".tsv": "\t"}, ".gz"
-_BEGINNINGS = {".gz": b"\x1f\x8b", ".parquet": b"PAR1"}
-"""How files begin that are no text, by the ending of their names."""
+_BEGINNINGS = {".gz": (b"\x1f\x8b",), ".parquet": (b"PAR1",), ".json": (b"\xff\xfe", b"\xfe\xff")}
+"""How files begin that are no text in UTF-8, by the ending of their names; JSON may be in UTF-16."""
 _TEXTS = (*_LINES, ".json", *_TABLES)
 SUFFIXES = (*_LINES, ".json", ".parquet", *_TABLES, *(f"{suffix}{_GZIP}" for suffix in _TEXTS))
 _OF_TOOLS = ("tool_calls", "function_call", "tools", "functions")
@@ -67,7 +67,7 @@ def read_rows(file: Path) -> Iterator[Record]:
             "writes a table as one: to_json(path, orient='records', lines=True))"
         )
     try:
-        other = mistaken(file, expected=_BEGINNINGS.get(file.suffix.lower(), b""))
+        other = mistaken(file, expected=_BEGINNINGS.get(file.suffix.lower(), ()))
         if other:
             raise RowFileError(other)
         if suffix == ".parquet":

@@ -30,6 +30,9 @@ ROWS = b'{"question": "1?", "answer": "2"}\n'
 )
 def test_what_a_file_is_instead_is_named(tmp_path: Path, name: str, content: bytes, words: str) -> None:
     (tmp_path / name).write_bytes(content)
+    if name == "a.json" and "UTF-16" in words:  # which JSON allows
+        assert len(list(read_rows(tmp_path / name))) == 1
+        return
     with pytest.raises(RowFileError, match=f"{name} is .*{words}|{name} {words}"):
         list(read_rows(tmp_path / name))
 
@@ -40,7 +43,7 @@ def test_a_compressed_file_without_its_ending_is_named_and_one_with_it_is_read(t
     with pytest.raises(RowFileError, match=r"a\.jsonl is compressed by gzip: end its name in \.gz"):
         list(read_rows(tmp_path / "a.jsonl"))
     assert len(list(read_rows(tmp_path / "a.jsonl.gz"))) == 1
-    assert mistaken(tmp_path / "a.jsonl.gz", expected=b"\x1f\x8b") == ""
+    assert mistaken(tmp_path / "a.jsonl.gz", expected=(b"\x1f\x8b",)) == ""
 
 
 def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:

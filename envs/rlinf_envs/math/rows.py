@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -302,11 +303,11 @@ def question_of(record: Record, fields: Fields) -> str | None:
 
 
 def _single(name: str, value: Any) -> Any:
-    """Return the entry of a list that has one, also if a list of texts is written as JSON; Decimal as text."""
-    if isinstance(value, str) and value.lstrip().startswith('["'):
+    """Return the entry of a list that has one, also if a list of texts is written as text; Decimal as text."""
+    if isinstance(value, str) and value.lstrip().startswith(('["', "['")):
         try:
-            parsed = parse_json(value)
-        except ValueError:
+            parsed = parse_json(value) if value.lstrip()[1] == '"' else ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
             return value
         value = parsed if isinstance(parsed, list) and all(isinstance(one, str) for one in parsed) else value
     if isinstance(value, Decimal):
