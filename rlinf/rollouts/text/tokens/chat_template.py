@@ -46,3 +46,11 @@ def rendered(
             )
     except TimeLimitError:
         raise TimeLimitError(f"one rendering takes more than {DEADLINE_S:g} s") from None
+
+
+def text_start(tokenizer: Any) -> tuple[int, ...]:
+    """Token ids that ``tokenizer`` puts in front of a text by itself (<bos>); none for many tokenizers."""
+    plain = tokenizer.encode("question", add_special_tokens=False)
+    whole = tokenizer.encode("question", add_special_tokens=True)
+    count = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
+    return tuple(whole[:count])
