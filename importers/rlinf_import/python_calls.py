@@ -126,6 +126,9 @@ class Script:
         """Evaluate an expression: a literal, a list or mapping of such, a reference, or code."""
         if isinstance(node, ast.List | ast.Tuple):
             return [self.value(element) for element in node.elts]
+        repeated = self._repeated(node)
+        if repeated is not None:
+            return repeated
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
             keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
             return {str(key): self.value(value) for key, value in zip(keys, node.values, strict=True)}
@@ -136,6 +139,17 @@ class Script:
         except ValueError:
             return self._named(node)
         return Code("...") if plain is ... else plain
+
+    def _repeated(self, node: ast.expr) -> list[object] | None:
+        """Read ``[make(i) for i in range(8)]`` and ``[make] * 8`` as lists of eight; None for anything else."""
+        count: object = None
+        if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
+            over = node.generators[0].iter
+            if isinstance(over, ast.Call) and _name(over) == "range" and len(over.args) == 1:
+                count, parts = self.value(over.args[0]), [Code(ast.unparse(node.elt))]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
+            count, parts = self.value(node.right), [self.value(element) for element in node.left.elts]
+        return parts * count if isinstance(count, int) and 0 <= count <= _LONGEST_LIST else None
 
     def _call(self, node: ast.Call) -> Call:
         owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
@@ -194,6 +208,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
 }
 _CASTS: Mapping[str, Callable[[float], float]] = {"int": int, "float": float, "round": round}
 _LARGEST_POWER = 64
+_LONGEST_LIST = 10_000
 
 
 def _arithmetic(node: ast.expr) -> object:

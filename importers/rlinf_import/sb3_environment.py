@@ -97,8 +97,7 @@ def _wrappers(sheet: Sheet) -> None:
         if located is None:
             continue
         plain = located.plain()
-        given = plain if isinstance(plain, list) else [plain]
-        for wrapper in given:
+        for wrapper in plain if isinstance(plain, list) else [] if plain is None else [plain]:
             name, options = next(iter(wrapper.items())) if isinstance(wrapper, dict) else (reference(wrapper), None)
             if key == "wrapper_class":
                 kwargs = sheet.take("wrapper_kwargs")
@@ -168,6 +167,7 @@ def _normalisation(sheet: Sheet) -> None:
         names = [f"{key}.{part}" for part in ("norm_obs", "norm_reward") if part in options]
         sheet.put("env.normalize_observations", options.get("norm_obs", True), *(names or [key]))
         sheet.put("env.normalize_rewards", options.get("norm_reward", True), *(names or [key]))
+        sheet.named.add(key)
         if isinstance(options.get("load_path"), str):
             sheet.put("env.normalize_from", options["load_path"], f"{key}.load_path")
         for name, why in _NORMALISED.items():

@@ -123,6 +123,9 @@ def _learning(script: Script, path: Path, tree: Branch, remarks: list[str]) -> N
         for name, value in given.items():
             if name not in tree:
                 _add(tree, name, value, path, call.line)
+    for call in script.calls("set_random_seed"):
+        if call.positional and "seed" not in tree:
+            _add(tree, "seed", call.positional[0], path, call.line)
     for call in script.calls(*_CALLBACKS):
         for name, value in call.arguments(*_CALLBACKS[call.name]).items():
             if name not in _OF_THE_ENVIRONMENT:
@@ -153,10 +156,14 @@ def _wrapped(script: Script, path: Path, tree: Branch) -> None:
         settings = {name: value for name, value in given.items() if name not in _OF_THE_ENVIRONMENT}
         if not settings:
             put(tree, call.name, Located(True, Origin(str(path), call.line)))
+        makers = given.get("env_fns")
+        if makers is not None and "n_envs" not in tree:
+            _add(tree, "n_envs", len(makers) if isinstance(makers, list) else makers, path, call.line)
         for name, value in settings.items():
             _add(tree, f"{call.name}.{name}", value, path, call.line)
     for call in script.calls("load"):
-        if call.owner.rpartition(".")[2] == "VecNormalize":
+        # Of a script that normalises afresh it is what it evaluates with afterwards.
+        if call.owner.rpartition(".")[2] == "VecNormalize" and "VecNormalize" not in tree:
             settings = {f"VecNormalize.{name}": value for name, value in call.arguments("load_path", "venv").items()}
             settings.pop("VecNormalize.venv", None)
             for name, value in settings.items():

@@ -111,3 +111,23 @@ def test_an_evaluation_environment_that_is_wrapped_alike_adds_no_wrapper(script:
     )
     wrappers = mapping(read(script, text))["env"]["wrappers"]  # type: ignore[index]
     assert wrappers == [{"gymnasium.wrappers:RescaleAction": {"min_action": -1, "max_action": 1}}]
+
+
+@pytest.mark.parametrize("makers", ["[make(i) for i in range(COUNT)]", "[make(0)] * 6", "[make(i) for i in range(6)]"])
+def test_makers_of_environments_are_counted(script: Path, makers: str) -> None:
+    text = f"COUNT = 6\ndef make(i):\n    return lambda: gym.make('CartPole-v1')\nenv = DummyVecEnv({makers})\n"
+    sheet = read(script, f"{text}set_random_seed(7)\nPPO('MlpPolicy', env, n_steps=64).learn(384)\n")
+    assert (value(sheet, "env.num_envs"), value(sheet, "run.max_steps"), value(sheet, "run.seed")) == (6, 1, 7)
+
+
+def test_makers_that_only_the_script_counts_are_asked_for(script: Path) -> None:
+    text = "env = DummyVecEnv([make(i) for i in range(cpu_count())])\ngym.make('CartPole-v1')\nPPO('MlpPolicy', env)\n"
+    assert "range(cpu_count())" in asked(read(script, text))
+
+
+def test_statistics_of_an_evaluation_begin_nothing(script: Path) -> None:
+    text = (
+        "env = VecNormalize(make_vec_env('Pendulum-v1'), norm_reward=False)\nPPO('MlpPolicy', env).learn(2048)\n"
+        "VecNormalize.load('vec.pkl', make_vec_env('Pendulum-v1'))\n"
+    )
+    assert "env.normalize_from" not in read(script, text).settings

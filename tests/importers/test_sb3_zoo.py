@@ -8,6 +8,8 @@ import pytest
 from rlinf_import.reading import imported
 from rlinf_import.sheet import Sheet
 
+from rlinf.base.errors import UserError
+
 
 def entry(folder: Path, text: str, algorithm: str = "ppo") -> Sheet:
     file = folder / f"{algorithm}.yml"
@@ -43,3 +45,13 @@ def test_wrappers_of_the_vector_environment_are_translated_or_named(tmp_path: Pa
 
 def test_a_share_of_zero_stays_zero(tmp_path: Path) -> None:
     assert entry(tmp_path, "exploration_fraction: 0.0", "dqn").value("algorithm.epsilon_steps") == 1
+
+
+def test_no_wrapper_is_none(tmp_path: Path) -> None:
+    assert "env.wrappers" not in entry(tmp_path, "env_wrapper: null, vec_env_wrapper: null").settings
+
+
+def test_a_file_without_entries_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ppo.yml").write_text("# nothing yet\n")
+    with pytest.raises(UserError, match="holds no environment"):
+        imported("sb3", tmp_path / "ppo.yml")
