@@ -78,17 +78,17 @@ class Reached:
     cpu_seconds: float
 
 
-def measure(wanted: Comparison, side: str, seed: int, folder: Path) -> Reached:
+def measure(comparison: Comparison, side: str, seed: int, folder: Path) -> Reached:
     """Train once, or read what an earlier call left."""
-    path = folder / f"{wanted.record}_{list(wanted.sides).index(side)}_{seed}"
+    path = folder / f"{comparison.record}_{list(comparison.sides).index(side)}_{seed}"
 
     def train() -> dict[str, object]:
-        file = ROOT / "config" / "sim" / f"{wanted.recipe}.yaml"
-        changes = (*wanted.shared, *wanted.sides[side])
-        done = train_once(file, path, seed, changes, command=wanted.command)
-        curve = {str(int(line["step"])): line[wanted.metric] for line in done.lines if wanted.metric in line}
-        sums = {name: sum(line.get(name, 0.0) for line in done.lines) for name in wanted.further or {}}
-        episodes = int(done.summary["metrics"][f"{wanted.metric}/n"])
+        file = ROOT / "config" / "sim" / f"{comparison.recipe}.yaml"
+        changes = (*comparison.shared, *comparison.sides[side])
+        done = train_once(file, path, seed, changes, command=comparison.command)
+        curve = {str(int(line["step"])): line[comparison.metric] for line in done.lines if comparison.metric in line}
+        sums = {name: sum(line.get(name, 0.0) for line in done.lines) for name in comparison.further or {}}
+        episodes = int(done.summary["metrics"][f"{comparison.metric}/n"])
         return {"curve": curve, "further": sums, "episodes": episodes, "cpu_seconds": done.cpu_seconds}
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,23 +108,27 @@ def interval(values: Sequence[float], digits: int) -> tuple[float, tuple[float, 
     return round(mean, digits), (round(mean - half, digits), round(mean + half, digits))
 
 
-def figures(wanted: Comparison, found: Mapping[str, Sequence[Reached]], seeds: tuple[int, ...]) -> list[Figure]:
+def figures(comparison: Comparison, runs_of: Mapping[str, Sequence[Reached]], seeds: tuple[int, ...]) -> list[Figure]:
     """Build the table's cells: by side each point of the curve, its end by seed, its cost and its lead."""
     results = []
-    baseline = [list(run.curve.values())[-1] for run in next(iter(found.values()))]
-    for side, runs in found.items():
+    baseline = [list(run.curve.values())[-1] for run in next(iter(runs_of.values()))]
+    for side, runs in runs_of.items():
         n = sum(run.episodes for run in runs)
-        for step in list(runs[0].curve)[:-1]:
-            value, ends = interval([run.curve[step] for run in runs], wanted.digits)
-            results.append(Figure(side, f"{wanted.called} after {int(step):,} iterations", value, "", ends, n, seeds))
+        for step in [step for step in list(runs[0].curve)[:-1] if int(step) >= 0]:
+            value, ends = interval([run.curve[step] for run in runs], comparison.digits)
+            results.append(
+                Figure(side, f"{comparison.called} after {int(step):,} iterations", value, "", ends, n, seeds)
+            )
         last = [list(run.curve.values())[-1] for run in runs]
-        value, ends = interval(last, wanted.digits)
-        each = ", ".join(f"{one:.{wanted.digits}f}" for one in last)
-        results.append(Figure(side, f"{wanted.called} at the end", value, "", ends, n, seeds, f"by seed: {each}"))
-        if side != next(iter(found)):
-            value, ends = interval([mine - other for mine, other in zip(last, baseline, strict=True)], wanted.digits)
+        value, ends = interval(last, comparison.digits)
+        each = ", ".join(f"{one:.{comparison.digits}f}" for one in last)
+        results.append(Figure(side, f"{comparison.called} at the end", value, "", ends, n, seeds, f"by seed: {each}"))
+        if side != next(iter(runs_of)):
+            value, ends = interval(
+                [mine - other for mine, other in zip(last, baseline, strict=True)], comparison.digits
+            )
             results.append(Figure(side, "minus the first row, paired by seed", value, "", ends, n, seeds))
-        for name, words in (wanted.further or {}).items():
+        for name, words in (comparison.further or {}).items():
             value, _ = interval([run.further[name] for run in runs], 1)
             results.append(Figure(side, words, value, n=n, seeds=seeds))
         costs = [round(run.cpu_seconds) for run in runs]
@@ -141,18 +145,18 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "same_seeds")
     parser.add_argument("--write", action="store_true", help="write the figures into benchmarks/results/")
     options = parser.parse_args()
-    wanted, seeds = COMPARISONS[options.comparison], tuple(int(seed) for seed in options.seeds.split(","))
-    found: dict[str, list[Reached]] = {side: [] for side in wanted.sides}
+    comparison, seeds = COMPARISONS[options.comparison], tuple(int(seed) for seed in options.seeds.split(","))
+    runs_of: dict[str, list[Reached]] = {side: [] for side in comparison.sides}
     for seed in seeds:  # all sides of a seed before the next: a table that was stopped compares what it has
-        for side in wanted.sides:
-            found[side].append(measure(wanted, side, seed, options.folder))
-            print(f"seed {seed}, {side}: {found[side][-1]}", flush=True)
-    results = figures(wanted, found, seeds)
+        for side in comparison.sides:
+            runs_of[side].append(measure(comparison, side, seed, options.folder))
+            print(f"seed {seed}, {side}: {runs_of[side][-1]}", flush=True)
+    results = figures(comparison, runs_of, seeds)
     for one in results:
         print(one.case, "|", one.metric, "|", one.value, one.interval, one.remark)
     if options.write:
         words = "95%, Student's t over the seeds; of CPU-seconds smallest to largest"
-        save(RESULTS / f"{wanted.record}.json", results, intervals=words)
+        save(RESULTS / f"{comparison.record}.json", results, intervals=words)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,14 @@ class Call:
     line: int
     owner: str = ""
     """What a method is called on, as ``AutoModel`` in ``AutoModel.from_pretrained(...)``."""
+    looped: bool = False
+    """Whether it is written inside of a loop."""
+
+    def arguments(self, *names: str) -> dict[str, object]:
+        """Return all arguments by name, of which ``names`` are those by position; further ones are `argument N`."""
+        beyond = range(len(names) + 1, len(self.positional) + 1)
+        given = [*names[: len(self.positional)], *(f"argument {number}" for number in beyond)]
+        return dict(zip(given, self.positional, strict=True)) | self.named
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,8 @@ class Script:
         self._tree = tree
         self._values: dict[str, ast.expr] = {}
         self._defined: dict[str, str] = {}
+        loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
+        self._looped = {id(inner) for loop in loops for inner in ast.walk(loop)}
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 self._values[node.targets[0].id] = node.value
@@ -62,10 +72,7 @@ class Script:
         """Every call of one of these names, in the order of the file."""
         results = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call) and _name(node) in names]
         for node in sorted(results, key=lambda node: (node.lineno, node.col_offset)):
-            named = {keyword.arg: self.value(keyword.value) for keyword in node.keywords if keyword.arg is not None}
-            owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
-            given = tuple(self.value(argument) for argument in node.args)
-            yield Call(_name(node), given, named, node.lineno, owner)
+            yield self._call(node)
 
     def calls_ending(self, ending: str) -> Iterator[Call]:
         """Every call of a name that ends so, in the order of the file."""
@@ -73,15 +80,17 @@ class Script:
         yield from self.calls(*(name for name in names if name.endswith(ending)))
 
     def calls_from(self, *modules: str) -> Iterator[Call]:
-        """Every call of a function or class that comes from one of these modules, by import or by attribute."""
+        """Every call of a function or class that comes from one of these modules, by import or by attribute.
+
+        They come in the order in which Python makes them: an argument before the call that it is given to.
+        """
         names = {name for name, module in self._defined.items() if module in modules}
-        for node in ast.walk(self._tree):
-            if not isinstance(node, ast.Call):
-                continue
+        nodes = [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
+        for node in sorted(nodes, key=lambda node: (node.end_lineno or 0, node.end_col_offset or 0)):
             function = node.func
             written = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
             if (isinstance(function, ast.Name) and function.id in names) or written in modules:
-                yield next(call for call in self.calls(_name(node)) if call.line == node.lineno)
+                yield self._call(node)
 
     def assigned(self, name: str) -> object:
         """Return the value that a name has in the end; None if nothing was assigned to it."""
@@ -111,22 +120,55 @@ class Script:
         node = self._values.get(name)
         if not isinstance(node, ast.Call):
             return None
-        return next(call for call in self.calls(_name(node)) if call.line == node.lineno)
+        return self._call(node)
 
     def value(self, node: ast.expr) -> object:
         """Evaluate an expression: a literal, a list or mapping of such, a reference, or code."""
         if isinstance(node, ast.List | ast.Tuple):
             return [self.value(element) for element in node.elts]
+        repeated = self._repeated(node)
+        if repeated is not None:
+            return repeated
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
             keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
             return {str(key): self.value(value) for key, value in zip(keys, node.values, strict=True)}
         if isinstance(node, ast.Call) and _name(node) == "dict" and not node.args:
-            return {str(keyword.arg): self.value(keyword.value) for keyword in node.keywords}
+            return self._keywords(node)
         try:
             plain = ast.literal_eval(node)
         except ValueError:
             return self._named(node)
         return Code("...") if plain is ... else plain
+
+    def _repeated(self, node: ast.expr) -> list[object] | None:
+        """Read ``[make(i) for i in range(8)]`` and ``[make] * 8`` as lists of eight; None for anything else."""
+        count: object = None
+        parts: list[object] = []
+        if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
+            over = node.generators[0].iter
+            if isinstance(over, ast.Call) and _name(over) == "range" and len(over.args) == 1:
+                count, parts = self.value(over.args[0]), [Code(ast.unparse(node.elt))]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
+            count, parts = self.value(node.right), [self.value(element) for element in node.left.elts]
+        return parts * count if isinstance(count, int) and 0 <= count <= _LONGEST_LIST else None
+
+    def _call(self, node: ast.Call) -> Call:
+        owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        given = tuple(self.value(argument) for argument in node.args)
+        return Call(_name(node), given, self._keywords(node), node.lineno, owner, id(node) in self._looped)
+
+    def _keywords(self, node: ast.Call) -> dict[str, object]:
+        """Return the arguments by name, with those of a mapping (``**options``) as far as the script writes it out."""
+        named: dict[str, object] = {}
+        for keyword in node.keywords:
+            value = self.value(keyword.value)
+            if keyword.arg is not None:
+                named[keyword.arg] = value
+            elif isinstance(value, dict):
+                named |= value
+            else:
+                named[f"**{ast.unparse(keyword.value)}"] = Code(ast.unparse(keyword.value))
+        return named
 
     def _named(self, node: ast.expr) -> object:
         if isinstance(node, ast.Name):
@@ -167,6 +209,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
 }
 _CASTS: Mapping[str, Callable[[float], float]] = {"int": int, "float": float, "round": round}
 _LARGEST_POWER = 64
+_LONGEST_LIST = 10_000
 
 
 def _arithmetic(node: ast.expr) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlinf_import.python_calls import literal
+from rlinf_import.python_calls import Reference, literal
 from rlinf_import.sb3_script import reference
 from rlinf_import.sb3_tables import ATARI, GAME, is_atari, newest, with_module
 from rlinf_import.sheet import Sheet
@@ -19,6 +19,14 @@ _NORMALISED = {
     "norm_obs_keys": "all parts of an observation are normalised",
     "gamma": "returns are discounted by algorithm.gamma",
 }
+
+
+_OBSERVERS = {
+    "RecordVideo": "evaluation.video_every films evaluations",
+    "RecordEpisodeStatistics": "metrics need no wrapper",
+    "HumanRendering": "`rlinf watch` shows a policy",
+}
+"""Wrappers that change nothing of what is learned."""
 
 
 def environment(sheet: Sheet, name: str | None, algorithm: str) -> int:
@@ -40,6 +48,7 @@ def environment(sheet: Sheet, name: str | None, algorithm: str) -> int:
     _arguments(sheet)
     _stack(sheet)
     _wrappers(sheet)
+    _vector_wrappers(sheet)
     _normalisation(sheet)
     sheet.copy_as("max_episode_steps", "env.max_episode_steps")
     sheet.copy("seed")
@@ -88,8 +97,7 @@ def _wrappers(sheet: Sheet) -> None:
         if located is None:
             continue
         plain = located.plain()
-        given = plain if isinstance(plain, list) else [plain]
-        for wrapper in given:
+        for wrapper in plain if isinstance(plain, list) else [] if plain is None else [plain]:
             name, options = next(iter(wrapper.items())) if isinstance(wrapper, dict) else (reference(wrapper), None)
             if key == "wrapper_class":
                 kwargs = sheet.take("wrapper_kwargs")
@@ -107,11 +115,43 @@ def _wrapper(sheet: Sheet, name: str, options: object, key: str) -> list[object]
         settings = {"noop_max": 30, "frame_skip": 4, "screen_size": 84, "terminal_on_life_loss": True}
         return [{"AtariPreprocessing": settings}, {"ClipReward": {"min_reward": -1, "max_reward": 1}}]
     module, _, made = name.rpartition(".")
+    if made in _OBSERVERS:
+        sheet.ignored.append(f"{sheet.place(key)}: {key}: {made}: {_OBSERVERS[made]}")
+        return []
+    settings = options if isinstance(options, dict) else {}
+    for argument in [argument for argument, value in settings.items() if _runs(value)]:
+        sheet.ask(f"{made}: {argument} is known only when the script runs", key)
+        settings = {other: value for other, value in settings.items() if other != argument}
     known = module in ("gym.wrappers", "gymnasium.wrappers")
     path = made if known and not module.startswith("gymnasium") else f"{module}:{made}" if module else made
     if module.partition(".")[0] in ("stable_baselines3", "sb3_contrib", "rl_zoo3"):
         sheet.ask(f"{made} needs the package {module.partition('.')[0]}: gymnasium's wrappers have plain names", key)
-    return [{path: options} if options else path]
+    return [{path: settings} if settings else path]
+
+
+def _vector_wrappers(sheet: Sheet) -> None:
+    """``vec_env_wrapper`` of the Zoo: frames are stacked here as well, and others are left to a person."""
+    key = "vec_env_wrapper"
+    located = sheet.written(key)
+    plain = None if located is None else located.plain()
+    for wrapper in plain if isinstance(plain, list) else [] if plain is None else [plain]:
+        name, options = next(iter(wrapper.items())) if isinstance(wrapper, dict) else (reference(wrapper), None)
+        made = str(name).rpartition(".")[2]
+        if made == "VecFrameStack" and isinstance(options, dict) and isinstance(options.get("n_stack"), int):
+            sheet.put("env.frame_stack", options["n_stack"], key)
+            sheet.put("env.frame_padding", "zero", key)
+        elif made in sheet.names:
+            sheet.ignored.append(f"{sheet.place(key)}: {key}: {made}: {sheet.names[made].note}")
+        else:
+            sheet.ask(f"{made} wraps all environments together: env.wrappers are of single ones", key)
+    if located is not None:
+        sheet.named.update(name for name, _ in sheet.source.leaves() if name.startswith(key))
+
+
+def _runs(value: object) -> bool:
+    """Whether a value, or a part of it, exists only while the script runs."""
+    parts = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+    return isinstance(value, Code | Reference) or any(map(_runs, parts))
 
 
 def _normalisation(sheet: Sheet) -> None:
@@ -127,6 +167,9 @@ def _normalisation(sheet: Sheet) -> None:
         names = [f"{key}.{part}" for part in ("norm_obs", "norm_reward") if part in options]
         sheet.put("env.normalize_observations", options.get("norm_obs", True), *(names or [key]))
         sheet.put("env.normalize_rewards", options.get("norm_reward", True), *(names or [key]))
+        sheet.named.add(key)
+        if isinstance(options.get("load_path"), str):
+            sheet.put("env.normalize_from", options["load_path"], f"{key}.load_path")
         for name, why in _NORMALISED.items():
             if name in options:
                 location = sheet.place(key)

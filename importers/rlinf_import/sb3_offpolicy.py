@@ -131,7 +131,8 @@ def _dqn(sheet: Sheet, ratio: float, collected: int) -> None:
     sheet.put("algorithm.target_update_every", max(1, round(interval * ratio)), "target_update_interval", "train_freq")
     sheet.copy_as("exploration_initial_eps", "algorithm.epsilon_start")
     sheet.copy_as("exploration_final_eps", "algorithm.epsilon_end")
-    share = sheet.number("exploration_fraction") or 0.1
+    share = sheet.number("exploration_fraction")
+    share = 0.1 if share is None else share
     total = sheet.number("n_timesteps") or sheet.number("total_timesteps")
     if total:
         sheet.put("algorithm.epsilon_steps", max(1, round(share * total)), "exploration_fraction")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import gymnasium
+
+from rlinf.base.user_code import own_parameters
 from rlinf.config.problems import Origin
 from rlinf.config.tree import Branch, Located, locate, put
 from rlinf_import.python_calls import Call, Reference, Script
@@ -38,16 +41,16 @@ _WRAPPERS: Mapping[str, tuple[str, ...]] = {
     "DummyVecEnv": ("env_fns",),
     "SubprocVecEnv": ("env_fns",),
 }
-_CALLBACKS = (
-    "EvalCallback",
-    "CheckpointCallback",
-    "StopTrainingOnRewardThreshold",
-    "StopTrainingOnMaxEpisodes",
-    "StopTrainingOnNoModelImprovement",
-    "EveryNTimesteps",
-    "ProgressBarCallback",
-    "LogEveryNTimesteps",
-)
+_CALLBACKS: Mapping[str, tuple[str, ...]] = {
+    "EvalCallback": ("eval_env", "callback_on_new_best", "callback_after_eval", "n_eval_episodes", "eval_freq"),
+    "CheckpointCallback": ("save_freq", "save_path", "name_prefix"),
+    "StopTrainingOnRewardThreshold": ("reward_threshold",),
+    "StopTrainingOnMaxEpisodes": ("max_episodes",),
+    "StopTrainingOnNoModelImprovement": ("max_no_improvement_evals", "min_evals"),
+    "EveryNTimesteps": ("n_steps", "callback"),
+    "ProgressBarCallback": (),
+    "LogEveryNTimesteps": ("n_steps",),
+}
 _NOISES = ("NormalActionNoise", "OrnsteinUhlenbeckActionNoise")
 _OF_THE_ENVIRONMENT = ("env", "venv", "env_fns", "eval_env")
 
@@ -56,7 +59,8 @@ def read(path: Path, algorithm: str | None) -> tuple[Source, str, str | None]:
     """Read the first model that a script builds, with its algorithm and environment; none of it runs."""
     script = Script.read(path)
     names = [name for name, kind in CLASSES.items() if algorithm in (None, kind)]
-    model = next((call for call in script.calls(*names) if call.positional or call.named), None)
+    models = [call for call in script.calls(*names) if call.positional or call.named]
+    model = models[0] if models else None
     if model is None:
         kind = f"a script that builds no {' and no '.join(names)}"
         raise NotTrainingError(path, kind, "Import the script that builds and trains a model.")
@@ -65,7 +69,7 @@ def read(path: Path, algorithm: str | None) -> tuple[Source, str, str | None]:
         feature, near = MISSING[kind]
         raise NotOfferedError(path, [Missing(feature, f"{path}:{model.line}: {model.name}", near)])
     tree: Branch = {}
-    given = dict(zip(_POSITIONS.get(kind, _OFF_POLICY), model.positional, strict=False)) | model.named
+    given = model.arguments(*_POSITIONS.get(kind, _OFF_POLICY))
     named = given.pop("env", None)
     environment = named if isinstance(named, str) else None
     environment = _makers(script, path, tree) or environment if environment is None else environment
@@ -74,9 +78,13 @@ def read(path: Path, algorithm: str | None) -> tuple[Source, str, str | None]:
     if named is None and environment is None:
         kinds = "a script that builds a model for no environment"
         raise NotTrainingError(path, kinds, "Import the script that trains it.")
-    _learning(script, path, tree)
+    remarks = [
+        f"{path}:{call.line}: {call.name}: the model of line {model.line} is read, and this one is not"
+        for call in models[1:]
+    ]
+    _learning(script, path, tree, remarks)
     _wrapped(script, path, tree)
-    return Source(path, tree, []), kind, environment
+    return Source(path, tree, remarks), kind, environment
 
 
 def _add(tree: Branch, key: str, value: object, path: Path, line: int) -> None:
@@ -90,8 +98,7 @@ def _plain(value: object) -> object:
 def _makers(script: Script, path: Path, tree: Branch) -> str | None:
     """Read the first environment that is made by name, and every argument of its maker."""
     for call in script.calls(*_MAKERS):
-        given = dict(zip(_MAKERS[call.name], call.positional, strict=False))
-        given |= {_RENAMED.get(name, name): value for name, value in call.named.items()}
+        given = {_RENAMED.get(name, name): value for name, value in call.arguments(*_MAKERS[call.name]).items()}
         name = given.pop("env_id", None)
         if not isinstance(name, str):
             continue
@@ -104,16 +111,23 @@ def _makers(script: Script, path: Path, tree: Branch) -> str | None:
     return None
 
 
-def _learning(script: Script, path: Path, tree: Branch) -> None:
+def _learning(script: Script, path: Path, tree: Branch, remarks: list[str]) -> None:
     """Add the arguments of ``learn``, callbacks and action noise; the first call of each counts."""
-    for call in script.calls("learn"):
-        given = dict(zip(("total_timesteps", "callback", "log_interval"), call.positional, strict=False)) | call.named
+    for number, call in enumerate(script.calls("learn")):
+        given = call.arguments("total_timesteps", "callback", "log_interval")
+        steps = given.get("total_timesteps")
+        if number:
+            remarks.append(f"{path}:{call.line}: learn: total_timesteps: {reference(steps)}: the first call counts")
+        elif call.looped:
+            given["total_timesteps"] = Code(f"{reference(steps)}, in a loop")
         for name, value in given.items():
             if name not in tree:
                 _add(tree, name, value, path, call.line)
+    for call in script.calls("set_random_seed"):
+        if call.positional and "seed" not in tree:
+            _add(tree, "seed", call.positional[0], path, call.line)
     for call in script.calls(*_CALLBACKS):
-        given = dict(zip(("eval_env",), call.positional, strict=False)) | call.named
-        for name, value in given.items():
+        for name, value in call.arguments(*_CALLBACKS[call.name]).items():
             if name not in _OF_THE_ENVIRONMENT:
                 _add(tree, f"{call.name}.{name}", value, path, call.line)
     for call in script.calls(*_NOISES):
@@ -138,20 +152,38 @@ def _scale(sigma: object) -> object:
 def _wrapped(script: Script, path: Path, tree: Branch) -> None:
     """Wrappers of the vector environment, and those of gymnasium, with their arguments."""
     for call in script.calls(*_WRAPPERS):
-        given = dict(zip(_WRAPPERS[call.name], call.positional, strict=False)) | call.named
+        given = call.arguments(*_WRAPPERS[call.name])
         settings = {name: value for name, value in given.items() if name not in _OF_THE_ENVIRONMENT}
         if not settings:
             put(tree, call.name, Located(True, Origin(str(path), call.line)))
+        makers = given.get("env_fns")
+        if makers is not None and "n_envs" not in tree:
+            _add(tree, "n_envs", len(makers) if isinstance(makers, list) else makers, path, call.line)
         for name, value in settings.items():
             _add(tree, f"{call.name}.{name}", value, path, call.line)
-    wrappers = [_wrapper(call) for call in script.calls_from("gymnasium.wrappers", "gym.wrappers")]
+    for call in script.calls("load"):
+        # Of a script that normalises afresh it is what it evaluates with afterwards.
+        if call.owner.rpartition(".")[2] == "VecNormalize" and "VecNormalize" not in tree:
+            settings = {f"VecNormalize.{name}": value for name, value in call.arguments("load_path", "venv").items()}
+            settings.pop("VecNormalize.venv", None)
+            for name, value in settings.items():
+                _add(tree, name, value, path, call.line)
+    wrappers: list[object] = []
+    for call in script.calls_from("gymnasium.wrappers", "gym.wrappers"):
+        wrapper = _wrapper(call)
+        if wrapper not in wrappers:  # evaluations wrap an environment of their own alike
+            wrappers.append(wrapper)
     if wrappers:
         _add(tree, "env_wrapper", wrappers, path, 1)
 
 
 def _wrapper(call: Call) -> object:
+    """Return a wrapper with its arguments by name, as gymnasium's class of that name has them."""
     name = f"gymnasium.wrappers.{call.name}"
-    return {name: dict(call.named)} if call.named else name
+    made = getattr(gymnasium.wrappers, call.name, None)
+    names = [] if made is None else [one.name for one in own_parameters(made, behind=1)]
+    settings = {key: value for key, value in call.arguments("env", *names).items() if key != "env"}
+    return {name: settings} if settings else name
 
 
 def reference(value: object) -> str:

@@ -39,6 +39,8 @@ def read(path: Path, environment: str | None, algorithm: str | None) -> tuple[So
         raise UserError(f"{path}: {name} is not offered here: {offered} (--algorithm says which it is)")
     tree = _tree(path)
     held = [entry for entry, located in tree.items() if located.branch is not None]
+    if not held:
+        raise UserError(f"{path} holds no environment: an entry of the Zoo is a section with the id of one")
     if environment is None and len(held) == 1:
         environment = held[0]
     if environment is None:

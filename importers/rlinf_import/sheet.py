@@ -87,9 +87,12 @@ class Sheet:
         return value
 
     def number(self, key: str) -> float | None:
-        """Return the same, if it is a number."""
+        """Return the same, if it is a number, or a text that is one."""
         value = self.take(key)
-        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        try:
+            return float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
+        except ValueError:
+            return None
 
     def count(self, key: str) -> int | None:
         """Return the same, as a whole number."""

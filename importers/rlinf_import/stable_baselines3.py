@@ -40,7 +40,6 @@ NAMES: Mapping[str, Meaning] = {
     "vec_env_cls": _STEPPED,
     "vec_env_kwargs": _STEPPED,
     "wrapper_kwargs": nothing("without wrapper_class nothing reads them"),
-    "vec_env_wrapper": nothing("env.wrappers wrap single environments"),
     "DummyVecEnv": _STEPPED,
     "SubprocVecEnv": _STEPPED,
     "VecTransposeImage": nothing("pictures are read with their channels where they are"),
@@ -117,12 +116,8 @@ def _on_policy(sheet: Sheet, algorithm: str, envs: int) -> int:
         ("clip_range", "algorithm.ratio_clip_eps", "algorithm.clip_schedule"),
         ("clip_range_vf", "algorithm.value_clip", "algorithm.value_clip_schedule"),
     ):
-        clip = sheet.take(key)
-        if isinstance(clip, str) and clip.startswith("lin_"):
-            sheet.put(ours, float(clip.removeprefix("lin_")), key)
+        if _scheduled(sheet, key, ours):
             sheet.put(schedule, "linear", key)
-        elif isinstance(clip, int | float):
-            sheet.put(ours, clip, key)
     if "algorithm.value_clip" in sheet.settings:
         sheet.differ("clip_range_vf", "the larger of the clipped and the unclipped error counts, there the clipped one")
     if sheet.number("target_kl") is not None:
@@ -147,12 +142,24 @@ def _state_dependent_noise(sheet: Sheet, on_policy: bool) -> None:
 
 
 def _rate(sheet: Sheet, on_policy: bool) -> None:
-    rate = sheet.take("learning_rate")
-    if isinstance(rate, str) and rate.startswith("lin_"):
-        sheet.put("learner.optimizer.lr", float(rate.removeprefix("lin_")), "learning_rate")
-        if on_policy:
-            sheet.put("learner.optimizer.schedule", "linear", "learning_rate")
-        else:
-            sheet.differ("learning_rate", "it falls to 0 there and is constant here")
-    elif isinstance(rate, int | float):
-        sheet.put("learner.optimizer.lr", rate, "learning_rate")
+    if not _scheduled(sheet, "learning_rate", "learner.optimizer.lr"):
+        return
+    if on_policy:
+        sheet.put("learner.optimizer.schedule", "linear", "learning_rate")
+    else:
+        sheet.differ("learning_rate", "it falls to 0 there and is constant here")
+
+
+def _scheduled(sheet: Sheet, key: str, ours: str) -> bool:
+    """Set a number that may be scheduled; return whether it falls to 0 in a line (``lin_0.001``)."""
+    written = sheet.take(key)
+    text = written.removeprefix("lin_") if isinstance(written, str) else written
+    try:
+        number = float(text) if isinstance(text, int | float | str) else None
+    except ValueError:
+        sheet.ask(f"{ours}: a number, or lin_ and a number, is read", key)
+        return False
+    if number is None:
+        return False
+    sheet.put(ours, number if isinstance(written, str) else written, key)
+    return text != written

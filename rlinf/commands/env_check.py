@@ -44,6 +44,7 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
     ("The reward returned by `step()` must be", True, _REWARD),
     ("only 0-dimensional arrays", True, _REWARD),
     ("not enough values to unpack (expected 5", True, _STEP),
+    ("instead of the 5 of gymnasium's interface", True, _STEP),
     ("old step API", True, _STEP),
     ("was not a tuple of the form `(obs, info)`", True, _RESET),
     ("values to unpack (expected 2", True, _RESET),
@@ -77,6 +78,7 @@ _MEANINGS: tuple[tuple[str, bool, str], ...] = (
         "Masks are not read: an illegal action is chosen like any other. Set env.action_mask to their name: "
         "action_mask, or action_masks for a method.",
     ),
+    (", and env.success_key is", False, "Set env.success_key to it: without one there is no rate of success."),
     ("Casting input x to numpy array", False, _ARRAYS),
     ("was expecting a numpy array", False, _ARRAYS),
     ("infinity", False, "Harmless; env.normalize_observations: true brings observations of any size to one scale."),
@@ -109,7 +111,14 @@ def examine_env(config: Config) -> list[Caveat]:
         return []
     if config.evaluation.video_every:
         os.environ.update(offscreen())
-    bare = EnvConfig(env.id, env.kwargs, isolation=env.isolation, python=env.python, action_mask=env.action_mask)
+    bare = EnvConfig(
+        env.id,
+        env.kwargs,
+        isolation=env.isolation,
+        python=env.python,
+        action_mask=env.action_mask,
+        success_key=env.success_key,
+    )
     whole = training_env(config)
     try:
         findings = _remarks(bare)
@@ -137,7 +146,11 @@ def _remarks(options: EnvConfig) -> list[Caveat]:
     from rlinf.rollouts.vec_env.env_checker import remarks_on
     from rlinf.rollouts.vec_env.make_env import make_env
 
-    remarks = remarks_in_process(options) if options.isolation == "process" else remarks_on(make_env(options))
+    remarks = (
+        remarks_in_process(options)
+        if options.isolation == "process"
+        else remarks_on(make_env(options), options.success_key)
+    )
     return [explain(remark.message, fatal=remark.fatal) for remark in remarks]
 
 
@@ -206,14 +219,15 @@ def _unlabelled_goals(config: Config, leaves: set[str]) -> list[Caveat]:
 def _frames_a_second(options: EnvConfig) -> float | None:
     """Frames a second that an environment declares; None if it is in another process, or declares none."""
     from rlinf.rollouts.vec_env.make_env import make_env
+    from rlinf.rollouts.vec_env.vec_env import close_quietly
 
     if options.isolation != "none":
         return None
     env = make_env(options)
     try:
-        return env.metadata.get("render_fps")
+        return (env.metadata or {}).get("render_fps")
     finally:
-        env.close()
+        close_quietly(env)
 
 
 def _passes_ids_over(options: EnvConfig) -> bool:
@@ -221,6 +235,7 @@ def _passes_ids_over(options: EnvConfig) -> bool:
     from gymnasium.utils.env_checker import data_equivalence
 
     from rlinf.rollouts.vec_env.make_env import make_env
+    from rlinf.rollouts.vec_env.vec_env import close_quietly
 
     numbers = options.reset_state_ids[:2]
     if len(set(numbers)) < 2:
@@ -230,7 +245,7 @@ def _passes_ids_over(options: EnvConfig) -> bool:
         # Copies: an environment may write every observation into the same array.
         first = [deepcopy(env.reset(seed=0, options={"reset_state_id": number})[0]) for number in numbers]
     finally:
-        env.close()
+        close_quietly(env)
     return data_equivalence(*first)
 
 
@@ -240,6 +255,7 @@ def _unlimited(options: EnvConfig) -> list[Caveat]:
     A policy that goes in circles makes them endless even if random actions get out in the end.
     """
     from rlinf.rollouts.vec_env.make_env import make_env
+    from rlinf.rollouts.vec_env.vec_env import close_quietly
     from rlinf.rollouts.wrappers import random_action
 
     env = make_env(options)
@@ -257,7 +273,7 @@ def _unlimited(options: EnvConfig) -> list[Caveat]:
                 return [_endless(lasted)] if steps > _LONG else []
         return [_endless(f"did not end in {_PATIENCE_S:.0f} s")]
     finally:
-        env.close()
+        close_quietly(env)
 
 
 def _endless(lasted: str) -> Caveat:

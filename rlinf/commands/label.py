@@ -25,6 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     from rlinf.datasets.robot_data.outcomes import succeeded, write_labels
     from rlinf.datasets.robot_data.reading import read_dataset
     from rlinf.rollouts.isolation.env import make_env_anywhere
+    from rlinf.rollouts.vec_env.vec_env import close_quietly
     from rlinf.train.outcome_labels import Fit, label
 
     config = resolve(options.file, [*options.overrides, *options.set]).config
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         space = env.observation_space
     finally:
-        env.close()
+        close_quietly(env)
     recorded = read_dataset(options.data)
     success = succeeded(recorded)
     fit = Fit(options.steps, options.batch_size, options.lr, options.share, options.lookahead, config.run.seed)

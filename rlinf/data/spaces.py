@@ -8,7 +8,7 @@ meaning is up to the policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,45 +18,54 @@ from rlinf.base.errors import UserError
 
 ROOT = "observation"
 ACTION_MASK = f"{ROOT}.action_mask"
+"""The leaf that names legal actions (`env.action_mask`): 1 for those that the environment takes now, else 0."""
 ADVANTAGE = "advantage_indicator"
 """Leaf of imitated decisions: 1 for one that was better than expected, 2 for one that was not, 0 if it is not given."""
-"""The leaf that names legal actions (`env.action_mask`): 1 for those that the environment takes now, else 0."""
 Arrays = dict[str, np.ndarray]
 
 
 class SpaceError(UserError, TypeError, ValueError):
-    """Spaces of an environment that the chosen policy does not fit; the message names what would."""
+    """Spaces of an environment that the chosen policy does not fit, or values that are none of their space."""
 
 
-def observation_leaves(space: spaces.Space, name: str = ROOT) -> dict[str, spaces.Space]:
-    """Name and space of every leaf. One without a fixed size (Graph, Sequence) is a SpaceError with advice."""
-    if isinstance(space, spaces.Dict):
-        return {
-            n: s for key, part in space.spaces.items() for n, s in observation_leaves(part, f"{name}.{key}").items()
-        }
-    if isinstance(space, spaces.Tuple):
-        return {
-            n: s for key, part in enumerate(space.spaces) for n, s in observation_leaves(part, f"{name}.{key}").items()
-        }
-    if isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Text)):
-        return {name: space}
-    raise SpaceError(
-        f"{name}: observations of type {type(space).__name__} have no fixed shape; turn them into a Box first, "
-        "by a wrapper (env.wrappers)"
-    )
+def observation_leaves(space: spaces.Space) -> dict[str, spaces.Space]:
+    """Name and space of every leaf.
+
+    Raises SpaceError for one without a fixed size (Graph, Sequence) with advice, and for two of one name.
+    """
+    leaves: dict[str, spaces.Space] = {}
+    for name, leaf in _named_leaves(space, ROOT):
+        if name in leaves:
+            raise SpaceError(f"two parts of the observation are called {name}: rename one of them by a wrapper")
+        leaves[name] = leaf
+    if not leaves:
+        raise SpaceError(f"the observation space {space} has no parts: a policy needs one at least")
+    return leaves
+
+
+def _named_leaves(space: spaces.Space, name: str) -> Iterator[tuple[str, spaces.Space]]:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        for key, part in parts:
+            yield from _named_leaves(part, f"{name}.{key}")
+    elif isinstance(space, (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary, spaces.Text)):
+        yield name, space
+    else:
+        raise SpaceError(
+            f"{name}: observations of type {type(space).__name__} have no fixed shape; turn them into a Box first, "
+            "by a wrapper (env.wrappers)"
+        )
 
 
 def write_observation(target: Arrays, row: int, observation: object) -> None:
     """Copy one env's observation into row ``row`` of the stacked leaves ``target`` ([N, ...] each).
 
-    Other entries or shapes than those of ``target`` are a ValueError. Otherwise numpy would stretch a wrong shape
-    to the right one, and what is missing would stay as it was.
+    Other entries or shapes than those of ``target``, and values that its dtype does not have, are a ValueError.
+    Otherwise numpy would stretch a wrong shape to the right one, make 0 of pixels in [0, 1], and what is missing
+    would stay as it was.
     """
-    entries = dict(observation_entries(observation))
-    if entries.keys() != target.keys():
-        lacks, more = sorted(target.keys() - entries.keys()), sorted(entries.keys() - target.keys())
-        words = [f"{verb} {', '.join(names)}" for verb, names in (("lacks", lacks), ("has", more)) if names]
-        raise ValueError(f"an observation {' and '.join(words)}: the observation space says otherwise")
+    entries = dict(observation_entries(observation, leaves=target))
+    require_entries(entries, target)
     for name, entry in entries.items():
         leaf = target[name]
         if isinstance(entry, str):
@@ -64,21 +73,86 @@ def write_observation(target: Arrays, row: int, observation: object) -> None:
         elif np.shape(entry) != leaf.shape[1:]:
             raise ValueError(f"{name} has shape {np.shape(entry)}: the observation space says {leaf.shape[1:]}")
         else:
-            leaf[row] = entry
+            leaf[row] = exactly(entry, leaf.dtype, name)
 
 
-def observation_entries(observation: object, name: str = ROOT) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of every leaf of one observation.
+def require_entries(entries: Mapping[str, Any], target: Mapping[str, Any]) -> None:
+    """Raise SpaceError for an observation that has other ``entries`` than its space, which are those of ``target``."""
+    if entries.keys() == target.keys():
+        return
+    lacks, more = sorted(target.keys() - entries.keys()), sorted(entries.keys() - target.keys())
+    words = [f"{verb} {', '.join(names)}" for verb, names in (("lacks", lacks), ("has", more)) if names]
+    raise SpaceError(f"an observation {' and '.join(words)}: the observation space says otherwise")
+
+
+def exactly(values: Any, dtype: np.dtype, name: str) -> np.ndarray:
+    """Cast ``values`` to ``dtype``. Floats are rounded; a whole number or a flag that would change is a SpaceError.
+
+    >>> exactly([1.0, 2.0], np.dtype(np.uint8), "pixels").tolist()
+    [1, 2]
+    >>> exactly(0.9, np.dtype(np.uint8), "pixels")
+    Traceback (most recent call last):
+    rlinf.data.spaces.SpaceError: pixels: 0.9 is no uint8
+    """
+    given = np.asarray(values)
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        raise SpaceError(f"{name}: some entries are masked, and have no value")
+    if not np.can_cast(given.dtype, dtype, "safe" if dtype.kind in "biu" else "same_kind"):
+        if given.dtype.kind not in "biuf":
+            raise SpaceError(f"{name} has values of type {given.dtype}, and {dtype} is wanted")
+        with np.errstate(invalid="ignore"):  # of NaN
+            changed = given != given.astype(dtype)
+        if changed.any():
+            raise SpaceError(f"{name}: {given[changed][0]} is no {dtype}")
+    return given.astype(dtype, copy=False)
+
+
+def category_sizes(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of categories and the first value of each component, int64 [n] both."""
+    if isinstance(space, spaces.Discrete):
+        return np.array([int(space.n)]), np.array([int(space.start)])
+    if isinstance(space, spaces.MultiDiscrete):
+        return space.nvec.reshape(-1).astype(np.int64), space.start.reshape(-1).astype(np.int64)
+    count = int(np.prod(space.shape))
+    return np.full(count, 2), np.zeros(count, dtype=np.int64)
+
+
+def outside_categories(space: spaces.Space, values: np.ndarray) -> np.ndarray:
+    """Return which rows of ``values`` [N, ...] have a category that ``space`` has not, [N] bool.
+
+    >>> outside_categories(spaces.MultiDiscrete([3, 4]), np.array([[2, 3], [3, 0], [0, -1]])).tolist()
+    [False, True, True]
+    """
+    if not isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
+        return np.zeros(len(values), dtype=bool)
+    sizes, starts = category_sizes(space)
+    index = values.reshape(len(values), -1) - starts
+    return ((index < 0) | (index >= sizes)).any(axis=1)
+
+
+def copied(observation: Any) -> Any:
+    """Copy an observation: an environment may write the next one into the same arrays."""
+    if isinstance(observation, Mapping):
+        return {key: copied(part) for key, part in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(copied(part) for part in observation)
+    return observation.copy() if isinstance(observation, np.ndarray) else observation
+
+
+def observation_entries(
+    observation: object, name: str = ROOT, leaves: Collection[str] = ()
+) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of every leaf of one observation; a tuple whose name is one of ``leaves`` is a value.
 
     >>> dict(observation_entries({"state": 1, "arms": (2, 3)}))
     {'observation.state': 1, 'observation.arms.0': 2, 'observation.arms.1': 3}
     """
     if isinstance(observation, Mapping):
         for key, part in observation.items():
-            yield from observation_entries(part, f"{name}.{key}")
-    elif isinstance(observation, tuple):
+            yield from observation_entries(part, f"{name}.{key}", leaves)
+    elif isinstance(observation, tuple) and name not in leaves:
         for index, part in enumerate(observation):
-            yield from observation_entries(part, f"{name}.{index}")
+            yield from observation_entries(part, f"{name}.{index}", leaves)
     else:
         yield name, observation
 

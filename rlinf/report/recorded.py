@@ -20,6 +20,8 @@ from rlinf.train.evaluation.simulator import trace_columns
 
 MAX_EPISODES = 24
 """Episodes of a page, evenly spread over the dataset; it names how many were left out."""
+_LEAST_HEIGHT = 192
+"""Of films, in pixels."""
 _USUAL_FPS = 10.0
 """Of films where the dataset declares no rate."""
 
@@ -107,7 +109,10 @@ def _cameras(dataset: RobotDataset) -> Iterator[np.ndarray]:
 
 
 def _film(dataset: RobotDataset) -> bytes | None:
-    """Encode an episode's pictures, cameras from left to right, a frame for each step; None if it has none."""
+    """Encode an episode's pictures, cameras from left to right, a frame for each step; None if it has none.
+
+    Small pictures grow by whole pixels: the codec blurs pixels that are details.
+    """
     from rlinf.datasets.video_encoder import FilmEncoder
 
     cameras = list(_cameras(dataset))
@@ -117,7 +122,8 @@ def _film(dataset: RobotDataset) -> bytes | None:
     padded = [np.pad(camera, ((0, 0), (0, height - camera.shape[1]), (0, 0), (0, 0))) for camera in cameras]
     with tempfile.TemporaryDirectory() as folder:
         encoder = FilmEncoder(Path(folder) / "film.mp4", _rate(dataset))
+        larger = max(1, _LEAST_HEIGHT // height)
         for frame in np.concatenate(padded, axis=2):
-            encoder.write(frame)
+            encoder.write(frame.repeat(larger, axis=0).repeat(larger, axis=1))
         encoder.close(keep=True)
         return encoder.path.read_bytes()

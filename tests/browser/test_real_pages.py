@@ -217,7 +217,7 @@ def test_videos_that_do_not_fit_are_named(browser: Any, tmp_path: Path, monkeypa
     seen = "const v = document.querySelector('video'); return [v.videoWidth, v.videoHeight, v.duration]"
     assert browser.execute_script(seen) == [96, 64, 1]
     panel = browser.find_element("id", "panel-episodes")
-    assert panel.text.count("success on the way") == 3  # the list names both, the card one
+    assert panel.text.count("success on the way") == 3  # two in the list, one in its head
     page.choose("evaluation after step", "10")
     assert not page.find("video")
     page.choose("evaluation after step", "0")

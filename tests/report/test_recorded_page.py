@@ -9,9 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("httpx", reason="needs httpx (extra dev)")
+from starlette.testclient import TestClient
+
 from rlinf.cli import main
 from rlinf.datasets.robot_data.dataset import RecordedEpisode
 from rlinf.datasets.robot_data.lerobot_writer import LeRobotWriter
+from rlinf.report.live.app import make_app
 from rlinf.report.live.library import Library
 from rlinf.report.recorded import MAX_EPISODES, recording_payload
 from rlinf.report.runs import ReportError
@@ -61,8 +65,8 @@ def test_cameras_become_a_film_with_a_frame_for_each_step(tmp_path: Path) -> Non
     (tmp_path / "film.mp4").write_bytes(base64.b64decode(video["data"]))
     with av.open(str(tmp_path / "film.mp4")) as film:
         frames = [frame.to_ndarray(format="rgb24") for frame in film.decode(video=0)]
-    assert [frame.shape for frame in frames] == [(16, 24, 3)] * 5
-    assert abs(int(frames[0][8, 4, 0]) - 40) < 8
+    assert [frame.shape for frame in frames] == [(192, 288, 3)] * 5
+    assert abs(int(frames[0][100, 50, 0]) - 40) < 8
 
 
 def test_films_end_at_a_size_and_pages_at_a_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +88,13 @@ def test_a_page_is_written_and_the_library_lists_it(tmp_path: Path, capsys: pyte
     assert '"kind":"recording"' in (path / "report.html").read_text()
     library = Library(tmp_path)
     assert [row["id"] for row in library.index()["recordings"]] == ["sets/pushes"]
+    client = TestClient(make_app(library, "token"), base_url="http://127.0.0.1")
+    client.get("/?token=token")
+    page = client.get("/recording", params={"id": "sets/pushes"})
+    assert (page.status_code, '"kind":"recording"' in page.text) == (200, True)
+    assert client.get("/api/recording", params={"id": "sets/pushes"}).json()["count"] == 2
     stamp = library.recording_stamp("sets/pushes")
+    assert client.get("/api/recording", params={"id": "sets/pushes", "stamp": stamp}).status_code == 204
     assert library.recording_page("sets/pushes")["count"] == 2
     assert library.recording_stamp("sets/pushes") == stamp
     with pytest.raises(ReportError, match="there is no sets here"):

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from rlinf.base.errors import UserError
-from rlinf.data.spaces import Arrays
+from rlinf.data.spaces import Arrays, exactly
 
 ACTION, REWARD, DONE, TERMINATED, TRUNCATED, SUCCESS, DEMONSTRATED = (
     "action",
@@ -70,6 +70,17 @@ class RobotDataset:
         if name in self.unusable:
             raise DatasetError(f"{self.path}: {name}, {used_for}, cannot be used: {self.unusable[name]}")
         raise DatasetError(f"{self.path} has no column {name}, {used_for}, only {', '.join(self.columns)}")
+
+    def flags(self, name: str, used_for: str) -> np.ndarray:
+        """Return a column of flags, bool [N]. Raises DatasetError if it is absent, or holds something else than flags.
+
+        Flags may be kept as 0 and 1; texts such as "False" would all be true.
+        """
+        values = self.column(name, used_for)
+        try:
+            return exactly(values, np.dtype(bool), name).reshape(self.num_frames)
+        except ValueError as error:
+            raise DatasetError(f"{self.path}: {name}, {used_for}, is no column of flags: {error}") from error
 
     def place(self, frame: int) -> str:
         """File, episode and frame (counted from 0 in its episode) of row ``frame``, for messages."""

@@ -38,7 +38,9 @@ class Decisions:
 
 def decisions(dataset: RobotDataset, *, chunk: int, stride: int) -> Decisions:
     """Decisions at every ``stride``-th frame of each episode that is not the random action of a perturbation."""
-    demonstrated = dataset.columns.get(DEMONSTRATED)
+    demonstrated = None
+    if DEMONSTRATED in dataset.columns:
+        demonstrated = dataset.flags(DEMONSTRATED, "which says what is to be imitated")
     frames, chunks, executed = [], [], []
     for episode in dataset.episodes():
         for first in range(episode.start, episode.stop, stride):
@@ -77,20 +79,17 @@ def terminal_frames(dataset: RobotDataset) -> tuple[np.ndarray, str | None]:
     deciding = deciding_column({*dataset.columns, *dataset.unusable})
     if deciding is None:
         return np.zeros_like(over), None
-    flags = _flags(dataset, deciding)
+    used_for = "which says how episodes end"
+    flags = dataset.flags(deciding, used_for)
     if deciding == TERMINATED:
         return over & flags, deciding
-    done = over & _flags(dataset, DONE) if DONE in dataset.columns else over
+    done = over & dataset.flags(DONE, used_for) if DONE in dataset.columns else over
     return done & (~flags if deciding == TRUNCATED else flags), deciding
 
 
 def deciding_column(names: Collection[str]) -> str | None:
     """Return which of a dataset's columns marks where terminal states are (:func:`terminal_frames`)."""
     return next((name for name in (TERMINATED, TRUNCATED, SUCCESS, DONE) if name in names), None)
-
-
-def _flags(dataset: RobotDataset, name: str) -> np.ndarray:
-    return dataset.column(name, "which says how episodes end").astype(bool).reshape(dataset.num_frames)
 
 
 def transitions_batch(
@@ -115,14 +114,19 @@ def transitions_batch(
     known = finals.keys() == observations.keys()
     for name in observations if known else ():
         following[name][over] = finals[name][episode[over]]
-    count = len(frames)
+    count, mask = len(frames), ~over | terminated | known
+    if not mask.any():
+        raise DatasetError(
+            f"{dataset.path} has no transition to learn from: all its episodes are one decision long, and none is "
+            f"known to have terminated ({TERMINATED}, {SUCCESS}). What followed it was not recorded"
+        )
     return Batch(
         inputs=ObservationInputs(
             {name: torch.from_numpy(leaf[first])[None] for name, leaf in observations.items()},
             {name: torch.from_numpy(leaf)[None] for name, leaf in following.items()},
         ),
         actions=torch.from_numpy(actions)[None],
-        mask=torch.from_numpy(~over | terminated | known)[None],
+        mask=torch.from_numpy(mask)[None],
         rollout_logprobs=torch.zeros(1, count),
         rewards=torch.from_numpy((sums[last + 1] - sums[first]).astype(np.float32))[None],
         group_ids=torch.zeros(1, dtype=torch.int64),

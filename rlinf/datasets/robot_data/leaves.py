@@ -6,15 +6,18 @@ plain space is ``observation.state``, text is the instruction. `sft.rename` and 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.data.spaces import ROOT, Arrays, observation_leaves, text_bytes
+from rlinf.data.spaces import ROOT, Arrays, observation_leaves, outside_categories, text_bytes
 from rlinf.datasets.robot_data.dataset import ACTION, DatasetError, RobotDataset
 
 _STATE, _IMAGES = "observation.state", "observation.images"
+_SLACK = 1e-3
+"""Share of the bounds' width by which a recorded action may be beyond them: rounding."""
 
 
 def column_of(leaf: str, space: spaces.Space) -> str | None:
@@ -52,9 +55,29 @@ def observation_arrays(
 
 
 def environment_actions(dataset: RobotDataset, space: spaces.Space, rename: Mapping[str, str]) -> np.ndarray:
-    """[N, *shape] actions of the environment."""
+    """[N, *shape] actions of the environment; a warning names the first that is beyond its bounds."""
     name = rename.get(ACTION, ACTION)
-    return _fitted(dataset.column(name, "the action of the environment"), ACTION, name, space, dataset)
+    actions = _fitted(dataset.column(name, "the action of the environment"), ACTION, name, space, dataset)
+    if isinstance(space, spaces.Box):
+        _warn_of_bounds(actions, name, space, dataset)
+    return actions
+
+
+def _warn_of_bounds(actions: np.ndarray, name: str, space: spaces.Box, dataset: RobotDataset) -> None:
+    with np.errstate(invalid="ignore"):  # of bounds that are infinite
+        slack = _SLACK * np.nan_to_num(space.high.astype(np.float64) - space.low, posinf=0.0)
+    beyond = (actions < space.low - slack) | (actions > space.high + slack)
+    if beyond.any():
+        row, *entry = (int(index) for index in np.argwhere(beyond)[0])
+        at = tuple(entry)
+        warnings.warn(
+            f"{dataset.path}: {beyond.reshape(len(beyond), -1).any(axis=1).mean():.0%} of the recorded actions are "
+            f"beyond the environment's bounds: {name}{entry} of {dataset.place(row)} is {actions[(row, *at)]:g}, and "
+            f"the bounds are {space.low[at]:g} to {space.high[at]:g}. A policy with these bounds imitates the nearest "
+            "action: see that both have the same units",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def _column_name(dataset: RobotDataset, leaf: str, space: spaces.Space, rename: Mapping[str, str]) -> str:
@@ -96,6 +119,10 @@ def _fitted(
     if not np.can_cast(values.dtype, dtype, casting="same_kind"):
         raise DatasetError(f"{dataset.path}: {name} is {values.dtype}, and the environment's {leaf} {dtype}")
     require_finite(values, name, dataset, finals=finals)
+    outside = np.flatnonzero(outside_categories(space, values))
+    if len(outside):
+        location = _location(dataset, int(outside[0]), finals)
+        raise DatasetError(f"{location}: {name} is {values[outside[0]].tolist()}, which is outside {space}")
     return values.astype(dtype, copy=False)
 
 
@@ -104,13 +131,18 @@ def require_finite(values: np.ndarray, name: str, dataset: RobotDataset, *, fina
     if not np.issubdtype(values.dtype, np.inexact) or np.isfinite(values).all():
         return
     row, *entry = (int(index) for index in np.argwhere(~np.isfinite(values))[0])
-    location = (
-        f"{dataset.place(int(np.cumsum(dataset.lengths)[row]) - 1)}, after its action" if finals else dataset.place(row)
-    )
+    location = _location(dataset, row, finals)
     number = str(values[(row, *entry)]).replace("nan", "NaN")
     raise DatasetError(
         f"{location}: {name}{list(entry) if entry else ''} is {number}. Correct the number, or take the episode out of "
         "the dataset"
+    )
+
+
+def _location(dataset: RobotDataset, row: int, finals: bool) -> str:
+    """Describe the origin of a frame, or of what follows the last action of an episode, in ``row``."""
+    return (
+        f"{dataset.place(int(np.cumsum(dataset.lengths)[row]) - 1)}, after its action" if finals else dataset.place(row)
     )
 
 

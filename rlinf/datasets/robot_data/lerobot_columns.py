@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlinf.data.spaces import exactly
 from rlinf.datasets.robot_data.dataset import DatasetError
 from rlinf.datasets.robot_data.pictures import decode_picture
 
@@ -47,6 +48,7 @@ def channels_first(feature: Mapping[str, Any]) -> bool | None:
 
 def _numbers(column: Any, feature: Mapping[str, Any], name: str, place: Place) -> np.ndarray:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     shape = tuple(int(size) for size in feature["shape"])
     try:
@@ -58,18 +60,22 @@ def _numbers(column: Any, feature: Mapping[str, Any], name: str, place: Place) -
         array = pa.concat_arrays(array.chunks)
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    uneven = False
     while pa.types.is_nested(array.type):
         if pa.types.is_struct(array.type):
             raise UnusableColumn(f"it holds {array.type}, not {dtype}")
+        uneven = uneven or len(pc.unique(pc.list_value_length(array))) > 1
         array = array.flatten()
     each = int(np.prod(shape))
-    if len(array) != len(column) * each:
+    # Rows of unequal size may have the right number together: every frame after the first odd one would be shifted.
+    if uneven or len(array) != len(column) * each:
         raise DatasetError(_another_size(column, each, name, shape, place))
     if array.null_count:
         row = array.is_null().to_pylist().index(True) // each
         raise UnusableColumn(f"{place(row)} has no value in one of its entries")
     try:
-        values: np.ndarray = array.to_numpy(zero_copy_only=False).astype(dtype)
+        # Arrow's own memory cannot be written to.
+        values: np.ndarray = exactly(array.to_numpy(zero_copy_only=False), dtype, name).copy()
     except (ValueError, TypeError) as error:
         raise UnusableColumn(f"it holds {array.type}, not {dtype}: {error}") from error
     if shape == (1,):

@@ -31,14 +31,15 @@ class LeRobotWriter:
         robot_type: a name for the robot or simulator.
     """
 
-    def __init__(self, root: Path, *, fps: int, videos: bool = False, robot_type: str | None = None) -> None:
+    def __init__(self, root: Path, *, fps: float, videos: bool = False, robot_type: str | None = None) -> None:
         if root.exists():
             raise DatasetError(f"{root} exists: name a new folder for the dataset")
         self.root, self._aside = root, root.with_name(f".{root.name}.writing")
         shutil.rmtree(self._aside, ignore_errors=True)
         (self._aside / "meta").mkdir(parents=True)
         self._videos = videos
-        self._info = layout.Info(fps, {}, robot_type=robot_type, video_path=layout.VIDEO_PATH if videos else None)
+        rate = int(fps) if float(fps).is_integer() else fps  # as LeRobot writes it
+        self._info = layout.Info(rate, {}, robot_type=robot_type, video_path=layout.VIDEO_PATH if videos else None)
         self._recorded: dict[str, dict[str, Any]] = {}
         self._tasks: dict[str, int] = {}
         self._rows: list[dict[str, Any]] = []

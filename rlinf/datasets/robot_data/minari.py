@@ -113,19 +113,19 @@ def _metadata(file: Path) -> dict[str, Any]:
 
 def _names(opened: Any, location: Path) -> list[str]:
     """List the episodes' groups. Raises DatasetError if there are none, or fewer than the header counts."""
-    found = sorted((match for name in opened if (match := _EPISODE.fullmatch(name))), key=lambda match: int(match[1]))
+    matches = sorted((match for name in opened if (match := _EPISODE.fullmatch(name))), key=lambda match: int(match[1]))
     file = Path(opened.filename)
-    if not found:
+    if not matches:
         raise DatasetError(f"{file} has no group episode_0: it is no Minari dataset, or one without an episode")
-    counted = _metadata(file).get("total_episodes", opened.attrs.get("total_episodes", len(found)))
-    if len(found) < int(counted):
-        present = {match[0] for match in found}
+    counted = _metadata(file).get("total_episodes", opened.attrs.get("total_episodes", len(matches)))
+    if len(matches) < int(counted):
+        present = {match[0] for match in matches}
         missing = next(name for number in range(int(counted)) if (name := f"episode_{number}") not in present)
         raise DatasetError(
-            f"{file} has {len(found)} episodes, and {_METADATA} of {location} counts {counted}: {missing} is missing. "
-            "Download the dataset again, or write it whole"
+            f"{file} has {len(matches)} episodes, and {_METADATA} of {location} counts {counted}: {missing} is "
+            "missing. Download the dataset again, or write it whole"
         )
-    return [match[0] for match in found]
+    return [match[0] for match in matches]
 
 
 def _episode(group: Any, location: str) -> tuple[EpisodeParts, Sequence[str]]:
@@ -160,8 +160,8 @@ def _episode(group: Any, location: str) -> tuple[EpisodeParts, Sequence[str]]:
                 "of the dataset (-v1, -v2), or the episode out"
             )
         if _is_jpeg(values):
-            kept = enumerate(values)
-            values = np.stack([decode_picture(f.tobytes(), f"{location}: {leaf}, {n}", colour=False) for n, f in kept])
+            files = enumerate(values)
+            values = np.stack([decode_picture(f.tobytes(), f"{location}: {leaf}, {n}", colour=False) for n, f in files])
         if values.dtype.kind == "O":
             texts[leaf] = [text.decode() if isinstance(text, bytes) else str(text) for text in values[:steps]]
         else:

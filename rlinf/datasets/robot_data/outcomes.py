@@ -33,7 +33,7 @@ class Labels:
 
 def succeeded(dataset: RobotDataset) -> np.ndarray:
     """Return whether each episode [E] had success. Raises DatasetError without the column that says it."""
-    flags = dataset.column(SUCCESS, "which says what became of an episode").astype(bool).reshape(-1)
+    flags = dataset.flags(SUCCESS, "which says what became of an episode")
     return np.array([bool(flags[episode.start : episode.stop].any()) for episode in dataset.episodes()])
 
 

@@ -10,6 +10,9 @@ import numpy as np
 from rlinf.base.packages import install_command
 from rlinf.datasets.robot_data.dataset import DatasetError
 
+_DEEP = ("I", "F")
+"""Pillow's modes of pixels with more than 8 bits; so are those that begin with `I;16`."""
+
 
 def encode_png(picture: np.ndarray) -> bytes:
     """Encode a picture [H, W, 3] uint8 as a PNG file."""
@@ -25,8 +28,13 @@ def decode_picture(file: bytes, place: str, *, colour: bool = True) -> np.ndarra
     """
     images = _pillow()
     try:
-        opened = images.open(io.BytesIO(file))
-        return np.array(opened.convert("RGB") if colour else opened)
+        picture = images.open(io.BytesIO(file))
+        if picture.mode in _DEEP or picture.mode.startswith("I;16"):
+            raise DatasetError(
+                f"{place}: a picture has pixels of mode {picture.mode}, such as depth, which 0 to 255 cannot hold. "
+                "Write it with 8 bits, or as a column of numbers"
+            )
+        return np.array(picture.convert("RGB") if colour else picture)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{place}: a picture cannot be read: {error}") from error
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.data.spaces import SpaceError
-from rlinf.models.actor_critic.encoders import category_sizes
+from rlinf.data.spaces import SpaceError, category_sizes
 
 
 def chunked_space(space: spaces.Space, chunk: int) -> spaces.Space:

@@ -19,8 +19,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.data.spaces import ACTION_MASK, SpaceError, share_of_bounds
-from rlinf.models.actor_critic.encoders import category_sizes
+from rlinf.data.spaces import ACTION_MASK, SpaceError, category_sizes, share_of_bounds
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import Distribution
 from rlinf.models.own import is_own, make_own
@@ -160,7 +159,9 @@ class BoxHead(ActionHead):
             raise SpaceError(f"{needs} finite action bounds, got {self.space}: {fix}")
 
     def _shaped(self, flat: np.ndarray) -> np.ndarray:
-        return flat.reshape(-1, *self.space.shape).astype(self.space.dtype)
+        # Of whole numbers the nearest: cutting would make the upper bound an action that is never taken.
+        numbers = np.rint(flat) if self.space.dtype.kind in "iu" else flat
+        return numbers.reshape(-1, *self.space.shape).astype(self.space.dtype)
 
     def _from_unit(self, unit: np.ndarray) -> np.ndarray:
         """[0, 1] to [low, high]."""

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.data.spaces import ACTION_MASK, SpaceError, observation_leaves
+from rlinf.data.spaces import ACTION_MASK, SpaceError, category_sizes, observation_leaves
 from rlinf.data.vec_normalize import Moments, StatisticsError
 from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.actor_critic.options import ActorCriticOptions
@@ -123,6 +123,10 @@ class ObservationEncoder(nn.Module):
             return
         # Module names may not hold dots.
         parts: dict[str, Any] = {_key(n): leaf_encoder(n, part, options) for n, part in self._encoded.items()}
+        if len(parts) < len(self._encoded):
+            raise SpaceError(
+                f"parts of the observation differ by . and __ alone: rename one of {', '.join(self.leaves)}"
+            )
         self.parts = nn.ModuleDict(parts)
         if options.encoder == "cnn" and not any(isinstance(part, ImageEncoder) for part in parts.values()):
             raise SpaceError(f"policy.encoder: cnn reads images, and there is none in {space}: set it to auto")
@@ -175,16 +179,6 @@ def leaf_encoder(name: str, space: spaces.Space, options: ActorCriticOptions) ->
     if (options.encoder == "cnn" and len(space.shape) > 1) or (options.encoder == "auto" and is_image(space)):
         return ImageEncoder(space, options.embedding_size)
     return VectorEncoder(space, options.normalize_observations)
-
-
-def category_sizes(space: spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of categories and the first value of each component, int64 [n] both."""
-    if isinstance(space, spaces.Discrete):
-        return np.array([int(space.n)]), np.array([int(space.start)])
-    if isinstance(space, spaces.MultiDiscrete):
-        return space.nvec.reshape(-1).astype(np.int64), space.start.reshape(-1).astype(np.int64)
-    count = int(np.prod(space.shape))
-    return np.full(count, 2), np.zeros(count, dtype=np.int64)
 
 
 def is_image(space: spaces.Box) -> bool:

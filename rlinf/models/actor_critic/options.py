@@ -19,7 +19,7 @@ class ActorCriticOptions:
     """Hidden layers of the actor and of the critic, behind the encoders."""
     activation: Activation = "tanh"
     encoder: str = "auto"
-    """`auto` takes a CNN for image leaves (uint8, or three dimensions with one side of 3 or 1 channels); `mlp`, `cnn`,
+    """`auto` takes a CNN for image leaves (uint8 of two dimensions at least), an MLP for others; `mlp`, `cnn`,
     or `module:Class` of one's own."""
     encoder_options: Mapping[str, object] = field(default_factory=dict)
     """Of an encoder of one's own."""

@@ -12,8 +12,7 @@ from typing import Protocol
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.data.spaces import SpaceError
-from rlinf.models.actor_critic.encoders import category_sizes
+from rlinf.data.spaces import SpaceError, category_sizes
 
 ActionStatistics = Mapping[str, Sequence[float]]
 """`q01` and `q99` of each number of an action, and `mask`: 0 for those that are not normalised."""

@@ -138,7 +138,8 @@ class EnvHost:
         from rlinf.rollouts.vec_env.env_checker import remarks_on
         from rlinf.rollouts.vec_env.make_env import make_env
 
-        outcome = remarks_on(make_env(_options(message)))
+        options = _options(message)
+        outcome = remarks_on(make_env(options), options.success_key)
         return WireMessage("checked", {"remarks": [dataclasses.asdict(remark) for remark in outcome]})
 
     def _answer(self, message: WireMessage, failed: dict[int, str], arrays: dict[str, Any]) -> WireMessage:

@@ -30,6 +30,7 @@ from rlinf.rollouts.simulator.episodes import EpisodeTask
 from rlinf.rollouts.simulator.experts import ExpertStep, MakeExpert, expert_of, expert_steps, gate_of
 from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.vec_env.mixture import Mixture
+from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.schema import EnvConfig
 
 _SAME_TEXT = 20
@@ -94,7 +95,7 @@ class Demonstrator:
             for task in tasks:
                 episodes.append((yield from self._episode(policy, env, make_expert, task)))
         finally:
-            env.close()
+            close_quietly(env)
         mixed = self.policys_share > 0 or self.gate is not None
         counted = [episode for episode in episodes if episode.success or mixed]
         kept = [decision for episode in counted for decision in episode.decisions]
@@ -233,4 +234,4 @@ def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
             instructions.update(dict.fromkeys(text_of(row[name]) for name in names))
         return list(instructions)
     finally:
-        env.close()
+        close_quietly(env)

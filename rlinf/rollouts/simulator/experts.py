@@ -7,7 +7,8 @@ episode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,12 @@ import numpy as np
 
 from rlinf.base.errors import UserError
 from rlinf.base.user_code import Signature, imported
+from rlinf.data.spaces import copied
+from rlinf.rollouts.deadline import DeadlineExceededError
+from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.simulator.episodes import MAX_DECISIONS
+from rlinf.rollouts.simulator.failures import EnvFailureError
+from rlinf.rollouts.vec_env.env_contract import flag, number, parts, success_of
 from rlinf.rollouts.vec_env.make_env import DRAWS, may_skip_pictures
 from rlinf.schema import EnvConfig
 
@@ -97,6 +104,17 @@ def _found(name: str, what: str, key: str) -> Any:
     return function
 
 
+@contextmanager
+def _naming(env_id: str) -> Iterator[None]:
+    """Report what an environment or its demonstrator raises, and the lines of its own code."""
+    try:
+        yield
+    except (UserError, DeadlineExceededError):
+        raise
+    except Exception as error:
+        raise EnvFailureError(f"{env_id}: a demonstration failed: {account_of(error)}") from error
+
+
 def expert_steps(
     env: gymnasium.Env,
     make_expert: MakeExpert,
@@ -115,14 +133,20 @@ def expert_steps(
     With ``perturbation`` that share of the decisions (`env.num_action_chunks` actions each) is random. Of the
     others a policy makes ``policys_share``, each requested by :class:`ActionRequest`; or with ``make_gate`` all that
     the gate leaves to it. Without ``every_observation`` those between decisions may lack their pictures (see
-    :data:`DRAWS`).
+    :data:`DRAWS`). What is yielded is the caller's own: the environment and the demonstrator may use their arrays
+    again. An episode without an end is truncated after :data:`MAX_DECISIONS`.
+
+    Raises EnvFailureError for what the environment or the demonstrator raises, and where.
     """
     skips = not every_observation and may_skip_pictures(env, options)
     env.action_space.seed(int(generator.integers(2**31)))
-    observation, _ = env.reset(seed=start_seed % 2**31)
-    act, gate = make_expert(env), None if make_gate is None else make_gate(env)
+    with _naming(options.id):
+        observation = copied(parts(env.reset(seed=start_seed % 2**31), "reset")[0])
+        act, gate = make_expert(env), None if make_gate is None else make_gate(env)
     over = succeeded = False
+    decisions = 0
     while not over and (to_the_end or not succeeded):
+        decisions += 1
         thrown_off = generator.random() < perturbation
         theirs: np.ndarray | None = None
         if not gate(observation) if gate is not None else policys_share and generator.random() < policys_share:
@@ -132,14 +156,19 @@ def expert_steps(
             before = observation
             if skips:
                 env.set_wrapper_attr(DRAWS, part == options.num_action_chunks - 1)
-            if theirs is not None:
-                action = np.asarray(theirs[part])
-            else:
-                action = np.asarray(env.action_space.sample() if thrown_off else act(observation))
-            observation, reward, terminated, truncated, info = env.step(action)
-            succeeded = bool(np.any(info.get(options.success_key, False)))
-            over = bool(terminated or truncated)
+            with _naming(options.id):
+                if theirs is not None:
+                    action = np.array(theirs[part])
+                else:
+                    action = np.array(env.action_space.sample() if thrown_off else act(copied(observation)))
+                # A number by itself is a scalar, which a table of the environment may be indexed by.
+                seen, reward, terminated, truncated, info = parts(env.step(action.copy()[()]), "step")
+                observation = copied(seen)
+                ended, cut = flag(terminated, "terminated"), flag(truncated, "truncated")
+                succeeded, earned = bool(success_of(info, options.success_key)), number(reward)
+            cut = cut or (not ended and decisions == MAX_DECISIONS and part == options.num_action_chunks - 1)
+            over = ended or cut
             demonstrated = theirs is None and not thrown_off
-            yield ExpertStep(before, action, float(reward), bool(terminated), bool(truncated), succeeded, demonstrated)
+            yield ExpertStep(before, action, earned, ended, cut, succeeded, demonstrated)
             if over:
                 break

@@ -33,6 +33,7 @@ from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.demonstrations import Demonstrations
 from rlinf.rollouts.simulator.experts import ExpertStep, MakeExpert, NoDemonstrationsError, expert_steps
 from rlinf.rollouts.vec_env.mixture import Mixture
+from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.schema import EnvConfig
 
 _TRIES = 4
@@ -117,7 +118,7 @@ def record(
     env, mixture = make_env_anywhere(wanted.env), Mixture.of(wanted.env)
     recorded = frames = solved = tried = 0
     try:
-        fps = wanted.fps or round(env.metadata.get("render_fps") or 10)
+        fps = float(wanted.fps or (env.metadata or {}).get("render_fps") or 10)
         with LeRobotWriter(root, fps=fps, videos=wanted.videos, robot_type=wanted.env.id) as writer:
             chosen = make_expert(env)
             while recorded < wanted.episodes:
@@ -145,7 +146,7 @@ def record(
                     recorded, frames = recorded + 1, frames + len(steps)
                 said(recorded, tried)
     finally:
-        env.close()
+        close_quietly(env)
     return Recorded(recorded, frames, solved, tried)
 
 

@@ -14,7 +14,10 @@ from gymnasium import spaces, wrappers
 from gymnasium.utils.env_checker import check_env, data_equivalence
 
 from rlinf.base.user_code import kind_of
+from rlinf.data.spaces import copied
 from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.vec_env.env_contract import flag, parts, success_of
+from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.rollouts.wrappers import random_action
 
 _SEEDS = (123, 124)
@@ -24,6 +27,8 @@ _STEPS = 60
 _SPACES = ("observation_space", "action_space")
 _MASK = "action_mask"
 """The key of observations and infos by which environments name the actions that are possible now."""
+_SUCCESSES = ("is_success", "success", "task_success", "solved", "succeeded")
+"""Keys by which infos usually name success."""
 _NOT_FINITE, _UNEQUAL = "not finite", "are not equivalent for the same seed"
 
 
@@ -40,13 +45,13 @@ _ADDED_BY_MAKE = (wrappers.PassiveEnvChecker, wrappers.OrderEnforcing, wrappers.
 _ABOUT_WRAPPERS = "is different from the unwrapped version"
 
 
-def remarks_on(env: gymnasium.Env) -> list[Remark]:
-    """Everything that is found; closes ``env``."""
+def remarks_on(env: gymnasium.Env, success_key: str = "success") -> list[Remark]:
+    """Everything that is found; closes ``env``. ``success_key``: where its info is read (`env.success_key`)."""
     while isinstance(env, _ADDED_BY_MAKE):
         env = env.env
     lacks = [name for name in _SPACES if not isinstance(getattr(env, name, None), spaces.Space)]
     if lacks:
-        env.close()
+        close_quietly(env)
         return [Remark(f"it has no {' and no '.join(lacks)}", True)]
     remarks: list[Remark] = []
     raised: list[Remark] = []
@@ -59,14 +64,18 @@ def remarks_on(env: gymnasium.Env) -> list[Remark]:
         except Exception as error:
             raised.append(Remark(f"a call of gymnasium's checker raised {account_of(error)}", True))
     # The checker looks at a few resets and steps, and stops at what it finds first; training meets the rest.
-    walked = _walk(env)
+    infos: set[str] = set()
+    walked = _walk(env, infos, success_key)
     if any(_NOT_FINITE in remark.message for remark in walked):
         # NaN differs from itself: two equal episodes look as if they were not.
         remarks = [remark for remark in remarks if _UNEQUAL not in remark.message]
     if env.has_wrapper_attr("random_legal_action"):
         raised = []  # gymnasium's checker takes illegal actions too
     remarks += walked or raised or _masks(env)
-    env.close()
+    others = sorted(infos.intersection(_SUCCESSES))
+    if others and success_key not in infos:
+        remarks.append(Remark(f"its info has {' and '.join(others)}, and env.success_key is {success_key}", False))
+    close_quietly(env)
     warned = [str(warning.message) for warning in caught]
     remarks += [Remark(text, False) for text in warned if "WARN:" in text and _ABOUT_WRAPPERS not in text]
     # A Dict has the same remark for each of its parts.
@@ -84,15 +93,17 @@ def _masks(env: gymnasium.Env) -> list[Remark]:
     return []
 
 
-def _walk(env: gymnasium.Env) -> list[Remark]:
-    """Random episodes, twice from the same seeds: observations in their space, numbers finite, and all of it equal."""
+def _walk(env: gymnasium.Env, infos: set[str], success_key: str) -> list[Remark]:
+    """Random episodes, twice from the same seeds: observations in their space, numbers finite, and all of it equal.
+
+    ``infos`` is given the keys of all infos."""
     remarks: list[Remark] = []
     trajectories = []
     for _ in range(2):
         env.action_space.seed(_SEEDS[0])
         trajectory: list[Any] = []
         try:
-            _random_trajectory(env, trajectory, remarks)
+            _random_trajectory(env, trajectory, remarks, infos, success_key)
         except _RaisedError as error:
             return [*remarks, Remark(str(error), True)]
         trajectories.append(trajectory)
@@ -111,27 +122,32 @@ def _walk(env: gymnasium.Env) -> list[Remark]:
     return remarks
 
 
-def _random_trajectory(env: gymnasium.Env, trajectory: list[Any], found: list[Remark]) -> None:
+def _random_trajectory(
+    env: gymnasium.Env, trajectory: list[Any], found: list[Remark], infos: set[str], success_key: str
+) -> None:
     """Record (observation, reward, terminated, truncated) of every step, and remarks; stop at the first of these."""
     for seed in _SEEDS:
         with _naming(f"reset({seed=})"):
             observation, _ = env.reset(seed=seed)
-        trajectory.append((_copied(observation), 0.0, False, False))
+        trajectory.append((copied(observation), 0.0, False, False))
         _check_observation(env, observation, f"reset({seed=})", found)
         for step in range(1, _STEPS + 1):
             if found:
                 return
             when = f"step {step} after reset({seed=})"
             with _naming(when):
-                observation, reward, terminated, truncated, _ = env.step(random_action(env))
+                observation, reward, terminated, truncated, info = parts(env.step(random_action(env)), "step")
+                ends = flag(terminated, "terminated"), flag(truncated, "truncated")
+                success_of(info, success_key)
+                infos.update(map(str, info or ()))
             number = _number(reward)
-            trajectory.append((_copied(observation), number, bool(terminated), bool(truncated)))
+            trajectory.append((copied(observation), number, *ends))
             _check_observation(env, observation, when, found)
             if number is None:
                 found.append(Remark(f"the reward of {when} is {kind_of(reward)}, and must be a number", True))
             elif not np.isfinite(number):
                 found.append(Remark(f"the reward of {when} is {number}: {_NOT_FINITE}", True))
-            if terminated or truncated:
+            if any(ends):
                 break
 
 
@@ -191,12 +207,3 @@ def _outside_box(space: spaces.Box, value: Any) -> str:
         f"{len(bad)} of {value.size} numbers are out of bounds, for example {value[at]} at {at}, "
         f"where the space says {space.low[at]} to {space.high[at]}"
     )
-
-
-def _copied(observation: Any) -> Any:
-    """Environments may write the next observation into the same array."""
-    if isinstance(observation, dict):
-        return {key: _copied(part) for key, part in observation.items()}
-    if isinstance(observation, tuple):
-        return tuple(_copied(part) for part in observation)
-    return np.array(observation) if isinstance(observation, np.ndarray) else observation

@@ -16,7 +16,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from rlinf.base.errors import UserError
-from rlinf.base.user_code import Signature, did_you_mean, imported, nearest_name, own_parameters
+from rlinf.base.user_code import MODULE_PLACE, Signature, did_you_mean, imported, nearest_name, own_parameters
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.arrays import host_array, like_observations
@@ -176,7 +176,7 @@ def _import_module_of(env_id: str) -> None:
 
 
 def _not_installed(env_id: str, error: ModuleNotFoundError) -> EnvNotFoundError:
-    meant = nearest_name(error)
+    meant = nearest_name(error) or f". {MODULE_PLACE}"
     return EnvNotFoundError(f"env.id {env_id!r} needs the module {error.name!r}, which is not installed{meant}")
 
 

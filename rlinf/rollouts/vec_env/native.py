@@ -16,10 +16,11 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from rlinf.base.errors import UserError
-from rlinf.data.spaces import Arrays
+from rlinf.data.spaces import Arrays, empty_leaves, exactly, require_entries
 from rlinf.rollouts.vec_env.arrays import host_array, host_leaves, like_observations
+from rlinf.rollouts.vec_env.env_contract import EnvContractError, parts, success_of
 from rlinf.rollouts.vec_env.make_env import make_native_env
-from rlinf.rollouts.vec_env.vec_env import StepResult, mark_not_a_number
+from rlinf.rollouts.vec_env.vec_env import ObservationCheck, StepResult
 from rlinf.schema import EnvConfig
 
 
@@ -48,6 +49,8 @@ class NativeVecEnv:
         self.last_failure = ""
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
+        self._check = ObservationCheck(self.observation_space)
+        self._dtypes = {name: leaf.dtype for name, leaf in empty_leaves(self.observation_space, ()).items()}
         self.observations = host_leaves(self._env.observation_space.sample())
         self._newest: Any = None
         self._over = np.zeros(num_envs, dtype=bool)
@@ -58,7 +61,7 @@ class NativeVecEnv:
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         """Seed the environment's stream with the first seed, in the first call; later episodes follow from that."""
         if not self._started:
-            observations, _ = self._env.reset(seed=int(seeds[0]) % 2**31)
+            observations, _ = parts(self._env.reset(seed=int(seeds[0]) % 2**31), "reset")
             self._take(observations)
             self._started = True
             if not all(leaf.flags.writeable for leaf in self.observations.values()):
@@ -67,7 +70,7 @@ class NativeVecEnv:
         elif self._mode is AutoresetMode.DISABLED and len(env_indices):
             mask = np.zeros(self.num_envs, dtype=bool)
             mask[list(env_indices)] = True
-            observations, _ = self._env.reset(options={"reset_mask": mask})
+            observations, _ = parts(self._env.reset(options={"reset_mask": mask}), "reset")
             self._take(observations, mask)
         elif self._mode is AutoresetMode.SAME_STEP:
             for name, leaf in self._begun.items():
@@ -77,7 +80,7 @@ class NativeVecEnv:
     def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
         """Step all sub-environments at once; ``idle`` if the environment spent the step on a reset."""
         result = self._advance(actions)
-        wrong = mark_not_a_number(result.failed, env_indices, self.observations, result.rewards)
+        wrong = self._check.mark(result.failed, env_indices, self.observations, result.rewards)
         if wrong:
             raise UserError(
                 f"env.id {self._options.id!r}: {wrong}, and a native vector env cannot restart one sub-environment"
@@ -86,19 +89,22 @@ class NativeVecEnv:
 
     def _advance(self, actions: np.ndarray) -> StepResult:
         """Step them in the same way, whatever numbers come."""
-        accepted = like_observations(actions, self._newest)
-        observations, *columns, info = self._env.step(accepted)
+        # The environment may write into what it is given, and the caller keeps the actions.
+        accepted = like_observations(actions.copy(), self._newest)
+        observations, rewards, ends, cuts, info = parts(self._env.step(accepted), "step")
         self._take(observations)
-        rewards, terminated, truncated = map(host_array, columns)
+        rewards = self._column(rewards, "rewards", np.float64)
+        terminated, truncated = self._column(ends, "terminated", bool), self._column(cuts, "truncated", bool)
         over = terminated | truncated
         success, has_success = success_of_info(info, self._options.success_key, self.num_envs)
         if self._mode is AutoresetMode.SAME_STEP and over.any():
             self._show_final(info, over)
-            at_end = success_of_info(info.get("final_info", {}), self._options.success_key, self.num_envs)
-            success, has_success = np.where(over, at_end[0], success), np.where(over, at_end[1], has_success)
+            if "final_info" in info:  # then the other entries are of the next episode's reset
+                at_end = success_of_info(info["final_info"], self._options.success_key, self.num_envs)
+                success, has_success = np.where(over, at_end[0], success), np.where(over, at_end[1], has_success)
         idle = self._over if self._mode is AutoresetMode.NEXT_STEP else None
         self._over = over
-        return StepResult(rewards.astype(np.float64), terminated, truncated, success, has_success, failed={}, idle=idle)
+        return StepResult(rewards, terminated, truncated, success, has_success, failed={}, idle=idle)
 
     def restart(self, env_index: int) -> None:
         raise RuntimeError(f"{self._options.id}: a native vector env cannot restart one of its sub-environments")
@@ -113,11 +119,27 @@ class NativeVecEnv:
         ones.
         """
         self._newest = observations
-        for name, leaf in host_leaves(observations).items():
+        leaves = host_leaves(observations)
+        require_entries(leaves, self._dtypes)
+        for name, given in leaves.items():
+            leaf = exactly(given, self._dtypes[name], f"env.id {self._options.id!r}: {name}")
             if mask is None:
                 self.observations[name] = leaf
             else:
                 self.observations[name] = np.where(_beside(mask, leaf), leaf, self.observations[name])
+
+    def _column(self, values: Any, name: str, dtype: type) -> np.ndarray:
+        """Return a result of ``step`` as [N] of ``dtype``; axes of length 1 are taken off.
+
+        Flags come as whole numbers or floats, too, and would select rows by number.
+        """
+        array = host_array(values)
+        if array.size != self.num_envs:
+            raise EnvContractError(
+                f"env.id {self._options.id!r}: step() gave {name} of shape {list(array.shape)}, and one for each of "
+                f"the {self.num_envs} sub-environments is needed"
+            )
+        return array.reshape(self.num_envs).astype(dtype)
 
     def _show_final(self, info: Mapping[str, Any], over: np.ndarray) -> None:
         """Show the last observations of ended episodes, and keep the first ones of the next for the reset."""
@@ -168,12 +190,21 @@ def _autoreset_mode(env_id: str, metadata: Mapping[str, Any]) -> AutoresetMode:
         ) from error
 
 
-def success_of_info(info: Mapping[str, Any], key: str, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
+def success_of_info(info: Any, key: str, num_envs: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (success, whether the sub-environment reported it), bool [N] each, of a vector env's info.
 
     In addition to the values under ``key``, gymnasium keeps under ``_key`` which sub-environments reported one.
+    Before gymnasium 1.0 there was a dictionary, or None, for each of them instead.
     """
+    if not isinstance(info, Mapping):
+        reported = [success_of(one, key) for one in info]
+        return np.array([bool(one) for one in reported]), np.array([one is not None for one in reported])
     if key not in info:
         return np.zeros(num_envs, dtype=bool), np.zeros(num_envs, dtype=bool)
     has_success = host_array(info.get(f"_{key}", np.ones(num_envs, dtype=bool))).astype(bool)
-    return host_array(info[key]).astype(bool) & has_success, has_success
+    values = host_array(info[key])
+    if values.dtype.kind not in "biuf":
+        reported = [success_of({key: one}, key) for one in values.tolist()]
+        has_success = has_success & np.array([one is not None for one in reported])
+        values = np.array([bool(one) for one in reported])
+    return values.astype(bool) & has_success, has_success

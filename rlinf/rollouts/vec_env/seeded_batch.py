@@ -13,7 +13,7 @@ import numpy as np
 
 from rlinf.rollouts.vec_env.make_env import batch_function, make_native_env, takes_env_as_it_is
 from rlinf.rollouts.vec_env.native import NativeVecEnv
-from rlinf.rollouts.vec_env.vec_env import StepResult, close_quietly, mark_not_a_number
+from rlinf.rollouts.vec_env.vec_env import StepResult, close_quietly
 from rlinf.schema import EnvConfig
 
 SEEDS_EACH = "seeds_each"
@@ -45,14 +45,14 @@ class SeededBatchVecEnv(NativeVecEnv):
         observations, _ = self._env.reset(seed=self._seeds.tolist(), options={"reset_mask": mask})
         self._take(observations, mask)
         failed: dict[int, str] = {}
-        self.last_failure = mark_not_a_number(failed, env_indices, self.observations) or self.last_failure
+        self.last_failure = self._check.mark(failed, env_indices, self.observations) or self.last_failure
         return failed
 
     def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
         everyone = np.zeros((self.num_envs, *actions.shape[1:]), dtype=actions.dtype)
         everyone[list(env_indices)] = actions
         result = self._advance(everyone).of(env_indices)
-        wrong = mark_not_a_number(result.failed, env_indices, self.observations, result.rewards)
+        wrong = self._check.mark(result.failed, env_indices, self.observations, result.rewards)
         self.last_failure = wrong or self.last_failure
         return result
 

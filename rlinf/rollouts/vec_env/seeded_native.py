@@ -18,7 +18,7 @@ import numpy as np
 from rlinf.data.spaces import empty_leaves, stacked_leaves
 from rlinf.rollouts.vec_env.make_env import make_env, make_native_env, native_entry_point
 from rlinf.rollouts.vec_env.native import success_of_info
-from rlinf.rollouts.vec_env.vec_env import StepResult, close_quietly, mark_not_a_number
+from rlinf.rollouts.vec_env.vec_env import ObservationCheck, StepResult, close_quietly
 from rlinf.schema import EnvConfig
 
 # Entry points that keep `state` [S, N], `steps` [N] and `prev_done` [N], S being the state of the single environment.
@@ -42,6 +42,7 @@ class SeededNativeVecEnv:
         self.last_failure = ""  # nothing raises here: a sub-environment fails by a non-finite value
         self.observation_space = self._env.single_observation_space
         self.action_space = self._env.single_action_space
+        self._check = ObservationCheck(self.observation_space)
         self._env.reset(seed=0)
         # Not its own arrays: they lie sub-environments last, and a matrix product of such rounds differently.
         self.observations = empty_leaves(self.observation_space, (num_envs,))
@@ -77,7 +78,7 @@ class SeededNativeVecEnv:
             self.observations[name][:] = leaf
         has_success = success_of_info(info, self._success_key, self.num_envs)
         result = StepResult(np.asarray(rewards, dtype=np.float64), terminated, truncated, *has_success, failed={})
-        wrong = mark_not_a_number(result.failed, env_indices, self.observations, result.rewards)
+        wrong = self._check.mark(result.failed, env_indices, self.observations, result.rewards)
         self.last_failure = wrong or self.last_failure
         return result
 

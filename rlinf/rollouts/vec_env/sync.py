@@ -12,18 +12,15 @@ from rlinf.data.goals import GoalRewards
 from rlinf.data.spaces import Arrays, empty_leaves, write_observation
 from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 from rlinf.rollouts.env_errors import account_of
+from rlinf.rollouts.vec_env.env_contract import flag, number, parts, success_of
 from rlinf.rollouts.vec_env.goal_rewards import goal_rewards
 from rlinf.rollouts.vec_env.make_env import DRAWS, EnvConstructionError, make_env, may_skip_pictures
-from rlinf.rollouts.vec_env.vec_env import StepResult, close_quietly, mark_not_a_number, require_alike
+from rlinf.rollouts.vec_env.vec_env import ObservationCheck, StepResult, close_quietly, require_alike
 from rlinf.schema import EnvConfig
 
 # A viewer that is closed calls sys.exit in some simulators; in here that must not end more than an episode.
 _RAISED = (Exception, SystemExit)
-_STEP = "observation, reward, terminated, truncated, info"
-
-
-class EnvContractError(TypeError):
-    """An environment returned something that gymnasium's interface does not allow."""
+_ENDS = ("terminated", "truncated")
 
 
 class SyncVecEnv:
@@ -50,7 +47,8 @@ class SyncVecEnv:
         for env_index, env in enumerate(self._envs):
             spaces = env.observation_space, env.action_space
             require_alike((self.observation_space, self.action_space), spaces, f"environment {env_index}")
-        self.metadata = self._envs[0].metadata
+        self.metadata = self._envs[0].metadata or {}
+        self._check = ObservationCheck(self.observation_space)
         self.observations = empty_leaves(self.observation_space, (num_envs,))
         # The plain case, one array per observation, is worth a shortcut: it is most of the cost of cheap envs.
         self._single = self.observations["observation"] if list(self.observations) == ["observation"] else None
@@ -62,11 +60,11 @@ class SyncVecEnv:
             try:
                 with deadline(self._timeout_s):
                     returned = self._envs[env_index].reset(seed=int(seed) % 2**31)
-                observation, _ = _parts(returned, "reset", "observation, info")
+                observation, _ = parts(returned, "reset")
                 self._keep(env_index, observation)
             except _RAISED as error:
                 failed[position] = self._account(error)
-        self.last_failure = mark_not_a_number(failed, env_indices, self.observations) or self.last_failure
+        self.last_failure = self._check.mark(failed, env_indices, self.observations) or self.last_failure
         return failed
 
     def step(self, env_indices: Sequence[int], actions: np.ndarray, *, look: bool = True) -> StepResult:
@@ -75,7 +73,9 @@ class SyncVecEnv:
             for env_index in env_indices:
                 self._envs[env_index].set_wrapper_attr(DRAWS, look)
         rewards, flags, failed = np.zeros(count), np.zeros((4, count), dtype=bool), {}
-        key = self._success_key
+        key, single = self._success_key, self._single
+        # An environment may write into what it is given, and the caller keeps the actions.
+        actions = actions.copy()
         position = 0
         while position < count:
             try:
@@ -84,22 +84,22 @@ class SyncVecEnv:
                     while position < count:
                         env_index = env_indices[position]
                         returned = self._envs[env_index].step(actions[position])
-                        observation, reward, terminated, truncated, info = _parts(returned, "step", _STEP)
-                        if self._single is not None:
-                            self._single[env_index] = observation
+                        observation, reward, terminated, truncated, info = parts(returned, "step")
+                        if single is not None and _is_like(observation, single):
+                            single[env_index] = observation
                         else:
                             self._keep(env_index, observation)
-                        rewards[position] = reward if isinstance(reward, float) else _number(reward)
-                        flags[0, position] = terminated
-                        flags[1, position] = truncated
-                        if info and key in info:
-                            flags[2:, position] = bool(np.any(info[key])), True
+                        rewards[position] = reward if isinstance(reward, float) else number(reward)
+                        for row, end in ((0, terminated), (1, truncated)):
+                            flags[row, position] = end if isinstance(end, bool | np.bool_) else flag(end, _ENDS[row])
+                        if info and (success := success_of(info, key)) is not None:
+                            flags[2:, position] = success, True
                         position += 1
             except _RAISED as error:
                 failed[position] = self._account(error)
                 position += 1
         result = StepResult(rewards, *flags, failed=failed)
-        self.last_failure = mark_not_a_number(failed, env_indices, self.observations, rewards) or self.last_failure
+        self.last_failure = self._check.mark(failed, env_indices, self.observations, rewards) or self.last_failure
         return result
 
     def render(self, env_index: int) -> Any:
@@ -160,20 +160,10 @@ class SyncVecEnv:
         write_observation(self.observations, env_index, observation)
 
 
-def _parts(returned: Any, method: str, names: str) -> Any:
-    """Check that the result of ``method`` has as many parts as gymnasium requires, and return it."""
-    count = names.count(",") + 1
-    if not isinstance(returned, tuple) or len(returned) != count:
-        description = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
-        raise EnvContractError(
-            f"{method}() returned {description} instead of the {count} of gymnasium's interface ({names})"
-        )
-    return returned
-
-
-def _number(reward: Any) -> float:
-    """Convert a reward that is not a float already; arrays of one element are numbers."""
-    try:
-        return float(reward.item() if isinstance(reward, np.ndarray) else reward)
-    except (TypeError, ValueError) as error:
-        raise EnvContractError(f"step() returned the reward {reward!r}, which is not a number") from error
+def _is_like(observation: Any, stacked: np.ndarray) -> bool:
+    """Whether an observation is an array of the dtype and shape of a row of ``stacked`` [N, ...]."""
+    return (
+        type(observation) is np.ndarray
+        and observation.dtype == stacked.dtype
+        and observation.shape == stacked.shape[1:]
+    )

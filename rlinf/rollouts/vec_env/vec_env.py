@@ -9,6 +9,7 @@ and resuming simple: reset with the episode's seed and repeat its actions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Protocol
@@ -18,10 +19,15 @@ import numpy as np
 from gymnasium import spaces
 
 from rlinf.base.errors import UserError
-from rlinf.data.spaces import Arrays, observation_leaves
+from rlinf.data.spaces import Arrays, observation_leaves, outside_categories
+from rlinf.rollouts.deadline import DeadlineExceededError, can_interrupt, deadline
 
 FAILURE_KINDS = ("failures", "timeouts", "nan")
 """What can go wrong with an episode: the env raised, hung past its deadline, or returned a non-finite value."""
+
+_LARGEST = float(np.finfo(np.float32).max)
+"""Policies compute in float32: what is larger is infinite to them."""
+_CLOSE_S = 30.0
 
 
 @dataclass
@@ -119,25 +125,44 @@ def _layout(leaf: spaces.Space | None) -> object:
     return (leaf.shape, leaf.dtype) if isinstance(leaf, spaces.Box) else leaf
 
 
-def mark_not_a_number(
-    failed: dict[int, str], env_indices: Sequence[int], observations: Arrays, rewards: np.ndarray | None = None
-) -> str:
-    """Enter a failure for every sub-environment whose newest reward or observation is not finite.
+class ObservationCheck:
+    """Finds sub-environments whose newest reward or observation means nothing to a policy."""
 
-    Return what the first one gave. ``rewards`` [n] are those of ``env_indices``; None after a reset.
-    """
-    bad = np.zeros(len(env_indices), dtype=bool) if rewards is None else ~np.isfinite(rewards)
-    for leaf in observations.values():
-        if leaf.dtype.kind == "f":
-            # One sum is finite exactly when all its terms are (short of overflow, which is no observation either).
-            total = leaf.reshape(len(leaf), -1).sum(axis=1)
-            if not np.isfinite(total).all():
-                bad |= ~np.isfinite(total)[list(env_indices)]
-    news = [position for position in np.nonzero(bad)[0].tolist() if position not in failed]
-    failed.update(dict.fromkeys(news, "nan"))
-    if not news:
-        return ""
-    return _not_finite(env_indices[news[0]], observations, 0.0 if rewards is None else float(rewards[news[0]]))
+    def __init__(self, space: spaces.Space) -> None:
+        leaves = observation_leaves(space).items()
+        self._categories = {name: leaf for name, leaf in leaves if not isinstance(leaf, spaces.Box | spaces.Text)}
+
+    def mark(
+        self,
+        failed: dict[int, str],
+        env_indices: Sequence[int],
+        observations: Arrays,
+        rewards: np.ndarray | None = None,
+    ) -> str:
+        """Enter a failure for each whose reward or observation is not finite, or has a category outside its space.
+
+        Return what the first one gave. ``rewards`` [n] are those of ``env_indices``; None after a reset.
+        """
+        bad = np.zeros(len(env_indices), dtype=bool) if rewards is None else ~np.isfinite(rewards)
+        for name, leaf in observations.items():
+            if leaf.dtype.kind == "f":
+                # One sum is finite exactly when all its terms are (short of overflow, which is no observation either).
+                total = leaf.reshape(len(leaf), -1).sum(axis=1, dtype=np.result_type(leaf.dtype, np.float32))
+                fits = np.abs(total) <= _LARGEST
+                if not fits.all():
+                    bad |= ~fits[list(env_indices)]
+            elif name in self._categories:
+                outside = outside_categories(self._categories[name], leaf[list(env_indices)])
+                news = [position for position in np.nonzero(outside)[0].tolist() if position not in failed]
+                failed.update(dict.fromkeys(news, "failures"))
+                if news:
+                    value = leaf[env_indices[news[0]]].tolist()
+                    return f"the environment returned {name} = {value}, which is outside {self._categories[name]}"
+        news = [position for position in np.nonzero(bad)[0].tolist() if position not in failed]
+        failed.update(dict.fromkeys(news, "nan"))
+        if not news:
+            return ""
+        return _not_finite(env_indices[news[0]], observations, 0.0 if rewards is None else float(rewards[news[0]]))
 
 
 def _not_finite(env_index: int, observations: Arrays, reward: float) -> str:
@@ -145,7 +170,7 @@ def _not_finite(env_index: int, observations: Arrays, reward: float) -> str:
     if not np.isfinite(reward):
         return f"the environment returned the reward {reward}"
     for name, leaf in observations.items():
-        bad = np.argwhere(~np.isfinite(leaf[env_index]))
+        bad = np.argwhere(~(np.abs(leaf[env_index]) <= _LARGEST))
         if len(bad):
             index = tuple(bad[0].tolist())
             where = f"{name}[{', '.join(map(str, index))}]" if index else name
@@ -154,8 +179,15 @@ def _not_finite(env_index: int, observations: Arrays, reward: float) -> str:
 
 
 def close_quietly(env: gymnasium.Env) -> None:
-    """Close an environment that may be broken already; errors on closing are ignored."""
+    """Close an environment that may be broken already; errors on closing are ignored, and a hang is cut off."""
     try:
-        env.close()
+        with deadline(_CLOSE_S if can_interrupt() else 0.0):
+            env.close()
+    except DeadlineExceededError:
+        warnings.warn(
+            f"{type(env.unwrapped).__name__}.close() took more than {_CLOSE_S:g} s and was cut off",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     except Exception:
         return

@@ -29,10 +29,15 @@ class _Filmable(gymnasium.Wrapper):
     def render(self) -> Any:
         take_context(self.env)
         frame: Any = self.env.render()
-        if not isinstance(frame, np.ndarray) or frame.ndim != 3 or frame.shape[2] != 3:
-            shape = getattr(frame, "shape", type(frame).__name__)
-            raise RenderingError(f"render() gave {shape}, not a picture [height, width, 3]")
-        return frame.astype(np.uint8, copy=False)
+        if not isinstance(frame, np.ndarray) or frame.dtype.kind not in "iu" or frame.ndim not in (2, 3):
+            kind = f"{frame.dtype} {list(frame.shape)}" if isinstance(frame, np.ndarray) else type(frame).__name__
+            raise RenderingError(f"render() gave {kind}, not a picture of whole numbers [height, width, 3]")
+        layers = frame.reshape(*frame.shape[:2], -1)
+        if layers.shape[2] not in (1, 3, 4):
+            raise RenderingError(f"render() gave {list(frame.shape)}, not a picture [height, width, 3]")
+        # Grey pictures in three equal layers; of four the last is how opaque a pixel is.
+        colours = np.repeat(layers, 3, axis=2) if layers.shape[2] == 1 else layers[..., :3]
+        return np.ascontiguousarray(colours, dtype=np.uint8)
 
 
 def filmable_env(options: EnvConfig) -> gymnasium.Env:
@@ -48,7 +53,7 @@ def try_filming(options: EnvConfig) -> FilmingTrial:
     if options.isolation == "process":
         return filming_trial_in_process(options)
     env = make_env(options)
-    modes = list(env.metadata.get("render_modes") or [])
+    modes = list((env.metadata or {}).get("render_modes") or [])
     close_quietly(env)
     if _MODE not in modes:
         return FilmingTrial(

@@ -1,0 +1,56 @@
+"""What gymnasium's `reset` and `step` return, held against its interface: numbers and flags that mean something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlinf.base.errors import UserError
+
+_PARTS = {"reset": "observation, info", "step": "observation, reward, terminated, truncated, info"}
+
+
+class EnvContractError(UserError, TypeError):
+    """An environment returned something that gymnasium's interface does not allow."""
+
+
+def parts(returned: Any, method: str) -> Any:
+    """Check that the result of ``method`` has as many parts as gymnasium requires, and return it."""
+    count = _PARTS[method].count(",") + 1
+    if not isinstance(returned, tuple) or len(returned) != count:
+        description = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
+        raise EnvContractError(
+            f"{method}() returned {description} instead of the {count} of gymnasium's interface ({_PARTS[method]})"
+        )
+    return returned
+
+
+def number(reward: Any) -> float:
+    """Convert a reward; arrays of one element are numbers, texts are none."""
+    try:
+        if not isinstance(reward, str | bytes):
+            return float(reward.item() if isinstance(reward, np.ndarray) else reward)
+    except (TypeError, ValueError) as error:
+        raise EnvContractError(f"step() returned the reward {reward!r}, which is not a number") from error
+    raise EnvContractError(f"step() returned the reward {reward!r}, which is not a number")
+
+
+def flag(value: Any, name: str) -> bool:
+    """Convert what ``name`` is: a flag, a number, or an array of them, of which any counts.
+
+    Texts, NaN and None have no meaning here: the text "False" would be true.
+    """
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or bool(np.isnan(array).any()):
+        raise EnvContractError(f"step() returned {name} {value!r}, which is neither true nor false")
+    return bool(array.any())
+
+
+def success_of(info: Any, key: str) -> bool | None:
+    """Return what an `info` says of success; None if it says nothing."""
+    if info is not None and not isinstance(info, Mapping):
+        raise EnvContractError(f"step() returned the info {info!r}, which is not a dictionary")
+    value = info.get(key) if info else None
+    return None if value is None else flag(value, f"info[{key!r}]")

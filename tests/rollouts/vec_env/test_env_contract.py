@@ -1,0 +1,119 @@
+"""What an environment returns is what training reads: nothing is stretched, cut, wrapped round or taken for true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from rlinf.rollouts.vec_env.sync import SyncVecEnv
+from rlinf.rollouts.vec_env.vec_env import StepResult
+from rlinf.schema import EnvConfig
+
+BYTES, NUMBERS = spaces.Box(0, 255, (2, 2), np.uint8), spaces.Box(-9, 9, (4,), np.float32)
+
+
+class Returning(gymnasium.Env):
+    """Returns after a step what it was made with, and sound parts otherwise."""
+
+    action_space = spaces.Box(-1, 1, (2,), np.float32)
+
+    def __init__(self, space: spaces.Space = NUMBERS, seen: Any = None, **returned: Any) -> None:
+        self.observation_space = space
+        self.seen, self.returned = (
+            seen,
+            {"reward": 1.0, "terminated": False, "truncated": False, "info": {}, **returned},
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict]:
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action: Any) -> tuple[Any, ...]:
+        action *= 0.0  # as environments do that scale what they are given
+        seen = self.observation_space.sample() if self.seen is None else self.seen
+        return seen, *self.returned.values()
+
+
+def stepped(space: spaces.Space = NUMBERS, **returned: Any) -> tuple[SyncVecEnv, StepResult]:
+    options = EnvConfig("any", step_timeout_s=0.0)
+    vec_env = SyncVecEnv(options, 1, lambda _: Returning(space, **returned))
+    assert not vec_env.reset([0], [0])
+    return vec_env, vec_env.step([0], np.ones((1, 2), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("space", "seen", "words"),
+    [
+        (NUMBERS, 0.5, "observation has shape ()"),
+        (NUMBERS, np.ones(1, np.float32), "observation has shape (1,)"),
+        (BYTES, np.full((2, 2), 0.9, np.float32), "observation: 0.8999999761581421 is no uint8"),
+        (BYTES, np.array([[1, 2], [3, 256]]), "observation: 256 is no uint8"),
+        (spaces.Box(-9, 9, (2,), np.int64), np.array([1.0, np.nan]), "observation: nan is no int64"),
+        (NUMBERS, np.ma.array(np.ones(4, np.float32), mask=[0, 1, 0, 0]), "masked"),
+        (NUMBERS, ["a"] * 4, "values of type"),
+        (spaces.Discrete(3), 3, "observation = 3, which is outside Discrete(3)"),
+        (spaces.MultiDiscrete([3, 4]), np.array([3, 0]), "observation = [3, 0], which is outside MultiDiscrete"),
+        (spaces.Dict(goal=spaces.Discrete(2, start=5)), {"goal": 4}, "observation.goal = 4, which is outside"),
+    ],
+)
+def test_an_observation_that_its_space_has_not_ends_the_episode(space: spaces.Space, seen: Any, words: str) -> None:
+    vec_env, result = stepped(space, seen=seen)
+    assert result.failed == {0: "failures"}
+    assert words in vec_env.last_failure
+
+
+@pytest.mark.parametrize(
+    ("space", "seen", "kept"),
+    [
+        (BYTES, [[1, 2], [3, 255]], [[1, 2], [3, 255]]),
+        (BYTES, np.array([[1.0, 2.0], [3.0, 4.0]]), [[1, 2], [3, 4]]),
+        (NUMBERS, [1, 2.5, 3, 4], [1.0, 2.5, 3.0, 4.0]),
+        (NUMBERS, np.array([1.0, 2.0, 3.0, 0.1]), [1.0, 2.0, 3.0, np.float32(0.1)]),
+        (spaces.MultiBinary(2), np.array([True, False]), [1, 0]),
+    ],
+)
+def test_values_of_another_type_that_fit_are_taken(space: spaces.Space, seen: Any, kept: Any) -> None:
+    vec_env, result = stepped(space, seen=seen)
+    assert not result.failed
+    assert vec_env.observations["observation"][0].tolist() == kept
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        ({"terminated": None}, "returned terminated None"),
+        ({"truncated": "False"}, "returned truncated 'False'"),
+        ({"terminated": np.nan}, "returned terminated nan"),
+        ({"reward": "1.0"}, "the reward '1.0'"),
+        ({"reward": None}, "the reward None"),
+        ({"info": "solved"}, "the info 'solved'"),
+        ({"info": {"success": "False"}}, "info['success'] 'False'"),
+        ({"info": {"success": np.nan}}, "info['success'] nan"),
+    ],
+)
+def test_what_is_neither_a_number_nor_a_flag_ends_the_episode(returned: dict[str, Any], words: str) -> None:
+    vec_env, result = stepped(**returned)
+    assert result.failed == {0: "failures"}
+    assert words in vec_env.last_failure
+
+
+@pytest.mark.parametrize(
+    ("success", "reported"),
+    [(np.bool_(True), (True, True)), (0.0, (False, True)), (np.array([0, 1]), (True, True)), (None, (False, False))],
+)
+def test_a_success_may_be_any_flag_and_none_says_nothing(success: Any, reported: tuple[bool, bool]) -> None:
+    _, result = stepped(info={"success": success}, truncated=np.array([True]), reward=np.array([2.0]))
+    assert (bool(result.success[0]), bool(result.has_success[0])) == reported
+    assert (result.truncated.tolist(), result.rewards.tolist()) == ([True], [2.0])
+
+
+def test_an_environment_that_writes_into_its_action_changes_nobody_elses() -> None:
+    vec_env = SyncVecEnv(EnvConfig("any", step_timeout_s=0.0), 1, lambda _: Returning())
+    vec_env.reset([0], [0])
+    actions = np.ones((1, 2), np.float32)
+    vec_env.step([0], actions)
+    assert actions.tolist() == [[1.0, 1.0]]
