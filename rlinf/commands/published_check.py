@@ -55,6 +55,12 @@ def _openvla_findings(config: Config, lines: list[str]) -> list[Caveat]:
     if decoding != "sequential" and chunk != chosen.horizon:
         message = f"a chunk has {chosen.horizon} actions (policy.vla.checkpoint.horizon), and {chunk} are carried out."
         result.append(Caveat(False, message, f"As published: env.num_action_chunks: {chosen.horizon}.", _OPENVLA))
+    trained = chosen.trained_diffusion_steps
+    if checkpoint.diffusion and chosen.diffusion_steps != trained:
+        message = f"its actions lose their noise in {trained} steps as trained, and here in {chosen.diffusion_steps}."
+        result.append(
+            Caveat(False, message, f"As published: policy.vla.checkpoint.diffusion_steps: {trained}.", _OPENVLA)
+        )
     if vla.center_crop != _CROP:
         message = f"pictures are seen to {vla.center_crop:.0%}; fine-tuned checkpoints were trained with random crops."
         result.append(Caveat(False, message, f"As published: policy.vla.center_crop: {_CROP}.", _OPENVLA))

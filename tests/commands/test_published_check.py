@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import groot_checkpoints
 import openvla_checkpoints
 import published_checkpoints as small
 import pytest
@@ -50,6 +51,28 @@ def test_a_folder_without_its_statistics_is_a_serious_finding(folder: Path) -> N
     (finding,) = published_findings(config(folder), [])
     assert finding.serious
     assert file.name in finding.message
+
+
+def test_groot_as_published_has_no_finding(tmp_path: Path) -> None:
+    groot_checkpoints.write_checkpoint("groot", tmp_path / "groot")
+    lines: list[str] = []
+    chunk = f"env.num_action_chunks={groot_checkpoints.DECODED}"
+    assert published_findings(config(tmp_path / "groot", chunk), lines) == []
+    listed = "\n".join(lines)
+    for part in ("GR00T checkpoint: ", "attn_dropout", "another_arm", "statistics and projections of libero_sim (2)"):
+        assert part in listed
+    (finding,) = published_findings(
+        config(tmp_path / "groot", chunk, "policy.flow.checkpoint.embodiment=kitchen_arm"), []
+    )
+    assert finding.serious
+    assert "no embodiment kitchen_arm" in finding.message
+
+
+def test_fewer_steps_of_diffusion_are_a_finding(tmp_path: Path) -> None:
+    openvla_checkpoints.write_checkpoint("openvla_oft_diffusion", tmp_path / "oft")
+    keys = ("env.num_action_chunks=8", "policy.vla.checkpoint.diffusion_steps=10")
+    (finding,) = published_findings(openvla(tmp_path / "oft", *keys), [])
+    assert "in 50 steps as trained, and here in 10" in finding.message
 
 
 def openvla(folder: Path, *overrides: str) -> Config:
