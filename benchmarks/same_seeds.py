@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recipes import T95
 from records import RESULTS, ROOT, Figure, save
 from train_once import kept, train_once
+
+from rlinf.base.student import student_quantile
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def interval(values: Sequence[float], digits: int) -> tuple[float, tuple[float, 
     mean = statistics.mean(values)
     if len(values) < 2:
         return round(mean, digits), None
-    half = T95[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+    half = student_quantile(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
     return round(mean, digits), (round(mean - half, digits), round(mean + half, digits))
 
 
