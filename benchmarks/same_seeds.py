@@ -48,7 +48,7 @@ COMPARISONS = {
         "eval/success_once",
         "success",
         {
-            "four rounds of corrections": (),
+            "`tabletop_dagger`, four rounds of corrections": (),
             "without rounds": ("sft.dagger_rounds=0",),
             "without rounds, demonstrations for all 320 episodes": ("sft.dagger_rounds=0", "sft.demonstrations=320"),
         },
@@ -61,7 +61,7 @@ COMPARISONS = {
         "pendulum_sac_flow",
         "eval/return",
         "return",
-        {"`sac_flow`": (), "`sac`": ("algorithm.loss_type=sac",)},
+        {"`pendulum_sac_flow`": (), "the same with `loss_type: sac`": ("algorithm.loss_type=sac",)},
         digits=1,
         shared=("run.max_steps=500", "evaluation.every=100"),
     ),
