@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from recipes import T95
 from records import add_output, figures_of_table, save
 from train_once import Trained, train_once
 
+from rlinf.base.student import student_quantile
 from rlinf.config import load
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -140,7 +140,7 @@ def _interval(values: Sequence[float]) -> str:
     mean = statistics.mean(values)
     if len(values) < 2:
         return f"{mean:+.2f} (one seed)"
-    return f"{mean:+.2f} ± {T95[len(values)] * statistics.stdev(values) / len(values) ** 0.5:.2f}"
+    return f"{mean:+.2f} ± {student_quantile(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5:.2f}"
 
 
 def _span(values: Sequence[float]) -> str:

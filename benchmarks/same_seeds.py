@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recipes import T95
 from records import RESULTS, ROOT, Figure, save
 from train_once import kept, train_once
+
+from rlinf.base.student import student_quantile
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ COMPARISONS = {
         "eval/success_once",
         "success",
         {
-            "four rounds of corrections": (),
+            "`tabletop_dagger`, four rounds of corrections": (),
             "without rounds": ("sft.dagger_rounds=0",),
             "without rounds, demonstrations for all 320 episodes": ("sft.dagger_rounds=0", "sft.demonstrations=320"),
         },
@@ -60,7 +61,7 @@ COMPARISONS = {
         "pendulum_sac_flow",
         "eval/return",
         "return",
-        {"`sac_flow`": (), "`sac`": ("algorithm.loss_type=sac",)},
+        {"`pendulum_sac_flow`": (), "the same with `loss_type: sac`": ("algorithm.loss_type=sac",)},
         digits=1,
         shared=("run.max_steps=500", "evaluation.every=100"),
     ),
@@ -104,7 +105,7 @@ def interval(values: Sequence[float], digits: int) -> tuple[float, tuple[float, 
     mean = statistics.mean(values)
     if len(values) < 2:
         return round(mean, digits), None
-    half = T95[len(values)] * statistics.stdev(values) / len(values) ** 0.5
+    half = student_quantile(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
     return round(mean, digits), (round(mean - half, digits), round(mean + half, digits))
 
 

@@ -11,9 +11,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from recipes import T95
 from study import Measured, Study, by_recipe, mean, span
 from train_once import Trained
+
+from rlinf.base.student import student_quantile
 
 # Recipe -> what others published for the environment: Stable-Baselines3's RL Zoo (mean +- spread over the episodes of
 # one agent, at the same number of steps; MuJoCo environments in version 3) and CleanRL (over three seeds; MuJoCo
@@ -68,7 +69,7 @@ def _spread(values: Sequence[float]) -> str:
     """Half of Student's 95% interval over seeds."""
     if len(values) < 2:
         return " (one seed)"
-    return f" ± {T95[len(values)] * statistics.stdev(values) / len(values) ** 0.5:,.1f}"
+    return f" ± {student_quantile(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5:,.1f}"
 
 
 STUDY = Study(
