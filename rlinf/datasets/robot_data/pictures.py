@@ -18,11 +18,15 @@ def encode_png(picture: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def decode_picture(file: bytes, place: str) -> np.ndarray:
-    """Decode a picture's file to pixels [H, W, 3] uint8; ``place`` names it in the DatasetError of a damaged one."""
+def decode_picture(file: bytes, place: str, *, colour: bool = True) -> np.ndarray:
+    """Decode a picture's file to pixels [H, W, 3] uint8; ``place`` names it in the DatasetError of a damaged one.
+
+    Without ``colour`` a grey picture stays one, [H, W].
+    """
     images = _pillow()
     try:
-        return np.array(images.open(io.BytesIO(file)).convert("RGB"))
+        opened = images.open(io.BytesIO(file))
+        return np.array(opened.convert("RGB") if colour else opened)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{place}: a picture cannot be read: {error}") from error
 
