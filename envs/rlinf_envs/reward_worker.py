@@ -23,7 +23,7 @@ def call(
         return "problem", f"raised {why}{_place(error, function)}"
     try:
         return "value", float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return "problem", f"must return a number, got {value!r:.200}"
 
 

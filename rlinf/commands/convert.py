@@ -54,6 +54,8 @@ def main(arguments: Sequence[str]) -> int:
         export_checkpoint(folder, step, out, layout)
     elif step is not None:
         raise UserError(f"--step {step} is for a run directory, and {folder} is none")
+    elif out is None and not (folder / "spaces.pkl").exists():
+        raise UserError(f"rlinf convert {folder} OUT: name a new folder to write into")
     elif out is None:
         from rlinf.models.actor_critic.export import convert_pickled_spaces
 

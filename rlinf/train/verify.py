@@ -80,12 +80,13 @@ def verify(folder: Path, step: int | None = None, overrides: Sequence[str] = ())
     :raises UserError: it is no run directory, or did not log that step.
     """
     folder = run_folder(folder)
+    directory = stored_run(folder)
     logged = _logged(folder)
     last = max(logged, default=0) if step is None else step
     if last not in logged or last < 1:
         known = f"steps 1 to {max(logged)}" if logged and max(logged) > 0 else "no step"
         raise UserError(f"{folder} logged {known}, not step {last}")
-    earlier = [known for known in stored_run(folder).steps() if known < last]
+    earlier = [known for known in directory.steps() if known < last]
     with tempfile.TemporaryDirectory(prefix="rlinf_verify_") as temporary:
         again = Path(temporary) / "again"
         again.mkdir()

@@ -256,6 +256,9 @@ def test_an_export_of_an_earlier_version_is_converted_not_unpickled(
         load_spaces(tmp_path)
     assert main(["convert", str(tmp_path)]) == 0
     assert load_spaces(tmp_path) == (seen, acted)
+    (tmp_path / "model").mkdir()
+    assert main(["convert", str(tmp_path / "model")]) == 2
+    assert f"rlinf convert {tmp_path / 'model'} OUT: name a new folder to write into" in capsys.readouterr().err
     mark = tmp_path / "ran"
     for content in (pickle.dumps((Payload(mark), acted)), b"gymnasium.spaces.box\nnp.load\n.", b""):
         (tmp_path / "spaces.pkl").write_bytes(content)

@@ -142,6 +142,8 @@ def test_a_weight_of_the_checkpoint_that_differs_is_named(tmp_path: Path, capsys
 def test_a_step_that_was_not_logged_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="logged steps 1 to 4, not step 9"):
         verify(kept(tmp_path / "run", 0), 9)
+    with pytest.raises(UserError, match="nothing is no run directory"):
+        verify(tmp_path / "nothing")
 
 
 @pytest.mark.slow

@@ -27,6 +27,10 @@ def imaginary(*, prompt: str, response: str, answer: str, row: Row) -> complex:
     return 1j
 
 
+def enormous(*, prompt: str, response: str, answer: str, row: Row) -> int:
+    return 10**400
+
+
 def recursion(*, prompt: str, response: str, answer: str, row: Row) -> float:
     return recursion(prompt=prompt, response=response, answer=answer, row=row)
 
