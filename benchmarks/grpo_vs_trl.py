@@ -1,6 +1,7 @@
 """Tokens per CPU-second of the whole GRPO step: rlinf beside TRL's GRPOTrainer.
 
-    python benchmarks/grpo_vs_trl.py [--repeats 5] [--steps 8] [--cases fixed,variable] [--engines rlinf,trl] [--write]
+    python benchmarks/grpo_vs_trl.py [--repeats 5] [--steps 8] [--cases fixed,variable] [--engines rlinf,trl]
+        [--write FILE]
     python benchmarks/grpo_vs_trl.py --model models/smollm2 --engines rlinf,rlinf_float32,trl,trl_bfloat16,trl_autocast
 
 A step is everything between two optimiser steps: generation, reward, advantages, loss, backward pass, optimiser and,

@@ -1,6 +1,6 @@
 """A recipe of ``config/smollm2/``, one seed after the other: accuracy before and after, steps and CPU-seconds.
 
-    python benchmarks/smollm2.py [--recipe word_problems] [--seeds 0,1,2] [--write] [KEY=VALUE ...]
+    python benchmarks/smollm2.py [--recipe word_problems] [--seeds 0,1,2] [--write FILE] [KEY=VALUE ...]
 
 Every run is `rlinf train FILE cluster.backend=local cluster.threads_per_worker=1 run.seed=S`, in a process of its own
 whose CPU-seconds are counted (user and system, start and evaluations included); ``KEY=VALUE`` words are added to it

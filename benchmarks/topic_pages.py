@@ -74,7 +74,7 @@ class Row:
 SUMMARY = (
     Row(
         "Whole GRPO step, responses of varying length: tokens per CPU-second",
-        "grpo_vs_trl_vllm",
+        "grpo_vs_trl",
         ("variable, rlinf, `hf`", "tokens per CPU-second (median, min to max)"),
         ("variable, TRL `GRPOTrainer`, float32", "tokens per CPU-second (median, min to max)"),
         "TRL 1.16",
@@ -99,8 +99,8 @@ SUMMARY = (
     Row(
         "PPO on CartPole to a training return of 475: CPU-seconds, lower is better",
         "sim_vs_sb3",
-        ("CartPole PPO, load 2", "rlinf, CPU-seconds"),
-        ("CartPole PPO, load 2", "SB3, CPU-seconds"),
+        ("CartPole PPO", "rlinf, CPU-seconds"),
+        ("CartPole PPO", "SB3, CPU-seconds"),
         "Stable-Baselines3 2.9",
         True,
     ),

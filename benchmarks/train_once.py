@@ -37,13 +37,13 @@ def kept(file: Path, measure: Callable[[], Any]) -> Any:
     return json.loads(file.read_text())
 
 
-def train_once(file: Path, folder: Path, seed: int, settings: Sequence[str] = ()) -> Trained:
-    """`rlinf train FILE` into ``folder``, in a process of its own and with one thread."""
+def train_once(file: Path, folder: Path, seed: int, settings: Sequence[str] = (), *, command: str = "train") -> Trained:
+    """`rlinf train FILE` (or another ``command``) into ``folder``, in a process of its own and with one thread."""
     quiet = ("cluster.backend=local", "logging.progress=none", "logging.tensorboard=false")
     overrides = (f"run.dir={folder}", f"run.seed={seed}", *quiet, *settings)
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    command = [sys.executable, "-m", "rlinf.cli", "train", str(file), *overrides]
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    words = [sys.executable, "-m", "rlinf.cli", command, str(file), *overrides]
+    subprocess.run(words, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return Trained(
         [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()],

@@ -1,6 +1,6 @@
 """Recipes of ``config/vision/`` over seeds: held-out accuracy before and after, and with blank and swapped pictures.
 
-    python benchmarks/vision.py [--recipes shapes,questions] [--seeds 0,1,2] [--folder FOLDER] [--write]
+    python benchmarks/vision.py [--recipes shapes,questions] [--seeds 0,1,2] [--folder FOLDER] [--write FILE]
 
 Every run is a process of its own, `rlinf train FILE run.seed=SEED cluster.backend=local`, with one thread. Runs that
 the folder holds are not made again; ``--report`` makes none. ``--write`` writes a record a recipe,

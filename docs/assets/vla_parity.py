@@ -3,8 +3,9 @@
     PYTHONPATH=tests/support python docs/assets/vla_parity.py measure FAMILIES [INTERPRETER [SOURCES]]
     python docs/assets/vla_parity.py                           writes the tables into docs/vla.md
 
-`measure` writes docs/assets/vla_parity.json. FAMILIES is `lerobot` (INTERPRETER has LeRobot 0.6) or `openvla` (with the
-SOURCES that tests/support/openvla_original.py names); the interpreter loads what is exported.
+`measure` writes docs/assets/vla_parity.json. FAMILIES is `lerobot` (INTERPRETER has LeRobot 0.6), `groot` (with its
+extra of that name) or `openvla` (with the SOURCES that tests/support/openvla_original.py names); the interpreter loads
+what is exported.
 """
 
 from __future__ import annotations
@@ -25,12 +26,19 @@ TITLES = {
         "pi0": "pi0",
         "pi05": "pi0.5",
     },
+    "groot": {
+        "groot": "LIBERO",
+        "groot_areas": "another robot",
+        "groot_relative": "actions relative to the state",
+        "groot_lerobot": "LeRobot's layout",
+    },
     "openvla": {
         "openvla": "OpenVLA",
         "openvla_libero": "OpenVLA in LIBERO",
         "openvla_oft": "OFT, regression",
         "openvla_oft_film": "OFT+, FiLM",
         "openvla_oft_tokens": "OFT, tokens",
+        "openvla_oft_diffusion": "OFT, diffusion",
     },
 }
 
@@ -39,7 +47,7 @@ def measure(families: str, interpreter: str | None, sources: str | None) -> None
     """Build each family's checkpoint, act, and act with each convention changed."""
     found = json.loads(FIGURES.read_text())
     with tempfile.TemporaryDirectory() as place:
-        measured = _lerobot if families == "lerobot" else _openvla
+        measured = {"lerobot": _lerobot, "groot": _groot, "openvla": _openvla}[families]
         found |= measured(Path(place), interpreter, sources)
     FIGURES.write_text(json.dumps(found, indent=1) + "\n")
 
@@ -67,11 +75,31 @@ def _lerobot(place: Path, interpreter: str | None, _: str | None) -> dict[str, A
     return found
 
 
+def _groot(place: Path, interpreter: str | None, _: str | None) -> dict[str, Any]:
+    import groot_checkpoints as small
+    import groot_policies as policies
+
+    found, exported, ours = _by_case(place, small, policies, 1.02)
+    if interpreter is not None:
+        _add_exports(found, ours, small.acted_by_original(interpreter, exported))
+    return found
+
+
 def _openvla(place: Path, interpreter: str | None, sources: str | None) -> dict[str, Any]:
-    import numpy as np
     import openvla_checkpoints as small
     import openvla_policies as policies
 
+    found, exported, ours = _by_case(place, small, policies, 1.05)
+    if interpreter is not None and sources is not None:
+        theirs = small.acted_by_original(interpreter, sources, exported)
+        _add_exports(found, ours, {case: content["actions"] for case, content in theirs.items()})
+    return found
+
+
+def _by_case(
+    place: Path, small: Any, policies: Any, factor: float
+) -> tuple[dict[str, Any], dict[str, Path], dict[str, Any]]:
+    """Figures of each case, its export with weights times ``factor``, and the actions of that."""
     found, exported, ours = {}, {}, {}
     for case in small.CASES:
         folder, out = place / "in" / case, place / "out" / case
@@ -80,13 +108,17 @@ def _openvla(place: Path, interpreter: str | None, sources: str | None) -> dict[
         entry: dict[str, Any] = {"original": policies.error(case, policy)}
         entry["otherwise"] = {part: policies.error_of_flip(case, part, folder) for part in policies.parts_of(case)}
         found[case] = entry
-        _write_with_other_weights(policy, out, 1.05)
+        _write_with_other_weights(policy, out, factor)
         exported[case], ours[case] = out, policies.acted(policy)
         sys.stderr.write(f"{case}: {entry}\n")
-    if interpreter is not None and sources is not None:
-        for case, theirs in small.acted_by_original(interpreter, sources, exported).items():
-            found[case]["export"] = float(np.abs(ours[case] - np.array(theirs["actions"])).max())
-    return found
+    return found, exported, ours
+
+
+def _add_exports(found: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    import numpy as np
+
+    for case, actions in theirs.items():
+        found[case]["export"] = float(np.abs(ours[case] - np.array(actions)).max())
 
 
 def _write_with_other_weights(policy: Any, folder: Path, factor: float) -> None:

@@ -30,6 +30,10 @@ def find_function(path: str) -> Callable[..., Any]:
         dotted = module_name.rpartition(".")
         meant = f", {dotted[0]}:{dotted[2]} for example" if dotted[0] and not colon else ""
         raise SettingError(f"reward.custom: {path!r} must read module:function{meant}")
+    if module_name.endswith(".py"):
+        folder, _, file = module_name.rpartition("/")
+        more = f", and add its folder {folder} to PYTHONPATH" if folder else ""
+        raise SettingError(f"reward.custom: {path!r} names a file: write {file.removesuffix('.py')}:{name}{more}")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is imported

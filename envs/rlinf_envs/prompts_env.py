@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from rlinf.base.json_text import listed_messages
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError
 from rlinf_envs import datasets
@@ -147,9 +148,10 @@ def _task(record: datasets.Record, fields: Mapping[str, str | None], domain: str
         value = value_at(record.row, name)
         if value is None and name not in record.row:
             return f"{record.place}: {unknown('field', name, map(str, record.row))} (env.kwargs.{_KEYS[part]})"
-        if part == "question" and isinstance(value, list):
+        if part == "question":
             try:
-                system, value = asked_in(value, name, folder)
+                value = listed_messages(value)
+                system, value = asked_in(value, name, folder) if isinstance(value, list) else (None, value)
             except ValueError as error:
                 return f"{record.place}: {error}"
             if system is not None:

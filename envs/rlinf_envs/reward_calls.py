@@ -6,11 +6,14 @@ The parameters of a function decide which call is made:
 - ``solution_str`` (verl): ``data_source, solution_str, ground_truth, extra_info``; a number or a mapping with `score`.
 - neither (our own form): ``prompt, response, answer, row``; a number.
 
+Functions may be ``async``.
+
 Sources: `GRPOTrainer` of TRL (reward functions) and `default_compute_score` of verl.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +65,21 @@ def call(function: Callable[..., Any], scored: Scored) -> Any:
         return _call_as_trl(function, parameters, scored)
     if "solution_str" in parameters:
         return _call_as_verl(function, parameters, scored)
-    return function(prompt=scored.prompt, response=scored.response, answer=scored.answer, row=scored.row)
+    arguments = {"prompt": scored.prompt, "response": scored.response, "answer": scored.answer, "row": scored.row}
+    return _value(function(**arguments))
+
+
+def _value(result: Any) -> Any:
+    """Return what a function gave, of an ``async`` one what it returns in the end."""
+    return _loop().run_until_complete(result) if inspect.iscoroutine(result) else result
+
+
+@functools.cache
+def _loop() -> Any:
+    """Return the process's event loop: clients that a module keeps belong to the loop of their first call."""
+    import asyncio  # environment workers, which import this module, start without it
+
+    return asyncio.new_event_loop()
 
 
 def _call_as_trl(function: Callable[..., Any], parameters: Mapping[str, Parameter], scored: Scored) -> float:
@@ -78,7 +95,7 @@ def _call_as_trl(function: Callable[..., Any], parameters: Mapping[str, Paramete
     for name, parameter in parameters.items():
         if _is_required(parameter) and name not in batch:
             raise KeyError(f"the row has no column {name!r}, which the function requires; it has {', '.join(columns)}")
-    values = function(**batch)
+    values = _value(function(**batch))
     if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or len(values) != 1:
         raise TypeError(f"must return a list of one number for one completion, got {values!r:.200}")
     # None excludes a response from the sum of TRL's rewards.
@@ -94,7 +111,7 @@ def _call_as_verl(function: Callable[..., Any], parameters: Mapping[str, Paramet
         "ground_truth": truth,
         "extra_info": scored.row.get("extra_info") or {},
     }
-    value = function(**{name: arguments[name] for name in _verl_call(parameters).names})
+    value = _value(function(**{name: arguments[name] for name in _verl_call(parameters).names}))
     if not isinstance(value, Mapping):
         return value
     if "score" not in value:

@@ -143,6 +143,7 @@ class Script:
     def _repeated(self, node: ast.expr) -> list[object] | None:
         """Read ``[make(i) for i in range(8)]`` and ``[make] * 8`` as lists of eight; None for anything else."""
         count: object = None
+        parts: list[object] = []
         if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
             over = node.generators[0].iter
             if isinstance(over, ast.Call) and _name(over) == "range" and len(over.args) == 1:

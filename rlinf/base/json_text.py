@@ -6,10 +6,12 @@ that runs by itself (a finaliser, a signal handler) fails as well, so nesting is
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from typing import Any
 
+_MESSAGES = re.compile(r"\s*\[\s*\{\s*['\"](?:role|from|content|value)['\"]\s*:")
 MAX_DEPTH = 200
 """Brackets within brackets: no data set, tool call or answer nests as deeply."""
 # A text that never ends goes to the end, so that each character is looked at once.
@@ -30,6 +32,28 @@ def parse_json(text: str | bytes) -> Any:
     """
     check_depth(text)
     return json.loads(text)
+
+
+def listed_messages(value: Any) -> Any:
+    """Return the chat messages that a text holds as JSON, or as Python writes a list; all else as it is.
+
+    A table has no lists: messages stand in its cells as text.
+
+    Raises:
+        ValueError: a text that begins as such a list cannot be read.
+    """
+    if not isinstance(value, str) or _MESSAGES.match(value) is None:
+        return value
+    try:
+        return parse_json(value)
+    except TooDeep:
+        raise
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(value.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        raise ValueError("chat messages as a text that is no JSON: write them with json.dumps") from None
 
 
 def check_depth(text: str | bytes) -> None:

@@ -16,15 +16,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from rlinf.base.file_kinds import mistaken
 from rlinf.base.json_text import parse_json
 from rlinf.base.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parquet_rows
 
 _LINES, _TABLES, _GZIP = (".jsonl", ".ndjson"), {".csv": ",", ".tsv": "\t"}, ".gz"
+_BEGINNINGS = {".gz": (b"\x1f\x8b",), ".parquet": (b"PAR1",), ".json": (b"\xff\xfe", b"\xfe\xff")}
+"""How files begin that are no text in UTF-8, by the ending of their names; JSON may be in UTF-16."""
 _TEXTS = (*_LINES, ".json", *_TABLES)
 SUFFIXES = (*_LINES, ".json", ".parquet", *_TABLES, *(f"{suffix}{_GZIP}" for suffix in _TEXTS))
+_OF_TOOLS = ("tool_calls", "function_call", "tools", "functions")
 MAX_JSON_BYTES = 1 << 30
 """Of a .json file, which is read as a whole."""
-_IN_JSON = " (a list of all rows is read from a .json file; .jsonl has a row on each line)"
+_IN_JSON = " (a list of all rows is read from a .json file)"
 
 
 class RowFileError(ValueError):
@@ -63,6 +67,9 @@ def read_rows(file: Path) -> Iterator[Record]:
             "writes a table as one: to_json(path, orient='records', lines=True))"
         )
     try:
+        other = mistaken(file, expected=_BEGINNINGS.get(file.suffix.lower(), ()))
+        if other:
+            raise RowFileError(other)
         if suffix == ".parquet":
             rows = _parquet(file)
         elif suffix == ".json":
@@ -75,6 +82,8 @@ def read_rows(file: Path) -> Iterator[Record]:
             yield replace(record, folder=file.parent)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise RowFileError(f"{file}: no whole gzip file: {error}") from error
+    except OSError as error:
+        raise RowFileError(f"{file}: {error.strerror or error}") from error
 
 
 def _opened(file: Path) -> BinaryIO:
@@ -91,6 +100,8 @@ def _lines(file: Path) -> Iterator[Record]:
                 while line and not line.endswith(b"\n"):
                     line = lines.readline(MAX_ROW_BYTES)
                 yield Record(f"{file}:{number}", None, f"the row has over {MAX_ROW_BYTES >> 20} MiB")
+            elif line.strip() in (b"[", b"{"):
+                raise RowFileError(f"{file}:{number}: a .jsonl file has one whole object on each line{_IN_JSON}")
             elif line.strip():
                 yield _parsed(line, f"{file}:{number}")
 
@@ -128,6 +139,9 @@ def _json(file: Path) -> Iterator[Record]:
         yield from _lines(file)
         return
     if isinstance(content, Mapping):
+        data = content.get("data")
+        if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
+            content = {"data": data}  # beside it stand facts about the data set
         lists = [value for value in content.values() if isinstance(value, list)]
         # {"data": [...]} is a common wrapping; a lone object is a dataset of one row.
         content = lists[0] if len(lists) == 1 and len(content) == 1 else [content]
@@ -190,9 +204,28 @@ def _parquet(file: Path) -> Iterator[Record]:
     try:
         for number, row in enumerate(parquet_rows(file)):
             location = f"{file} row {number}"
-            yield Record(location, None, row) if isinstance(row, str) else Record(location, row)
+            yield Record(location, None, row) if isinstance(row, str) else Record(location, without_absent(row))
     except ParquetError as error:
         raise RowFileError(str(error)) from error
+
+
+def without_absent(value: Any, *, of_tools: bool = False) -> Any:
+    """Return a row of a table without the null fields in its calls and descriptions of tools.
+
+    A column of a table has the same fields in each row: those that a call does not have are null there.
+
+    >>> without_absent({"tools": [{"name": "f", "unit": None}], "note": {"unit": None}})
+    {'tools': [{'name': 'f'}], 'note': {'unit': None}}
+    """
+    if isinstance(value, Mapping):
+        return {
+            name: without_absent(one, of_tools=of_tools or name in _OF_TOOLS)
+            for name, one in value.items()
+            if not (of_tools and one is None)
+        }
+    if isinstance(value, list) and value and isinstance(value[0], Mapping | list):
+        return [without_absent(one, of_tools=of_tools) for one in value]
+    return value
 
 
 def _checked(row: Any, location: str) -> Record:

@@ -36,7 +36,7 @@ def conversation_findings(config: Config) -> tuple[list[Caveat], list[str]]:
 
     Raises whatever a reader or a chat template raises.
     """
-    from rlinf.datasets.conversation_files import read_answers, unread_columns
+    from rlinf.datasets.conversation_files import read_answers, unread_columns, unread_splits
     from rlinf.rollouts.text.imitation import ConversationEncoder
     from rlinf.train.assemble.conversations import policy_reader
     from rlinf.train.assemble.supervised import supervised_data
@@ -46,8 +46,10 @@ def conversation_findings(config: Config) -> tuple[list[Caveat], list[str]]:
     sft, data = config.sft, config.data
     pairs = sft.loss == "dpo"
     rows = read_answers(str(sft.data), pairs=pairs)
-    others = [] if sft.eval_data is None else read_answers(sft.eval_data, pairs=pairs)
+    others = [] if sft.eval_data is None else read_answers(sft.eval_data, pairs=pairs, split="eval")
     lines = [f"Supervised training: {len(rows)} {'pairs' if pairs else 'conversations'} of {sft.data}"]
+    left = unread_splits(str(sft.data))
+    lines += [f"  splits that are not read: {left}"] if left else []
     path = config.policy.tokenizer.path or config.policy.path
     if path is not None and local_files(path) is None:
         return [], lines

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--temperature", type=float, metavar="T", help="default 0 for one response a task, else 0.6")
     parser.add_argument("--limit", type=_positive, metavar="N", help="only the first N tasks")
     parser.add_argument("--out", metavar="DIR", help="of a bare model: where results go (default runs/eval_NAME)")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="replace keys of the configuration")
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace its keys")
     parser.add_argument("--set", action="append", default=[], metavar="key=value", help="override a configuration key")
     options = parser.parse_intermixed_args(list(arguments))
     overrides = [*options.overrides, *options.set]
@@ -74,7 +74,6 @@ def _require_run(named: str) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)

@@ -24,10 +24,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument(
         "--layout",
-        choices=("rlinf", "lerobot", "openvla"),
+        choices=("rlinf", "lerobot", "openvla", "groot"),
         default="rlinf",
-        help="lerobot: of a SmolVLA, pi0 or pi0.5 checkpoint also OUT/lerobot, which LeRobot loads; openvla: of an "
-        "OpenVLA or OpenVLA-OFT checkpoint also OUT/openvla, in its own layout",
+        help="lerobot: of a SmolVLA, pi0 or pi0.5 checkpoint also OUT/lerobot, which LeRobot loads; openvla, groot: of "
+        "an OpenVLA, OpenVLA-OFT or GR00T checkpoint also OUT/openvla or OUT/groot, in its own layout",
     )
     parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the newest")
     options = parser.parse_args(list(arguments))
@@ -45,13 +45,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def _write_published(folder: Path, layout: str) -> None:
     from rlinf.api.policy import Policy
+    from rlinf.models.vla.published.groot_policy import GrootPolicy
     from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
     from rlinf.models.vla.published.policy import PublishedPolicy
 
     policy = Policy.load(folder).model
-    if (layout == "openvla" and isinstance(policy, OpenVlaPolicy)) or (
-        layout == "lerobot" and isinstance(policy, PublishedPolicy)
-    ):
+    kinds = {"openvla": OpenVlaPolicy, "lerobot": PublishedPolicy, "groot": GrootPolicy}
+    if isinstance(policy, (OpenVlaPolicy, PublishedPolicy, GrootPolicy)) and isinstance(policy, kinds[layout]):
         policy.write_published(folder / layout)
         print(f"{folder / layout}: a {policy.checkpoint.family} checkpoint in its original layout")
         return

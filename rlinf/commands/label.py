@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         "dataset which frames were better than it expected: what policy.flow.advantage is conditioned on.",
     )
     parser.add_argument("file", metavar="FILE", help="a YAML file, or the name of a recipe, with the environment")
-    parser.add_argument("--data", required=True, metavar="DIR", help="a LeRobotDataset v3 folder, or an HDF5 file")
+    parser.add_argument("--data", required=True, metavar="DIR", help="a dataset, as sft.dataset names it")
     parser.add_argument("--share", type=float, default=0.4, metavar="P", help="share of positive frames (default 0.4)")
     parser.add_argument("--lookahead", type=int, default=0, metavar="N", help="frames ahead (default: to the end)")
     parser.add_argument("--steps", type=int, default=400, metavar="N", help="training steps of the values")

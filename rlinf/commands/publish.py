@@ -52,8 +52,8 @@ def _write_folder(run: Path, out: Path, *, step: int | None = None, license: str
     record = read_run(run)
     for path in (run / "policy").rglob("*"):
         require_inside(path, run)
-    if out.exists() and any(out.iterdir()) and not (out / "training" / "config.yaml").is_file():
-        raise UserError(f"{out} is not empty: name another folder with --out")
+    if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / "training" / "config.yaml").is_file()):
+        raise UserError(f"{out} is {'a file' if out.is_file() else 'not empty'}: name another folder with --out")
     shutil.rmtree(out, ignore_errors=True)
     after = _policy(run, out, step, record.summary)
     result = license or stated_license(record)

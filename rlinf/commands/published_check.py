@@ -6,7 +6,9 @@ from rlinf.base.errors import UserError
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
 from rlinf.models.vla.published.checkpoint import FlowCheckpoint, Unread
+from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
 from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
+from rlinf.models.vla.published.reading import read_flow_checkpoint
 
 _SUBJECT, _OPENVLA = "policy.flow.checkpoint", "policy.vla.checkpoint"
 _CROP = 0.9
@@ -20,13 +22,15 @@ def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
     if not config.facts.published or chosen.path is None:
         return []
     try:
-        checkpoint = FlowCheckpoint.read(chosen.path, chosen.backbone)
+        checkpoint = read_flow_checkpoint(chosen, config.env.num_action_chunks)
     except UserError as error:
         return [Caveat(True, str(error), subject=_SUBJECT)]
     result = _unread(checkpoint, lines, _SUBJECT)
-    theirs, ours = int(checkpoint.config["n_action_steps"]), config.env.num_action_chunks
+    if isinstance(checkpoint, GrootCheckpoint):
+        lines.append(f"  statistics and projections of {checkpoint.embodiment} ({checkpoint.embodiment_id})")
+    theirs, ours = checkpoint.carried_out, config.env.num_action_chunks
     if theirs != ours:
-        message = f"it carries out {theirs} of {checkpoint.config['chunk_size']} actions, and here {ours} are."
+        message = f"it carries out {theirs} of {checkpoint.horizon} actions, and here {ours} are."
         result.append(Caveat(False, message, f"As published: env.num_action_chunks: {theirs}.", _SUBJECT))
     if chosen.steps not in (None, checkpoint.steps):
         message = f"it integrates in {checkpoint.steps} steps, and here in {chosen.steps}."
@@ -57,7 +61,9 @@ def _openvla_findings(config: Config, lines: list[str]) -> list[Caveat]:
     return result
 
 
-def _unread(checkpoint: FlowCheckpoint | OpenVlaCheckpoint, lines: list[str], subject: str) -> list[Caveat]:
+def _unread(
+    checkpoint: FlowCheckpoint | GrootCheckpoint | OpenVlaCheckpoint, lines: list[str], subject: str
+) -> list[Caveat]:
     """Find what is not read and matters; ``lines`` get the rest."""
     unread = checkpoint.unread()
     lines += _lines(checkpoint, [part for part in unread if not part.matters])
@@ -68,7 +74,7 @@ def _unread(checkpoint: FlowCheckpoint | OpenVlaCheckpoint, lines: list[str], su
     ]
 
 
-def _lines(checkpoint: FlowCheckpoint | OpenVlaCheckpoint, unread: list[Unread]) -> list[str]:
+def _lines(checkpoint: FlowCheckpoint | GrootCheckpoint | OpenVlaCheckpoint, unread: list[Unread]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for part in unread:
         reasons.setdefault(part.why, []).append(part.name)

@@ -251,7 +251,7 @@ def _shown(
     config: Config, renderer: PromptRenderer, tasks: Sequence[int], rendered: Sequence[str], responses: Sequence[str]
 ) -> list[str]:
     """Prompts as the policy reads them, and what the warm start demonstrates."""
-    from rlinf.rollouts.text.tokens.prompts import text_start
+    from rlinf.rollouts.text.tokens.chat_template import text_start
 
     how = "with the tokenizer's chat template" if renderer.chat else "plain text"
     sizes = [f", {count} token{'s' * (count != 1)}" for count in (len(renderer.begun(text)) for text in rendered)]

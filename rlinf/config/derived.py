@@ -6,6 +6,7 @@ passed them all facts are derived at once, when they are first used, and kept: `
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, replace
 from typing import Literal
 
@@ -34,8 +35,8 @@ _EXACT_GAP, _ROUNDED_GAP = 0.02, 0.1
 
 
 def run_directory(config: Sections) -> str:
-    """``run.dir`` with its placeholders filled in; raises PlaceholderError for one that does not exist."""
-    return expand(config.run.dir, {"name": config.run.name, "seed": config.run.seed})
+    """``run.dir`` with its placeholders and ``~`` filled in; raises PlaceholderError for one that does not exist."""
+    return os.path.expanduser(expand(config.run.dir, {"name": config.run.name, "seed": config.run.seed}))
 
 
 def is_text(config: Sections) -> bool:

@@ -45,6 +45,8 @@ MODULES: Mapping[str, str] = {
 """The module whose presence says that the extra is installed."""
 
 _HDF5 = (".hdf5", ".h5")
+_MINARI = Path("data", "main_data.hdf5")
+"""Of a dataset of Minari, in its folder."""
 _SIMULATORS: Mapping[str, tuple[str, ...]] = {
     "reasoning": ("rlinf_envs:rlinf/ReasoningGym-",),
     "verify": ("rlinf_envs:rlinf/Math-", "rlinf_envs:rlinf/MathToolLoop-"),
@@ -152,7 +154,7 @@ def needed_extras(config: Sections, *, text: bool) -> list[Extra]:
     if config.evaluation.video_every > 0:
         needed.append(Extra("video", f"evaluation.video_every: {config.evaluation.video_every}"))
     for key, data in (("sft.dataset", config.sft.dataset), ("algorithm.prior_data", config.algorithm.prior_data)):
-        if data is not None and data.endswith(_HDF5):
+        if data is not None and (data.endswith(_HDF5) or (Path(data).expanduser() / _MINARI).is_file()):
             needed.append(Extra("hdf5", f"{key}: {data}"))
     simulator = simulator_extra(config.env.id)
     if simulator is not None and config.env.isolation == "none":

@@ -129,6 +129,10 @@ class Reader:
             return None
         try:
             node = loader.get_single_node()
+            if "#" in text[node.end_mark.index if node else 0 :]:
+                message = f"{key}={shortened(text)}: YAML takes what follows # for a comment."
+                self.problems.append(problem(Origin(COMMAND_LINE), key, message, _quoting(key, text)))
+                return None
             if node is None:
                 return Located(None, Origin(COMMAND_LINE))
             bad = refused(node)

@@ -165,6 +165,11 @@ def text_bytes(text: str, length: int, name: str = ROOT) -> np.ndarray:
     return np.frombuffer(encoded.ljust(length, b"\0"), dtype=np.uint8)
 
 
+def text_of(letters: np.ndarray) -> str:
+    """Read the text of a leaf's bytes [max_length], as :func:`text_bytes` wrote it."""
+    return letters.tobytes().rstrip(b"\0").decode()
+
+
 def stacked_leaves(observation: object, name: str = ROOT) -> Arrays:
     """Return the leaves of an observation that is stacked already ([N, ...], as a gymnasium vector env returns it)."""
     if isinstance(observation, Mapping):

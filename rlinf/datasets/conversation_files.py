@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from rlinf.base.errors import UserError
-from rlinf.base.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows
+from rlinf.base.row_files import Record, RowFileError
+from rlinf.base.row_sources import EVALUATION, TRAINING, Reader, split_readers
 from rlinf.datasets.conversation_rows import (
     Conversation,
     ConversationError,
@@ -23,11 +24,17 @@ __all__ = [
     "read_conversations",
     "read_pairs",
     "unread_columns",
+    "unread_splits",
 ]
 
+Split = Literal["train", "eval"]
 
-def read_conversations(path: str) -> list[Conversation]:
-    """All rows of a file (:mod:`rlinf.base.row_files`), or of all such files in a folder, in their order.
+
+def read_conversations(path: str, split: Split = "train") -> list[Conversation]:
+    """All rows of a file, of a folder of files, or of a data set on the hub, in their order.
+
+    Of a data set with splits (:mod:`rlinf.base.row_sources`) those of ``split``: "train" is the split of that name,
+    "eval" the first one for evaluation.
 
     A row is ``{"messages": [{"role", "content"}, ...]}`` (or ShareGPT's ``conversations`` of ``from`` and ``value``),
     or a prompt and a response (``prompt``/``question``/``instruction`` and ``response``/``completion``/``output``),
@@ -37,18 +44,18 @@ def read_conversations(path: str) -> list[Conversation]:
         ConversationError: a row is none of these, or has no answer of the assistant to imitate.
         UserError: there is no such file, or nothing in it.
     """
-    results = [conversation_of(record.place, record.row, record.folder) for record in _records(Path(path).expanduser())]
+    results = [conversation_of(record.place, record.row, record.folder) for record in _records(path, split)]
     if not results:
         raise UserError(f"{path} holds no conversations")
     return results
 
 
-def read_answers(path: str, *, pairs: bool) -> list[tuple[Conversation, ...]]:
+def read_answers(path: str, *, pairs: bool, split: Split = "train") -> list[tuple[Conversation, ...]]:
     """Read the rows of a file: one conversation each (:func:`read_conversations`), or two (:func:`read_pairs`)."""
-    return [*read_pairs(path)] if pairs else [(one,) for one in read_conversations(path)]
+    return [*read_pairs(path, split)] if pairs else [(one,) for one in read_conversations(path, split)]
 
 
-def read_pairs(path: str) -> list[tuple[Conversation, Conversation]]:
+def read_pairs(path: str, split: Split = "train") -> list[tuple[Conversation, Conversation]]:
     """(chosen, rejected) of all rows of such files that answer a prompt twice, in their order.
 
     A row is ``{"prompt", "chosen", "rejected"}``, each a text or a list of messages. ``chosen`` and ``rejected`` may
@@ -58,7 +65,7 @@ def read_pairs(path: str) -> list[tuple[Conversation, Conversation]]:
         ConversationError: a row has no two answers, or answers to different prompts.
         UserError: there is no such file, or nothing in it.
     """
-    results = [pair_of(record.place, record.row, record.folder) for record in _records(Path(path).expanduser())]
+    results = [pair_of(record.place, record.row, record.folder) for record in _records(path, split)]
     if not results:
         raise UserError(f"{path} holds no pairs")
     return results
@@ -74,19 +81,39 @@ def unread_columns(rows: list[tuple[Conversation, ...]]) -> dict[str, int]:
     return counts
 
 
-def _records(path: Path) -> Iterator[Record]:
-    """Yield the rows of a file, or of the files in a folder. Raises ConversationError for one that cannot be read."""
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if is_row_file(file))
-    elif path.is_file():
-        files = [path]
-    else:
-        raise UserError(f"{path}: there is no such file or folder of {', '.join(SUFFIXES)} files")
-    for file in files:
-        try:
-            for record in read_rows(file):
+def unread_splits(path: str, split: Split = "train") -> str:
+    """Name the splits of a data set that :func:`read_conversations` does not read; empty if there are none.
+
+    Raises ConversationError as that does."""
+    readers = _readers(path)
+    return ", ".join(sorted(set(readers) - set(_chosen(path, readers, split))))
+
+
+def _records(path: str, split: Split) -> Iterator[Record]:
+    """Yield the rows of a split. Raises ConversationError for a file that cannot be read."""
+    readers = _readers(path)
+    try:
+        for name in _chosen(path, readers, split):
+            for record in readers[name]():
                 if record.row is None:
                     raise ConversationError(f"{record.place}: {record.problem}")
                 yield record
-        except (RowFileError, ImportError) as error:
-            raise ConversationError(str(error)) from error
+    except (RowFileError, ImportError) as error:
+        raise ConversationError(str(error)) from error
+
+
+def _readers(path: str) -> dict[str, Reader]:
+    try:
+        return split_readers(path)
+    except (RowFileError, ImportError) as error:
+        raise ConversationError(str(error)) from error
+
+
+def _chosen(path: str, readers: Mapping[str, Reader], split: Split) -> list[str]:
+    """Return the name of the split to read: the one for training or evaluation. Without such splits all are read."""
+    if len(readers) == 1 or not {TRAINING, *EVALUATION} & readers.keys():
+        return [*readers]
+    names = [name for name in ((TRAINING,) if split == "train" else (*EVALUATION, TRAINING)) if name in readers]
+    if not names:
+        raise ConversationError(f"{path}: none of its splits ({', '.join(readers)}) is for training: name one's files")
+    return names[:1]

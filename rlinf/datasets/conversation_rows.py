@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rlinf.base.json_text import parse_json
+from rlinf.base.json_text import listed_messages, parse_json
 from rlinf.base.user_code import did_you_mean
 from rlinf.data.picture_fields import PLACE, field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, pictures_of
@@ -93,7 +93,7 @@ def conversation_of(place: str, row: object, folder: Path | None = None) -> Conv
     """
     if not isinstance(row, Mapping):
         raise ConversationError(f"{place}: a row must be an object, got {type(row).__name__}")
-    columns = _Columns(place, row, folder)
+    columns = _columns(place, row, folder)
     listed = columns.take(MESSAGES)
     if listed is None and columns.has("0"):
         # Messages in columns 0, 1, ...: a row that is a list, as tables have it.
@@ -109,6 +109,10 @@ def conversation_of(place: str, row: object, folder: Path | None = None) -> Conv
         response = columns.take(RESPONSES)
         if response is None:
             raise _missing(columns, RESPONSES)
+        if columns.row.get("label") is False:
+            raise ConversationError(
+                f"{place}: label is false, which marks a bad answer: leave such rows out to imitate"
+            )
         messages = _joined(columns, asked, response, "response", imitated=True)
     return _whole(columns, messages, listed if listed is not None else [])
 
@@ -121,10 +125,18 @@ def pair_of(place: str, row: object, folder: Path | None = None) -> tuple[Conver
     if not isinstance(row, Mapping) or row.get(CHOSEN) is None or row.get(REJECTED) is None:
         known = ", ".join(map(str, row)) if isinstance(row, Mapping) else type(row).__name__
         raise ConversationError(f"{place}: a pair has {CHOSEN} and {REJECTED}; the row has {known or 'no fields'}")
-    chosen, rejected = (_preferred(_Columns(place, row, folder), name) for name in (CHOSEN, REJECTED))
+    chosen, rejected = (_preferred(_columns(place, row, folder), name) for name in (CHOSEN, REJECTED))
     if chosen.messages[:-1] != rejected.messages[:-1]:
         raise ConversationError(f"{place}: {CHOSEN} and {REJECTED} answer different prompts")
     return chosen, rejected
+
+
+def _columns(location: str, row: Mapping[Any, Any], folder: Path | None) -> _Columns:
+    """Return the columns of a row, with messages that are written as text read as lists."""
+    try:
+        return _Columns(location, {name: listed_messages(value) for name, value in row.items()}, folder)
+    except ValueError as error:
+        raise ConversationError(f"{location}: {error}") from error
 
 
 def _asked(columns: _Columns) -> list[Message]:
@@ -245,7 +257,9 @@ def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversat
                 f"{location}: the row has a system prompt in a column and another one in its messages: take one out"
             )
     if not any(message.imitated for message in messages):
-        roles = [f"{role}{did_you_mean(role, (_ASSISTANT,))}" for role in dict.fromkeys(one.role for one in messages)]
+        known = dict.fromkeys(one.role for one in messages)
+        hints = {role: did_you_mean(role, (_ASSISTANT,)) for role in known} | {_ASSISTANT: " (of weight 0)"}
+        roles = [f"{role}{hints[role]}" for role in known]
         raise ConversationError(
             f"{location}: there is no answer of the assistant to imitate: the messages are of {', '.join(roles)}"
         )
@@ -263,10 +277,10 @@ def _tools(location: str, value: Any) -> tuple[Mapping[str, Any], ...]:
     """Descriptions of tools: a list of objects, or that list as JSON text; bare functions get their wrapping."""
     if isinstance(value, str):
         try:
-            value = parse_json(value)
+            value = parse_json(value) if value.strip() else None
         except ValueError as error:
             raise ConversationError(f"{location}: tools is no valid JSON: {error}") from error
-    if value is None or value == []:
+    if not value:
         return ()
     listed = value if isinstance(value, list) else [value]
     if not all(isinstance(tool, Mapping) for tool in listed):

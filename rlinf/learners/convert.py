@@ -49,9 +49,9 @@ def convert_folder(folder: Path, out: Path, layout: MegatronConfig) -> None:
 
 
 def require_empty(out: Path) -> None:
-    """Raise UserError if there is something in ``out``."""
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is not empty: choose another folder")
+    """Raise UserError if ``out`` is a file, or there is something in it."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is {'not empty' if out.is_dir() else 'a file'}: choose another folder")
 
 
 def is_megatron(folder: Path) -> bool:

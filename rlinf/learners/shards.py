@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlinf.models.response_ends import writable
+
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 SHARD_BYTES = 4 << 30
@@ -95,4 +97,4 @@ def export_weights(source: Any, weights: Iterable[tuple[str, Tensor]], folder: P
 
     write_shards(weights, folder)
     source.save_pretrained(str(folder))
-    GenerationConfig.from_model_config(source).save_pretrained(str(folder))
+    writable(GenerationConfig.from_model_config(source)).save_pretrained(str(folder))

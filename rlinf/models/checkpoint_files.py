@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from rlinf.base.errors import UserError
+from rlinf.base.file_kinds import is_lfs_pointer
 from rlinf.base.json_files import read_json_file
 
 _WHOLE = ("model.safetensors", "pytorch_model.bin")
 """Each may be cut into files that an index beside them names."""
+_ADAPTER, _CUT = "adapter_config.json", ("", ".index.json")
+_LARGE = (".safetensors", ".bin", ".json", ".model")
+"""Endings of files that repositories of models keep in Git LFS."""
 
 
 def _missing_weights(folder: Path) -> list[str]:
@@ -26,13 +30,38 @@ def _missing_weights(folder: Path) -> list[str]:
 def without_weights(path: str) -> str | None:
     """Describe in a sentence a folder that is to be read as a model and lacks weights; None for all else."""
     folder = Path(path).expanduser()
+    pointers = lfs_pointers(path)
+    if pointers is not None:
+        return pointers
+    if (folder / _ADAPTER).exists() and not any(
+        (folder / f"{name}{more}").exists() for name in _WHOLE for more in _CUT
+    ):
+        return (
+            f"{path} holds an adapter of peft and no whole model: merge it first, with "
+            "peft.AutoPeftModelForCausalLM.from_pretrained(...).merge_and_unload().save_pretrained(...)"
+        )
+    if folder.is_file() and folder.suffix != ".gguf":
+        return f"{path} is a file, and a model is a folder: name {Path(path).parent}"
     missing = _missing_weights(folder) if folder.is_dir() else []
     if not missing:
         return None
     if missing == [_WHOLE[0]]:
-        return f"{path} holds no weights: {_WHOLE[0]} (or {_WHOLE[1]}) is missing"
+        inside = sorted([*folder.glob("*/config.json"), *folder.glob("snapshots/*/config.json")])
+        nearest = f"; there is a model in {inside[-1].parent}" if inside else ""
+        return f"{path} holds no weights: {_WHOLE[0]} (or {_WHOLE[1]}) is missing{nearest}"
     more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
     return f"{path} holds only a part of its weights: {missing[0]}{more} missing"
+
+
+def lfs_pointers(path: str) -> str | None:
+    """Describe in a sentence a folder whose files are pointers of Git LFS; None for all else."""
+    folder = Path(path).expanduser()
+    files = sorted(folder.iterdir()) if folder.is_dir() else []
+    names = [file.name for file in files if file.suffix in _LARGE and file.is_file() and is_lfs_pointer(file)]
+    if not names:
+        return None
+    more = f" and {len(names) - 1} more files" if len(names) > 1 else ""
+    return f"{path} holds pointers of Git LFS in the place of {names[0]}{more}: run `git lfs pull` there"
 
 
 def _parts(index: Path) -> set[str]:

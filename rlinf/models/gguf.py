@@ -60,7 +60,9 @@ def is_gguf(path: str | os.PathLike[str]) -> bool:
 
 
 def model_folder(path: str) -> str:
-    """Return the Hugging Face folder of ``path``: itself, or for a GGUF file its conversion, made on the first call.
+    """Return the Hugging Face folder of ``path``, or for a GGUF file its conversion, made on the first call.
+
+    ``~`` is the home folder; a name on the hub stays as it is.
 
     Conversions are kept in :func:`cached_folder`.
 
@@ -68,7 +70,7 @@ def model_folder(path: str) -> str:
         GGUFError: see :func:`convert_gguf`.
     """
     if not is_gguf(path):
-        return path
+        return os.path.expanduser(path)
     folder = cached_folder(path)
     if not folder.is_dir():
         print(f"{path}: converting to {folder} (once)", file=sys.stderr)

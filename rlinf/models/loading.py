@@ -6,7 +6,7 @@ import copy
 import difflib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,16 @@ from rlinf.models.architecture import (
     require_runs,
     supported_attention,
 )
-from rlinf.models.checkpoint_files import without_weights
+from rlinf.models.checkpoint_files import lfs_pointers, without_weights
 from rlinf.models.gguf import model_folder
 from rlinf.models.progress_bars import without_progress_bars
+from rlinf.models.response_ends import writable
+from rlinf.models.same_tokenizer import PROBE
 from rlinf.models.tokenizer import train_tokenizer
 from rlinf.schema.derived import Precision
 from rlinf.schema.derived import activation_dtype as dtype_name
 
+_PROBE = f"{PROBE}\n\tdef f(x):  # 1234567 \u00e9 \u65e5\u672c"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -48,10 +51,15 @@ def load_tokenizer(path: str) -> Any:
         # those that a tokenizer trained here was saved with: other ids, and one beyond the vocabulary.
         kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
         tokenizer = kind.from_pretrained(path, trust_remote_code=False)
+        if _splits_otherwise(tokenizer, path):
+            tokenizer = PreTrainedTokenizerFast.from_pretrained(path, trust_remote_code=False)
     except Exception as error:
-        raise PolicyError(f"no tokenizer could be loaded from {path!r}: {in_one_line(error)}") from error
+        reason = lfs_pointers(path) or in_one_line(error)
+        raise PolicyError(f"no tokenizer could be loaded from {path!r}: {reason}") from error
     if tokenizer.eos_token_id is None:
-        raise PolicyError(f"the tokenizer in {path!r} has no end-of-sequence token")
+        raise PolicyError(
+            f"the tokenizer in {path!r} has no end-of-sequence token: name it as eos_token in its tokenizer_config.json"
+        )
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer
@@ -67,6 +75,21 @@ def _is_generic(path: str) -> bool:
     # Of OpenVLA: transformers would put its own Llama rules in the place of the file's, and warn of the family.
     whole = (Path(path) / "tokenizer.json").exists() and model.exists()
     return whole and json.loads(model.read_text()).get("model_type") == "openvla"
+
+
+def _splits_otherwise(tokenizer: Any, path: str) -> bool:
+    """Return whether AutoTokenizer splits texts by other rules than ``tokenizer.json`` has.
+
+    Some models name the class of another family (DeepSeek's that of Llama): its rules then lose every blank.
+    """
+    from tokenizers import Tokenizer
+    from transformers.utils import cached_file
+
+    file = cached_file(path, "tokenizer.json", _raise_exceptions_for_missing_entries=False)
+    if file is None:
+        return False
+    own = Tokenizer.from_file(file).encode(_PROBE, add_special_tokens=False).ids
+    return bool(tokenizer.encode(_PROBE, add_special_tokens=False) != own)
 
 
 def make_tokenizer(path: str | None, *, vocab_size: int, split_digits: bool, texts: Callable[[], Iterable[str]]) -> Any:
@@ -125,15 +148,41 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
         with without_progress_bars():
             config = checkpoint_config(path)
             chosen = supported_attention(config, attention)
-            model = model_class(config).from_pretrained(
-                path, dtype=dtype, attn_implementation=chosen, trust_remote_code=False
+            model, report = model_class(config).from_pretrained(
+                path,
+                dtype=dtype,
+                attn_implementation=chosen,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
             )
     except Exception as error:
         hint = "" if os.path.isdir(path) else " (no such folder here, and no hub could give it)"
-        raise PolicyError(
-            f"no causal language model could be loaded from {path!r}{hint}: {in_one_line(error)}"
-        ) from error
+        reason = without_weights(path) or in_one_line(error)
+        raise PolicyError(f"no causal language model could be loaded from {path!r}{hint}: {reason}") from error
+    _require_all(path, report)
+    if getattr(model, "_hf_peft_config_loaded", False):  # it would be trained, and exported, in the place of the model
+        raise PolicyError(f"{path!r} holds a model and an adapter of peft: merge them, or take adapter_config.json out")
+    model.generation_config = writable(model.generation_config)
     return model.eval()
+
+
+def _require_all(path: str, report: Mapping[str, Collection[Any]]) -> None:
+    """Raise PolicyError if a checkpoint does not have all tensors of its model: transformers draws them at random."""
+    for name, there, needed in report["mismatched_keys"]:
+        raise PolicyError(
+            f"the checkpoint in {path!r} has {name} of shape {list(there)}, and its config.json says {list(needed)}: "
+            "correct the sizes there"
+        )
+    missing, others = report["missing_keys"], report["unexpected_keys"]
+    if not missing:
+        return
+    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+    instead = f"; it has {min(others)} instead, which the model does not have" if others else ""
+    raise PolicyError(
+        f"the checkpoint in {path!r} lacks {min(missing)}{more} of its model's tensors{instead}. Save it again with "
+        "save_pretrained, or correct its config.json (tie_word_embeddings, sizes)."
+    )
 
 
 def reward_model_kind(path: str) -> Any:
@@ -155,7 +204,7 @@ def reward_model_kind(path: str) -> Any:
 def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
     """Load a checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about
     it."""
-    kind = reward_model_kind(path)
+    kind, path = reward_model_kind(path), model_folder(path)
     try:
         with without_progress_bars():
             model, report = kind.from_pretrained(

@@ -37,6 +37,20 @@ def own_sampling(model: str) -> str:
     return ""
 
 
+def writable(generation: Any) -> Any:
+    """Return the settings of ``generate``, or the ends of texts alone if transformers reads them and writes none such.
+
+    Many models set a temperature without ``do_sample``; such a setting has no effect.
+    """
+    from transformers import GenerationConfig
+
+    try:
+        generation.validate(strict=True)
+    except ValueError:
+        return GenerationConfig(bos_token_id=generation.bos_token_id, eos_token_id=generation.eos_token_id)
+    return generation
+
+
 def listed(named: Collection[Any]) -> set[int]:
     """Return the ids in ``named``, each of which is None, an id or a list of ids.
 

@@ -1,4 +1,4 @@
-"""`rlinf report RUN`, `rlinf report SWEEP`, `rlinf report RUN1 RUN2 ...`."""
+"""`rlinf report RUN`, `rlinf report SWEEP`, `rlinf report DATASET`, `rlinf report RUN1 RUN2 ...`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from rlinf.report.write import write_report
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page and print its path. Raises :class:`ReportError` if there is nothing to write about."""
-    parser = Parser(prog="rlinf report", description="One HTML file about a run, a sweep or some runs.")
-    parser.add_argument("folders", nargs="+", type=Path, metavar="RUN", help="run directories, or one sweep directory")
+    parser = Parser(prog="rlinf report", description="One HTML file about a run, a sweep, some runs, or a dataset.")
+    what = "run directories, one sweep directory, or one dataset of episodes"
+    parser.add_argument("folders", nargs="+", type=Path, metavar="RUN", help=what)
     parser.add_argument("--out", type=Path, help="the file to write (default: report.html in the folder)")
     options = parser.parse_args(arguments)
     print(f"Report: {write_report(options.folders, options.out)}")

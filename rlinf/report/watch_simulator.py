@@ -29,7 +29,7 @@ from rlinf.rollouts.vec_env.vec_env import VecEnv
 from rlinf.rollouts.video.filmable import try_filming
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.schema import EnvConfig
-from rlinf.train.assemble.simulator_policy import make_policy
+from rlinf.train.assemble.simulator_policy import make_trained_policy
 from rlinf.train.checkpoints import Checkpoint
 
 _WINDOW_MODE = "human"
@@ -47,9 +47,10 @@ class SimulatorShow:
             self.vec_env: VecEnv = SyncVecEnv(env, 1, partial(make_env, render_mode=_WINDOW_MODE))
         else:
             self.film = self.vec_env = _film(env, options.episodes)
-        self.policy: Any = make_policy(
-            config, self.vec_env.observation_space, self.vec_env.action_space, tokenizer=options.run / "tokenizer"
-        ).eval()
+        policy: Any = make_trained_policy(
+            config, self.vec_env.observation_space, self.vec_env.action_space, options.run / "tokenizer"
+        )
+        self.policy = policy.eval()
         self.collector = EpisodeCollector(
             self.vec_env,
             seed=config.run.seed,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rlinf.base.durable import write_atomically
+from rlinf.datasets.robot_data.reading import is_dataset
 from rlinf.report.page import render
 from rlinf.report.payload import runs_payload
 from rlinf.report.runs import ReportError, is_run, read_run
@@ -17,7 +18,9 @@ def write_run_report(folder: Path, say: Callable[[str], None] = print) -> Path:
 
 
 def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable[[str], None] = print) -> Path:
-    """Write a page about one sweep, or about one or more runs (compared). Raises :class:`ReportError`.
+    """Write a page about one sweep, one dataset of episodes, or one or more runs (compared).
+
+    Raises :class:`ReportError`, and DatasetError for a dataset that cannot be read.
 
     ``say`` receives what could not be read.
     """
@@ -27,16 +30,23 @@ def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable
         payload = sweep_payload(folders[0])
         notes = payload["notes"]
         title = f"Sweep {payload['name']}"
+    elif len(folders) == 1 and not is_run(folders[0]) and is_dataset(folders[0]):
+        from rlinf.report.recorded import recording_payload
+
+        payload = recording_payload(folders[0])
+        notes, title = payload["notes"], f"Episodes of {payload['name']}"
     else:
         strange = [str(folder) for folder in folders if not is_run(folder)]
         if strange:
-            raise ReportError(f"neither a run nor a sweep directory: {', '.join(strange)}")
+            raise ReportError(f"neither a run nor a sweep directory, nor a dataset of episodes: {', '.join(strange)}")
         records = [read_run(folder) for folder in folders]
         notes = [note for record in records for note in record.notes]
         payload = runs_payload(records)
         title = " · ".join(dict.fromkeys(record.name for record in records))
     for note in notes:
         say(note)
+    if out is None and len(folders) == 1 and folders[0].is_file():
+        out = folders[0].with_suffix(".html")
     path = out or (folders[0] if len(folders) == 1 else Path.cwd()) / "report.html"
     # Half of a surrogate pair has no bytes.
     page = render(title, payload).encode("utf-8", "replace").decode("utf-8")

@@ -254,9 +254,9 @@ class AlgorithmConfig:
     priority_correction: float = key(0.5, at_least=0, at_most=1, example=0.4, read_by=SIMULATOR)
     """Off-policy, with `priority_exponent`: power of the importance weights that correct for it; 1 corrects fully."""
     prior_data: str | None = key(None, example="datasets/reach", read_by=SIMULATOR)
-    """sac, sac_flow, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), or an HDF5 file
-    of LIBERO or ManiSkill, whose transitions are sampled beside those of the run (RLPD, arXiv:2302.02948). null is
-    off. iql learns from them alone."""
+    """sac, sac_flow, tqc, crossq: a LeRobotDataset v3 folder (`rlinf record --to-the-end` writes one), a Minari dataset
+    (the folder with `data` in it), or an HDF5 file of LIBERO or ManiSkill, whose transitions are sampled beside those
+    of the run (RLPD, arXiv:2302.02948). null is off. iql learns from them alone."""
     prior_share: float = key(0.5, read_by=SIMULATOR)
     """Share of each update's transitions that is sampled from `prior_data`."""
     prior_rename: dict[str, str] = key({}, example={"observation": "observation.state"}, read_by=SIMULATOR)

@@ -127,8 +127,9 @@ class SftConfig:
     """In place of `steps`: passes over the rows of `sft.data` that are not held out, rounded up to whole steps.
     The run keeps the `steps` that they come to."""
     data: str | None = key(None, example="demonstrations.jsonl", read_by=TEXT)
-    """Text: a JSONL, JSON or Parquet file, or a folder of them, of prompt/response pairs or chat `messages`; answers of
-    the assistant are imitated to the letter, everything else is context. null: the environment's demonstrations."""
+    """Text: a JSONL, JSON or Parquet file, or a folder of them (of its split for training), of prompt/response pairs or
+    chat `messages`; answers of the assistant are imitated to the letter, everything else is context. null: the
+    environment's demonstrations."""
     loss: Literal["imitation", "dpo"] = key("imitation", read_by=TEXT)
     """Text: what is made of `sft.data`. `imitation` raises the likelihood of its answers; `dpo` (arXiv:2305.18290) that
     of a row's `chosen` answer against its `rejected` one, both measured against the policy before the first step."""
@@ -138,7 +139,8 @@ class SftConfig:
     """DPO: weight of the chosen answers' cross-entropy per token in the loss (arXiv:2404.19733), 1 for example. Pairs
     that the policy did not write itself need it: DPO alone may lower the likelihood of both answers."""
     eval_data: str | None = key(None, example="held_out.jsonl", read_by=TEXT)
-    """Another such file that is never trained on: each evaluation reports its loss as `eval/sft_loss`."""
+    """Another such file, or a folder's split for evaluation, that is never trained on: each evaluation reports its loss
+    as `eval/sft_loss`."""
     eval_fraction: float = key(0.0, at_least=0, example=0.02, read_by=TEXT)
     """Share of `sft.data` that is held out for `eval/sft_loss`, by a hash of the prompt."""
     max_tokens: int = key(2048, at_least=2, read_by=TEXT)
@@ -178,8 +180,9 @@ class SftConfig:
     """Simulators: `module:name` of a demonstrator, a function that is called with the environment at the start of each
     episode and returns one from observations to actions. null: the environment's own `expert_action`."""
     dataset: str | None = key(None, example="datasets/tabletop", read_by=SIMULATOR)
-    """Simulators: a LeRobotDataset v3 folder (`rlinf record` writes one), or an HDF5 file of LIBERO or ManiSkill, which
-    is imitated instead of a demonstrator. Its statistics are kept with the run and with the exported policy."""
+    """Simulators: a LeRobotDataset v3 folder (`rlinf record` writes one), a Minari dataset (the folder with `data` in
+    it), or an HDF5 file of LIBERO or ManiSkill, which is imitated instead of a demonstrator. Its statistics are kept
+    with the run and with the exported policy."""
     dataset_stride: int = key(1, at_least=1, example=4, read_by=SIMULATOR)
     """Simulators: decisions are imitated from every N-th frame of an episode of `sft.dataset`;
     `env.num_action_chunks` takes those that a policy would meet, 1 takes all that there are."""

@@ -74,9 +74,9 @@ class OpenVlaConfig:
 
     path: str | None = key(None, example="openvla/openvla-7b")
     """A folder or hub name (`config.json` of `model_type: openvla`, safetensors, `preprocessor_config.json`, tokenizer,
-    `dataset_statistics.json`; of OpenVLA-OFT also `action_head--*.pt`, `proprio_projector--*.pt`). Towers, projector,
-    decoder, action head, bins and statistics are the checkpoint's; `policy.vla.cameras` (the main one first),
-    `center_crop`, `statistics_key` and `prompt` count."""
+    `dataset_statistics.json`; of OpenVLA-OFT also `action_head--*.pt`, `proprio_projector--*.pt`,
+    `noisy_action_projector--*.pt`). Towers, projector, decoder, action head, bins and statistics are the checkpoint's;
+    `policy.vla.cameras` (the main one first), `center_crop`, `statistics_key` and `prompt` count."""
     decoding: Literal["auto", "sequential", "parallel", "parallel_causal"] = "auto"
     """`sequential`: one action, a token after the other (OpenVLA). `parallel`: a chunk at once, attention both ways
     (OpenVLA-OFT). `parallel_causal`: the same with attention back alone (its variant trained with flash attention, as
@@ -92,9 +92,14 @@ class OpenVlaConfig:
     gripper: Literal["as_trained", "opens_at_minus_one", "opens_at_one"] = "as_trained"
     """The last number of an action: in the data sets 0 is closed and 1 open. `opens_at_minus_one` (LIBERO) and
     `opens_at_one` make -1 or 1 of it."""
-    noise_level: float = key(0.05, above=0)
-    """With an action head of numbers: scale of the Laplace noise around them while collecting, in shares of half the
-    range. Its log-probability is L1 regression."""
+    noise_level: float | None = key(None, above=0, example=0.05)
+    """With L1 regression: scale of the Laplace noise around numbers while collecting, in shares of half the range
+    (null: 0.05); its log-probability is L1 regression. With a diffusion head: size of the noise of each step, in
+    shares of DDPM's (null: 1)."""
+    diffusion_steps: int = key(50, at_least=2, example=10)
+    """With a diffusion head: steps from noise to actions, each of them a pass of the language model."""
+    trained_diffusion_steps: int = key(50, at_least=2)
+    """With a diffusion head: steps that it was trained with, of which `diffusion_steps` are taken."""
 
 
 @dataclass(frozen=True)
@@ -153,23 +158,30 @@ class VlaConfig:
 
 @dataclass(frozen=True)
 class PublishedConfig:
-    """A SmolVLA, pi0 or pi0.5 checkpoint that acts as its original code does."""
+    """A SmolVLA, pi0, pi0.5 or GR00T N1.7 checkpoint that acts as its original code does."""
 
     path: str | None = key(None, example="lerobot/smolvla_base")
-    """A folder or hub name in LeRobot's layout (`config.json`, `model.safetensors`, `policy_preprocessor.json`, ...).
-    Pictures, statistics, prompt, horizon and integration steps are the checkpoint's."""
+    """A folder or hub name in LeRobot's layout (`config.json`, `model.safetensors`, `policy_preprocessor.json`, ...),
+    or of GR00T also in NVIDIA's (`config.json`, `processor_config.json`, `statistics.json`, ...). Pictures, statistics,
+    prompt, horizon and integration steps are the checkpoint's."""
     backbone: str | None = key(None, example="HuggingFaceTB/SmolVLM2-500M-Video-Instruct")
-    """SmolVLA: folder or hub name of its SmolVLM, of which configuration and tokenizer are read; null takes the one
-    that the checkpoint names."""
+    """SmolVLA, GR00T: folder or hub name of its SmolVLM or Qwen3-VL, of which configuration and tokenizer are read;
+    null takes the one that the checkpoint names."""
+    embodiment: str | None = key(None, example="libero_sim")
+    """GR00T in NVIDIA's layout: the robot, whose statistics and projections are read; null takes LIBERO's, or the only
+    one."""
+    statistics: str | None = key(None, example="datasets/kitchen")
+    """The same: a LeRobotDataset v3 folder of a robot that the checkpoint was not trained with, whose statistics and
+    cameras are taken. Its embodiment is `new_embodiment` if none is named."""
     cameras: dict[str, str] = key({}, example={"observation.images.camera1": "agentview"})
     """The checkpoint's pictures and the images of the observation that they are, or `none`. Left out are those whose
     names agree."""
     flip: list[int] = key([], example=[6])
     """Numbers of an action, by index, whose sign is the other one in this environment, such as a gripper's."""
     train: Literal["all", "expert"] = "all"
-    """`expert`: only the action expert and its projections are trained, as in SmolVLA's own fine-tuning."""
+    """`expert`: only the action expert and its projections are trained, as in SmolVLA's and GR00T's own fine-tuning."""
     steps: int | None = key(None, at_least=2, example=4)
-    """Integration steps; null takes the checkpoint's (10 as published)."""
+    """Integration steps; null takes the checkpoint's (10 as published, GR00T: 4)."""
 
 
 @dataclass(frozen=True)

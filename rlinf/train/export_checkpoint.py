@@ -77,11 +77,11 @@ def _simulator_policy(config: Config, tokenizer: Path) -> tuple[Any, tuple[Any, 
 
     One environment is made to see them."""
     from rlinf.rollouts.vec_env.vectorize import make_vec_env
-    from rlinf.train.assemble.simulator_policy import make_policy
+    from rlinf.train.assemble.simulator_policy import make_trained_policy
 
     env = make_vec_env(replace(training_env(config), vectorization="sync"), 1)
     try:
         both = env.observation_space, env.action_space
-        return make_policy(config, *both, tokenizer=tokenizer), both
+        return make_trained_policy(config, *both, tokenizer), both
     finally:
         env.close()

@@ -75,3 +75,15 @@ def test_damage_is_named(name: str, content: bytes, words: str, tmp_path: Path) 
     (tmp_path / name).write_bytes(content)
     with pytest.raises(RowFileError, match=words):
         list(read_rows(tmp_path / name))
+
+
+def test_the_rows_of_a_json_file_may_stand_beside_facts_about_them(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"version": "1.0", "schema": {"fields": []}, "data": ROWS}))
+    assert [record.row for record in read_rows(tmp_path / "a.json")] == ROWS
+
+
+@pytest.mark.parametrize("content", [json.dumps(ROWS, indent=1), json.dumps(ROWS[0], indent=1)])
+def test_rows_over_several_lines_are_no_jsonl(content: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(content)
+    with pytest.raises(RowFileError, match=r"a\.jsonl:1: a \.jsonl file has one whole object on each line"):
+        list(read_rows(tmp_path / "a.jsonl"))

@@ -39,7 +39,7 @@ def test_the_list_a_run_that_goes_on_and_a_comparison(browser: Any, served: tupl
     assert page.tabs == ["Runs"]
     assert len(page.find("tbody tr")) == 2
     assert len(page.find(".spark polyline")) == 2
-    page.find("a")[0].click()
+    page.first("a").click()
     page.settle()
     page.open("Overview")
     for step in range(11, 31):
@@ -77,7 +77,7 @@ def test_no_tab_is_wider_than_a_phone(browser: Any, served: tuple[Path, str]) ->
     try:
         page = LivePage(browser, address)
         widths = {"Runs": browser.execute_script("return document.documentElement.scrollWidth")}
-        page.find("a")[0].click()
+        page.first("a").click()
         page.settle()
         for tab in page.tabs:
             page.open(tab)

@@ -22,8 +22,9 @@ _BROWSER = {
     "encodeURIComponent",
     "rgba",
     "fetch",
+    "requestAnimationFrame",
 }
-_CSS = {"gradient", "rgb"}  # linear-gradient(...) and rgb(...) in a template string
+_CSS = {"gradient", "rgb", "translate", "translateX"}  # linear-gradient(...) and others in a template string
 
 
 def code() -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
+from minari_files import minari_folder
 
 from rlinf.cli import main
 from rlinf.datasets.robot_data.dataset import RecordedEpisode
@@ -111,6 +112,38 @@ def test_check_and_training_end_alike(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     _written(tmp_path / "data", state, rewards=rewards)
+    checked = main(["check", base, *_overrides(tmp_path, *keys)])
+    assert words in capsys.readouterr().out
+    trained = main(["train", base, *_overrides(tmp_path, *keys)])
+    assert words in "".join(capsys.readouterr())
+    assert checked == trained == (2 if words else 0)
+
+
+IQL = ("algorithm.loss_type=iql", "algorithm.prior_data=data", "algorithm.offline_updates=2", "policy.activation=relu")
+
+
+@pytest.mark.parametrize(
+    ("keys", "spoiled", "words"),
+    [
+        (IMITATION, None, ""),
+        (PRIOR, None, ""),
+        (IQL, None, ""),
+        (IQL, "rewards", "episode_2 has no 'rewards', only actions, "),
+    ],
+)
+def test_minaris_datasets_are_opened_too(
+    keys: tuple[str, ...],
+    spoiled: str | None,
+    words: str,
+    base: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    h5py = pytest.importorskip("h5py", reason="pip install 'oneloop-rl[robots]'")
+    path = minari_folder(tmp_path / "data", action_scale=0.1)
+    if spoiled is not None:
+        with h5py.File(path / "data" / "main_data.hdf5", "a") as file:
+            del file[f"episode_2/{spoiled}"]
     checked = main(["check", base, *_overrides(tmp_path, *keys)])
     assert words in capsys.readouterr().out
     trained = main(["train", base, *_overrides(tmp_path, *keys)])

@@ -60,3 +60,13 @@ def test_an_inherited_key_is_dropped_as_the_message_says(tmp_path: Path) -> None
     with pytest.raises(ConfigErrors) as caught:
         load(tmp_path / "run.yaml", ["algorithm.normalize_advantages=false"])
     assert "normalize_advantages" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["Solve it. #### at the end", "####", "[a] # b"])
+def test_a_value_of_the_command_line_is_never_cut_at_a_comment(value: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("env: {id: CartPole-v1}\n", encoding="utf-8")
+    with pytest.raises(ConfigErrors) as caught:
+        load(tmp_path / "run.yaml", [f"env.kwargs.x={value}"])
+    (reported,) = [str(one) for one in caught.value.problems if one.key == "env.kwargs.x"]
+    assert "YAML takes what follows # for a comment" in reported
+    assert f"""'env.kwargs.x="{value}"'""" in reported

@@ -180,3 +180,23 @@ def test_names_of_pictures_start_in_the_folder_of_their_file(tmp_path: Path) -> 
         assert "a%20row%203/dot.png" in one.messages[0].content
     with pytest.raises(ConversationError, match=r"dot\.png"):
         conversation_of("rows:1", rows[1])
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"prompt": "?", "completion": "bad", "label": False}, "label is false, which marks a bad answer"),
+        ({"messages": [*ASKED, {**TALK[1], "weight": 0}]}, r"the messages are of user, assistant \(of weight 0\)"),
+    ],
+)
+def test_answers_that_are_not_meant_to_be_taught_are_refused(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConversationError, match=words):
+        conversation_of("rows:1", row)
+
+
+@pytest.mark.parametrize("tools", ["", " ", "[]", "null", []])
+def test_a_blank_column_of_tools_is_none(tools: object) -> None:
+    assert conversation_of("rows:1", {"messages": TALK, "tools": tools}).tools == ()
+    assert (
+        conversation_of("rows:1", {"prompt": "?", "completion": "good", "label": True}).messages[-1].content == "good"
+    )

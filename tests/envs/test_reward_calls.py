@@ -93,3 +93,17 @@ def test_our_own_form_and_partial_functions() -> None:
 
     assert call(functools.partial(reward, scale=2.0), Scored("p", "abc", "a", {})) == 6.0
     assert "Write def reward(*, prompt, response, answer, row)" in misfit(lambda text: 0.0, "reward")
+
+
+def test_an_async_function_gives_what_it_returns_in_every_form() -> None:
+    async def own(*, prompt: str, response: str, answer: str, row: Any) -> float:
+        return float(len(response))
+
+    async def trl(completions: list[str], **columns: Any) -> list[float]:
+        return [float(len(completions[0]))]
+
+    async def compute_score(data_source: str, solution_str: str, ground_truth: str, extra_info: Any = None) -> Any:
+        return {"score": float(len(solution_str))}
+
+    for function in (own, trl, compute_score, own):
+        assert call(function, Scored("p", "abc", "a", {})) == 3.0

@@ -15,7 +15,7 @@ from rlinf.cli import WRONG_CONFIG, main
 from rlinf.models import gguf
 from rlinf.models.gguf import GGUFError, cached_folder, convert_gguf, model_folder
 from rlinf.models.loading import load_causal_lm, load_tokenizer
-from rlinf.rollouts.text.tokens.prompts import text_start
+from rlinf.rollouts.text.tokens.chat_template import text_start
 
 pytest.importorskip("gguf")
 

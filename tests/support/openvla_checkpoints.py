@@ -25,6 +25,8 @@ TASKS = ("Pick up the RED cup", "open the drawer")
 KEY = "libero_object_no_noops"
 STATE, ACTION, HORIZON = 8, 7, 8
 WORDS, PADDING = 32_000, 64
+TRAINED_STEPS, STEPS = 50, 7
+"""Of diffusion: 50 are not a multiple of those that are taken."""
 LORA_RANK = 32
 SHARD = "model-0000{}-of-00002.safetensors"
 
@@ -41,9 +43,15 @@ class Case:
     """Whether it is turned into LIBERO's."""
     parallel: bool = False
     regression: bool = False
+    diffusion: bool = False
     film: bool = False
     gain: float = 3.0
     """Of attention: a small decoder then depends on all that it reads. With more, rounding shows."""
+
+    @property
+    def continuous(self) -> bool:
+        """Whether there is a head of numbers, and a projector of states."""
+        return self.regression or self.diffusion
 
 
 CASES = {
@@ -52,6 +60,7 @@ CASES = {
     "openvla_oft": Case(("front", "wrist"), parallel=True, regression=True),
     "openvla_oft_film": Case(("front", "wrist"), parallel=True, regression=True, film=True, gain=1.5),
     "openvla_oft_tokens": Case(parallel=True),
+    "openvla_oft_diffusion": Case(("front", "wrist"), parallel=True, diffusion=True, gain=1.5),
 }
 TOWERS = {"featurizer": (32, 64, True), "fused_featurizer": (48, 40, False)}
 """Width, inner width, and whether there are scales and tokens before the patches (DINOv2) or a pooling head."""
@@ -198,9 +207,10 @@ def shapes() -> dict[str, list[int]]:
     return found
 
 
-def part_shapes() -> dict[str, dict[str, list[int]]]:
+def part_shapes(*, diffusion: bool) -> dict[str, dict[str, list[int]]]:
     """Shapes of the tensors of OpenVLA-OFT's own files, by their names' beginning."""
     head: dict[str, list[int]] = {}
+    place = "module.noise_predictor.mlp_resnet" if diffusion else "module.model"
     given = ACTION * _WIDTH
     for name, shape in {
         "layer_norm1": [given],
@@ -210,10 +220,11 @@ def part_shapes() -> dict[str, dict[str, list[int]]]:
         "layer_norm2": [_WIDTH],
         "fc2": [ACTION, _WIDTH],
     }.items():
-        head[f"module.model.{name}.weight"], head[f"module.model.{name}.bias"] = shape, shape[:1]
+        head[f"{place}.{name}.weight"], head[f"{place}.{name}.bias"] = shape, shape[:1]
     state = {"module.fc1.weight": [_WIDTH, STATE], "module.fc1.bias": [_WIDTH]}
     state |= {"module.fc2.weight": [_WIDTH, _WIDTH], "module.fc2.bias": [_WIDTH]}
-    return {"action_head": head, "proprio_projector": state}
+    parts = {"action_head": head, "proprio_projector": state}
+    return parts | ({"noisy_action_projector": {**state, "module.fc1.weight": [_WIDTH, 1]}} if diffusion else {})
 
 
 def film_shapes() -> dict[str, list[int]]:
@@ -248,6 +259,9 @@ def weight(name: str, shape: Sequence[int], gain: float) -> NDArray[np.float32]:
         made *= 0.2
     if "self_attn" in name:
         made *= gain
+    # Steps of diffusion would multiply what rounds differently by thousands.
+    if name.endswith("fc2.weight") and ("noise_predictor" in name or name.startswith("noisy_action_projector")):
+        made *= 0.3 if "noise_predictor" in name else 0.1
     if name.endswith("lm_head.weight"):
         made *= 3.0
         made[: WORDS - 256] *= 0.01
@@ -263,6 +277,11 @@ def observation(row: int) -> dict[str, Any]:
         coarse = np.kron(draw.uniform(0, 256, (16, 16, 3)), np.ones((16, 16, 1)))
         pictures[name] = np.clip(coarse + draw.normal(0, 12, CAMERA), 0, 255).astype(np.uint8)
     return {**pictures, "state": draw.normal(0, 0.5, STATE).astype(np.float32), "task": TASKS[row]}
+
+
+def noise(row: int) -> NDArray[np.float32]:
+    """Where a diffusion begins: [chunk, numbers]."""
+    return published_checkpoints.noise(HORIZON, ACTION, row)
 
 
 def make_tokenizer(folder: Path) -> None:
@@ -328,8 +347,10 @@ def write_checkpoint(case: str, folder: Path) -> None:
     (folder / "preprocessor_config.json").write_text(json.dumps(preprocessor(), indent=2))
     (folder / "dataset_statistics.json").write_text(json.dumps(statistics(), indent=2))
     make_tokenizer(folder)
-    if CASES[case].regression:
-        parts = part_shapes() | ({"vision_backbone": film_shapes()} if CASES[case].film else {})
+    if CASES[case].continuous:
+        parts = part_shapes(diffusion=CASES[case].diffusion) | (
+            {"vision_backbone": film_shapes()} if CASES[case].film else {}
+        )
         for part, tensors in parts.items():
             made = {name: torch.from_numpy(weight(f"{part}.{name}", shape, gain)) for name, shape in tensors.items()}
             torch.save(made, folder / f"{part}--150000_checkpoint.pt")
@@ -346,13 +367,15 @@ def fit_checkpoint(folder: Path, *, state: int, action: int) -> None:
             for leaf, count in (("action", action), ("proprio", state)):
                 part[leaf] = {key: list(np.resize(value, count).tolist()) for key, value in part[leaf].items()}
         file.write_text(json.dumps(written))
-    sizes = {"module.model.fc2": (0, action), "module.model.layer_norm1": (0, action * _WIDTH)}
-    sizes |= {"module.model.fc1.weight": (1, action * _WIDTH), "module.fc1.weight": (1, state)}
+    sizes = {"fc2": (0, action), "layer_norm1": (0, action * _WIDTH), "fc1.weight": (1, action * _WIDTH)}
     for file in folder.glob("*_checkpoint.pt"):
         tensors = torch.load(file, weights_only=True)
+        kinds = {"action_head": sizes, "proprio_projector": {"fc1.weight": (1, state)}}.get(
+            file.name.split("--")[0], {}
+        )
         for name, tensor in tensors.items():
-            for begin, (axis, size) in sizes.items():
-                if name.startswith(begin):
+            for part, (axis, size) in kinds.items():
+                if f".{part}" in name:
                     tensors[name] = tensor.narrow(axis, 0, size).contiguous().clone()
         torch.save(tensors, file)
 

@@ -1,12 +1,12 @@
 """Expected actions of OpenVLA and OpenVLA-OFT, by their original code: run with an interpreter that has what it needs.
 
-    python tests/support/openvla_original.py make SOURCES     writes the golden file
-    python tests/support/openvla_original.py act CASE FOLDER  prints the actions of a checkpoint as a line of JSON
+    python tests/support/openvla_original.py make SOURCES [CASE...]  writes the golden file
+    python tests/support/openvla_original.py act CASE FOLDER         prints a checkpoint's actions as a line of JSON
 
 SOURCES holds checkouts of openvla/openvla, moojink/openvla-oft and moojink/transformers-openvla-oft under the names
 after the slash. The interpreter (Python 3.11) has torch, torchvision, `transformers==4.40.1`, `tokenizers==0.19.1`,
-`timm==0.9.16`, `peft==0.11.1`, tensorflow and json-numpy. `act` needs the case's checkout on PYTHONPATH
-(`openvla_checkpoints.py` puts it there), for OpenVLA-OFT also its fork of transformers.
+`timm==0.9.16`, `peft==0.11.1`, `diffusers==0.30.3`, tensorflow and json-numpy. `act` needs the case's checkout on
+PYTHONPATH (`openvla_checkpoints.py` puts it there), for OpenVLA-OFT also its fork of transformers.
 
 The original's functions are called as its LIBERO evaluations do. They are changed in three places only: float32 takes
 the place of bfloat16, vision towers are made small, and packages that only training needs are left out.
@@ -20,6 +20,7 @@ import json
 import sys
 import tempfile
 import types
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,8 +55,8 @@ def _small_towers() -> None:
     timm.create_model = create
 
 
-def _without_training(repository: Path) -> None:
-    """Let the original's packages be imported one by one, without those of training."""
+def _without_training(repository: Path, *, diffusion: bool) -> None:
+    """Let the original's packages be imported one by one, without those of training, and perhaps of diffusion."""
     for name in ("prismatic", "prismatic.extern", "prismatic.models", "prismatic.vla", "prismatic.training"):
         package = types.ModuleType(name)
         package.__path__ = [str(repository / name.replace(".", "/"))]
@@ -66,8 +67,11 @@ def _without_training(repository: Path) -> None:
         "libero.libero": {"benchmark": None, "get_libero_path": None},
         "libero.libero.envs": {"OffScreenRenderEnv": None},
         "imageio": {},
-        "diffusers.schedulers.scheduling_ddim": {"DDIMScheduler": None},
     }
+    if diffusion:
+        importlib.import_module("diffusers.schedulers.scheduling_ddim")
+    else:
+        absent["diffusers.schedulers.scheduling_ddim"] = {"DDIMScheduler": None}
     for name, content in absent.items():
         parts = name.split(".")
         for count in range(1, len(parts) + 1):
@@ -88,8 +92,10 @@ def _settings(case: str, folder: Path) -> SimpleNamespace:
         use_film=chosen.film,
         lora_rank=small.LORA_RANK,
         use_l1_regression=chosen.regression,
-        use_diffusion=False,
-        use_proprio=chosen.regression,
+        use_diffusion=chosen.diffusion,
+        num_diffusion_steps_train=small.TRAINED_STEPS,
+        num_diffusion_steps_inference=small.STEPS,
+        use_proprio=chosen.continuous,
         num_images_in_input=len(chosen.cameras),
         center_crop=chosen.crop,
         unnorm_key=small.KEY,
@@ -101,7 +107,7 @@ def act(case: str, folder: Path) -> dict[str, Any]:
     chosen = small.CASES[case]
     repository = next(place for place in map(Path, sys.path) if (place / "prismatic").is_dir())
     _small_towers()
-    _without_training(repository)
+    _without_training(repository, diffusion=chosen.diffusion)
     utilities = importlib.import_module("experiments.robot.openvla_utils")
     robot = importlib.import_module("experiments.robot.robot_utils")
     utilities.torch = _Float32()
@@ -127,11 +133,13 @@ def act(case: str, folder: Path) -> dict[str, Any]:
     if wrong:
         raise SystemExit(f"{case}: tensors missing or left over: {wrong}")
     parts: dict[str, Any] = {}
-    if chosen.regression:
+    if chosen.continuous:
         parts = {
             "action_head": utilities.get_action_head(settings, model.llm_dim),
             "proprio_projector": utilities.get_proprio_projector(settings, model.llm_dim, small.STATE),
         }
+    if chosen.diffusion:
+        parts["noisy_action_projector"] = utilities.get_noisy_action_projector(settings, model.llm_dim)
     actions, ids = [], []
     for row in range(len(small.TASKS)):
         seen = small.observation(row)
@@ -142,7 +150,10 @@ def act(case: str, folder: Path) -> dict[str, Any]:
         }
         if chosen.parallel:
             given = {**parts, "use_film": chosen.film}
+            drawing, noise = torch.randn, torch.from_numpy(small.noise(row))[None]
+            torch.randn = (lambda *_, noise=noise, **__: noise) if chosen.diffusion else drawing
             found = np.stack(utilities.get_vla_action(settings, model, processor, observed, seen["task"], **given))
+            torch.randn = drawing
         else:
             if chosen.dataset:
                 libero = importlib.import_module("experiments.robot.libero.libero_utils")
@@ -159,14 +170,16 @@ def act(case: str, folder: Path) -> dict[str, Any]:
     return {"actions": actions, "ids": ids}
 
 
-def make(sources: str) -> None:
-    """Write the golden file of all cases."""
+def make(sources: str, cases: Sequence[str]) -> None:
+    """Write ``cases`` into the golden file."""
+    file = small.GOLDEN / "openvla.json"
     with tempfile.TemporaryDirectory() as place:
-        folders = {case: Path(place) / case for case in small.CASES}
+        folders = {case: Path(place) / case for case in cases}
         for case, folder in folders.items():
             small.write_checkpoint(case, folder)
         found = small.acted_by_original(sys.executable, sources, folders)
-    (small.GOLDEN / "openvla.json").write_text(json.dumps(found, separators=(",", ":")) + "\n")
+    whole = {**json.loads(file.read_text()), **found}
+    file.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
     for case, content in found.items():
         sys.stderr.write(f"{case}: {content['actions'][0][0]}\n")
 
@@ -175,4 +188,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "act":
         print(json.dumps(act(sys.argv[2], Path(sys.argv[3]))))
     else:
-        make(sys.argv[2])
+        make(sys.argv[2], sys.argv[3:] or list(small.CASES))

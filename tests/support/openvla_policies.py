@@ -47,13 +47,18 @@ PARTS = (
 """Conventions, of which another one must break the parity."""
 PARTS_OF_CHUNKS = ("chunk", "horizon", "attention")
 PARTS_OF_NUMBERS = ("camera order", "camera absent", "state statistics")
+PARTS_OF_DIFFUSION = ("steps", "trained steps", "cut numbers", "place of the step")
 
 
 def parts_of(case: str) -> list[str]:
     """Conventions that a case has."""
     chosen = small.CASES[case]
-    parts = [*PARTS, *(PARTS_OF_CHUNKS if chosen.parallel else ()), *(PARTS_OF_NUMBERS if chosen.regression else ())]
-    return [part for part in parts if part != "gripper sign" or chosen.gripper]
+    parts = [*PARTS, *(PARTS_OF_CHUNKS if chosen.parallel else ()), *(PARTS_OF_NUMBERS if chosen.continuous else ())]
+    parts += PARTS_OF_DIFFUSION if chosen.diffusion else ()
+    left_out = () if chosen.gripper else ("gripper sign",)
+    # Noise is given for a chunk of this length, and diffusion has attention both ways alone.
+    left_out = ("horizon", "attention") if chosen.diffusion else left_out
+    return [part for part in parts if part not in left_out]
 
 
 def build(case: str, folder: Path, **changed: Any) -> Any:
@@ -66,7 +71,9 @@ def build(case: str, folder: Path, **changed: Any) -> Any:
         "statistics": "quantiles",
         "pictures": "dataset" if chosen.dataset else "plain",
         "gripper": "opens_at_minus_one" if chosen.gripper else "as_trained",
-        "noise_level": 0.05,
+        "noise_level": None,
+        "diffusion_steps": small.STEPS,
+        "trained_diffusion_steps": small.TRAINED_STEPS,
         "statistics_key": small.KEY,
     }
     given |= {name: changed.pop(name) for name in tuple(changed) if name in given}
@@ -94,10 +101,14 @@ def leaves_of(change: Callable[[dict[str, Any]], None] | None = None) -> dict[st
 
 
 def acted(policy: Any, leaves: dict[str, torch.Tensor] | None = None) -> np.ndarray:
-    """Greedy actions [rows, chunk, numbers]."""
+    """Greedy actions [rows, chunk, numbers]; diffusion begins with the noise of the golden file."""
     leaves = leaves_of() if leaves is None else leaves
     with torch.no_grad():
-        actions, _ = policy.step(leaves, torch.zeros(len(small.TASKS), 0), None)
+        if policy.checkpoint.diffusion:
+            noise = np.stack([small.noise(row) for row in range(len(small.TASKS))])
+            actions = policy.head.followed(policy.read(leaves)[0], torch.from_numpy(noise).flatten(1))
+        else:
+            actions, _ = policy.step(leaves, torch.zeros(len(small.TASKS), 0), None)
     made = np.asarray(policy.env_actions(actions.numpy()))
     return made.reshape(len(made), -1, small.ACTION)
 
@@ -138,6 +149,12 @@ def _shorter(seen: dict[str, Any]) -> None:
     seen["task"] = seen["task"][:-1]
 
 
+def _timed_first(network: Any) -> None:
+    """Put the embedding of a step of diffusion behind the first word."""
+    whole = network.noise
+    network.noise = lambda embedded, *given: whole(replace(embedded, words=1), *given)
+
+
 def error_of_flip(case: str, part: str, folder: Path) -> float:
     """Error of a policy in which one convention is another one."""
     chosen = small.CASES[case]
@@ -153,6 +170,8 @@ def error_of_flip(case: str, part: str, folder: Path) -> float:
         "attention": {"decoding": "parallel_causal"},
         "camera order": {"cameras": chosen.cameras[::-1]},
         "camera absent": {"cameras": chosen.cameras[:1]},
+        "steps": {"diffusion_steps": 5},
+        "trained steps": {"trained_diffusion_steps": 49},
     }.get(part, {})
     change = {"mask": _all_masked, "state statistics": _other_states}.get(part)
     if change is not None:
@@ -171,4 +190,8 @@ def error_of_flip(case: str, part: str, folder: Path) -> float:
     elif part == "chunk":
         whole = policy.head.to_env
         policy.head.to_env = lambda actions: whole(actions)[:, ::-1]
+    elif part == "cut numbers":
+        policy.head._largest = 2.0
+    elif part == "place of the step":
+        _timed_first(policy.network)
     return error(case, policy, leaves_of(seen))

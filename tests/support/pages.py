@@ -82,6 +82,11 @@ class Page:
         """The elements of the panel that are displayed."""
         return [element for element in self.within(selector) if element.is_displayed()]
 
+    def first(self, selector: str) -> Any:
+        """Waits for the first of these elements: plots are drawn when the browser comes to them, and mice are slow."""
+        self.wait(lambda: self.find(selector))
+        return self.find(selector)[0]
+
     def within(self, selector: str) -> list[Any]:
         """The elements of the panel, those of no size included (the band of an interval of no width)."""
         return list(self.browser.find_elements("css selector", f"#panels > section:not([hidden]) {selector}"))
@@ -90,12 +95,11 @@ class Page:
         """What a plot says of the place under the mouse, which is that share of its width from the left."""
         from selenium.webdriver import ActionChains
 
-        area = self.find(f"{card} .u-over")[0]
+        area = self.first(f"{card} .u-over")
         self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", area)
         offset = int((across - 0.5) * area.size["width"])
         ActionChains(self.browser).move_to_element(area).move_to_element_with_offset(area, offset, 0).perform()
-        self.wait(lambda: self.find(f"{card} .hover"))
-        return str(self.find(f"{card} .hover")[0].text)
+        return str(self.first(f"{card} .hover").text)
 
     def drag(self, element: Any, begin: tuple[int, int], end: tuple[int, int]) -> None:
         """A drag between two places, in pixels from the element's middle."""

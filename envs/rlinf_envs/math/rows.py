@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
-from rlinf.base.json_text import parse_json
+from rlinf.base.json_text import listed_messages, parse_json
 from rlinf.data.picture_fields import field_pictures, with_pictures
 from rlinf.data.pictures import PictureError, replaced
 from rlinf_envs.chat_rows import asked_in, part_of
@@ -21,8 +22,8 @@ from rlinf_envs.math.references import doubts_about
 from rlinf_envs.spaces import MAX_CHARS
 from rlinf_envs.tasks import Task
 
-QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input", "0.value")
-"""The last is Open-Reasoner-Zero's, whose rows are lists of messages."""
+QUESTION_FIELDS = ("question", "problem", "prompt", "query", "input", "0.value", "messages")
+"""The last two are Open-Reasoner-Zero's, whose rows are lists of messages, and Tulu's."""
 MATERIAL_FIELDS = ("body", "context", "passage")
 """Text that a question is about, in a column of its own: it stands before the question."""
 ANSWER_FIELDS = (
@@ -256,7 +257,7 @@ class _Read:
         try:
             system, question = asked_in(raw, name, self._folder)
         except ValueError as error:
-            raise _BrokenRow(str(error)) from error
+            raise _BrokenRow(f"{error}{_to_imitate(name) if name in RESPONSE_FIELDS else ''}") from error
         return system, _text((name, question), "question")
 
     def unread(self) -> list[str]:
@@ -266,7 +267,10 @@ class _Read:
     def _field(self, role: str, name: str | None, known: Sequence[str]) -> tuple[str, Any]:
         result = _field(self._row, role, name, known)
         self._columns.add(result[0] if result[0] in self._row else result[0].partition(".")[0])
-        return result
+        try:
+            return result[0], listed_messages(result[1])
+        except ValueError as error:
+            raise _BrokenRow(f"the {role} field {result[0]!r} holds {error}") from error
 
     def _imitated(self, name: str, domain: str) -> Task:
         """Return the task of a row with a whole response; an answer is read too if the row has one."""
@@ -299,11 +303,11 @@ def question_of(record: Record, fields: Fields) -> str | None:
 
 
 def _single(name: str, value: Any) -> Any:
-    """Return the entry of a list that has one, also if a list of texts is written as JSON; Decimal as text."""
-    if isinstance(value, str) and value.lstrip().startswith('["'):
+    """Return the entry of a list that has one, also if a list of texts is written as text; Decimal as text."""
+    if isinstance(value, str) and value.lstrip().startswith(('["', "['")):
         try:
-            parsed = parse_json(value)
-        except ValueError:
+            parsed = parse_json(value) if value.lstrip()[1] == '"' else ast.literal_eval(value.strip())
+        except (ValueError, SyntaxError):
             return value
         value = parsed if isinstance(parsed, list) and all(isinstance(one, str) for one in parsed) else value
     if isinstance(value, Decimal):
@@ -363,10 +367,14 @@ def _field(row: Mapping[str, Any], role: str, name: str | None, known: Sequence[
         raise _BrokenRow(f"the {role} field {empty!r} is null")
     requested = repr(name) if name is not None else "one of " + ", ".join(known)
     own = next((other for other in RESPONSE_FIELDS if role == "answer" and other in row), None)
-    hint = f"; to imitate {own} as it is, set env.kwargs.response_field: {own}" if own is not None else ""
+    hint = _to_imitate(own) if own is not None else ""
     if name is None and own is None and not any(candidate in row for candidate in (*QUESTION_FIELDS, *ANSWER_FIELDS)):
         hint = f"; env.kwargs.{role}_field names another"
     raise _BrokenRow(f"no {role} field ({requested}); the row has {', '.join(map(str, row)) or 'no fields'}{hint}")
+
+
+def _to_imitate(name: str) -> str:
+    return f"; to imitate {name} as it is, set env.kwargs.response_field: {name}"
 
 
 def _text(result: tuple[str, Any], role: str) -> str:

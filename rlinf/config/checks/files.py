@@ -37,6 +37,7 @@ def check_files(context: Context) -> None:
         if not (own_class and key == "policy.path"):
             context.run(_has_weights, key, path)
     context.run(_exists, "policy.flow.checkpoint.backbone", config.policy.flow.checkpoint.backbone)
+    context.run(_exists, "policy.flow.checkpoint.statistics", config.policy.flow.checkpoint.statistics)
     context.run(_exists, "policy.tokenizer.path", config.policy.tokenizer.path)
     context.run(_exists, "sft.data", config.sft.data)
     context.run(_exists, "sft.eval_data", config.sft.eval_data)

@@ -26,6 +26,9 @@ def check_run(context: Context) -> None:
     if not context.config.logging.trace_every:
         why = "is not read without logging.trace_every: no timeline is recorded."
         context.unread("logging.otlp_endpoint", why, "Set logging.trace_every: 10.")
+    if "$" in context.config.run.dir:
+        message = f"run.dir: {context.config.run.dir} names a variable of the shell, which is not filled in here."
+        context.error("run.dir", message, "Write ${oc.env:NAME} for an environment variable, ~ for the home folder.")
     try:
         too_long = _too_long(run_directory(context.config))
         if too_long:

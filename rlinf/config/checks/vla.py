@@ -50,7 +50,16 @@ _NOT_OF_OPENVLA = (
     "policy.tokenizer.vocab_size",
     "policy.tokenizer.split_digits",
 )
-_OF_OPENVLA = ("decoding", "horizon", "statistics", "pictures", "gripper", "noise_level")
+_OF_OPENVLA = (
+    "decoding",
+    "horizon",
+    "statistics",
+    "pictures",
+    "gripper",
+    "noise_level",
+    "diffusion_steps",
+    "trained_diffusion_steps",
+)
 _WHOLE_MODELS = ("openvla", "prismatic")
 """model_type of checkpoints whose decoder, two fused vision towers and projector are one model."""
 _EXAMPLES = {"language": "qwen2", "vision": "siglip_vision_model"}
@@ -103,7 +112,7 @@ def check_vla(context: Context) -> None:
             why = "is not read with policy.flow.checkpoint, which brings its own."
             context.unread(key, why, "Take it out.")
     elif config.policy.name == "flow":
-        for name in ("backbone", "cameras", "flip", "train", "steps"):
+        for name in ("backbone", "embodiment", "statistics", "cameras", "flip", "train", "steps"):
             why = "is not read without policy.flow.checkpoint.path."
             context.unread(f"policy.flow.checkpoint.{name}", why, "Set the path of a checkpoint.")
     context.run(_check_advantage)
@@ -132,6 +141,13 @@ def _check_openvla(context: Context) -> None:
         if chunk > 1:
             message = f"env.num_action_chunks is {chunk}: with decoding: sequential the policy decides on one action."
             context.error("env.num_action_chunks", message, "Set it to 1, or decoding: parallel for OpenVLA-OFT.")
+    if chosen.diffusion_steps > chosen.trained_diffusion_steps:
+        message = (
+            f"policy.vla.checkpoint.diffusion_steps is {chosen.diffusion_steps}, and a head that was trained with "
+            f"{chosen.trained_diffusion_steps} steps (trained_diffusion_steps) takes no more."
+        )
+        fix = f"Set it to {chosen.trained_diffusion_steps} or less."
+        context.error("policy.vla.checkpoint.diffusion_steps", message, fix)
     if chosen.decoding.startswith("parallel") and chunk > chosen.horizon:
         message = f"env.num_action_chunks is {chunk}, and a chunk has {chosen.horizon} actions."
         context.error("env.num_action_chunks", message, "Set policy.vla.checkpoint.horizon as it was trained.")
@@ -152,7 +168,7 @@ def _check_openvla_folder(context: Context) -> None:
         return
     if config.get("model_type") != "openvla":
         message = f"{key}: {folder} is of model_type {config.get('model_type')}, and read is openvla."
-        context.error(key, message, "For LeRobot's SmolVLA, pi0 and pi0.5: policy.flow.checkpoint.path.")
+        context.error(key, message, "For SmolVLA, pi0, pi0.5 and GR00T: policy.flow.checkpoint.path.")
     elif vla.statistics_key not in statistics and f"{vla.statistics_key}_no_noops" not in statistics:
         names = ", ".join(statistics) or "no data set"
         if vla.statistics_key is not None or len(statistics) != 1:

@@ -1,1 +1,2 @@
-"""Recorded robot episodes: LeRobotDataset v3 folders (read and written), LIBERO's and ManiSkill's HDF5 files (read)."""
+"""Recorded robot episodes: LeRobotDataset v3 folders (read and written), Minari's datasets, LIBERO's and
+ManiSkill's HDF5 files (read)."""

@@ -49,6 +49,7 @@ class RobotDataset:
     task_index: np.ndarray
     """[N] int64: each frame's place in ``instructions``."""
     fps: float
+    """Frames of a second; 0 in formats without a rate."""
     statistics: Statistics
     """Of the whole dataset."""
     finals: Mapping[str, np.ndarray] = field(default_factory=dict)

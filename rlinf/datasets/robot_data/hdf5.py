@@ -33,18 +33,13 @@ _NUMBERED = re.compile(r"(demo|traj)_(\d+)")
 # LIBERO's cameras, under the names that its environment here has. The files have them upside down.
 _LIBERO_CAMERAS = {"agentview_rgb": "observation.image", "eye_in_hand_rgb": "observation.wrist_image"}
 _LIBERO_STATES = ("ee_states", "gripper_states")
-_EpisodeParts = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+EpisodeParts = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 """Columns [T, ...], and observations [...] after the last action."""
-
-
-def column_names(path: Path) -> list[str]:
-    """Read the columns of a file, by its first episode."""
-    return list(read_hdf5(path, [0]).columns)
 
 
 def episode_names(path: Path) -> list[str]:
     """List the groups of a file's episodes, by their numbers."""
-    with _opened(path) as file:
+    with open_hdf5(path) as file:
         return _names(file, path)
 
 
@@ -53,12 +48,8 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
 
     Raises DatasetError for an episode without a column, or with one of another length or shape.
     """
-    with _opened(path) as file:
-        names = _names(file, path)
-        numbers = range(len(names)) if episodes is None else sorted(set(episodes))
-        if not numbers or numbers[0] < 0 or numbers[-1] >= len(names):
-            raise DatasetError(f"{path} has the episodes 0 to {len(names) - 1}, not {list(episodes or ())}")
-        chosen = [names[number] for number in numbers]
+    with open_hdf5(path) as file:
+        chosen = chosen_episodes(_names(file, path), episodes, path)
         libero = "data" in file
         read = _libero_episode if libero else _maniskill_episode
         parts = []
@@ -72,7 +63,31 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
         instruction = _libero_instruction(file["data"]) if libero else _maniskill_instruction(path)
     if libero:
         _drop_partial(parts)
-    _require_alike(parts, [f"{path}: {name}" for name in chosen])
+    origins = [f"{path}: {name}" for name in chosen]
+    return joined_episodes(path, parts, origins, HDF5_HZ, [instruction])
+
+
+def chosen_episodes(names: Sequence[str], episodes: Sequence[int] | None, path: Path) -> list[str]:
+    """Select the ``names`` at the positions ``episodes``, or all. Raises DatasetError for a position without one."""
+    numbers = range(len(names)) if episodes is None else sorted(set(episodes))
+    if not numbers or numbers[0] < 0 or numbers[-1] >= len(names):
+        raise DatasetError(f"{path} has the episodes 0 to {len(names) - 1}, not {list(episodes or ())}")
+    return [names[number] for number in numbers]
+
+
+def joined_episodes(
+    path: Path,
+    parts: Sequence[EpisodeParts],
+    origins: Sequence[str],
+    fps: float,
+    instructions: Sequence[str],
+    task_index: np.ndarray | None = None,
+) -> RobotDataset:
+    """Join episodes end to end; ``task_index`` [N] is each frame's entry of ``instructions`` (None: the first).
+
+    Raises DatasetError for columns of unequal length in an episode, and for episodes with other columns.
+    """
+    _require_alike(parts, origins)
     columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
     kept = [name for name in parts[0][1] if all(name in part[1] for part in parts)]
     pictures = {name for name, values in columns.items() if values.dtype == np.uint8 and values.ndim == 4}
@@ -80,16 +95,16 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
         path=path,
         columns=columns,
         lengths=np.array([len(part[0][ACTION]) for part in parts], dtype=np.int64),
-        instructions=[instruction],
-        task_index=np.zeros(len(columns[ACTION]), dtype=np.int64),
-        fps=HDF5_HZ,
+        instructions=instructions,
+        task_index=np.zeros(len(columns[ACTION]), dtype=np.int64) if task_index is None else task_index,
+        fps=fps,
         statistics={name: column_statistics(values, pictures=name in pictures) for name, values in columns.items()},
         finals={name: np.stack([part[1][name] for part in parts]) for name in kept},
-        origins=[f"{path}: {name}" for name in chosen],
+        origins=origins,
     )
 
 
-def _drop_partial(parts: Sequence[_EpisodeParts]) -> None:
+def _drop_partial(parts: Sequence[EpisodeParts]) -> None:
     """Take out the further observations that an episode is without: no environment here needs them."""
     usual = {*_LIBERO_CAMERAS.values(), "observation.state"}
     for name in {name for columns, _ in parts for name in columns if name.startswith("observation.")} - usual:
@@ -98,7 +113,7 @@ def _drop_partial(parts: Sequence[_EpisodeParts]) -> None:
                 columns.pop(name, None)
 
 
-def _require_alike(parts: Sequence[_EpisodeParts], places: Sequence[str]) -> None:
+def _require_alike(parts: Sequence[EpisodeParts], places: Sequence[str]) -> None:
     """Raise DatasetError for columns of unequal length in an episode, and for episodes with other columns."""
     first = parts[0][0]
     for (columns, _), location in zip(parts, places, strict=True):
@@ -119,7 +134,8 @@ def _require_alike(parts: Sequence[_EpisodeParts], places: Sequence[str]) -> Non
                 )
 
 
-def _opened(path: Path) -> Any:
+def open_hdf5(path: Path) -> Any:
+    """Open a file to read it. Raises DatasetError without h5py, and for a file that is none."""
     try:
         import h5py
     except ImportError as error:
@@ -137,7 +153,7 @@ def _names(file: Any, path: Path) -> list[str]:
     return [match[0] for match in sorted(results, key=lambda match: int(match[2]))]
 
 
-def _libero_episode(group: Any, location: str) -> _EpisodeParts:
+def _libero_episode(group: Any, location: str) -> EpisodeParts:
     observed = _required(group, "obs", location)
     columns = {
         leaf: np.ascontiguousarray(observed[camera][:][:, ::-1])
@@ -190,7 +206,7 @@ def _libero_instruction(data: Any) -> str:
         return ""
 
 
-def _maniskill_episode(group: Any, location: str) -> _EpisodeParts:
+def _maniskill_episode(group: Any, location: str) -> EpisodeParts:
     actions = np.asarray(_required(group, "actions", location), dtype=np.float32)
     steps = len(actions)
     seen = _maniskill_observations(_required(group, "obs", location), location)

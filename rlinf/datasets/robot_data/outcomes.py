@@ -80,9 +80,11 @@ def most_positive(advantages: np.ndarray, share: float) -> np.ndarray:
 
 
 def labels_file(path: str | Path) -> Path:
-    """Return where the labels of the dataset at ``path`` are: in a folder's `meta`, or next to a file."""
+    """Return where the labels of the dataset at ``path`` are: in a folder or its `meta`, or next to a file."""
     location = Path(path).expanduser()
-    return location.with_name(f"{location.stem}.{_FILE}") if location.is_file() else location / "meta" / _FILE
+    if location.is_file():
+        return location.with_name(f"{location.stem}.{_FILE}")
+    return (location / "meta" if (location / "meta").is_dir() else location) / _FILE
 
 
 def write_labels(path: str | Path, labels: Labels) -> Path:

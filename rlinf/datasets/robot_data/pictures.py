@@ -21,8 +21,11 @@ def encode_png(picture: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def decode_picture(file: bytes, place: str) -> np.ndarray:
-    """Decode a picture's file to pixels [H, W, 3] uint8; ``place`` names it in the DatasetError of a damaged one."""
+def decode_picture(file: bytes, place: str, *, colour: bool = True) -> np.ndarray:
+    """Decode a picture's file to pixels [H, W, 3] uint8; ``place`` names it in the DatasetError of a damaged one.
+
+    Without ``colour`` a grey picture stays one, [H, W].
+    """
     images = _pillow()
     try:
         picture = images.open(io.BytesIO(file))
@@ -31,7 +34,7 @@ def decode_picture(file: bytes, place: str) -> np.ndarray:
                 f"{place}: a picture has pixels of mode {picture.mode}, such as depth, which 0 to 255 cannot hold. "
                 "Write it with 8 bits, or as a column of numbers"
             )
-        return np.array(picture.convert("RGB"))
+        return np.array(picture.convert("RGB") if colour else picture)
     except (OSError, ValueError) as error:
         raise DatasetError(f"{place}: a picture cannot be read: {error}") from error
 

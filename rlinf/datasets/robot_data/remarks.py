@@ -11,9 +11,9 @@ _SAME_RATE = 0.02
 
 
 def rate_remark(path: str, render_fps: float) -> str | None:
-    """Explain what a dataset's frame rate means for an environment with another; 0: the environment declares none."""
+    """Explain what a dataset's frame rate means for an environment with another; 0: it declares none."""
     fps = frame_rate(path)
-    if render_fps <= 0 or abs(fps - render_fps) <= _SAME_RATE * render_fps:
+    if min(fps, render_fps) <= 0 or abs(fps - render_fps) <= _SAME_RATE * render_fps:
         return None
     return (
         f"{path} has {fps:g} frames a second, and the environment declares {render_fps:g} (metadata['render_fps']): an "

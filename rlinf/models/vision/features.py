@@ -78,7 +78,8 @@ def _features(model: Any, reader: PictureReader, read: Sequence[Pixels]) -> tupl
         return torch.cat(list(result.pooler_output)), deeper
     if "pixel_attention_mask" in tensors:
         result = base.get_image_features(tensors["pixel_values"][None], tensors["pixel_attention_mask"][None])
-        return result.pooler_output.flatten(0, 1), []
+        # Of each picture, or of each row of pictures, as versions of transformers have it.
+        return torch.cat(list(result.pooler_output)), []
     config = base.config
     result = base.get_image_features(
         tensors["pixel_values"],

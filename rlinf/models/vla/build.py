@@ -18,6 +18,9 @@ from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
 from rlinf.models.vla.published.checkpoint import FlowCheckpoint, load_tensors
+from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
+from rlinf.models.vla.published.groot_network import load_groot
+from rlinf.models.vla.published.groot_policy import GrootPolicy
 from rlinf.models.vla.published.networks import load_network
 from rlinf.models.vla.published.openvla_checkpoint import KEY, OpenVlaCheckpoint
 from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
@@ -79,10 +82,14 @@ def build_published(
     action_space: spaces.Space,
     options: VlaOptions,
     tokenizer: Any,
-    checkpoint: FlowCheckpoint,
-) -> PublishedPolicy:
+    checkpoint: FlowCheckpoint | GrootCheckpoint,
+) -> PublishedPolicy | GrootPolicy:
     """Build a published policy with the weights of its checkpoint; its steps are the checkpoint's if they are 0."""
     options = replace(options, flow_steps=options.flow_steps or checkpoint.steps)
+    if isinstance(checkpoint, GrootCheckpoint):
+        groot = GrootPolicy(observation_space, action_space, options, tokenizer)
+        load_groot(groot.network, checkpoint)
+        return groot
     policy = PublishedPolicy(observation_space, action_space, options, tokenizer)
     load_network(policy.network, checkpoint)
     return policy
@@ -107,7 +114,7 @@ def load_vla(folder: str, **changed: Any) -> VisionLanguageAction:
     written = json.loads((Path(folder) / "vla.json").read_text())
     kind: type[VisionLanguageAction] = VlaPolicy if written.get("pi0") is None else Pi0Policy
     if written.get("published") is not None:
-        kind = PublishedPolicy
+        kind = GrootPolicy if "embodiment" in written["published"]["checkpoint"] else PublishedPolicy
     if written.get("openvla") is not None:
         kind = OpenVlaPolicy
     return kind.from_pretrained(folder, **changed)

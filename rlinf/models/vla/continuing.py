@@ -55,6 +55,8 @@ def continue_chunk(policy: Any, leaves: dict[str, Tensor], rest: np.ndarray, del
     head = policy.head
     if not isinstance(head, ActionFlow | Pi0Head):
         raise ValueError("only a flow policy (policy.name: flow) continues a chunk")
+    if head.action_shape[0] != head.noise_size:
+        raise ValueError("a chunk of actions relative to the state is not continued: they are relative to another one")
     chunk = policy.granularity.actions
     if len(rest) > chunk or not 0 <= delay <= len(rest):
         raise ValueError(f"{len(rest)} actions are left and {delay} of them late; a chunk has {chunk}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -60,6 +61,20 @@ def require_colour(name: str, space: spaces.Box) -> None:
     """SpaceError for images that a vision tower does not read."""
     if len(space.shape) != 3 or 3 not in (space.shape[0], space.shape[-1]):
         raise SpaceError(f"{name}: a vision tower reads colour images [H, W, 3] or [3, H, W], not {space.shape}")
+
+
+def observation_seeds(leaves: Mapping[str, Tensor]) -> list[int]:
+    """Return a seed for each row of leaves [N, ...], which depends on all of them."""
+    result = [0] * len(next(iter(leaves.values())))
+    for name in sorted(leaves):
+        parts = leaves[name].cpu().contiguous()
+        result = [zlib.crc32(row.numpy().tobytes(), seed) for row, seed in zip(parts, result, strict=True)]
+    return result
+
+
+def noise_of(seeds: Sequence[int], numbers: int) -> Tensor:
+    """Draw standard normal noise [N, numbers], each row from its seed."""
+    return torch.stack([torch.randn(numbers, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
 
 
 def tower_pixels(images: Tensor, size: tuple[int, int], mean: Tensor, std: Tensor, center_crop: float = 1.0) -> Tensor:

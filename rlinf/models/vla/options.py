@@ -52,7 +52,8 @@ class VlaOptions:
     pi0: Mapping[str, Any] | None = None
     """A whole PI0 configuration as a mapping, for a policy over that model; `language` and `vision` are empty then."""
     published: Mapping[str, Any] | None = None
-    """A published checkpoint but its weights (`published.checkpoint.Checkpoint`), with `cameras`, `flip`, `train`."""
+    """A published checkpoint but its weights (`published.checkpoint.FlowCheckpoint` or
+    `published.groot_checkpoint.GrootCheckpoint`), with `cameras`, `flip`, `train`."""
     openvla: Mapping[str, Any] | None = None
     """An OpenVLA checkpoint but its weights (`published.openvla_checkpoint.OpenVlaCheckpoint`), with the other entries
     of `policy.vla.checkpoint` and `statistics_key`."""

@@ -229,7 +229,7 @@ class Pi0Policy(VisionLanguageAction):
                 attention_mask=prefix.attention,
                 past_key_values=prefix.cache,
             ).logits
-        prefix.cache.crop(prefix.length)
+        prefix.cache.crop(prefix.length - prefix.cache.get_seq_length())
         velocity: Tensor = said.float().flatten(1)
         return velocity
 

@@ -70,4 +70,8 @@ function indexPages(data) {
     tab("Sweeps", (section) => section.append(sortableTable(
       [{ name: "sweep", key: "id", cell: (row) => el("a", { href: `/sweep?id=${encodeURIComponent(row.id)}` }, row.id) }], data.sweeps)));
   }
+  if (data.recordings.length) {
+    tab("Datasets", (section) => section.append(sortableTable(
+      [{ name: "recorded episodes", key: "id", cell: (row) => el("a", { href: `/recording?id=${encodeURIComponent(row.id)}` }, row.id) }], data.recordings)));
+  }
 }

@@ -6,6 +6,7 @@ const RESIZED = new ResizeObserver((entries) => {
     if (chart && contentRect.width > 0 && contentRect.width !== chart.width) chart.setSize({ width: contentRect.width, height: chart.height });
   }
 });
+const CLOCK_AXIS = 60;
 const WHOLE_STEPS = [1, 2, 5].flatMap((digit) => Array.from({ length: 13 }, (_, power) => digit * 10 ** power)).sort((a, b) => a - b);
 
 function removeChart(node) {
@@ -22,20 +23,21 @@ function removeChart(node) {
  * @typedef {{name: string, colour: string, x: number[], y: (number | null)[], low?: (number | null)[], high?: (number | null)[],
  *   raw?: (number | null)[], values?: (number | null)[], dots?: boolean, stroke?: boolean, hidden?: boolean}} Line
  * @typedef {{title?: string, height?: number, xLabel?: string, yLabel?: string, whole?: boolean, legend?: boolean,
- *   stacked?: boolean, range?: [number, number], fromZero?: boolean}} PlotOptions
+ *   stacked?: boolean, range?: [number, number], fromZero?: boolean, clock?: Clock, marks?: number[]}} PlotOptions
  */
 
 /**
  * Lines in a node, drawn once it is in the window: values on hover, zoom by dragging, a legend that hides and shows.
  * @param {HTMLElement} node
  * @param {Line[]} lines
- * @param {PlotOptions} options `whole`: x counts something; `stacked`: areas on top of each other.
+ * @param {PlotOptions} options `whole`: x counts something; `stacked`: areas on top of each other. `clock`: the plot has its axis
+ *   in common with others of that clock, shows its step, and a click sets it. `marks`: upright lines at these x.
  */
 function plotLines(node, lines, options = {}) {
   const { title = "", height = 220, legend = lines.length > 1 } = options;
   const hidden = new Set(lines.filter((line) => line.hidden));
   const canvas = el("div", { class: "canvas", style: `height: ${height}px` });
-  const whole = el("button", { type: "button", class: "unzoom", hidden: true, onclick: () => unzoom(canvas) }, "whole range");
+  const whole = el("button", { type: "button", class: "unzoom", hidden: true, onclick: () => unzoom(options.clock?.charts ?? [CHARTS.get(canvas)]) }, "whole range");
   const name = (line) => {
     const button = el("button", { type: "button", "aria-pressed": String(!hidden.has(line)), onclick: () => {
       if (!hidden.delete(line)) hidden.add(line);
@@ -59,9 +61,8 @@ function plotLines(node, lines, options = {}) {
   whenSeen(node, draw);
 }
 
-function unzoom(canvas) {
-  const chart = CHARTS.get(canvas);
-  chart?.setData(chart.data, true);
+function unzoom(charts) {
+  for (const chart of charts) chart?.setData(chart.data, true);
 }
 
 /** All lines' x in order, and a function that spreads a line's values over them. A value that occurs twice in a line stays twice. */
@@ -125,7 +126,7 @@ function seriesOf(lines, stacked) {
 }
 
 function drawChart(node, given, options) {
-  const { height = 0, xLabel = "", yLabel = "", whole = false, stacked = false, range, fromZero = false } = options;
+  const { height = 0, xLabel = "", yLabel = "", whole = false, stacked = false, range, fromZero = false, clock, marks = [] } = options;
   const lines = stacked ? stackedLines(given) : given;
   const { series, data, bands, main } = seriesOf(lines, stacked);
   const dotted = series.some((one) => one.points?.show);
@@ -137,31 +138,74 @@ function drawChart(node, given, options) {
     values: (_, splits) => splits.map(tick),
   };
   const words = el("div", { class: "hover", hidden: true });
+  /**
+   * All steps of a clock, whatever was kept of them: its plots' axes begin and end alike.
+   * @returns {[number, number]}
+   */
+  const widest = (low, high) => (clock && low === data[0][0] && high === data[0].at(-1) ? [0, clock.last] : [low - pad(low, high), high + pad(low, high)]);
   const chart = new uPlot({
     width: node.clientWidth, height, series, bands, padding: [10, 12, 0, 0],
     scales: {
-      x: { time: false, range: (_, low, high) => [low - pad(low, high), high + pad(low, high)] },
+      x: { time: false, range: (_, low, high) => widest(low, high) },
       y: { range: (_, low, high) => range ?? outwards(fromZero ? Math.min(0, low) : low, high) },
     },
     axes: [
       { ...axis, size: 30, space: 55, label: xLabel, labelSize: xLabel ? 20 : 0, labelGap: 0, ...(whole ? { incrs: WHOLE_STEPS } : {}) },
-      { ...axis, size: (_, texts) => 16 + 7 * Math.max(2, ...(texts ?? []).map((text) => text.length)), space: 32, label: yLabel, labelSize: yLabel ? 20 : 0, labelGap: 0 },
+      { ...axis, size: (_, texts) => (clock ? CLOCK_AXIS : 16 + 7 * Math.max(2, ...(texts ?? []).map((text) => text.length))), space: 32, label: yLabel, labelSize: yLabel ? 20 : 0, labelGap: 0 },
     ],
     legend: { show: false },
     cursor: {
-      drag: { x: true, y: true, uni: 25 }, y: false, hover: { skip: [null, undefined] },
+      ...(clock ? { drag: { x: true, y: false }, sync: { key: "clock" } } : { drag: { x: true, y: true, uni: 25 } }), y: false, hover: { skip: [null, undefined] },
       points: { size: (_, i) => (main.has(i) ? 8 : 0), width: 0, fill: (_, i) => main.get(i)?.line.colour ?? "transparent" },
     },
     hooks: {
       setCursor: [(u) => showValues(u, words, main, xLabel)],
       setScale: [(u) => { node.parentElement.querySelector(".unzoom").hidden = !zoomed(u); }],
+      drawAxes: [(u) => uprights(u, marks)],
       draw: [(u) => main.forEach(({ line, low }) => { if (low && line.x.length === 1) whiskers(u, line); })],
     },
   }, data, node);
   chart.over.append(words);
   touchDrags(chart.over);
+  if (clock) followClock(chart, clock);
   CHARTS.set(node, chart);
   RESIZED.observe(node);
+}
+
+/** Lines from bottom to top at these x, unless they are too close to be distinguished. */
+function uprights(u, marks) {
+  const { left, top, width, height } = u.bbox;
+  const pixels = marks.map((mark) => Math.round(u.valToPos(mark, "x", true))).filter((x) => x >= left && x <= left + width);
+  if (pixels.length > 1 && pixels[1] - pixels[0] < 4 * devicePixelRatio) return;
+  u.ctx.save();
+  u.ctx.strokeStyle = css("--dim");
+  u.ctx.globalAlpha = 0.6;
+  u.ctx.lineWidth = devicePixelRatio;
+  u.ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+  u.ctx.beginPath();
+  for (const x of pixels) {
+    u.ctx.moveTo(x, top);
+    u.ctx.lineTo(x, top + height);
+  }
+  u.ctx.stroke();
+  u.ctx.restore();
+}
+
+/** A line at the step of a clock, which a click on the plot sets. */
+function followClock(chart, clock) {
+  const line = el("i", { class: "now" });
+  const move = () => {
+    const left = chart.valToPos(clock.step, "x");
+    line.hidden = !(left >= 0 && left <= chart.over.clientWidth);
+    line.style.transform = `translateX(${left}px)`;
+  };
+  chart.over.append(line);
+  chart.over.addEventListener("click", (event) => clock.seek(chart.posToVal(event.clientX - chart.over.getBoundingClientRect().left, "x")));
+  chart.hooks.draw.push(move);
+  chart.hooks.destroy = [() => { clock.watchers.delete(move); clock.charts.delete(chart); }];
+  clock.watchers.add(move);
+  clock.charts.add(chart);
+  move();
 }
 
 /** Whether a part of the values is out of the window. */

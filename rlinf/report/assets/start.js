@@ -1,6 +1,7 @@
 function buildTabs() {
   if (DATA.kind === "runs") runPages(DATA.runs, DATA.comparisons);
   else if (DATA.kind === "index") indexPages(DATA);
+  else if (DATA.kind === "recording") recordingPages(DATA);
   else sweepPages(DATA);
   for (const entry of TABS) {
     entry.button = el("button", { type: "button", role: "tab", onclick: () => openTab(entry.name) }, entry.name);

@@ -20,7 +20,7 @@ from rlinf.report.live.library import Library
 from rlinf.report.page import embedded, render
 
 _COOKIE = "rlinf"
-_PAGES = ("/", "/run", "/sweep")
+_PAGES = ("/", "/run", "/sweep", "/recording")
 _HOSTS = ("127.0.0.1", "localhost")
 # The pages hold their own scripts; nothing is loaded from, or sent to, anywhere else.
 _POLICY = (
@@ -76,6 +76,15 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         name = request.query_params.get("id", "")
         return fresh(request, library.sweep_stamp(name), lambda: library.sweep_page(name))
 
+    def recording(request: Request) -> Response:
+        name = request.query_params.get("id", "")
+        address = f"/api/recording?{request.url.query}"
+        return page(f"Episodes of {name}", library.recording_page(name), library.recording_stamp(name), address)
+
+    def api_recording(request: Request) -> Response:
+        name = request.query_params.get("id", "")
+        return fresh(request, library.recording_stamp(name), lambda: library.recording_page(name))
+
     async def not_there(request: Request, error: Exception) -> Response:
         return PlainTextResponse(redacted(str(error)), status_code=404)
 
@@ -89,9 +98,11 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         "/": index,
         "/run": run,
         "/sweep": sweep,
+        "/recording": recording,
         "/api/index": api_index,
         "/api/run": api_run,
         "/api/sweep": api_sweep,
+        "/api/recording": api_recording,
     }
     return Starlette(
         routes=[Route(path, endpoint) for path, endpoint in pages.items()],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.base.errors import UserError
+from rlinf.datasets.robot_data.reading import dataset_stamp, is_dataset
 from rlinf.report.payload import headlines, runs_payload
 from rlinf.report.runs import ReportError, RunRecord, is_run, read_run
 from rlinf.report.sweep_page import sweep_payload
@@ -47,8 +48,12 @@ class Library:
             self._name(path): path for path in sorted(self._walk(self.root, _DEPTH)) if (path / "sweep.json").exists()
         }
 
+    def recordings(self) -> dict[str, Path]:
+        """Name -> folder of recorded episodes."""
+        return {self._name(path): path for path in sorted(self._walk(self.root, _DEPTH)) if is_dataset(path)}
+
     def index(self) -> dict[str, Any]:
-        """``kind: index``: a row for each run, the one that changed last first, and one for each sweep."""
+        """``kind: index``: a row for each run, the one that changed last first, each sweep, and each dataset."""
         rows = [
             {**self._cached("row", name, path, functools.partial(_row, path)), "id": name, "state": _state_of(path)}
             for name, path in self.runs().items()
@@ -58,6 +63,7 @@ class Library:
             "root": str(self.root),
             "runs": sorted(rows, key=lambda row: row["changed"], reverse=True),
             "sweeps": [{"id": name, "name": path.name} for name, path in self.sweeps().items()],
+            "recordings": [{"id": name, "name": path.name} for name, path in self.recordings().items()],
         }
 
     def run_page(self, names: Sequence[str]) -> dict[str, Any]:
@@ -77,6 +83,18 @@ class Library:
         """Build the page about a sweep. Raises :class:`ReportError`."""
         path = _found(self.sweeps(), name)
         return dict(self._cached("sweep", name, None, lambda: sweep_payload(path), self.sweep_stamp(name)))
+
+    def recording_page(self, name: str) -> dict[str, Any]:
+        """Build the page about recorded episodes. Raises :class:`ReportError`, and DatasetError for damaged data."""
+        from rlinf.report.recorded import recording_payload
+
+        path = _found(self.recordings(), name)
+        make = functools.partial(recording_payload, path)
+        return dict(self._cached("recording", name, None, make, self.recording_stamp(name)))
+
+    def recording_stamp(self, name: str) -> str:
+        """Return a stamp that changes whenever the dataset does."""
+        return dataset_stamp(_found(self.recordings(), name))
 
     def stamp(self, names: Sequence[str]) -> str:
         """Return a stamp that changes whenever the page about these runs would."""

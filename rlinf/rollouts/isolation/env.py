@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from rlinf.data.spaces import ROOT, Arrays
+from rlinf.data.spaces import ROOT, Arrays, text_of
 from rlinf.rollouts.isolation.process import EnvProcessError
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv
 from rlinf.rollouts.vec_env.make_env import make_env
@@ -68,5 +68,5 @@ def _unflattened(space: spaces.Space, leaves: Arrays, row: int, name: str = ROOT
     if isinstance(space, spaces.Tuple):
         return tuple(_unflattened(part, leaves, row, f"{name}.{key}") for key, part in enumerate(space.spaces))
     if isinstance(space, spaces.Text):
-        return leaves[name][row].tobytes().rstrip(b"\0").decode()
+        return text_of(leaves[name][row])
     return leaves[name][row].copy()

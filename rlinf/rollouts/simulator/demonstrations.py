@@ -23,7 +23,7 @@ from rlinf.base.random_streams import numpy_generator
 from rlinf.data.batch import Batch
 from rlinf.data.granularity import Granularity
 from rlinf.data.inputs import ObservationInputs
-from rlinf.data.spaces import ADVANTAGE, Arrays, empty_leaves, observation_leaves, write_observation
+from rlinf.data.spaces import ADVANTAGE, Arrays, empty_leaves, observation_leaves, text_of, write_observation
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine
 from rlinf.rollouts.isolation.env import make_env_anywhere
 from rlinf.rollouts.simulator.episodes import EpisodeTask
@@ -231,7 +231,7 @@ def instructions_of(options: EnvConfig, seeds: Sequence[int]) -> list[str]:
                 break
             row = empty_leaves(env.observation_space, (1,))
             write_observation(row, 0, env.reset(seed=seed % 2**31)[0])
-            instructions.update(dict.fromkeys(row[name].tobytes().rstrip(b"\0").decode() for name in names))
+            instructions.update(dict.fromkeys(text_of(row[name]) for name in names))
         return list(instructions)
     finally:
         close_quietly(env)

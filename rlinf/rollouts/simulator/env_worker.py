@@ -39,6 +39,7 @@ from rlinf.rollouts.vec_env.mixture import Mixture
 from rlinf.rollouts.vec_env.offscreen import FilmingTrial, offscreen
 from rlinf.rollouts.vec_env.vec_env import VecEnv, require_alike
 from rlinf.rollouts.vec_env.vectorize import choose_vec_env, make_seeded_vec_env, make_vec_env
+from rlinf.rollouts.video.film_track import FilmTrack
 from rlinf.rollouts.video.filmable import try_filming
 from rlinf.rollouts.video.filmed import FilmedVecEnv
 from rlinf.schema import EnvConfig
@@ -220,11 +221,13 @@ class EnvWorker:
         def end() -> RolloutCoroutine[RolloutPart]:
             runs: list[EpisodeRun] = []
             problem, last_failure = None, ""
+            tracks: dict[int, FilmTrack | None] = {}
             if filmed and video is not None:
                 vec_env, collector = self._filming(len(filmed))
                 with vec_env.filming(video, [task.start_seed for task in filmed]):
                     runs.append((yield from collector.play(facts, filmed, (version,), greedy=greedy)))
                 problem, last_failure = vec_env.problem, collector.last_failure
+                tracks = {task.start_seed: vec_env.track(task.start_seed) for task in filmed}
             if tasks:
                 evaluator = self._evaluator(len(tasks), words)
                 runs.append((yield from evaluator.play(facts, tasks, (version,), greedy=greedy)))
@@ -237,7 +240,7 @@ class EnvWorker:
                 run.failures,
                 run.env_steps,
                 [
-                    trace_of(episode)
+                    trace_of(episode, self.spaces(), tracks.get(episode.task.start_seed))
                     for episode in run.episodes
                     if episode.task.row < self._config.evaluation.video_episodes
                 ],

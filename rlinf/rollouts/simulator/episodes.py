@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import gymnasium
 import numpy as np
 import torch
 
 from rlinf.data.batch import Batch
 from rlinf.data.columns import RewardDetails
 from rlinf.data.inputs import ObservationInputs
-from rlinf.data.spaces import Arrays
+from rlinf.data.spaces import Arrays, observation_leaves, text_of
 from rlinf.interfaces import ActingPolicy
 from rlinf.models.policy_requests import Decision, PolicyFacts, PolicyRequest, RolloutCoroutine, drive
 from rlinf.rollouts.simulator.failures import Attempt, FailureCount
@@ -24,6 +25,7 @@ from rlinf.rollouts.simulator.noise import NoiseStream
 from rlinf.rollouts.simulator.records import EpisodeRecord, EpisodeTally, EpisodeTrace
 from rlinf.rollouts.vec_env.mixture import ONE_TASK, Mixture
 from rlinf.rollouts.vec_env.vec_env import VecEnv
+from rlinf.rollouts.video.film_track import FilmTrack
 
 _NOISE_BLOCK = 64
 _ATTEMPTS = 3
@@ -54,6 +56,8 @@ class Episode:
     """[L, K] for chunks of K actions."""
     executed: np.ndarray
     """[L, K] bool: the actions that were carried out."""
+    env_actions: np.ndarray
+    """[L, ...], with chunks [L, K, ...], as the environment took them."""
     terminated: bool
     record: EpisodeRecord
     logprobs: np.ndarray | None = None
@@ -91,6 +95,7 @@ class _Decision:
     actions: np.ndarray
     rewards: np.ndarray
     executed: np.ndarray
+    env_actions: np.ndarray
     logprobs: np.ndarray | None
 
 
@@ -164,7 +169,9 @@ class EpisodeCollector:
             state[now] = decision.state
             rewards, executed, over = self._advance(now, decision.env_actions, busy, len(history), run)
             logprobs = None if decision.output is None else decision.output.logprobs.numpy()
-            history.append(_Decision(now, observations, decision.actions, rewards, executed, logprobs))
+            history.append(
+                _Decision(now, observations, decision.actions, rewards, executed, decision.env_actions, logprobs)
+            )
             for env_index, outcome in over.items():
                 timestep = busy.pop(env_index)
                 if outcome is None:
@@ -297,6 +304,7 @@ def _cut(
         actions=np.stack([past.actions[at] for at, past in mine]),
         rewards=np.stack([past.rewards[at] for at, past in mine]),
         executed=np.stack([past.executed[at] for at, past in mine]),
+        env_actions=np.stack([past.env_actions[at] for at, past in mine]),
         terminated=terminated,
         record=record,
         logprobs=_logprobs(mine),
@@ -315,11 +323,25 @@ def joined(runs: Sequence[EpisodeRun]) -> EpisodeRun:
     return EpisodeRun(episodes, sum((run.failures for run in runs), Counter()), sum(run.env_steps for run in runs))
 
 
-def trace_of(episode: Episode) -> EpisodeTrace:
-    """Rewards (a chunk's together) and actions as plain numbers, for reports; any action is a row of dimensions."""
-    actions = episode.actions.reshape(len(episode.rewards), -1).T
-    rewards = episode.rewards.reshape(len(episode.rewards), -1).sum(axis=1).tolist()
-    return EpisodeTrace(episode.record, episode.task.start_seed, rewards, actions.tolist())
+def trace_of(episode: Episode, spaces: tuple[gymnasium.Space, gymnasium.Space], film: FilmTrack | None) -> EpisodeTrace:
+    """Build what a report shows of an episode, a value for each environment step; any action is a row of dimensions.
+
+    ``spaces`` are those of observation and action; ``film``: the episode's part of a film.
+    """
+    executed = episode.executed
+    actions = episode.env_actions.reshape(*executed.shape, -1)[executed]
+    texts = [leaf for leaf, part in observation_leaves(spaces[0]).items() if isinstance(part, gymnasium.spaces.Text)]
+    return EpisodeTrace(
+        episode.record,
+        episode.task.start_seed,
+        len(executed),
+        episode.rewards[executed].tolist(),
+        actions.T.tolist(),
+        not isinstance(spaces[1], gymnasium.spaces.Box),
+        executed.shape[1],
+        text_of(episode.observations[texts[0]][0]) if texts else "",
+        film,
+    )
 
 
 def episodes_batch(policy: PolicyFacts, episodes: Sequence[Episode], version: int) -> RolloutCoroutine[Batch]:

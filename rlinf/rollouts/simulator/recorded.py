@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlinf.base.random_streams import numpy_generator, stream_seed
-from rlinf.data.spaces import empty_leaves, observation_leaves, write_observation
+from rlinf.data.spaces import empty_leaves, observation_leaves, text_of, write_observation
 from rlinf.datasets.robot_data.dataset import (
     ACTION,
     DEMONSTRATED,
@@ -160,7 +160,7 @@ def _episode(steps: Sequence[ExpertStep], env: gymnasium.Env, wanted: Recording)
         name = column_of(leaf, space)
         if name is None:
             if instruction is None:
-                instruction = leaves[leaf][0].tobytes().rstrip(b"\0").decode()
+                instruction = text_of(leaves[leaf][0])
             continue
         values = leaves[leaf]
         if isinstance(space, spaces.Box) and len(space.shape) == 3 and space.shape[0] == 3 != space.shape[2]:

@@ -11,6 +11,7 @@ import numpy as np
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
 from rlinf.rollouts.vec_env.vec_env import StepResult
+from rlinf.rollouts.video.film_track import FilmTrack
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,22 @@ class EpisodeRecord:
 
 @dataclass(frozen=True)
 class EpisodeTrace:
-    """The course of an episode, decision by decision, for people to read."""
+    """The course of an episode, environment step by environment step, for people to read."""
 
     record: EpisodeRecord
     start_seed: int
+    decisions: int
     rewards: list[float]
     actions: list[list[float]]
-    """One list per dimension of the action."""
+    """One list per dimension of the action, as the environment took them."""
+    discrete: bool = False
+    """Actions are choices among a few: their numbers have no order."""
+    chunk: int = 1
+    """Environment steps of a decision; the last one of an episode may have fewer."""
+    instruction: str = ""
+    """What was to be done, in words; empty where the environment gives none."""
+    film: FilmTrack | None = field(default=None, compare=False)
+    """None where the episode was not filmed. A camera changes no episode: it does not count in comparisons."""
 
 
 @dataclass

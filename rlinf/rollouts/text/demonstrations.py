@@ -19,6 +19,7 @@ from rlinf.rollouts.text.tasks.curriculum import Curriculum
 from rlinf.rollouts.text.tasks.mixture_schedule import MixtureSchedule
 from rlinf.rollouts.text.to_batch import imitation_batch
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.stop_texts import ended
 from rlinf.schema import SftConfig
 
 _NOTE_CHARS = 160
@@ -116,7 +117,7 @@ def _encoded(one: Demonstration, renderer: PromptRenderer) -> tuple[list[int], l
     tokens: list[int] = []
     mask: list[bool] = []
     for index, response in enumerate(one.responses):
-        said = [*renderer.encode(response), renderer.turn_end]
+        said = ended(renderer.encode(response), renderer.turn_end)
         tokens += said
         mask += [True] * len(said)
         if index < len(one.observations):

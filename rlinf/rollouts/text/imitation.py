@@ -14,8 +14,9 @@ from rlinf.models.vision.reading import PictureReader
 from rlinf.rollouts.text.conversation import Row
 from rlinf.rollouts.text.tasks.order import TaskOrder
 from rlinf.rollouts.text.to_batch import imitation_batch
-from rlinf.rollouts.text.tokens.picture_tokens import rendered_with_pictures
+from rlinf.rollouts.text.tokens.picture_tokens import left_out, rendered_with_pictures
 from rlinf.rollouts.text.tokens.prompts import PromptRenderer
+from rlinf.rollouts.text.tokens.stop_texts import ended
 from rlinf.rollouts.text.tokens.thoughts import OPENING, closing_of, opened_thoughts
 
 _THOUGHTS = "these thoughts"
@@ -132,7 +133,7 @@ class ConversationEncoder:
                 continue
             text = "\n".join(asked)
             parts.add(self._ids(f"\n{text}\n") if parts.pieces else list(self._renderer.begun(text)), False)
-            parts.add([*self._ids(message.content), self._renderer.turn_end], message.imitated)
+            parts.add(ended(self._ids(message.content), self._renderer.turn_end), message.imitated)
             asked = []
             if not any(later.imitated for later in messages[index + 1 :]):
                 break
@@ -155,6 +156,7 @@ class ConversationEncoder:
         parts = _Parts()
         opening = self._render(conversation, messages[: answers[0]], prompt=True)
         self._require_tools(conversation, opening)
+        self._require_words(conversation, opening, messages[: answers[0]])
         parts.add(self._ids(opening), False)
         for position, following in zip(answers, [*answers[1:], None], strict=True):
             message, whole = messages[position], messages[: position + 1]
@@ -185,7 +187,7 @@ class ConversationEncoder:
         before, after = rest[:result], rest[result + len(content) :]
         closing, between = self._closing(after)
         text = before + message.content if before.strip() else message.content
-        return [*self._ids(text), *closing], between
+        return ended(self._ids(text), closing), between
 
     def _continued(
         self, conversation: Conversation, message: Message, rest: str, opened: str
@@ -206,7 +208,7 @@ class ConversationEncoder:
         if rest and not result:
             raise _left_out(conversation, "this answer", message.content)
         closing, between = self._closing(after)
-        return [*self._ids(words), *closing], between
+        return ended(self._ids(words), closing), between
 
     def _called(
         self, conversation: Conversation, opening: str, whole: Sequence[Message], rest: str
@@ -238,7 +240,13 @@ class ConversationEncoder:
                 "in a system message and take the column out, or take a tokenizer whose template describes tools"
             )
 
-    def _closing(self, after: str) -> tuple[list[int], list[int]]:
+    @staticmethod
+    def _require_words(conversation: Conversation, opening: str, messages: Sequence[Message]) -> None:
+        lost = left_out(opening, [message.for_template() for message in messages])
+        if lost is not None:
+            raise _left_out(conversation, f"the words of the {lost['role']}", lost["content"])
+
+    def _closing(self, after: str) -> tuple[int, list[int]]:
         """Return (the end mark, what the template writes behind it); the tokenizer's end if the template writes none.
 
         The mark is the one that stands behind a last answer, also if the template writes another one in between.
@@ -246,9 +254,9 @@ class ConversationEncoder:
         tokens = self._ids(after)
         position = next((at for at, token in enumerate(tokens) if token in self._renderer.marks), None)
         if position is None:
-            return [self._renderer.turn_end], tokens
+            return self._renderer.turn_end, tokens
         ends = self._renderer.turn_ends
-        return [tokens[position] if tokens[position] in ends else self._renderer.turn_end], tokens[position + 1 :]
+        return tokens[position] if tokens[position] in ends else self._renderer.turn_end, tokens[position + 1 :]
 
     def _after(self, conversation: Conversation, opening: str, whole: str) -> str:
         if not whole.startswith(opening):

@@ -12,8 +12,9 @@ from rlinf.datasets.video_encoder import FilmEncoder
 from rlinf.rollouts.isolation.vec_env import IsolatedVecEnv, needs_process
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import StepResult
+from rlinf.rollouts.video.film_track import FilmTrack, knots_of
 from rlinf.rollouts.video.filmable import filmable_env
-from rlinf.rollouts.video.tiles import Grid, Tile
+from rlinf.rollouts.video.tiles import Grid, Tile, grid_size
 from rlinf.schema import EnvConfig
 
 # Simulators that make more frames a second than this are shown every n-th step.
@@ -42,6 +43,8 @@ class FilmedVecEnv:
         self._grid = Grid()
         self._tiles: dict[int, Tile] = {}
         self._tile_of: dict[int, Tile] = {}
+        self._shown: dict[int, list[int]] = {}
+        """By start seed: the steps done of its episode at each frame of the film."""
         self._calls = 0
 
     @property
@@ -57,6 +60,7 @@ class FilmedVecEnv:
         self._film, self._grid, self._calls, self.problem = film, Grid(), 0, None
         self._tiles = {seed: Tile(number) for number, seed in enumerate(seeds)}
         self._tile_of = {}
+        self._shown = {seed: [] for seed in seeds}
         try:
             yield
         except BaseException:
@@ -66,6 +70,12 @@ class FilmedVecEnv:
             film.close(keep=self.problem is None)
         except Exception as error:  # the disk is full
             self.problem = _words(error)
+
+    def track(self, seed: int) -> FilmTrack | None:
+        """Find the episode from a start seed in the newest film; None if it is in none, or if the film failed."""
+        if self.problem is not None or not self._shown.get(seed):
+            return None
+        return FilmTrack(self._tiles[seed].number, grid_size(len(self._tiles)), self._fps, knots_of(self._shown[seed]))
 
     def reset(self, env_indices: Sequence[int], seeds: Sequence[int]) -> dict[int, str]:
         failed = self._vec_env.reset(env_indices, seeds)
@@ -116,6 +126,8 @@ class FilmedVecEnv:
             return
         try:
             self._film.write(self._grid.draw(list(self._tiles.values())))
+            for seed, tile in self._tiles.items():
+                self._shown[seed].append(tile.step)
         except Exception as error:  # a full disk, an encoder that is not there
             self.problem = _words(error)
 

@@ -38,6 +38,16 @@ class Tile:
         return "over" if self.success is None else "ended"
 
 
+def grid_size(tiles: int) -> tuple[int, int]:
+    """Return (columns, rows) of a near-square grid.
+
+    >>> grid_size(5)
+    (3, 2)
+    """
+    columns = int(np.ceil(np.sqrt(tiles)))
+    return columns, -(-tiles // columns)
+
+
 class Grid:
     """Draws tiles of one size; the first frame decides how large they are."""
 
@@ -50,7 +60,7 @@ class Grid:
 
     def draw(self, tiles: Sequence[Tile]) -> np.ndarray:
         """[H, W, 3] uint8: a near-square grid, row by row."""
-        columns = int(np.ceil(np.sqrt(len(tiles))))
+        columns, _ = grid_size(len(tiles))
         drawn = [self._tile(tile) for tile in tiles]
         blank = np.zeros_like(drawn[0])
         rows = [drawn[first : first + columns] for first in range(0, len(drawn), columns)]

@@ -181,10 +181,10 @@ def _keep_tokenizer(config: Config, envs: EnvPool, folder: Path) -> None:
 
         path = carried_tokenizer(config) or requested.path or config.policy.flow.pi0.path or language.path
         if path is None and config.facts.published:
-            from rlinf.models.vla.published.checkpoint import FlowCheckpoint
+            from rlinf.models.vla.published.reading import read_flow_checkpoint
 
             chosen = config.policy.flow.checkpoint
-            path = FlowCheckpoint.read(str(chosen.path), chosen.backbone).tokenizer
+            path = read_flow_checkpoint(chosen, config.env.num_action_chunks).tokenizer
         if path is None and config.facts.openvla:
             path = config.policy.vla.checkpoint.path
         if path is not None:

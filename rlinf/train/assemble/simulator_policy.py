@@ -263,12 +263,12 @@ def _published(config: Config, observation_space: Any, action_space: Any, folder
     from rlinf.models.loading import load_tokenizer
     from rlinf.models.vla import VlaOptions
     from rlinf.models.vla.build import build_published
-    from rlinf.models.vla.published.checkpoint import FlowCheckpoint
+    from rlinf.models.vla.published.reading import read_flow_checkpoint
 
     policy, chosen = config.policy, config.policy.flow.checkpoint
     assert folder is not None
     assert chosen.path is not None
-    checkpoint = FlowCheckpoint.read(chosen.path, chosen.backbone)
+    checkpoint = read_flow_checkpoint(chosen, config.env.num_action_chunks)
     options = _filled(
         VlaOptions,
         policy.vla,

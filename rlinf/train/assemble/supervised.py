@@ -20,7 +20,7 @@ from rlinf.cluster import Cluster
 from rlinf.config import Config
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
-from rlinf.datasets.conversation_files import Conversation, read_answers, unread_columns
+from rlinf.datasets.conversation_files import Conversation, read_answers, unread_columns, unread_splits
 from rlinf.models.tokenizer_export import save_beside
 from rlinf.rollouts.text.imitation import ConversationEncoder, Encoded, ImitationData
 from rlinf.schema.learner import SftConfig
@@ -82,6 +82,7 @@ def supervised_data(config: Config, tokenizer: Any) -> _SupervisedData:
         "sft.data": f"{len(train)} {kind}; {sft.steps} steps of {sft.batch_size} are {epochs:.2f} epochs",
         "sft.data longer than sft.max_tokens, left out": long,
         "sft.data held out": len(aside),
+        "sft.data: splits that are not read": unread_splits(str(sft.data)),
         "sft.data left out, whose prompts sft.eval_data has": result.shared,
         **{f"sft.data: column that is not read, {name}": count for name, count in unread_columns(result.train).items()},
     }
@@ -115,7 +116,7 @@ def _divided(sft: SftConfig) -> _Divided:
     if sft.eval_data is None:
         train = [row for row in rows if not _is_held_out(row[0], sft.eval_fraction)]
         return _Divided(train, [row for row in rows if _is_held_out(row[0], sft.eval_fraction)], 0)
-    held_out = read_answers(sft.eval_data, pairs=pairs)
+    held_out = read_answers(sft.eval_data, pairs=pairs, split="eval")
     measured = {_prompt(row[0]) for row in held_out}
     train = [row for row in rows if _prompt(row[0]) not in measured]
     if not train:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.base.errors import UserError
+from rlinf.base.row_files import RowFileError
+from rlinf.base.row_sources import EVALUATION, split_readers
 from rlinf.config import Config, load_mapping, to_mapping
 from rlinf.config.names import nearest
 
@@ -85,7 +87,6 @@ _KEPT = (
     "verify_timeout",
     "verify_workers",
 )
-_HELD_OUT = ("eval", "validation", "valid", "dev", "test")
 
 
 @dataclass(frozen=True)
@@ -180,5 +181,7 @@ def _split(path: Path) -> str | None:
     """Return the held-out split of a folder that has one; everything in a file."""
     if path.is_file():
         return None
-    names = [child.name.lower() for child in path.rglob("*")]
-    return "eval" if any(name.startswith(_HELD_OUT) for name in names) else None
+    try:
+        return "eval" if set(EVALUATION) & set(split_readers(str(path))) else None
+    except RowFileError as error:
+        raise UserError(str(error)) from error

@@ -15,7 +15,9 @@ from rlinf.schema import EvaluationConfig
 from rlinf.train.evaluation.intervals import mean_interval, wilson, with_interval
 from rlinf.train.evaluation.start_outcomes import start_outcomes
 from rlinf.train.evaluation.text import Evaluation
-from rlinf.train.tracking.samples import TRACE_ACTIONS, TRACE_POSITIONS
+
+_STEPS, _DIMENSIONS = 1_024, 16
+"""Of an episode's course: what is kept for people to read."""
 
 
 class VectorEvaluator:
@@ -47,16 +49,23 @@ class VectorEvaluator:
 
 def _episode(trace: EpisodeTrace, video: str | None) -> dict[str, Any]:
     """Return a line of `episodes/step_000010.jsonl`."""
-    facts = {"start_seed": trace.start_seed, "decisions": len(trace.rewards), "video": video}
-    return {**asdict(trace.record), **facts, "trace": trace_columns(trace)}
+    facts: dict[str, Any] = {
+        "start_seed": trace.start_seed,
+        "decisions": trace.decisions,
+        "chunk": trace.chunk,
+        "discrete": trace.discrete,
+        "dimensions": len(trace.actions),
+        "instruction": trace.instruction,
+        "video": video,
+        "film": None if trace.film is None or video is None else asdict(trace.film),
+    }
+    return {**asdict(trace.record), **facts, "trace": trace_columns(trace.rewards, trace.actions)}
 
 
-def trace_columns(trace: EpisodeTrace) -> dict[str, list[float]]:
-    """Return the trajectory of an episode as columns, cut to what a page can show."""
-    columns = {"reward": trace.rewards}
-    if len(trace.actions) <= TRACE_ACTIONS:
-        columns |= {f"action {index}": column for index, column in enumerate(trace.actions)}
-    return {name: [round(value, 5) for value in column[:TRACE_POSITIONS]] for name, column in columns.items()}
+def trace_columns(rewards: Sequence[float], actions: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+    """Return rewards [T] and actions [D][T] of an episode's steps as named columns, cut to what a page can show."""
+    columns = {"reward": rewards, **{f"action {index}": column for index, column in enumerate(actions[:_DIMENSIONS])}}
+    return {name: [round(value, 5) for value in column[:_STEPS]] for name, column in columns.items()}
 
 
 def record_metrics(records: Sequence[EpisodeRecord]) -> Metrics:

@@ -193,3 +193,27 @@ def test_prompts_may_be_messages_and_lie_within_fields(tmp_path: Path) -> None:
     written(path, {"prompt": [{"role": "system", "content": "Be brief."}, *ASKED]})
     with pytest.raises(DatasetError, match=r"a\.jsonl:1: prompt has a system message: set env\.kwargs\.prompt_field"):
         PromptsEnv(path=str(path), reward={"length": 1.0})
+
+
+@pytest.mark.parametrize("write", [json.dumps, str])
+def test_messages_in_a_cell_of_a_table_are_the_question(write: Any) -> None:
+    rows = tasks_of(
+        [Record("rows:1", {"prompt": write(ASKED), "answer": "7"})],
+        Fields(),
+        default_domain="math",
+        on_bad_row="error",
+    )
+    assert [task.question for task in rows.tasks] == ["3 + 4?"]
+    broken = [Record("rows:1", {"prompt": str(ASKED)[:-3], "answer": "7"})]
+    with pytest.raises(DatasetError, match=r"rows:1: the question field 'prompt' holds chat messages as a text"):
+        tasks_of(broken, Fields(), default_domain="math", on_bad_row="error")
+
+
+def test_messages_of_one_question_beside_its_answer() -> None:
+    def read(row: dict[str, Any]) -> Rows:
+        return tasks_of([Record("rows:1", row)], Fields(), default_domain="math", on_bad_row="error")
+
+    (task,) = read({"messages": ASKED, "ground_truth": "7", "dataset": "tulu"}).tasks
+    assert (task.question, task.answer) == ("3 + 4?", "7")
+    with pytest.raises(DatasetError, match=r"roles user, assistant .*set env\.kwargs\.response_field: messages"):
+        read({"messages": [*ASKED, {"role": "assistant", "content": "7"}], "ground_truth": "7"})

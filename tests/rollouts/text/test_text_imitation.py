@@ -173,3 +173,36 @@ def test_a_plain_prompt_that_ends_in_the_mark_opens_the_thoughts_too() -> None:
     assert PromptRenderer(made, example="Think in <think>. Q: ...").said(tokens) == "hm\n</think>\n3"
     # A chat template has words of its own behind it.
     assert PromptRenderer(tokenizer(CHATML), example="Q: ...\n<think>").said(tokens) == "hm\n</think>\n3"
+
+
+@pytest.mark.parametrize(("template", "mark"), [(CHATML, "<|im_end|>"), (None, "<eos>")])
+def test_an_answer_that_is_written_with_its_end_mark_has_it_once(template: str | None, mark: str) -> None:
+    row = {"prompt": "1 + 2?", "completion": f"3{mark}"}
+    assert taught(template, row)[1] == f"«3{mark}»"
+    made = tokenizer(template)
+    said, mask = _encoded(Demonstration("1 + 2?", (f"3{mark}",), (), "3"), PromptRenderer(made))
+    assert (made.decode(said), mask) == (f"3{mark}", [True] * len(said))
+
+
+def test_words_that_a_template_leaves_out_are_not_lost() -> None:
+    talk = [
+        {"role": role, "content": text} for role, text in (("system", "S1"), ("user", "1 + 2?"), ("assistant", "3"))
+    ]
+    parts = CHATML.replace("{{ m.content }}", "{% for part in m.content %}{{ part.text }}{% endfor %}")
+    assert taught(parts, {"messages": talk}) == taught(CHATML, {"messages": talk})
+    deaf = CHATML.replace("in messages", "in messages if m.role != 'system'")
+    with pytest.raises(ConversationError, match=r"rows:1: the chat template leaves the words of the system out.*'S1'"):
+        taught(deaf, {"messages": talk})
+
+
+def test_a_call_ends_at_a_mark_that_is_special_under_no_name() -> None:
+    made = tokenizer(TOOLS)
+    from transformers import PreTrainedTokenizerFast
+
+    bare = PreTrainedTokenizerFast(tokenizer_object=made.backend_tokenizer, pad_token="<pad>", eos_token="<eos>")
+    bare.chat_template = TOOLS
+    assert bare.convert_tokens_to_ids("<|eom|>") not in bare.all_special_ids
+    renderer = PromptRenderer(bare)
+    assert renderer.end_of_call(renderer.encode("<call>x</call><|eom|>\n")) == len(
+        renderer.encode("<call>x</call><|eom|>")
+    )

@@ -138,13 +138,25 @@ def test_filmed_episodes_are_the_evaluated_ones(tmp_path: Path, workers: int, gr
     assert all(side % 2 == 0 for side in pictures[0].shape[:2])
 
 
-def test_chunks_are_filmed_step_by_step_and_traced_by_decision(tmp_path: Path) -> None:
+def test_chunks_are_filmed_and_traced_step_by_step(tmp_path: Path) -> None:
     done = rollout(chunk=4).evaluate(3, video=tmp_path / "one.mp4")
-    assert len(frames(tmp_path / "one.mp4")) == 1 + max(record.length for record in done.records)
-    for trace in done.traces:
-        assert len(trace.rewards) == len(trace.actions[0]) == -(-trace.record.length // 4)
-        assert len(trace.actions) == 4
+    longest = max(record.length for record in done.records)
+    assert len(frames(tmp_path / "one.mp4")) == 1 + longest
+    for number, trace in enumerate(done.traces):
+        assert (trace.chunk, trace.discrete) == (4, True)
+        assert len(trace.rewards) == len(trace.actions[0]) == trace.record.length
+        assert (len(trace.actions), trace.decisions) == (1, -(-trace.record.length // 4))
         assert sum(trace.rewards) == trace.record.total
+        assert trace.film is not None
+        assert (trace.film.tile, trace.film.grid, trace.film.fps) == (number, (2, 2), 20.0)
+        # A frame for each step; an episode that is over stays at its last step.
+        rest = ((longest, trace.record.length),) if trace.record.length < longest else ()
+        assert trace.film.knots == ((0, 0), (trace.record.length, trace.record.length), *rest)
+
+
+def test_an_episode_without_a_film_has_no_track(tmp_path: Path) -> None:
+    assert {trace.film for trace in rollout().evaluate(3).traces} == {None}
+    assert {trace.film for trace in rollout(breaks_at=9).evaluate(3, video=tmp_path / "one.mp4").traces} == {None}
 
 
 def test_the_video_shows_each_episode_and_how_it_ended(tmp_path: Path) -> None:

@@ -158,6 +158,27 @@ class FlowCheckpoint:
         return int(self.config["input_features"]["observation.state"]["shape"][0])
 
     @property
+    def renamed(self) -> Mapping[str, str]:
+        """Other names of pictures, by the checkpoint's."""
+        step = self.step("rename_observations_processor")
+        return {theirs: ours for ours, theirs in step.get("rename_map", {}).items()}
+
+    @property
+    def horizon(self) -> int:
+        """Actions of a chunk, as the network gives them."""
+        return int(self.config["chunk_size"])
+
+    @property
+    def width(self) -> int:
+        """Numbers of an action, as the network gives them."""
+        return int(self.config["max_action_dim"])
+
+    @property
+    def carried_out(self) -> int:
+        """Actions that the original carries out before it decides again."""
+        return int(self.config["n_action_steps"])
+
+    @property
     def steps(self) -> int:
         """Integration steps of the flow."""
         return int(self.config["num_steps" if self.family == "smolvla" else "num_inference_steps"])

@@ -73,6 +73,11 @@ class FlowNetwork(nn.Module):
         """Compute the velocity [N, H, A] at points [N, H, A] and times [N]."""
         raise NotImplementedError
 
+    @property
+    def width(self) -> int:
+        """Numbers of a position that the reader leaves."""
+        return self.words.embedding_dim
+
     def expert_parts(self) -> list[nn.Module]:
         """Return what `train: expert` trains."""
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
 A folder holds `config.json` (`model_type: openvla`), safetensors with their index, `preprocessor_config.json`, the
 tokenizer, and after fine-tuning `dataset_statistics.json`. OpenVLA-OFT adds `action_head--N_checkpoint.pt` and
-`proprio_projector--N_checkpoint.pt`.
+`proprio_projector--N_checkpoint.pt`, with diffusion also `noisy_action_projector--N_checkpoint.pt`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.published.checkpoint import Unread, checkpoint_folder
+from rlinf.models.vla.published.shards import renewed, stored_shapes, stored_tensors, write_shards
 from rlinf.models.vla.published.timm_towers import TOWERS, depth
 
 KEY = "policy.vla.checkpoint.path"
 BINS = 256
-PARTS = ("action_head", "proprio_projector")
+PARTS = ("action_head", "proprio_projector", "noisy_action_projector")
 """Parts of OpenVLA-OFT in files of their own, whose tensors have these names before theirs here."""
+DIFFUSION = "action_head.noise_predictor.mlp_resnet"
+"""Where the tensors of a diffusion head are."""
 _FILM = "vision_backbone"
 """The same of OpenVLA-OFT+: both towers with FiLM layers, and with low-rank adapters that are not merged."""
 _FILM_ALPHA = 16
-_REFUSED_PARTS = {"noisy_action_projector": "its diffusion head is not read: only the one of L1 regression is"}
 _TOWER_NAMES = ("featurizer", "fused_featurizer")
 _LLAMA = {"num_attention_heads": 32, "rms_norm_eps": 1e-6}
 """What transformers takes for a Llama where `text_config` does not name it."""
@@ -104,8 +104,18 @@ class OpenVlaCheckpoint:
 
     @property
     def regression(self) -> bool:
-        """Whether a head gives actions as numbers (L1 regression), not the language model as tokens."""
-        return "action_head" in self.files
+        """Whether a head gives actions as numbers at once (L1 regression)."""
+        return "action_head" in self.files and not self.diffusion
+
+    @property
+    def diffusion(self) -> bool:
+        """Whether a head removes noise from the numbers of actions, step by step."""
+        return "noisy_action_projector" in self.files
+
+    @property
+    def continuous(self) -> bool:
+        """Whether actions are numbers of a head, not tokens of the language model."""
+        return self.regression or self.diffusion
 
     @property
     def family(self) -> str:
@@ -184,7 +194,7 @@ class OpenVlaCheckpoint:
             result += [
                 f"{prefix}{name}" for name in shapes if name.startswith((f"blocks.{last}.", "norm.", "attn_pool."))
             ]
-        if self.regression:
+        if self.continuous:
             result.append("language_model.lm_head.weight")
         return result
 
@@ -207,10 +217,7 @@ class OpenVlaCheckpoint:
             )
         statistics = read_json_file(folder / "dataset_statistics.json") or config.get("norm_stats") or {}
         files = {part: file.name for part in (*PARTS, _FILM) if (file := _part_file(folder, part)) is not None}
-        shapes: dict[str, list[int]] = {}
-        for file in _shards(folder):
-            with safe_open(file, framework="pt") as tensors:
-                shapes |= {name: list(tensors.get_slice(name).get_shape()) for name in tensors.keys()}  # noqa: SIM118
+        shapes = stored_shapes(folder, KEY)
         for part, name in files.items():
             shapes |= {key: list(value.shape) for key, value in _named(part, _loaded(folder / name)).items()}
         made = cls(config, statistics, _json(folder / "preprocessor_config.json"), shapes, files, str(folder))
@@ -220,10 +227,7 @@ class OpenVlaCheckpoint:
     def weights(self) -> dict[str, Tensor]:
         """Load the tensors that actions depend on, float32."""
         folder, left_out = self.source(), set(self.without_effect())
-        result: dict[str, Tensor] = {}
-        for file in _shards(folder):
-            with safe_open(file, framework="pt") as tensors:
-                result |= {name: tensors.get_tensor(name).float() for name in set(tensors.keys()) - left_out}
+        result = stored_tensors(folder, KEY, left_out)
         for part, name in self.files.items():
             own = _named(part, _loaded(folder / name))
             result |= {key: value.float() for key, value in own.items() if key not in left_out}
@@ -236,12 +240,7 @@ class OpenVlaCheckpoint:
         """
         source = self.source()
         folder.mkdir(parents=True, exist_ok=True)
-        for file in _shards(source):
-            with safe_open(file, framework="pt") as tensors:
-                whole = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
-            save_file(
-                {name: _new(named.get(name), old) for name, old in whole.items()}, folder / file.name, {"format": "pt"}
-            )
+        write_shards(source, folder, KEY, named)
         for part, name in self.files.items():
             old = _loaded(source / name)
             torch.save(_renewed(part, old, named), folder / name)
@@ -276,7 +275,7 @@ def _renewed(part: str, stored: Mapping[str, Tensor], named: Mapping[str, Tensor
     result = {}
     for name, old in stored.items():
         new = named.get(_own_name(part, name))
-        result[name] = _new(None if new is None else new.detach().cpu() - _adapter(name, stored), old)
+        result[name] = renewed(None if new is None else new.detach().cpu() - _adapter(name, stored), old)
     return result
 
 
@@ -288,10 +287,6 @@ def _adapter(name: str, stored: Mapping[str, Tensor]) -> Tensor | float:
     down, up = (stored[f"{layer}lora_{side}.default.weight"].float() for side in ("A", "B"))
     whole = up.flatten(1) @ down.flatten(1) * (min(len(down), _FILM_ALPHA) / len(down))
     return whole.reshape(stored[name].shape)  # of the embedding of patches: a convolution
-
-
-def _new(tensor: Tensor | None, old: Tensor) -> Tensor:
-    return old if tensor is None else tensor.detach().cpu().to(old.dtype).contiguous().clone()
 
 
 def _require_supported(checkpoint: OpenVlaCheckpoint, folder: Path) -> None:
@@ -307,10 +302,11 @@ def _require_supported(checkpoint: OpenVlaCheckpoint, folder: Path) -> None:
         )
     if len(checkpoint.preprocessor.get("input_sizes", [])) != len(checkpoint.towers):
         raise PolicyError(f"{KEY}: {folder / 'preprocessor_config.json'}: input_sizes has not one size for each tower")
-    for part, why in _REFUSED_PARTS.items():
-        part_file = _part_file(folder, part)
-        if part_file is not None:
-            raise PolicyError(f"{KEY}: {part_file} is not supported: {why}")
+    if checkpoint.diffusion != bool(checkpoint.shapes_of(f"{DIFFUSION}.")):
+        raise PolicyError(
+            f"{KEY}: {folder} has {', '.join(checkpoint.files.values())}: diffusion needs an action_head with "
+            "noise_predictor and a noisy_action_projector, L1 regression neither of them"
+        )
     if (folder / "adapter_config.json").exists() and not checkpoint.shapes:
         raise PolicyError(f"{KEY}: {folder} holds adapters: merge them first (merge_and_unload, save_pretrained)")
 
@@ -332,16 +328,6 @@ def _loaded(file: Path) -> dict[str, Tensor]:
     except Exception as error:
         raise PolicyError(f"{KEY}: {file} is damaged: {error}") from error
     return {name.removeprefix("module."): tensor for name, tensor in stored.items()}
-
-
-def _shards(folder: Path) -> list[Path]:
-    """List the safetensors files; all that the index names must be there."""
-    index = read_json_file(folder / "model.safetensors.index.json")
-    names = sorted({*index["weight_map"].values()}) if index else ["model.safetensors"]
-    missing = [name for name in names if not (folder / name).exists()]
-    if missing:
-        raise PolicyError(f"{KEY}: {folder / missing[0]} is missing")
-    return [folder / name for name in names]
 
 
 def _json(file: Path) -> dict[str, Any]:

@@ -5,11 +5,13 @@ numbers of an action, H width of the language model.
 
 The sequence is `<s>`, patches, state (if there is a projector for it), the rest of the prompt. OpenVLA then draws one
 token after another. OpenVLA-OFT puts zeros in the place of all actions and `</s>` after them; everything attends to
-everything, and each action token is read off the position before its own.
+everything, and each action token is read off the position before its own. With a diffusion head noisy numbers are in
+the place of the zeros.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,12 +20,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rlinf.models.vla.published.layers import DecoderSizes, Layer, RmsNorm, Stack
-from rlinf.models.vla.published.openvla_checkpoint import BINS, OpenVlaCheckpoint
+from rlinf.models.vla.published.openvla_checkpoint import BINS, DIFFUSION, OpenVlaCheckpoint
 from rlinf.models.vla.published.timm_towers import TimmTower
 
 _LANGUAGE = "language_model.model."
 _STOP = 2
 """The id of `</s>`."""
+_LONGEST = 10_000.0  # of the waves that code a step of diffusion
 
 
 class _Projector(nn.Module):
@@ -78,6 +81,18 @@ class _ActionHead(nn.Module):
         self.model = _Regression(shapes)
 
 
+class _NoisePredictor(nn.Module):
+    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        super().__init__()
+        self.mlp_resnet = _Regression(shapes)
+
+
+class _DiffusionHead(nn.Module):
+    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        super().__init__()
+        self.noise_predictor = _NoisePredictor(shapes)
+
+
 class _Towers(nn.Module):
     """Pictures of each tower [N, 3, h, w] and the mean of words [N, H] to patches [N, P, widths of all towers]."""
 
@@ -116,7 +131,7 @@ class _Language(nn.Module):
         super().__init__()
         self.model = _Decoder(checkpoint)
         entries, width = checkpoint.shapes["language_model.lm_head.weight"]
-        self.lm_head = None if checkpoint.regression else nn.Linear(width, entries, bias=False)
+        self.lm_head = None if checkpoint.continuous else nn.Linear(width, entries, bias=False)
 
 
 @dataclass(frozen=True)
@@ -134,6 +149,18 @@ class ReadPrompt:
         return len(self.valid)
 
 
+@dataclass(frozen=True)
+class Embedded:
+    """The embeddings of N prompts with their pictures and states."""
+
+    hidden: Tensor
+    """[N, S, H]."""
+    valid: Tensor
+    """[N, S] bool."""
+    words: int
+    """Where the words after the first one begin: behind pictures and state."""
+
+
 class OpenVlaNetwork(nn.Module):
     """Pictures, a prompt and perhaps a state in; hidden states of action tokens out."""
 
@@ -142,9 +169,15 @@ class OpenVlaNetwork(nn.Module):
         self.vision_backbone = _Towers(checkpoint)
         self.projector = _Projector(checkpoint.shapes_of("projector."))
         self.language_model = _Language(checkpoint)
-        regression, state = (checkpoint.shapes_of(f"{part}.") for part in ("action_head.model", "proprio_projector"))
-        self.action_head = _ActionHead(regression) if regression else None
+        regression, diffusion, state, noisy = (
+            checkpoint.shapes_of(f"{part}.")
+            for part in ("action_head.model", DIFFUSION, "proprio_projector", "noisy_action_projector")
+        )
+        self.action_head: _ActionHead | _DiffusionHead | None = _ActionHead(regression) if regression else None
+        if checkpoint.diffusion:
+            self.action_head = _DiffusionHead(diffusion)
         self.proprio_projector = _Projector(state) if state else None
+        self.noisy_action_projector = _Projector(noisy) if noisy else None
         self._words = checkpoint.words
 
     @property
@@ -153,8 +186,9 @@ class OpenVlaNetwork(nn.Module):
         return int(self.language_model.model.embed_tokens.embedding_dim)
 
     def read(self, pixels: Sequence[Tensor], ids: Tensor, present: Tensor, state: Tensor | None) -> ReadPrompt:
-        """Read causally, as OpenVLA: see :meth:`decide` for the arguments."""
-        hidden, valid = self._sequence(pixels, ids, present, state)
+        """Read causally, as OpenVLA: see :meth:`embed` for the arguments."""
+        embedded = self.embed(pixels, ids, present, state)
+        hidden, valid = embedded.hidden, embedded.valid
         order = torch.arange(hidden.shape[1], device=hidden.device)
         hidden, memory = self.language_model.model.through(
             hidden, _positions(valid), valid[:, None] & (order[None, :] <= order[:, None])
@@ -173,27 +207,16 @@ class OpenVlaNetwork(nn.Module):
         valid = torch.cat([prompt.valid, torch.ones_like(tokens, dtype=torch.bool)], dim=1)
         return hidden, ReadPrompt(memory, valid, hidden[:, -1:])
 
-    def decide(
-        self,
-        pixels: Sequence[Tensor],
-        ids: Tensor,
-        present: Tensor,
-        state: Tensor | None,
-        *,
-        count: int,
-        causal: bool = False,
-    ) -> Tensor:
-        """Hidden states [N, count, H] of all action tokens at once, as OpenVLA-OFT.
+    def decide(self, embedded: Embedded, *, actions: Tensor, causal: bool = False) -> Tensor:
+        """Hidden states [N, n, H] of all action tokens at once, whose embeddings are ``actions`` [N, n, H].
 
-        ``pixels``: for each tower [N, C, 3, h, w]. ``ids`` [N, L], filled up on the left after the first, where
-        ``present``. ``state`` [N, n] in [-1, 1], for a checkpoint with a projector of states. ``causal``: attention
-        goes back alone, as in a variant that is trained with flash attention.
+        ``causal``: attention goes back alone, as in a variant that is trained with flash attention.
         """
-        hidden, valid = self._sequence(pixels, ids, present, state)
-        rows, length = valid.shape
-        ends = torch.full((rows, 1), _STOP, dtype=torch.int64, device=ids.device)
+        hidden, valid = embedded.hidden, embedded.valid
+        (rows, length), count = valid.shape, actions.shape[1]
+        ends = torch.full((rows, 1), _STOP, dtype=torch.int64, device=hidden.device)
         stop = self.language_model.model.embed_tokens(ends).to(hidden.dtype)
-        hidden = torch.cat([hidden, hidden.new_zeros(rows, count, hidden.shape[2]), stop], dim=1)
+        hidden = torch.cat([hidden, actions.to(hidden.dtype), stop], dim=1)
         valid = torch.cat([valid, valid.new_ones(rows, count + 1)], dim=1)
         mask = valid[:, None].expand(-1, valid.shape[1], -1)
         mask = mask.tril() if causal else mask
@@ -208,14 +231,39 @@ class OpenVlaNetwork(nn.Module):
 
     def numbers(self, hidden: Tensor, per_action: int) -> Tensor:
         """Numbers [N, K, A] of K actions, by the regression head, of hidden states [N, K A, H]."""
-        assert self.action_head is not None
+        assert isinstance(self.action_head, _ActionHead)
         numbers: Tensor = self.action_head.model(hidden.unflatten(1, (-1, per_action)).flatten(2))
         return numbers.float()
 
-    def _sequence(
-        self, pixels: Sequence[Tensor], ids: Tensor, present: Tensor, state: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Embeddings [N, S, H] of all before the actions, and which of them are there [N, S]."""
+    def noise(self, embedded: Embedded, noisy: Tensor, steps: Tensor, per_action: int) -> Tensor:
+        """Noise [N, n] in noisy numbers [N, n] at steps of diffusion [N], by the diffusion head.
+
+        The step is one more embedding, behind those of pictures and state; numbers are embeddings of action tokens.
+        """
+        assert isinstance(self.action_head, _DiffusionHead)
+        assert self.noisy_action_projector is not None
+        half = self.width // 2
+        frequencies = torch.exp(torch.arange(half, device=noisy.device) * (-math.log(_LONGEST) / (half - 1)))
+        angles = steps.float()[:, None] * frequencies
+        code = torch.cat([angles.sin(), angles.cos()], dim=1)[:, None].to(embedded.hidden.dtype)
+        at = embedded.words
+        timed = Embedded(
+            torch.cat([embedded.hidden[:, :at], code, embedded.hidden[:, at:]], dim=1),
+            torch.cat([embedded.valid[:, :at], embedded.valid[:, :1], embedded.valid[:, at:]], dim=1),
+            at + 1,
+        )
+        hidden = self.decide(timed, actions=self.noisy_action_projector(noisy[..., None]))
+        predicted: Tensor = self.action_head.noise_predictor.mlp_resnet(
+            hidden.unflatten(1, (-1, per_action)).flatten(2)
+        )
+        return predicted.float().flatten(1)
+
+    def embed(self, pixels: Sequence[Tensor], ids: Tensor, present: Tensor, state: Tensor | None) -> Embedded:
+        """Embed all before the actions.
+
+        ``pixels``: for each tower [N, C, 3, h, w]. ``ids`` [N, L], filled up on the left after the first, where
+        ``present``. ``state`` [N, n] in [-1, 1], for a checkpoint with a projector of states.
+        """
         rows, cameras = pixels[0].shape[:2]
         embedding = self.language_model.model.embed_tokens
         words = embedding(ids)
@@ -229,7 +277,7 @@ class OpenVlaNetwork(nn.Module):
             parts.append(self.proprio_projector(state)[:, None])
         before = torch.cat([part.to(words.dtype) for part in parts], dim=1)
         valid = torch.cat([present.new_ones(rows, before.shape[1]), present[:, 1:]], dim=1)
-        return torch.cat([before, words[:, 1:]], dim=1), valid
+        return Embedded(torch.cat([before, words[:, 1:]], dim=1), valid, before.shape[1])
 
 
 def _positions(valid: Tensor) -> Tensor:

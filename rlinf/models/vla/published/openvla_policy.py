@@ -1,7 +1,7 @@
 """An OpenVLA or OpenVLA-OFT checkpoint as a policy that imitates, and learns from the log-probabilities of its tokens.
 
-Three kinds decide: tokens one after another (OpenVLA), tokens of a whole chunk at once (OpenVLA-OFT without an action
-head, as SimpleVLA-RL and RLinf train it), and numbers of a chunk at once (OpenVLA-OFT's L1 regression).
+Four kinds decide: tokens one after another (OpenVLA), tokens of a whole chunk at once (OpenVLA-OFT without an action
+head, as SimpleVLA-RL and RLinf train it), and numbers of a chunk at once (OpenVLA-OFT's L1 regression) or by diffusion.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from gymnasium import spaces
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlinf.data.granularity import Granularity, Levels
@@ -25,74 +24,19 @@ from rlinf.models.vla.action_bins import VocabularyBins
 from rlinf.models.vla.action_tokens import TokenDraws
 from rlinf.models.vla.deciding import VisionLanguageAction
 from rlinf.models.vla.instructions import instruction_texts, require_instruction
-from rlinf.models.vla.observation import StateNumbers, require_colour, sort_leaves
+from rlinf.models.vla.observation import StateNumbers, observation_seeds, require_colour, sort_leaves
 from rlinf.models.vla.options import VlaOptions
+from rlinf.models.vla.published.openvla_actions import ActionsOfSpace, TrainedUnits
 from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
-from rlinf.models.vla.published.openvla_network import OpenVlaNetwork, ReadPrompt
+from rlinf.models.vla.published.openvla_diffusion import ChunkDenoising, Denoising
+from rlinf.models.vla.published.openvla_network import Embedded, OpenVlaNetwork, ReadPrompt
 from rlinf.models.vla.published.trained_pictures import TrainedPictures
 from rlinf.schema.derived import INSTRUCTION, prompted
 
-Gripper = Literal["as_trained", "opens_at_minus_one", "opens_at_one"]
 PROMPT = f"In: What action should the robot take to {INSTRUCTION}?\nOut:"
+_LAPLACE_SCALE = 0.05
 _EMPTY_WORD = 29_871
 """Llama's token of a single space, which ends each prompt in the training of OpenVLA."""
-_ENDS = {"quantiles": ("q01", "q99"), "bounds": ("min", "max")}
-
-
-class TrainedUnits:
-    """Numbers in [-1, 1] between two statistics of a data set; those that ``mask`` leaves out are taken as they are."""
-
-    def __init__(self, statistics: Mapping[str, Any], kind: str, leaf: str) -> None:
-        """Raise SpaceError if the ``statistics`` of ``leaf`` lack what ``kind`` needs."""
-        missing = [name for name in _ENDS[kind] if name not in statistics]
-        if missing:
-            raise SpaceError(f"policy.vla.checkpoint.statistics: {kind} need {', '.join(missing)} of {leaf}")
-        self._low, self._high = (np.array(statistics[name], dtype=np.float64) for name in _ENDS[kind])
-        self._mask = np.array(statistics.get("mask", np.ones(len(self._low))), dtype=bool)
-
-    def __len__(self) -> int:
-        return len(self._low)
-
-    def whole(self, numbers: NDArray[Any]) -> NDArray[np.float64]:
-        """Numbers [..., n] in [-1, 1] in the units of the data set."""
-        unit = numbers.astype(np.float64)
-        return np.where(self._mask, 0.5 * (unit + 1.0) * (self._high - self._low) + self._low, unit)
-
-    def scaled(self, numbers: NDArray[Any]) -> NDArray[np.float64]:
-        """Numbers [..., n] of the data set in [-1, 1], cut at its ends; one that never changes is 0."""
-        width = self._high - self._low
-        unit = np.where(width != 0, 2.0 * (numbers - self._low) / (width + 1e-8) - 1.0, 0.0)
-        return np.clip(np.where(self._mask, unit, numbers), -1.0, 1.0)
-
-
-class ActionsOfSpace:
-    """Actions [N, K, A] in the units of the network to those of an environment, and back."""
-
-    def __init__(self, space: spaces.Space, units: TrainedUnits, *, chunk: int, gripper: Gripper) -> None:
-        """Raise SpaceError for another number of numbers."""
-        shape = space.shape if isinstance(space, spaces.Box) else None
-        if shape is None or shape != (len(units),):
-            raise SpaceError(
-                f"policy.vla.checkpoint: an action of the checkpoint has {len(units)} numbers, and here it is {space}"
-            )
-        self._space, self._units, self._chunk = space, units, chunk
-        self._opens_at = {"as_trained": 0, "opens_at_minus_one": -1, "opens_at_one": 1}[gripper]
-
-    def to_env(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return actions [N, A], with chunks [N, K, A], within the space's bounds."""
-        assert isinstance(self._space, spaces.Box)
-        whole = self._units.whole(numbers)
-        if self._opens_at:
-            whole[..., -1] = np.sign(2.0 * whole[..., -1] - 1.0) * self._opens_at
-        whole = np.clip(whole, self._space.low, self._space.high)
-        return (whole[:, 0] if self._chunk == 1 else whole).astype(self._space.dtype)
-
-    def from_env(self, actions: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the network's numbers [N, K, A] of actions [N, A] or [N, K, A]."""
-        parts = np.asarray(actions, dtype=np.float64).reshape(len(actions), self._chunk, len(self._units)).copy()
-        if self._opens_at:
-            parts[..., -1] = (parts[..., -1] * self._opens_at + 1.0) / 2.0
-        return self._units.scaled(parts)
 
 
 class ChunkTokens(TokenDraws):
@@ -225,7 +169,7 @@ class OpenVlaPrompts:
 class OpenVlaPolicy(VisionLanguageAction):
     """An `interfaces.ActorCriticPolicy` of a checkpoint; the weights are random."""
 
-    head: ChunkTokens | ChunkNumbers
+    head: ChunkTokens | ChunkNumbers | ChunkDenoising
 
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, options: VlaOptions, tokenizer: Any
@@ -274,8 +218,19 @@ class OpenVlaPolicy(VisionLanguageAction):
                     f"policy.vla.checkpoint: a state has {len(self._state_units)} numbers there, and here {here}"
                 )
         self.instructions: OpenVlaPrompts = OpenVlaPrompts(tokenizer, leaves.texts, options.task, options.prompt)
+        level = chosen["noise_level"]
         if checkpoint.regression:
-            self.head = ChunkNumbers(actions, len(units), options, chosen["noise_level"])
+            self.head = ChunkNumbers(actions, len(units), options, _LAPLACE_SCALE if level is None else level)
+        elif checkpoint.diffusion:
+            self.head = ChunkDenoising(
+                actions,
+                len(units),
+                options,
+                horizon=chosen["horizon"],
+                steps=chosen["diffusion_steps"],
+                trained_steps=chosen["trained_diffusion_steps"],
+                noise_level=1.0 if level is None else level,
+            )
         else:
             kind = ChunkTokens if self.parallel else SequentialTokens
             self.head = kind(action_space, actions, len(units), options)
@@ -300,10 +255,13 @@ class OpenVlaPolicy(VisionLanguageAction):
     @property
     def tokens_per_decision(self) -> int:
         prompt = len(self.cameras) * self.network.vision_backbone.count + self.options.max_instruction_tokens
+        if isinstance(self.head, ChunkDenoising):
+            return (prompt + self._horizon + 2) * len(self.head.timesteps)
         return prompt + (self._horizon + 1 if self.parallel else self.head.count)
 
-    def read(self, leaves: Mapping[str, Tensor]) -> tuple[Tensor | Following, Tensor | None]:
-        """Logits or numbers of a chunk, or the prompt that tokens follow; values [N, rewards of a decision]."""
+    def read(self, leaves: Mapping[str, Tensor]) -> tuple[Tensor | Following | Denoising, Tensor | None]:
+        """Logits or numbers of a chunk, or what tokens follow or noise is removed by; values [N, rewards of a
+        decision]."""
         device = self.network.language_model.model.embed_tokens.weight.device
         with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.options.dtype == "bfloat16"):
             each = [self.pictures(leaves[name].to(device)) for name in self.cameras]
@@ -317,20 +275,26 @@ class OpenVlaPolicy(VisionLanguageAction):
                 prompt = self.network.read(pixels, ids, present, state)
                 first, context = prompt.last, Following(self.network, prompt)
             else:
-                hidden = self.network.decide(pixels, ids, present, state, count=self._horizon, causal=self._causal)[
-                    :, : self.head.count
-                ]
-                first, context = hidden, self._decided(hidden)
+                embedded = self.network.embed(pixels, ids, present, state)
+                first, context = self._decided(embedded, leaves)
         return context, None if self.value_head is None else self.value_head(first[:, 0].float())
 
     def write_published(self, folder: Path) -> None:
         """Write the checkpoint again in its own layout, with the weights as they are now."""
         self.checkpoint.write(folder, {name.removeprefix("network."): tensor for name, tensor in self.weights()})
 
-    def _decided(self, hidden: Tensor) -> Any:
+    def _decided(self, embedded: Embedded, leaves: Mapping[str, Tensor]) -> tuple[Tensor, Any]:
+        """Hidden states of a chunk [N, n, H], and the head's context."""
+        if isinstance(self.head, ChunkDenoising):
+            seeds = observation_seeds(leaves) if not torch.is_grad_enabled() else []
+            there = embedded.valid[..., None]
+            mean = (embedded.hidden * there).sum(1, keepdim=True) / there.sum(1, keepdim=True)
+            return mean, Denoising(self.network, embedded, self.head.per_action, seeds)
+        zeros = embedded.hidden.new_zeros(len(embedded.valid), self._horizon, self.network.width)
+        hidden = self.network.decide(embedded, actions=zeros, causal=self._causal)[:, : self.head.count]
         if isinstance(self.head, ChunkNumbers):
-            return self.network.numbers(hidden, self.head.per_action).flatten(1)
-        return self.head.tempered(self.network.logits(hidden))
+            return hidden, self.network.numbers(hidden, self.head.per_action).flatten(1)
+        return hidden, self.head.tempered(self.network.logits(hidden))
 
     def _positions_of(
         self, logits: Any, critic: Tensor | None, chosen: Tensor, acted: Tensor | None, with_entropy: bool

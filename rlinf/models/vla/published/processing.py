@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -65,31 +65,48 @@ class Scaling:
         return (given + 1.0) * width / 2.0 + self._first
 
 
+class ActionScaling(Protocol):
+    """Numbers of actions in a data set's units to those of a network, and back."""
+
+    def scaled(self, numbers: Tensor) -> Tensor:
+        """Scale [..., n] as the network takes them."""
+
+    def whole(self, numbers: NDArray[Any]) -> NDArray[np.float64]:
+        """Undo it, for numbers [..., n] of the network."""
+
+
 class ActionUnits:
     """Actions of the network [N, K, A] to those of the environment, and back (as `flow.Bounds`)."""
 
-    def __init__(self, space: Any, scaling: Scaling, *, chunk: int, aloha: bool, flip: Sequence[int]) -> None:
+    def __init__(self, space: Any, scaling: ActionScaling, *, chunk: int, aloha: bool, flip: Sequence[int]) -> None:
         """``flip``: numbers whose sign is the other one in this environment, such as a gripper's."""
         self._space, self._scaling, self._chunk, self._aloha = space, scaling, chunk, aloha
         self.per_action = int(np.prod(space.shape))
         self._sign = np.ones(self.per_action)
         self._sign[list(flip)] = -1.0
 
-    def to_env(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return actions [N, *shape], with chunks [N, K, *shape], within the space's bounds."""
+    def to_env(self, numbers: NDArray[Any], reference: NDArray[Any] | float = 0.0) -> NDArray[Any]:
+        """Return actions [N, *shape], with chunks [N, K, *shape], within the space's bounds.
+
+        ``reference`` [N, 1, A]: what they are relative to.
+        """
         own = numbers.astype(np.float64)
         if self._aloha:
             own = _aloha_actions(own)
-        whole = self._scaling.whole(own) * self._sign
+        whole = (self._scaling.whole(own) + reference) * self._sign
         low, high = (bound.reshape(-1) for bound in (self._space.low, self._space.high))
         lead = (len(whole),) if self._chunk == 1 else (len(whole), self._chunk)
         return np.clip(whole, low, high).reshape(*lead, *self._space.shape).astype(self._space.dtype)
 
     def from_env(self, actions: NDArray[Any]) -> NDArray[np.float32]:
         """Return the network's numbers [N, K, A] of actions [N, *shape] or [N, K, *shape]."""
-        parts = np.asarray(actions, dtype=np.float32).reshape(len(actions), self._chunk, self.per_action)
-        own = self._scaling.scaled(torch.from_numpy((parts * self._sign).astype(np.float32))).numpy()
+        own = self._scaling.scaled(torch.from_numpy(self.signed(actions))).numpy()
         return (_aloha_data(own) if self._aloha else own).astype(np.float32)
+
+    def signed(self, actions: NDArray[Any]) -> NDArray[np.float32]:
+        """Return actions [N, *shape] or [N, K, *shape] in the data set's units, [N, K, A]."""
+        parts = np.asarray(actions, dtype=np.float32).reshape(len(actions), self._chunk, self.per_action)
+        return (parts * self._sign).astype(np.float32)
 
 
 def resized(pixels: Tensor, size: tuple[int, int], place: Place) -> Tensor:

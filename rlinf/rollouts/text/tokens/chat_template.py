@@ -12,6 +12,14 @@ DEADLINE_S = 10.0
 """Of one rendering: a template comes with a model, and a loop in it may have no end."""
 _DAY = datetime.date(2025, 1, 1)
 """The day that templates which name it (gpt-oss, Llama 3.2) get: a run that goes on tomorrow keeps its prompts."""
+_FUNCTION = "strftime_now"
+"""The function of templates for the time: a macro takes its name, as transformers lets no variable be a function."""
+_CONSTANTS = "".join(
+    f" | replace('%{dash}{code}', {_DAY.strftime(f'%{dash}{code}')!r})"
+    for code in "aAbBdHIjmMpSyY"
+    for dash in ("", "-")
+)
+_MACRO = f"{{%- macro {_FUNCTION}(format) -%}}{{{{ format{_CONSTANTS} }}}}{{%- endmacro -%}}"
 
 
 def rendered(
@@ -27,7 +35,10 @@ def rendered(
     Raises any exception of the template, which is a program of its author's, and TimeLimitError after
     :data:`DEADLINE_S`.
     """
-    context = {"strftime_now": _DAY.strftime, **variables, **({"tools": list(tools)} if tools else {})}
+    context = {**variables, **({"tools": list(tools)} if tools else {})}
+    template = tokenizer.get_chat_template(context.get("chat_template"), context.get("tools"))
+    if _FUNCTION in template:
+        context["chat_template"] = _MACRO + template
     try:
         with time_limit(DEADLINE_S):
             return str(
@@ -35,3 +46,11 @@ def rendered(
             )
     except TimeLimitError:
         raise TimeLimitError(f"one rendering takes more than {DEADLINE_S:g} s") from None
+
+
+def text_start(tokenizer: Any) -> tuple[int, ...]:
+    """Token ids that ``tokenizer`` puts in front of a text by itself (<bos>); none for many tokenizers."""
+    plain = tokenizer.encode("question", add_special_tokens=False)
+    whole = tokenizer.encode("question", add_special_tokens=True)
+    count = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
+    return tuple(whole[:count])

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlinf.base.errors import UserError
 from rlinf.base.time_limit import TimeLimitError
-from rlinf.data.pictures import marked, pictures_of, pieces
+from rlinf.data.pictures import marked, pictures_of, pieces, replaced
 from rlinf.rollouts.text.tokens.chat_template import rendered
 
 if TYPE_CHECKING:
     from rlinf.models.vision.reading import PictureReader
 
+_WORDS = re.compile(r"[^\W_](?:[\w ]*[^\W_])?")
 _SPELLED = "\ufffa"
 """Stands in names of marks that a text spells while a template is rendered."""
 
@@ -30,6 +32,8 @@ def rendered_with_pictures(
     """Render the conversation as :func:`rlinf.rollouts.text.tokens.chat_template.rendered` writes it, pictures as
     marks.
 
+    A template that leaves out words is given contents as lists of parts, which some templates take alone.
+
     ``reader``: None for a model of text.
 
     Raises:
@@ -40,17 +44,49 @@ def rendered_with_pictures(
         return rendered(tokenizer, given, prompt=prompt, variables=variables, tools=tools)
 
     if reader is None:
-        return write(messages)
+        return _words_or_parts(write, messages)
     try:
         text = write([_with_parts(one, lists=False) for one in messages])
     except TimeLimitError:
         raise
     except Exception:  # some templates take contents that are lists alone
         text = ""
-    first = next((str(one["content"]) for one in messages if isinstance(one.get("content"), str)), "")
-    if not text or pieces(first)[-1].strip() not in text.replace(_SPELLED, ""):
+    if not text or left_out(text.replace(_SPELLED, ""), messages) is not None:
         text = write([_with_parts(one, lists=True) for one in messages])
     return _with_marks(text, messages, reader.family.placeholder)
+
+
+def _words_or_parts(write: Callable[[Sequence[Mapping[str, Any]]], str], messages: Sequence[Mapping[str, Any]]) -> str:
+    """Render messages of text: with contents as texts, or as lists of parts if the template takes those alone."""
+    text, refusal = "", None
+    try:
+        text = write(messages)
+    except TimeLimitError:
+        raise
+    except Exception as error:  # a template is a program of its author's, and raises what it likes
+        refusal = error
+    if refusal is None and left_out(text, messages) is None:
+        return text
+    with contextlib.suppress(Exception):
+        in_parts = write([_with_parts(one, lists=True) for one in messages]).replace(_SPELLED, "")
+        if left_out(in_parts, messages) is None:
+            return in_parts
+    if refusal is not None:
+        raise refusal
+    return text
+
+
+def left_out(text: str, messages: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the first message of the system or the user whose words a rendered conversation does not have.
+
+    Of each message the longest run of words is looked for: templates may strip a content, or escape marks in it.
+    """
+    for message in messages:
+        if message["role"] in ("system", "user") and isinstance(message.get("content"), str):
+            runs = _WORDS.findall(replaced(message["content"], "\n"))
+            if max(runs, key=len, default="") not in text:
+                return message
+    return None
 
 
 def _with_parts(message: Mapping[str, Any], *, lists: bool) -> Mapping[str, Any]:

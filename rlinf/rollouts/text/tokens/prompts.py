@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rlinf.base.errors import UserError
 from rlinf.base.time_limit import TimeLimitError
 from rlinf.data.messages import Completion
-from rlinf.data.pictures import pictures_of
+from rlinf.data.pictures import pictures_of, replaced
+from rlinf.rollouts.text.tokens.chat_template import text_start
 from rlinf.rollouts.text.tokens.decoding import ResponseText
-from rlinf.rollouts.text.tokens.picture_tokens import picture_tokens, rendered_with_pictures
+from rlinf.rollouts.text.tokens.picture_tokens import left_out, picture_tokens, rendered_with_pictures
 from rlinf.rollouts.text.tokens.response_templates import form_for, has_response_template
 from rlinf.rollouts.text.tokens.stop_texts import cut_at_stop
 from rlinf.rollouts.text.tokens.thoughts import opened_thoughts
@@ -83,7 +84,7 @@ class PromptRenderer:
         Raises:
             ChatTemplateError: it is ``always`` and the tokenizer has none.
         """
-        has_template = getattr(tokenizer, "chat_template", None) is not None
+        has_template = bool(getattr(tokenizer, "chat_template", None))
         if chat_template == "always" and not has_template:
             raise ChatTemplateError(
                 "data.chat_template is always, and the tokenizer has no chat template. Set it to auto, or take the "
@@ -118,7 +119,15 @@ class PromptRenderer:
         if not self.chat:
             return observation if self.system_prompt is None else f"{self.system_prompt}\n\n{observation}"
         system = [] if self.system_prompt is None else [_message("system", self.system_prompt)]
-        return self._apply([*system, _message("user", observation)], prompt=True, tools=self._tools)
+        messages = [*system, _message("user", observation)]
+        text = self._apply(messages, prompt=True, tools=self._tools)
+        if (lost := left_out(text, messages)) is not None:
+            fix = f"{self._system_key}: null" if lost["role"] == "system" else "data.chat_template: never"
+            raise ChatTemplateError(
+                f"data.chat_template: the tokenizer's template leaves the words of the {lost['role']} out "
+                f"({replaced(lost['content'], '')[:60]!r}). Set {fix}, or take a model with another template."
+            )
+        return text
 
     def _instructed(self, observation: str) -> str:
         """Return the first observation, followed by the instructions that it lacks."""
@@ -405,7 +414,8 @@ class PromptRenderer:
 
         Up to the last special token; 0 if there is none. Marks of the calls themselves are no special tokens.
         """
-        special = frozenset(self.tokenizer.all_special_ids)
+        named, added = self.tokenizer.all_special_ids, self.tokenizer.added_tokens_decoder
+        special = {*named, *(token for token, one in added.items() if one.special)}
         return max((index + 1 for index, token in enumerate(written) if token in special), default=0)
 
     @functools.cached_property
@@ -456,13 +466,12 @@ class PromptRenderer:
             ) from error
         except Exception as error:  # a template is a program of its author's, and raises what it likes
             roles = ", ".join(message["role"] for message in messages)
-            turns = any(message["role"] == "assistant" for message in messages)
-            fix = "env.max_turns: 1" if turns else f"{self._system_key}: null"
-            if not turns and any(message["role"] == "system" for message in messages):
-                fix += ", and write its words before {question} in env.kwargs.prompt_template"
+            fix = "env.max_turns: 1, or " if "assistant" in roles else ""
+            if not fix and "system" in roles:
+                fix = f"{self._system_key}: null, with its words before {{question}} in env.kwargs.prompt_template, or "
             raise ChatTemplateError(
                 f"data.chat_template: the tokenizer's template can't render the messages {roles} ({error}). "
-                f"Set {fix}, or data.chat_template: never."
+                f"Set {fix}data.chat_template: never."
             ) from error
 
     def begun(self, text: str) -> tuple[int, ...]:
@@ -489,11 +498,3 @@ class PromptRenderer:
 
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
-
-
-def text_start(tokenizer: Any) -> tuple[int, ...]:
-    """Token ids that ``tokenizer`` puts in front of a text by itself (<bos>); none for many tokenizers."""
-    plain = tokenizer.encode(_PROBE, add_special_tokens=False)
-    whole = tokenizer.encode(_PROBE, add_special_tokens=True)
-    count = next((at for at in range(len(whole)) if whole[at : at + len(plain)] == plain), 0)
-    return tuple(whole[:count])

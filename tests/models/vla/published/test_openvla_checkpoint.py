@@ -68,13 +68,19 @@ def test_what_would_act_otherwise_is_refused(folder: Path, changed: dict[str, An
         OpenVlaCheckpoint.read(str(folder))
 
 
-def test_a_diffusion_head_and_a_second_action_head_are_refused(folder: Path) -> None:
+def test_parts_of_two_action_heads_are_refused(folder: Path) -> None:
     file = folder / "action_head--150000_checkpoint.pt"
     (folder / "action_head--100_checkpoint.pt").write_bytes(file.read_bytes())
     with pytest.raises(PolicyError, match="keep one"):
         OpenVlaCheckpoint.read(str(folder))
     (folder / "action_head--100_checkpoint.pt").rename(folder / "noisy_action_projector--100_checkpoint.pt")
-    with pytest.raises(PolicyError, match="diffusion"):
+    with pytest.raises(PolicyError, match="diffusion needs an action_head with noise_predictor"):
+        OpenVlaCheckpoint.read(str(folder))
+    small.write_checkpoint("openvla_oft_diffusion", folder)
+    (folder / "noisy_action_projector--100_checkpoint.pt").unlink()
+    assert OpenVlaCheckpoint.read(str(folder)).diffusion
+    (folder / "noisy_action_projector--150000_checkpoint.pt").unlink()
+    with pytest.raises(PolicyError, match="diffusion needs an action_head with noise_predictor"):
         OpenVlaCheckpoint.read(str(folder))
 
 

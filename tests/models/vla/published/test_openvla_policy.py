@@ -60,16 +60,16 @@ def test_a_part_that_is_otherwise_breaks_the_parity(case: str, part: str, folder
     assert error_of_flip(case, part, folders(case)) > 100 * TOLERANCE
 
 
-@pytest.mark.parametrize("case", ["openvla", "openvla_oft_film"])
+@pytest.mark.parametrize("case", ["openvla", "openvla_oft_film", "openvla_oft_diffusion"])
 def test_a_row_acts_alike_next_to_a_longer_instruction(case: str, folders: Folders) -> None:
     policy = build(case, folders(case))
     leaves = leaves_of()
-    both = acted(policy, leaves)
+    both, _ = policy.step(leaves, torch.zeros(2, 0), None)
     alone, _ = policy.step({name: leaf[1:] for name, leaf in leaves.items()}, torch.zeros(1, 0), None)
-    assert np.abs(policy.env_actions(alone.numpy()).reshape(both[1].shape) - both[1]).max() <= 1e-5
+    assert np.abs(policy.env_actions(alone.numpy()) - policy.env_actions(both.numpy())[1:]).max() <= 1e-5
 
 
-@pytest.mark.parametrize("case", ["openvla_libero", "openvla_oft", "openvla_oft_tokens"])
+@pytest.mark.parametrize("case", ["openvla_libero", "openvla_oft", "openvla_oft_tokens", "openvla_oft_diffusion"])
 def test_actions_become_the_networks_and_back(case: str, folders: Folders) -> None:
     policy = build(case, folders(case), statistics="bounds")
     chunk = small.HORIZON if small.CASES[case].parallel else 1
@@ -78,15 +78,16 @@ def test_actions_become_the_networks_and_back(case: str, folders: Folders) -> No
     actions[..., -1] = draw.choice([-1.0, 1.0], (2, chunk))
     given = actions if chunk > 1 else actions[:, 0]
     again = policy.env_actions(policy.own_actions(given)).reshape(actions.shape)
-    bin_width = 0.0 if small.CASES[case].regression else 0.02
+    bin_width = 0.0 if small.CASES[case].continuous else 0.02
     assert np.abs(again - actions).max() <= bin_width + 1e-5
 
 
-@pytest.mark.parametrize("case", ["openvla_libero", "openvla_oft", "openvla_oft_tokens"])
+@pytest.mark.parametrize("case", ["openvla_libero", "openvla_oft", "openvla_oft_tokens", "openvla_oft_diffusion"])
 def test_acting_is_evaluating_and_every_part_has_a_gradient(case: str, folders: Folders) -> None:
     policy = build(case, folders(case), value_head=True, temperature=1.6)
     leaves = leaves_of()
-    noise = torch.rand(2, policy.noise_size, generator=torch.Generator().manual_seed(0))
+    draw = torch.randn if policy.noise_kind == "normal" else torch.rand
+    noise = draw(2, policy.noise_size, generator=torch.Generator().manual_seed(0))
     actions, _, said = policy.decide(leaves, torch.zeros(2, 0), noise)
     chunk = policy.granularity.actions
     rows = {name: leaf[:, None] for name, leaf in leaves.items()}
@@ -94,7 +95,7 @@ def test_acting_is_evaluating_and_every_part_has_a_gradient(case: str, folders: 
     mask = torch.ones(2, chunk * small.ACTION, dtype=torch.bool)
     again = policy.evaluate(named_inputs(rows), actions[:, None], mask)
     assert again.logprobs.shape == mask.shape
-    assert float((again.logprobs.detach() - said.logprobs).abs().max()) <= 1e-5
+    assert float((again.logprobs.detach() - said.logprobs).abs().max()) <= 1e-4
     assert again.values.detach().flatten()[0] == pytest.approx(float(said.values[0, 0]), abs=1e-5)
     (again.logprobs.sum() + again.values.sum() + again.entropy.sum()).backward()
     moved = {name for name, part in policy.named_parameters() if part.grad is not None and part.grad.abs().sum() > 0}
@@ -215,7 +216,7 @@ def test_the_original_code_loads_exports_and_acts_alike(folders: Folders, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("case", ["openvla", "openvla_oft", "openvla_oft_tokens"])
+@pytest.mark.parametrize("case", ["openvla", "openvla_oft", "openvla_oft_tokens", "openvla_oft_diffusion"])
 def test_a_run_imitates_learns_exports_and_goes_on_exactly(case: str, tmp_path: Path) -> None:
     place = tmp_path / case
     small.write_checkpoint(case, place)
@@ -226,6 +227,7 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(case: str, tmp_path: 
         "policy.name=vla",
         f"policy.vla={{statistics_key: {small.KEY}, checkpoint: {{path: {place}, horizon: 4, statistics: bounds}}}}",
         f"policy.vla.checkpoint.decoding={'parallel' if small.CASES[case].parallel else 'auto'}",
+        *(["policy.vla.checkpoint.diffusion_steps=3"] if small.CASES[case].diffusion else []),
         f"env={{id: rlinf_envs:rlinf/Tabletop-v0, num_envs: 2, num_action_chunks: {chunk}}}",
         "env.kwargs={bodies: 1, max_steps: 8, image_size: 32, reward_mode: dense}",
         "sft={steps: 2, demonstrations: 2, batch_size: 4}",

@@ -175,6 +175,44 @@ def test_a_template_without_system_messages_says_so() -> None:
         renderer.prompt("1 + 1?")
 
 
+# Contents are lists of parts (several vision-language models); iterating over a text gives letters without text.
+PARTS = (
+    "{% for m in messages %}<start>{{ m.role }}\n{% for part in m.content %}{{ part.text }}{% endfor %}<end>\n"
+    "{% endfor %}{% if add_generation_prompt %}<start>assistant\n{% endif %}"
+)
+
+
+def test_a_template_that_takes_parts_alone_gets_parts() -> None:
+    renderer = PromptRenderer(tokenizer(PARTS), system_prompt="Be brief.")
+    assert renderer.opening("1 + 1 <b>?") == (
+        "<start>system\nBe brief.<end>\n<start>user\n1 + 1 <b>?<end>\n<start>assistant\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "role", "fix"),
+    [
+        ("<start>{{ messages | length }}<end>", "system", "data.system_prompt: null"),
+        (MARKED.replace("in messages", "in messages if m.role != 'system'"), "system", "data.system_prompt: null"),
+        (MARKED.replace("in messages", "in messages if m.role != 'user'"), "user", "data.chat_template: never"),
+    ],
+)
+def test_words_that_a_template_leaves_out_are_never_lost_in_silence(template: str, role: str, fix: str) -> None:
+    renderer = PromptRenderer(tokenizer(template), system_prompt="Be brief.")
+    with pytest.raises(ChatTemplateError, match=f"leaves the words of the {role} out .*Set {fix}"):
+        renderer.prompt("How many are there?")
+
+
+def test_a_template_may_strip_and_escape_what_it_is_given() -> None:
+    words = tokenizer("{% for m in messages %}{{ m.content | trim | tojson }}{% endfor %}")
+    assert PromptRenderer(words).opening('  Is "2 < 3"\nright? ') == '"Is \\"2 < 3\\"\\nright?"'
+    assert PromptRenderer(words).opening("?!") == '"?!"'
+
+
+def test_an_empty_template_is_none() -> None:
+    assert PromptRenderer(tokenizer("")).opening("1 + 1?") == "1 + 1?"
+
+
 def test_plain_text_keeps_its_lines_apart() -> None:
     words = tokenizer(None)
     assert words.decode(PromptRenderer(words).continuation("Wrong.")) == "\nWrong.\n"

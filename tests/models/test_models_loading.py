@@ -1,0 +1,151 @@
+"""Checkpoints as others leave them: whole ones load exactly, and no tensor is drawn at random in silence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from language_models import tiny
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from rlinf.data.messages import SamplingParams
+from rlinf.models.causal_lm import CausalLMPolicy
+from rlinf.models.checkpoint_files import without_weights
+from rlinf.models.loading import PolicyError, load_causal_lm, load_tokenizer
+from rlinf.models.tokenizer import train_tokenizer
+
+Tensors = dict[str, Tensor]
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+TOKENS = torch.arange(2, 12)[None]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tied model of two layers."""
+    folder = tmp_path_factory.mktemp("saved")
+    tiny("qwen2").save_pretrained(folder)
+    return folder
+
+
+def changed(saved: Path, folder: Path, change: Callable[[Tensors], Tensors]) -> str:
+    """Copy a checkpoint with other tensors in it."""
+    shutil.copytree(saved, folder)
+    tensors = {name: value.contiguous() for name, value in change(load_file(saved / "model.safetensors")).items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda tensors: {f"module.{name}": value for name, value in tensors.items()},
+            r"lacks .* and \d+ more of its model's tensors; it has module\.model\.embed_tokens\.weight instead",
+        ),
+        (lambda tensors: {"a": torch.zeros(1)}, r"it has a instead, which the model does not have"),
+        (
+            lambda tensors: {name: value for name, value in tensors.items() if "layers.1.mlp.up_proj" not in name},
+            r"lacks model\.layers\.1\.mlp\.up_proj\.weight of its model's tensors\. Save it again",
+        ),
+    ],
+)
+def test_a_checkpoint_without_some_of_its_tensors_is_refused(
+    saved: Path, tmp_path: Path, change: Callable[[Tensors], Tensors], words: str
+) -> None:
+    with pytest.raises(PolicyError, match=words):
+        load_causal_lm(changed(saved, tmp_path / "model", change))
+
+
+def test_a_head_that_is_not_tied_and_not_there_is_refused(saved: Path, tmp_path: Path) -> None:
+    path = Path(changed(saved, tmp_path / "model", dict))
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
+    with pytest.raises(PolicyError, match=r"lacks lm_head\.weight of its model's tensors.*tie_word_embeddings"):
+        load_causal_lm(str(path))
+
+
+def test_further_tensors_do_no_harm(saved: Path, tmp_path: Path) -> None:
+    path = changed(saved, tmp_path / "model", lambda tensors: {**tensors, "v_head.weight": torch.zeros(1, 32)})
+    assert torch.equal(load_causal_lm(path)(TOKENS).logits, load_causal_lm(str(saved))(TOKENS).logits)
+
+
+def test_pointers_of_git_lfs_are_named(saved: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    shutil.copytree(saved, path)
+    (path / "model.safetensors").write_bytes(POINTER)
+    sentence = f"{path} holds pointers of Git LFS in the place of model.safetensors: run `git lfs pull` there"
+    assert without_weights(str(path)) == sentence
+    with pytest.raises(PolicyError, match=r"no causal language model .*git lfs pull"):
+        load_causal_lm(str(path))
+    (path / "tokenizer.json").write_bytes(POINTER)
+    with pytest.raises(PolicyError, match=r"no tokenizer .* in the place of model\.safetensors and 1 more files"):
+        load_tokenizer(str(path))
+
+
+def test_a_folder_below_the_home_folder(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(saved, tmp_path / "model")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert torch.equal(load_causal_lm("~/model")(TOKENS).logits, load_causal_lm(str(saved))(TOKENS).logits)
+
+
+def test_a_temperature_without_sampling_does_not_stop_the_export(saved: Path, tmp_path: Path) -> None:
+    """transformers reads such a generation_config.json, and refuses to write it: after a whole run."""
+    shutil.copytree(saved, tmp_path / "model")
+    own = {"temperature": 0.9, "top_p": 0.6, "eos_token_id": [1, 7], "bos_token_id": 3}
+    (tmp_path / "model" / "generation_config.json").write_text(json.dumps(own))
+    policy = CausalLMPolicy(load_causal_lm(str(tmp_path / "model")), sampling=SamplingParams(max_new_tokens=4))
+    policy.save_pretrained(str(tmp_path / "export"))
+    written = json.loads((tmp_path / "export" / "generation_config.json").read_text())
+    assert (written["eos_token_id"], written["bos_token_id"]) == ([1, 7], 3)
+    assert "temperature" not in written
+
+
+def test_a_tensor_of_another_shape_is_named(saved: Path, tmp_path: Path) -> None:
+    def longer(tensors: Tensors) -> Tensors:
+        return {name: torch.cat([one, one[:3]]) if "embed" in name else one for name, one in tensors.items()}
+
+    path = changed(saved, tmp_path / "model", longer)
+    with pytest.raises(PolicyError, match=r"has model\.embed_tokens\.weight of shape \[64, 32\], and .* \[61, 32\]"):
+        load_causal_lm(path)
+
+
+def test_adapters_alone_and_beside_their_model_are_refused(saved: Path, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft")
+    adapted = peft.get_peft_model(tiny("qwen2"), peft.LoraConfig(target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    adapted.save_pretrained(tmp_path / "adapter")
+    assert "holds an adapter of peft and no whole model: merge it first" in str(without_weights(f"{tmp_path}/adapter"))
+    with pytest.raises(PolicyError, match="merge it first"):
+        load_causal_lm(str(tmp_path / "adapter"))
+    shutil.copytree(saved, tmp_path / "both")
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copy(tmp_path / "adapter" / name, tmp_path / "both" / name)
+    assert without_weights(str(tmp_path / "both")) is None
+    with pytest.raises(PolicyError, match="holds a model and an adapter of peft"):
+        load_causal_lm(str(tmp_path / "both"))
+
+
+def test_the_folder_that_was_meant_is_named(saved: Path, tmp_path: Path) -> None:
+    assert without_weights(f"{saved}/model.safetensors") == (
+        f"{saved}/model.safetensors is a file, and a model is a folder: name {saved}"
+    )
+    for inside in ("trained/checkpoint-500", "cached/snapshots/abc"):
+        shutil.copytree(saved, tmp_path / inside)
+        outer = tmp_path / inside.partition("/")[0]
+        assert str(without_weights(str(outer))).endswith(f"is missing; there is a model in {tmp_path / inside}")
+
+
+def test_a_tokenizer_that_names_the_class_of_another_family_keeps_its_own_rules(tmp_path: Path) -> None:
+    """DeepSeek's models of Llama's architecture do so: Llama's rules lose every blank of a text in bytes."""
+    train_tokenizer(["a text"], vocab_size=300).save_pretrained(str(tmp_path))
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**settings, "tokenizer_class": "LlamaTokenizerFast"}))
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    tokenizer = load_tokenizer(str(tmp_path))
+    text = "Two  words,\n\nand 12 more"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.eos_token == "<eos>"
