@@ -16,8 +16,9 @@ def main(arguments: Sequence[str]) -> int:
     """Record and return the exit code. Raises UserError for what cannot be recorded."""
     parser = _parser()
     options = parser.parse_intermixed_args(list(arguments))
-    if options.episodes < 1 or not 0.0 <= options.perturbation < 1.0:
-        raise UserError("rlinf record: --episodes must be at least 1, --perturbation in [0, 1)")
+    too_few = options.episodes < 1 or (options.fps is not None and options.fps < 1)
+    if too_few or not 0.0 <= options.perturbation < 1.0:
+        raise UserError("rlinf record: --episodes and --fps must be at least 1, --perturbation in [0, 1)")
     from rlinf.base.random_streams import numpy_generator
     from rlinf.config import resolve
     from rlinf.config.derived import evaluation_env, is_text, training_env

@@ -112,7 +112,7 @@ class PolicyServer:
             self._server = serve(
                 self._converse, host, port, process_request=self._admit, compression=None, max_size=_LIMIT
             )
-        except OSError as error:
+        except (OSError, OverflowError) as error:  # the latter for a port that none can be
             raise UserError(f"no server on {host}:{port}: {error}") from error
         self.port: int = self._server.socket.getsockname()[1]
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)

@@ -130,6 +130,10 @@ def _of_runs(problem: ConfigProblem, tree: Branch) -> ConfigProblem:
     if first == "space" and inner in _RUN_SECTIONS and inner in (tree["space"].branch or {}):
         fix = "Keys of the space have dots: space={algorithm.group_size: {grid: [4, 8]}}."
         return replace(problem, fix=fix)
+    names, _, kind = rest.rpartition(".")
+    if first == "space" and names in (tree["space"].branch or {}) and kind not in (*KINDS, "times", "when"):
+        fix = f"Write one of {', '.join(KINDS)}: {{grid: [1e-4, 3e-4]}}, or {{loguniform: [1e-5, 1e-3]}}."
+        return replace(problem, fix=fix)
     return problem
 
 

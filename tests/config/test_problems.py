@@ -369,3 +369,11 @@ def test_the_command_line_switches_off_the_warm_start_of_a_file(write: Write) ->
 
 def test_a_step_may_have_no_limit(minimal: Path) -> None:
     assert load(minimal, ["env.step_timeout_s=0"]).env.step_timeout_s == 0
+
+
+def test_a_module_next_to_the_file_is_pointed_to(write: Write) -> None:
+    path = write("env: {id: 'an_env_of_mine:Mine-v0'}\npolicy: {name: actor_critic, architecture: null}\n")
+    (path.parent / "an_env_of_mine.py").write_text("")
+    words = mistakes(path)
+    assert "there is no module an_env_of_mine here" in words
+    assert f"start the run in {path.parent}, or with PYTHONPATH={path.parent}" in words

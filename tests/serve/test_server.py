@@ -159,3 +159,8 @@ def test_openpi_s_own_client_gets_the_same_actions(policy: Policy, server: Polic
     words = [str(server.port), str(tmp_path / "given.npz"), str(tmp_path / "found.npy")]
     subprocess.run([CLIENT, "-c", _CLIENT, *words], check=True, timeout=120)
     assert np.array_equal(np.load(tmp_path / "found.npy"), np.stack([policy.act(one) for one in seen]))
+
+
+def test_a_port_that_none_can_be_is_refused() -> None:
+    with pytest.raises(UserError, match=r"no server on 127\.0\.0\.1:99999"):
+        PolicyServer(lambda: pytest.fail("no client comes"), port=99999)

@@ -92,6 +92,8 @@ def test_draws_stay_in_bounds_and_do_not_depend_on_other_keys(tmp_path: Path) ->
         ("spce: {}", "spce is not a key. Did you mean space?"),
         ("space: {algorithm.gamma: {grid: [1.0], choice: [1.0]}}", "has grid and choice"),
         ("space: {algorithm.gamma: {}}", "has no values"),
+        ("space: {algorithm.gamma: {values: [0.9]}}", "gamma.values is not a key. Write one of grid, choice, uniform,"),
+        ("space: {algorithm.gamma: {low: 0.9, high: 1.0, log: true}}", "gamma.low is not a key. Write one of grid,"),
         ("space: {estimator: {variants: {}}}", "is empty"),
         ("space: {algorithm.gamma: {variants: {a: {algorithm.gamma: 1.0}}}}", "is no key of a run itself"),
         ("space: {a: {variants: {b: {run.seed: 1}}}}", "Write the seeds under `seeds:`"),

@@ -49,8 +49,10 @@ def _check_module(context: Context) -> None:
         return
     if not installed(top) and not Path(f"{top}.py").exists() and not Path(top).is_dir():
         message = f"env.id: there is no module {top} here{nearest_module(top)}."
-        extra = simulator_extra(env.id)
+        extra, folder = simulator_extra(env.id), Path(context.places.get("env.id", context.source).file).parent
         fix = "Install what brings it, or write rlinf_envs:rlinf/ReasoningGym-v0 for an environment of ours."
         if extra is not None:
             fix = f"Install it: {extra.fix}."
+        elif (folder / f"{top}.py").exists():
+            fix = f"{folder / top}.py lies next to the file: start the run in {folder}, or with PYTHONPATH={folder}."
         context.error("env.id", message, fix)

@@ -343,7 +343,10 @@ class EnvWorker:
         return float(fps) if isinstance(fps, (int, float)) else 0.0
 
     def close(self) -> None:
+        """Close the environments of rollouts, evaluations and films."""
         self._vec_env.close()
+        for evaluator in self._evaluators.values():
+            evaluator.close()
         if self._filmed is not None:
             self._filmed[0].close()
 

@@ -130,6 +130,10 @@ class EpisodeCollector:
         """An account of the newest failure of an environment; empty before the first."""
         return self._vec_env.last_failure
 
+    def close(self) -> None:
+        """Close the environments."""
+        self._vec_env.close()
+
     def run(self, policy: ActingPolicy, tasks: Sequence[EpisodeTask], step: int, *, greedy: bool = False) -> EpisodeRun:
         """All of ``tasks`` to their ends, with a policy of this process."""
         return drive(self.play(PolicyFacts.of(policy), tasks, (step,), greedy=greedy), policy)

@@ -144,8 +144,7 @@ class SyncVecEnv:
             raise EnvConstructionError(f"env.id {self._options.id!r}: {account_of(error, words)}") from error
 
     def close(self) -> None:
-        for env in self._envs:
-            close_quietly(env)
+        close_quietly(*self._envs)
 
     def _account(self, error: BaseException) -> str:
         """Return the kind of a failure; keep what was raised, and the line (of the hang, for a hang)."""

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from rlinf.base.errors import UserError
 from rlinf.base.random_streams import stream_seed
 from rlinf.cli import main
+from rlinf.commands.record import main as record_command
 from rlinf.config import load
 from rlinf.data.granularity import Granularity
 from rlinf.datasets.robot_data.dataset import DatasetError
@@ -150,3 +152,9 @@ def test_a_run_imitates_a_folder_and_its_statistics_travel(tmp_path: Path) -> No
     words = ["record", str(file), "--out", str(replayed), "--episodes", "1", "--keep-failures", wrapped]
     assert main([*words, "--policy", str(tmp_path / "folder")]) == 0
     assert torch.isfinite(torch.from_numpy(read_dataset(replayed).columns["action"])).all()
+
+
+@pytest.mark.parametrize("option", [("--fps", "0"), ("--fps", "-3"), ("--episodes", "0")])
+def test_counts_below_one_are_refused(tmp_path: Path, option: tuple[str, str]) -> None:
+    with pytest.raises(UserError, match="--episodes and --fps must be at least 1"):
+        record_command(["any.yaml", "--out", str(tmp_path / "set"), *option])

@@ -321,3 +321,30 @@ def test_names_that_do_not_exist_are_explained():
         make_env(EnvConfig("no_such_module:Thing-v0"))
     with pytest.raises(EnvNotFoundError, match="NoSuchWrapper"):
         make_env(EnvConfig("CartPole-v1", wrappers=["NoSuchWrapper"]))
+
+
+class Counted(CartPoleEnv):
+    """Counts those that are open."""
+
+    opened = 0
+
+    def __init__(self):
+        super().__init__()
+        Counted.opened += 1
+
+    def close(self):
+        Counted.opened -= 1
+        super().close()
+
+
+def test_environments_of_evaluations_are_closed_with_their_worker():
+    gymnasium.register("Counted-v0", Counted, max_episode_steps=5)
+    try:
+        made = rollout("Counted-v0", num_envs=2, num_steps=4)
+        made.evaluate(2)
+        assert Counted.opened > 2
+        for worker in made._workers.workers:
+            worker.close()
+        assert Counted.opened == 0
+    finally:
+        del gymnasium.registry["Counted-v0"]

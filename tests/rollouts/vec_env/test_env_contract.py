@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 
+from rlinf.rollouts.vec_env import vec_env
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import StepResult
 from rlinf.schema import EnvConfig
@@ -40,9 +42,9 @@ class Returning(gymnasium.Env):
 
 def stepped(space: spaces.Space = NUMBERS, **returned: Any) -> tuple[SyncVecEnv, StepResult]:
     options = EnvConfig("any", step_timeout_s=0.0)
-    vec_env = SyncVecEnv(options, 1, lambda _: Returning(space, **returned))
-    assert not vec_env.reset([0], [0])
-    return vec_env, vec_env.step([0], np.ones((1, 2), np.float32))
+    envs = SyncVecEnv(options, 1, lambda _: Returning(space, **returned))
+    assert not envs.reset([0], [0])
+    return envs, envs.step([0], np.ones((1, 2), np.float32))
 
 
 @pytest.mark.parametrize(
@@ -61,9 +63,9 @@ def stepped(space: spaces.Space = NUMBERS, **returned: Any) -> tuple[SyncVecEnv,
     ],
 )
 def test_an_observation_that_its_space_has_not_ends_the_episode(space: spaces.Space, seen: Any, words: str) -> None:
-    vec_env, result = stepped(space, seen=seen)
+    envs, result = stepped(space, seen=seen)
     assert result.failed == {0: "failures"}
-    assert words in vec_env.last_failure
+    assert words in envs.last_failure
 
 
 @pytest.mark.parametrize(
@@ -77,9 +79,9 @@ def test_an_observation_that_its_space_has_not_ends_the_episode(space: spaces.Sp
     ],
 )
 def test_values_of_another_type_that_fit_are_taken(space: spaces.Space, seen: Any, kept: Any) -> None:
-    vec_env, result = stepped(space, seen=seen)
+    envs, result = stepped(space, seen=seen)
     assert not result.failed
-    assert vec_env.observations["observation"][0].tolist() == kept
+    assert envs.observations["observation"][0].tolist() == kept
 
 
 @pytest.mark.parametrize(
@@ -96,9 +98,9 @@ def test_values_of_another_type_that_fit_are_taken(space: spaces.Space, seen: An
     ],
 )
 def test_what_is_neither_a_number_nor_a_flag_ends_the_episode(returned: dict[str, Any], words: str) -> None:
-    vec_env, result = stepped(**returned)
+    envs, result = stepped(**returned)
     assert result.failed == {0: "failures"}
-    assert words in vec_env.last_failure
+    assert words in envs.last_failure
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,32 @@ def test_a_success_may_be_any_flag_and_none_says_nothing(success: Any, reported:
 
 
 def test_an_environment_that_writes_into_its_action_changes_nobody_elses() -> None:
-    vec_env = SyncVecEnv(EnvConfig("any", step_timeout_s=0.0), 1, lambda _: Returning())
-    vec_env.reset([0], [0])
+    envs = SyncVecEnv(EnvConfig("any", step_timeout_s=0.0), 1, lambda _: Returning())
+    envs.reset([0], [0])
     actions = np.ones((1, 2), np.float32)
-    vec_env.step([0], actions)
+    envs.step([0], actions)
     assert actions.tolist() == [[1.0, 1.0]]
+
+
+class Closing(Returning):
+    """Counts its calls of ``close``, which fail or hang."""
+
+    closed: ClassVar[list[str]] = []
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def close(self) -> None:
+        self.closed.append(self.how)
+        if self.how == "raises":
+            raise RuntimeError("no")
+        time.sleep(60.0 if self.how == "hangs" else 0.0)
+
+
+def test_environments_are_closed_together_and_a_hang_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vec_env, "_CLOSE_S", 0.1)
+    monkeypatch.setattr(Closing, "closed", [])
+    with pytest.warns(RuntimeWarning, match=r"Closing\.close\(\) was cut off"):
+        vec_env.close_quietly(Closing("raises"), Closing("closes"), Closing("hangs"))
+    assert Closing.closed == ["raises", "closes", "hangs"]
