@@ -49,8 +49,8 @@ COMPARISONS = {
         "success",
         {
             "`tabletop_dagger`, four rounds of corrections": (),
-            "without rounds": ("sft.dagger_rounds=0",),
-            "without rounds, demonstrations for all 320 episodes": ("sft.dagger_rounds=0", "sft.demonstrations=320"),
+            "without rounds": ("sft.dagger_rounds=0", "sft.gate=null"),
+            "without rounds, 320 demonstrations": ("sft.dagger_rounds=0", "sft.gate=null", "sft.demonstrations=320"),
         },
         further={"sft/dagger_decisions": "corrected decisions an episode, summed over rounds"},
         command="sft",
