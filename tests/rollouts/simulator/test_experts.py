@@ -89,6 +89,6 @@ def test_an_episode_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> No
         (lambda _: 7, "KeyError: .*in step"),
     ],
 )
-def test_what_a_demonstration_raises_is_told_with_its_place(act: Callable[[Any], Any], words: str) -> None:
+def test_what_a_demonstration_raises_is_reported_with_its_place(act: Callable[[Any], Any], words: str) -> None:
     with pytest.raises(EnvFailureError, match=f"(?s)Any-v0: a demonstration failed: {words}"):
         played(Grid(), act)

@@ -49,6 +49,6 @@ def test_a_picture_has_three_colours(drawn: np.ndarray, shown: np.ndarray) -> No
         (np.zeros((4, 5, 6), np.uint8), r"gave \[4, 5, 6\]"),
     ],
 )
-def test_what_is_no_picture_is_told(drawn: Any, words: str) -> None:
+def test_what_is_no_picture_is_reported(drawn: Any, words: str) -> None:
     with pytest.raises(RenderingError, match=words):
         _Filmable(Drawing(drawn)).render()
