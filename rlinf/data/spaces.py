@@ -8,6 +8,7 @@ meaning is up to the policy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -126,7 +127,7 @@ def outside_categories(space: spaces.Space, values: np.ndarray) -> np.ndarray:
     if not isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         return np.zeros(len(values), dtype=bool)
     sizes, starts = category_sizes(space)
-    index = values.reshape(len(values), -1) - starts
+    index = values.reshape(len(values), math.prod(values.shape[1:])) - starts
     return ((index < 0) | (index >= sizes)).any(axis=1)
 
 

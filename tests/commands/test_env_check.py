@@ -106,7 +106,6 @@ def test_start_states_whose_numbers_are_not_read_are_reported(own: Path, capsys:
             {"observation": "{}['speed']"},
             ["reset(seed=123) with random actions raised KeyError: 'speed'"],
         ),
-        ("array_reward", {"reward": "np.ones(1)"}, ["step must return a plain number as reward"]),
         ("gives_up", {"reward": "1.0 / (self.steps % 20 - 19)"}, ["raised ZeroDivisionError", "drop the episode"]),
     ],
 )
@@ -352,6 +351,13 @@ def test_an_object_of_another_library_is_named_as_such(
     words = " ".join(capsys.readouterr().out.split())
     assert "is no gymnasium environment. Derive the class from gymnasium.Env" in words
     assert "env.kwargs do not fit" not in words
+
+
+def test_a_reward_in_an_array_is_remarked_and_read(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own / "array_reward.py").write_text(written("array_reward", reward="np.ones(1)"))
+    assert checked(own, "array_reward:array_reward-v0") == 0
+    assert "step must return a plain number as reward" in capsys.readouterr().out
+    sys.modules.pop("array_reward")
 
 
 def test_features_that_are_not_read_are_remarked(own: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -231,8 +231,9 @@ class Engine:
         if last is not None and not (batch.heard[index] or written or last.prefix):
             before = self._requests[last.request_id]
             follows = before.open is opened and before.first + before.left == index
-            alike = not batch.heard[before.first] and last.params.max_new_tokens == limit
-            if follows and alike and batch.rows[before.first].group == row.group:
+            # Only then is the row before it one of this batch.
+            alike = follows and not batch.heard[before.first] and last.params.max_new_tokens == limit
+            if alike and batch.rows[before.first].group == row.group:
                 requests[-1] = replace(last, n=last.n + 1)
                 before.left += 1
                 return

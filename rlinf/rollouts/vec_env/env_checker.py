@@ -16,7 +16,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 from rlinf.base.user_code import kind_of
 from rlinf.data.spaces import copied
 from rlinf.rollouts.env_errors import account_of
-from rlinf.rollouts.vec_env.env_contract import flag, parts, success_of
+from rlinf.rollouts.vec_env.env_contract import EnvContractError, flag, number, parts, success_of
 from rlinf.rollouts.vec_env.vec_env import close_quietly
 from rlinf.rollouts.wrappers import random_action
 
@@ -140,13 +140,16 @@ def _random_trajectory(
                 ends = flag(terminated, "terminated"), flag(truncated, "truncated")
                 success_of(info, success_key)
                 infos.update(map(str, info or ()))
-            number = _number(reward)
-            trajectory.append((copied(observation), number, *ends))
+            try:
+                earned = number(reward)
+            except EnvContractError:
+                earned = None
+            trajectory.append((copied(observation), earned, *ends))
             _check_observation(env, observation, when, found)
-            if number is None:
+            if earned is None:
                 found.append(Remark(f"the reward of {when} is {kind_of(reward)}, and must be a number", True))
-            elif not np.isfinite(number):
-                found.append(Remark(f"the reward of {when} is {number}: {_NOT_FINITE}", True))
+            elif not np.isfinite(earned):
+                found.append(Remark(f"the reward of {when} is {earned}: {_NOT_FINITE}", True))
             if any(ends):
                 break
 
@@ -161,14 +164,6 @@ def _naming(call: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise _RaisedError(f"{call} with random actions raised {account_of(error)}") from error
-
-
-def _number(reward: Any) -> float | None:
-    """None for what is no number, a text that reads like one included."""
-    try:
-        return None if isinstance(reward, str | bytes) else float(reward)
-    except (TypeError, ValueError):
-        return None
 
 
 def _check_observation(env: gymnasium.Env, observation: Any, when: str, found: list[Remark]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.overrides import TorchFunctionMode
@@ -75,6 +76,8 @@ def pretended_gpu() -> Iterator[None]:
     with ExitStack() as stack:
         for name, answer in cuda.items():
             stack.enter_context(_exchanged(torch.cuda, name, answer))
+        # PyTorch up to 2.9 makes a first real tensor if there is a GPU.
+        stack.enter_context(_exchanged(fake_tensor, "init_gpu_context", _nothing))
         # C++ makes distributed tensors, and asks their parts where they are.
         stack.enter_context(_exchanged(DTensor, "device", property(lambda tensor: tensor._local_tensor.device)))
         spelling = _Spelling()

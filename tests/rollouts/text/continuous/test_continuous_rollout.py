@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from answering import AtOnce
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from letters import Letters
 
@@ -222,6 +222,9 @@ def test_no_token_is_older_than_the_bound_and_nothing_is_dropped(
     looks=LOOKS,
     delay=st.integers(0, 6),
     killed=st.integers(0, STEPS - 1),
+)
+@example(
+    staleness=1, over_sampling=0.5, speed=2, lengths=[35, 1, 1, 9, 1, 1, 1], looks=[0, 0, 0, 0, 2, 0], delay=6, killed=0
 )
 @settings(max_examples=20, deadline=None)
 def test_conversations_of_several_turns_stay_within_the_bound_also_over_a_kill(
