@@ -27,6 +27,9 @@ class Endless:
     chat_template = ENDLESS
     eos_token_id = 0
 
+    def get_chat_template(self, _template: object, _tools: object) -> str:
+        return self.chat_template
+
     def apply_chat_template(self, _messages: Any, **_given: Any) -> str:
         while True:
             pass

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -132,6 +132,9 @@ class Fakes(FakeTensorMode):
         by_values = torch.Tag.dynamic_output_shape in func.tags and func not in _INDEXING
         out = self._shaped_by_values(func, known) if by_values else None
         if out is None:
+            if func is aten._to_copy.default and not isinstance(args[0], FakeTensor):
+                # PyTorch 2.9 would copy the numbers themselves to the device.
+                args = (self.from_tensor(cast(Tensor, args[0])), *args[1:])
             out = self._faked(func, types, args, kwargs)
             self._remember(func, out, known, tensors)
         self._count(func, out, tensors)
@@ -217,7 +220,7 @@ class Fakes(FakeTensorMode):
             return self._shape_of(func, types, args, kwargs)
         except RuntimeError as error:
             words = str(error)
-            if "same device" in words:
+            if "same device" in words or "different devices" in words:
                 kind, mend = "device mismatch", self._on_one_device
             elif any(part in words for part in _DTYPE_WORDS):
                 kind, mend = "dtype mismatch", self._in_one_dtype

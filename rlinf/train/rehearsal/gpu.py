@@ -60,6 +60,7 @@ def pretended_gpu() -> Iterator[None]:
     """Make ``torch.cuda`` report a GPU inside the context, for code under :class:`~.fakes.Fakes`."""
     cuda = {
         "is_available": lambda: True,
+        "is_current_stream_capturing": lambda: False,
         "device_count": lambda: 8,
         "current_device": lambda: 0,
         "is_bf16_supported": lambda *_args, **_options: True,
