@@ -11,9 +11,9 @@ import pytest
 import torch
 from decisions import decide
 from gymnasium import spaces
+from resumed_runs import continued_run
 from safetensors.torch import load_file, save_file
 
-from rlinf.config import load
 from rlinf.data.inputs import named_inputs
 from rlinf.data.spaces import SpaceError, empty_leaves, write_observation
 from rlinf.models.loading import PolicyError
@@ -21,7 +21,6 @@ from rlinf.models.tokenizer import train_tokenizer
 from rlinf.models.vla import VlaOptions
 from rlinf.models.vla.build import build_pi0, load_vla
 from rlinf.models.vla.pi0 import load_pi0
-from rlinf.train.run import run
 
 TEXT = {
     "model_type": "gemma",
@@ -192,11 +191,4 @@ def test_a_run_imitates_learns_and_goes_on_exactly(tmp_path: Path) -> None:
         "checkpoint.every=1",
     ]
 
-    def played(folder: Path, steps: int) -> dict[str, Any]:
-        run(load("tabletop_flow", [*small, f"run.dir={folder}", f"run.max_steps={steps}"]), report=False)
-        found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-        return found
-
-    straight = played(tmp_path / "straight", 2)
-    played(tmp_path / "cut", 1)
-    assert played(tmp_path / "cut", 2)["params_sha256"] == straight["params_sha256"]
+    continued_run("tabletop_flow", small, tmp_path)

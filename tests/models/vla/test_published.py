@@ -9,7 +9,6 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import published_checkpoints as small
@@ -17,15 +16,14 @@ import pytest
 import torch
 from decisions import decide
 from published_policies import PARTS, TOLERANCE, acted, altered, build, error, error_of_flip, leaves_of
+from resumed_runs import continued_run
 
 from rlinf.commands.export import main as export
-from rlinf.config import load
 from rlinf.data.inputs import named_inputs
 from rlinf.data.spaces import SpaceError
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.build import load_vla
 from rlinf.models.vla.published.checkpoint import FlowCheckpoint
-from rlinf.train.run import run
 
 
 @pytest.fixture(scope="module")
@@ -203,15 +201,8 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(family: str, tmp_path
     file = tmp_path / "run.yaml"
     file.write_text("run: {name: published}\n")
 
-    def played(folder: Path, steps: int) -> dict[str, Any]:
-        run(load(str(file), [*chosen, f"run.dir={folder}", f"run.max_steps={steps}"]), report=False)
-        found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-        return found
-
-    straight = played(tmp_path / "straight", 2)
-    played(tmp_path / "cut", 1)
-    assert played(tmp_path / "cut", 2)["params_sha256"] == straight["params_sha256"]
-    assert export([str(tmp_path / "cut"), str(tmp_path / "out"), "--layout", "lerobot"]) == 0
+    cut = continued_run(str(file), chosen, tmp_path)
+    assert export([str(cut), str(tmp_path / "out"), "--layout", "lerobot"]) == 0
     theirs, ours = (FlowCheckpoint.read(str(folder)) for folder in (place, tmp_path / "out" / "lerobot"))
     assert theirs == ours
     before, after = theirs.weights(), ours.weights()

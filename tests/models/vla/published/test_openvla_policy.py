@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +16,15 @@ import pytest
 import torch
 from decisions import decide
 from openvla_policies import TOLERANCE, acted, build, error, error_of_flip, golden, leaves_of, parts_of
+from resumed_runs import continued_run
 
 from rlinf.commands.export import main as export
-from rlinf.config import load
 from rlinf.data.inputs import named_inputs
 from rlinf.data.spaces import SpaceError
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.build import load_vla
 from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
 from rlinf.models.vla.published.openvla_policy import PROMPT
-from rlinf.train.run import run
 
 Folders = Callable[[str], Path]
 FLIPS = [(case, part) for case in small.CASES for part in parts_of(case)]
@@ -244,15 +242,8 @@ def test_a_run_imitates_learns_exports_and_goes_on_exactly(case: str, tmp_path: 
     file = tmp_path / "run.yaml"
     file.write_text("run: {name: openvla}\n")
 
-    def played(folder: Path, steps: int) -> dict[str, Any]:
-        run(load(str(file), [*chosen, f"run.dir={folder}", f"run.max_steps={steps}"]), report=False)
-        found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-        return found
-
-    straight = played(tmp_path / "straight", 2)
-    played(tmp_path / "cut", 1)
-    assert played(tmp_path / "cut", 2)["params_sha256"] == straight["params_sha256"]
-    assert export([str(tmp_path / "cut"), str(tmp_path / "out"), "--layout", "openvla"]) == 0
+    cut = continued_run(str(file), chosen, tmp_path)
+    assert export([str(cut), str(tmp_path / "out"), "--layout", "openvla"]) == 0
     before = OpenVlaCheckpoint.read(str(place)).weights()
     after = OpenVlaCheckpoint.read(str(tmp_path / "out" / "openvla")).weights()
     moved = {name for name in before if not before[name].equal(after[name])}
