@@ -144,6 +144,10 @@ def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
     """Load a checkpoint's model; a folder that is cut short is a :class:`PolicyError` that names it."""
     path = model_folder(path)
+    # The adapter would be trained, and exported, in the place of the model.
+    two_models = f"{path!r} holds a model and an adapter of peft: merge them, or take adapter_config.json out"
+    if all(os.path.isfile(os.path.join(path, name)) for name in ("config.json", "adapter_config.json")):
+        raise PolicyError(two_models)
     try:
         with without_progress_bars():
             config = checkpoint_config(path)
@@ -161,8 +165,8 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
         reason = without_weights(path) or in_one_line(error)
         raise PolicyError(f"no causal language model could be loaded from {path!r}{hint}: {reason}") from error
     _require_all(path, report)
-    if getattr(model, "_hf_peft_config_loaded", False):  # it would be trained, and exported, in the place of the model
-        raise PolicyError(f"{path!r} holds a model and an adapter of peft: merge them, or take adapter_config.json out")
+    if getattr(model, "_hf_peft_config_loaded", False):  # a hub's
+        raise PolicyError(two_models)
     model.generation_config = writable(model.generation_config)
     return model.eval()
 
