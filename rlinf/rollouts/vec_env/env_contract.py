@@ -10,6 +10,7 @@ import numpy as np
 from rlinf.base.errors import UserError
 
 _PARTS = {"reset": "observation, info", "step": "observation, reward, terminated, truncated, info"}
+_COUNTS = {method: len(words.split(", ")) for method, words in _PARTS.items()}
 
 
 class EnvContractError(UserError, TypeError):
@@ -18,7 +19,7 @@ class EnvContractError(UserError, TypeError):
 
 def parts(returned: Any, method: str) -> Any:
     """Check that the result of ``method`` has as many parts as gymnasium requires, and return it."""
-    count = _PARTS[method].count(",") + 1
+    count = _COUNTS[method]
     if not isinstance(returned, tuple) or len(returned) != count:
         description = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
         raise EnvContractError(

@@ -20,7 +20,7 @@ from rlinf.schema import EnvConfig
 
 # A viewer that is closed calls sys.exit in some simulators; in here that must not end more than an episode.
 _RAISED = (Exception, SystemExit)
-_ENDS = ("terminated", "truncated")
+_FLAG = (bool, np.bool_)
 
 
 class SyncVecEnv:
@@ -61,7 +61,7 @@ class SyncVecEnv:
                 with deadline(self._timeout_s):
                     returned = self._envs[env_index].reset(seed=int(seed) % 2**31)
                 observation, _ = parts(returned, "reset")
-                self._keep(env_index, observation)
+                write_observation(self.observations, env_index, observation)
             except _RAISED as error:
                 failed[position] = self._account(error)
         self.last_failure = self._check.mark(failed, env_indices, self.observations) or self.last_failure
@@ -88,10 +88,12 @@ class SyncVecEnv:
                         if single is not None and _is_like(observation, single):
                             single[env_index] = observation
                         else:
-                            self._keep(env_index, observation)
+                            write_observation(self.observations, env_index, observation)
                         rewards[position] = reward if isinstance(reward, float) else number(reward)
-                        for row, end in ((0, terminated), (1, truncated)):
-                            flags[row, position] = end if isinstance(end, bool | np.bool_) else flag(end, _ENDS[row])
+                        flags[0, position] = (
+                            terminated if isinstance(terminated, _FLAG) else flag(terminated, "terminated")
+                        )
+                        flags[1, position] = truncated if isinstance(truncated, _FLAG) else flag(truncated, "truncated")
                         if info and (success := success_of(info, key)) is not None:
                             flags[2:, position] = success, True
                         position += 1
@@ -154,9 +156,6 @@ class SyncVecEnv:
             return "timeouts"
         self.last_failure = account_of(error)
         return "failures"
-
-    def _keep(self, env_index: int, observation: object) -> None:
-        write_observation(self.observations, env_index, observation)
 
 
 def _is_like(observation: Any, stacked: np.ndarray) -> bool:

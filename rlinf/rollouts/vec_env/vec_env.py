@@ -145,6 +145,7 @@ class ObservationCheck:
         Return what the first one gave. ``rewards`` [n] are those of ``env_indices``; None after a reset.
         """
         bad = np.zeros(len(env_indices), dtype=bool) if rewards is None else ~np.isfinite(rewards)
+        outside: dict[int, str] = {}
         for name, leaf in observations.items():
             if leaf.dtype.kind == "f":
                 # One sum is finite exactly when all its terms are (short of overflow, which is no observation either).
@@ -153,17 +154,20 @@ class ObservationCheck:
                 if not fits.all():
                     bad |= ~fits[list(env_indices)]
             elif name in self._categories:
-                outside = outside_categories(self._categories[name], leaf[list(env_indices)])
-                news = [position for position in np.nonzero(outside)[0].tolist() if position not in failed]
-                failed.update(dict.fromkeys(news, "failures"))
-                if news:
-                    value = leaf[env_indices[news[0]]].tolist()
-                    return f"the environment returned {name} = {value}, which is outside {self._categories[name]}"
-        news = [position for position in np.nonzero(bad)[0].tolist() if position not in failed]
-        failed.update(dict.fromkeys(news, "nan"))
+                rows = outside_categories(self._categories[name], leaf[list(env_indices)])
+                outside |= dict.fromkeys(np.nonzero(rows)[0].tolist(), name)
+        kinds = dict.fromkeys(outside, "failures") | dict.fromkeys(np.nonzero(bad)[0].tolist(), "nan")
+        news = [position for position in kinds if position not in failed]
+        failed.update({position: kinds[position] for position in news})
         if not news:
             return ""
-        return _not_finite(env_indices[news[0]], observations, 0.0 if rewards is None else float(rewards[news[0]]))
+        first = news[0]
+        env_index = env_indices[first]
+        if kinds[first] == "nan":
+            return _not_finite(env_index, observations, 0.0 if rewards is None else float(rewards[first]))
+        name = outside[first]
+        value = observations[name][env_index].tolist()
+        return f"the environment returned {name} = {value}, which is outside {self._categories[name]}"
 
 
 def _not_finite(env_index: int, observations: Arrays, reward: float) -> str:

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from rlinf.rollouts.vec_env import vec_env
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
-from rlinf.rollouts.vec_env.vec_env import StepResult
+from rlinf.rollouts.vec_env.vec_env import ObservationCheck, StepResult
 from rlinf.schema import EnvConfig
 
 BYTES, NUMBERS = spaces.Box(0, 255, (2, 2), np.uint8), spaces.Box(-9, 9, (4,), np.float32)
@@ -143,3 +143,12 @@ def test_environments_are_closed_together_and_a_hang_is_cut_off(monkeypatch: pyt
     with pytest.warns(RuntimeWarning, match=r"Closing\.close\(\) was cut off"):
         vec_env.close_quietly(Closing("raises"), Closing("closes"), Closing("hangs"))
     assert Closing.closed == ["raises", "closes", "hangs"]
+
+
+def test_a_wrong_category_hides_no_reward_that_is_not_a_number() -> None:
+    failed: dict[int, str] = {}
+    rewards = np.array([0.0, np.nan, 1.0])
+    observations = {"observation": np.array([3, 1, 0])}
+    message = ObservationCheck(spaces.Discrete(3)).mark(failed, [0, 1, 2], observations, rewards)
+    assert failed == {0: "failures", 1: "nan"}
+    assert message == "the environment returned observation = 3, which is outside Discrete(3)"
