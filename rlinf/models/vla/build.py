@@ -19,9 +19,7 @@ from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
 from rlinf.models.vla.published.checkpoint import FlowCheckpoint, load_tensors
 from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
-from rlinf.models.vla.published.groot_network import load_groot
 from rlinf.models.vla.published.groot_policy import GrootPolicy
-from rlinf.models.vla.published.networks import load_network
 from rlinf.models.vla.published.openvla_checkpoint import KEY, OpenVlaCheckpoint
 from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
 from rlinf.models.vla.published.policy import PublishedPolicy
@@ -86,12 +84,9 @@ def build_published(
 ) -> PublishedPolicy | GrootPolicy:
     """Build a published policy with the weights of its checkpoint; its steps are the checkpoint's if they are 0."""
     options = replace(options, flow_steps=options.flow_steps or checkpoint.steps)
-    if isinstance(checkpoint, GrootCheckpoint):
-        groot = GrootPolicy(observation_space, action_space, options, tokenizer)
-        load_groot(groot.network, checkpoint)
-        return groot
-    policy = PublishedPolicy(observation_space, action_space, options, tokenizer)
-    load_network(policy.network, checkpoint)
+    kind = GrootPolicy if isinstance(checkpoint, GrootCheckpoint) else PublishedPolicy
+    policy = kind(observation_space, action_space, options, tokenizer)
+    policy.load_published()
     return policy
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from gymnasium import spaces
@@ -22,8 +22,8 @@ from rlinf.models.vla.deciding import InstructionTokens, VisionLanguageAction
 from rlinf.models.vla.observation import StateNumbers, noise_of, require_colour, sort_leaves
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Head
-from rlinf.models.vla.published.checkpoint import FlowCheckpoint
-from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint, load_tensors
+from rlinf.models.vla.published.groot_checkpoint import KEY, GrootCheckpoint
 from rlinf.models.vla.published.groot_network import GrootNetwork
 from rlinf.models.vla.published.networks import FlowNetwork
 from rlinf.models.vla.published.processing import ActionScaling, ActionUnits
@@ -52,6 +52,8 @@ class PublishedFlow(VisionLanguageAction):
     """An `interfaces.ActorCriticPolicy`; the weights are random. A subclass makes what is of its families."""
 
     head: PublishedHead
+    description: ClassVar[type[FlowCheckpoint | GrootCheckpoint]]
+    """Of a checkpoint, which an export stores."""
     checkpoint: FlowCheckpoint | GrootCheckpoint
     network: FlowNetwork | GrootNetwork
     instructions: InstructionTokens
@@ -69,7 +71,7 @@ class PublishedFlow(VisionLanguageAction):
         assert options.published is not None
         self.options, self._spaces = options, (observation_space, action_space)
         written = options.published
-        self.checkpoint = checkpoint = self.described(written["checkpoint"])
+        self.checkpoint = checkpoint = self.description(**written["checkpoint"])
         self.cameras = paired_cameras(checkpoint, observation_space, written["cameras"])
         leaves = sort_leaves(observation_space)
         for name in self.cameras.values():
@@ -92,11 +94,6 @@ class PublishedFlow(VisionLanguageAction):
         width = self.network.width
         self.value_head = orthogonal(nn.Linear(width, values), 1.0) if options.value_head else None
 
-    @staticmethod
-    def described(stored: Mapping[str, Any]) -> FlowCheckpoint | GrootCheckpoint:
-        """Make the description of a checkpoint from its stored form."""
-        raise NotImplementedError
-
     def furnish(self, tokenizer: Any, texts: Sequence[str]) -> ActionScaling:
         """Make network, prompts (of the leaves ``texts``) and scaling; returns that of actions."""
         raise NotImplementedError
@@ -117,6 +114,16 @@ class PublishedFlow(VisionLanguageAction):
     @classmethod
     def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
         return cls(*both, options, tokenizer)
+
+    def load_published(self) -> None:
+        """Load the checkpoint's tensors. Raises PolicyError if any is missing, left over or of another shape."""
+        names, stored = self.own_names(), self.checkpoint.weights()
+        load_tensors(
+            self.network,
+            {own: stored[name] for name, own in names.items()},
+            source=f"{KEY}: {self.checkpoint.folder}",
+            names={own: name for name, own in names.items()},
+        )
 
     def write_published(self, folder: Path) -> None:
         """Write the checkpoint again in its own layout, with the weights as they are now."""

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.models.vla.published.checkpoint import load_tensors
-from rlinf.models.vla.published.groot_checkpoint import KEY, GrootCheckpoint
+from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
 from rlinf.models.vla.published.layers import attend
 
 _HEAD = "action_head."
@@ -267,17 +266,6 @@ def own_groot_names(checkpoint: GrootCheckpoint) -> dict[str, str]:
             own = own.replace(theirs, ours)
         result[name] = own
     return result
-
-
-def load_groot(network: GrootNetwork, checkpoint: GrootCheckpoint) -> None:
-    """Load the checkpoint's tensors. Raises PolicyError if any is missing, left over or of another shape."""
-    names, stored = own_groot_names(checkpoint), checkpoint.weights()
-    load_tensors(
-        network,
-        {own: stored[name] for name, own in names.items()},
-        source=f"{KEY}: {checkpoint.folder}",
-        names={own: name for name, own in names.items()},
-    )
 
 
 def _backbone(written: Mapping[str, Any], layers: int) -> Any:

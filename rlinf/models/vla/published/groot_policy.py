@@ -102,13 +102,10 @@ class GrootPrompts:
 class GrootPolicy(PublishedFlow):
     """An `interfaces.ActorCriticPolicy`; the weights are random."""
 
+    description = GrootCheckpoint
     checkpoint: GrootCheckpoint
     network: GrootNetwork
     instructions: GrootPrompts
-
-    @staticmethod
-    def described(stored: Mapping[str, Any]) -> GrootCheckpoint:
-        return GrootCheckpoint(**stored)
 
     def furnish(self, tokenizer: Any, texts: Sequence[str]) -> ActionScaling:
         checkpoint, processor = self.checkpoint, self.checkpoint.processor

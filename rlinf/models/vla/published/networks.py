@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.models.vla.published.checkpoint import FlowCheckpoint, is_output_layer, load_tensors
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint, is_output_layer
 from rlinf.models.vla.published.layers import (
     Attention,
     DecoderSizes,
@@ -333,17 +333,6 @@ def own_names(checkpoint: FlowCheckpoint) -> dict[str, str]:
     if "words.weight" not in result.values() and _WORDS_OF_OUTPUT in checkpoint.shapes:
         result[_WORDS_OF_OUTPUT] = "words.weight"
     return result
-
-
-def load_network(network: FlowNetwork, checkpoint: FlowCheckpoint) -> None:
-    """Load the checkpoint's tensors. Raises PolicyError if any is missing, left over or of another shape."""
-    names, stored = own_names(checkpoint), checkpoint.weights()
-    load_tensors(
-        network,
-        {own: stored[name] for name, own in names.items()},
-        source=f"policy.flow.checkpoint.path: {checkpoint.folder}",
-        names={own: name for name, own in names.items()},
-    )
 
 
 def _picture_marks(tokenizer: Any) -> tuple[str, str]:

@@ -20,13 +20,10 @@ from rlinf.models.vla.published.processing import ActionScaling, Place, Prompts,
 class PublishedPolicy(PublishedFlow):
     """An `interfaces.ActorCriticPolicy`; the weights are random."""
 
+    description = FlowCheckpoint
     checkpoint: FlowCheckpoint
     network: FlowNetwork
     instructions: Prompts
-
-    @staticmethod
-    def described(stored: Mapping[str, Any]) -> FlowCheckpoint:
-        return FlowCheckpoint(**stored)
 
     def furnish(self, tokenizer: Any, texts: Sequence[str]) -> ActionScaling:
         checkpoint = self.checkpoint
