@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -35,6 +36,9 @@ _HEADERS = {
     "Content-Security-Policy": _POLICY,
 }
 
+View = tuple[str, Callable[[], dict[str, Any]], str]
+"""Title of a page, what makes its payload, and the stamp of what it shows."""
+
 
 def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette:
     """``token``: a client with it in the address gets a cookie for the pages. ``every_s``: how often pages poll."""
@@ -57,33 +61,25 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         result = library.index()
         return fresh(request, _digest(result), lambda: result)
 
-    def run(request: Request) -> Response:
-        names = request.query_params.getlist("id")
-        address = f"/api/run?{request.url.query}"
+    def run_view(names: list[str]) -> View:
         title = " · ".join(name.rpartition("/")[2] for name in names)
-        return page(title, library.run_page(names), library.stamp(names), address)
+        return title, lambda: library.run_page(names), library.stamp(names)
 
-    def api_run(request: Request) -> Response:
-        names = request.query_params.getlist("id")
-        return fresh(request, library.stamp(names), lambda: library.run_page(names))
+    def sweep_view(names: list[str]) -> View:
+        name = names[0] if names else ""
+        return f"Sweep {name}", lambda: library.sweep_page(name), library.sweep_stamp(name)
 
-    def sweep(request: Request) -> Response:
-        name = request.query_params.get("id", "")
-        address = f"/api/sweep?{request.url.query}"
-        return page(f"Sweep {name}", library.sweep_page(name), library.sweep_stamp(name), address)
+    def recording_view(names: list[str]) -> View:
+        name = names[0] if names else ""
+        return f"Episodes of {name}", lambda: library.recording_page(name), library.recording_stamp(name)
 
-    def api_sweep(request: Request) -> Response:
-        name = request.query_params.get("id", "")
-        return fresh(request, library.sweep_stamp(name), lambda: library.sweep_page(name))
+    def page_of(view: Callable[[list[str]], View], path: str, request: Request) -> Response:
+        title, make, stamp = view(request.query_params.getlist("id"))
+        return page(title, make(), stamp, f"/api{path}?{request.url.query}")
 
-    def recording(request: Request) -> Response:
-        name = request.query_params.get("id", "")
-        address = f"/api/recording?{request.url.query}"
-        return page(f"Episodes of {name}", library.recording_page(name), library.recording_stamp(name), address)
-
-    def api_recording(request: Request) -> Response:
-        name = request.query_params.get("id", "")
-        return fresh(request, library.recording_stamp(name), lambda: library.recording_page(name))
+    def newest_of(view: Callable[[list[str]], View], request: Request) -> Response:
+        _, make, stamp = view(request.query_params.getlist("id"))
+        return fresh(request, stamp, make)
 
     async def not_there(request: Request, error: Exception) -> Response:
         return PlainTextResponse(redacted(str(error)), status_code=404)
@@ -94,15 +90,12 @@ def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette
         words = f"{names} can't be shown ({type(error).__name__}: {error}): a file in it is damaged"
         return PlainTextResponse(redacted(words), status_code=500)
 
+    views = {"/run": run_view, "/sweep": sweep_view, "/recording": recording_view}
     pages: dict[str, Callable[[Request], Response]] = {
         "/": index,
-        "/run": run,
-        "/sweep": sweep,
-        "/recording": recording,
         "/api/index": api_index,
-        "/api/run": api_run,
-        "/api/sweep": api_sweep,
-        "/api/recording": api_recording,
+        **{path: partial(page_of, view, path) for path, view in views.items()},
+        **{f"/api{path}": partial(newest_of, view) for path, view in views.items()},
     }
     return Starlette(
         routes=[Route(path, endpoint) for path, endpoint in pages.items()],
