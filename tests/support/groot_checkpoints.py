@@ -6,8 +6,6 @@ The original code (`groot_original.py`) and this project's tests both build them
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -361,18 +359,9 @@ def write_checkpoint(case: str, folder: Path) -> dict[str, Any]:
 
 def acted_by_original(interpreter: str, folders: Mapping[str, Path]) -> dict[str, Any]:
     """Actions of checkpoints, by case, by LeRobot in another interpreter."""
-    script = Path(__file__).parent / "groot_original.py"
-    environment = {**os.environ, "PYTHONPATH": str(script.parent), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [interpreter, str(script), "act", *(f"{case}={folder}" for case, folder in folders.items())],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        timeout=1800,
-        env=environment,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("[[")]
-    return {case: json.loads(line) for case, line in zip(folders, lines, strict=True)}
+    arguments = [f"{case}={folder}" for case, folder in folders.items()]
+    acted = published_checkpoints.acted_by_original(interpreter, arguments, "groot_original.py")
+    return dict(zip(folders, acted, strict=True))
 
 
 def fit_checkpoint(folder: Path, *, camera: str, state: int, action: int) -> None:

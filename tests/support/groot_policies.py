@@ -13,10 +13,10 @@ import numpy as np
 import published_checkpoints
 import torch
 from gymnasium import spaces
+from published_policies import options_of
 
 from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.models.loading import load_tokenizer
-from rlinf.models.vla import VlaOptions
 from rlinf.models.vla.build import build_published
 from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
 from rlinf.models.vla.published.groot_lerobot import read_lerobot_groot
@@ -80,15 +80,7 @@ def read(case: str, folder: Path) -> GrootCheckpoint:
 
 def build(case: str, folder: Path, **changed: Any) -> Any:
     checkpoint = changed.pop("checkpoint", None) or read(case, folder)
-    given = {"cameras": {}, "flip": [], "train": "all"} | {
-        name: changed.pop(name) for name in ("cameras", "flip", "train") if name in changed
-    }
-    options = VlaOptions(
-        language={},
-        vision=None,
-        published={"checkpoint": checkpoint.to_dict(), **given},
-        **{"num_action_chunks": small.DECODED, "logprob_type": "action_level", **changed},
-    )
+    options = options_of(checkpoint, small.DECODED, changed)
     return build_published(*space(), options, load_tokenizer(checkpoint.tokenizer), checkpoint).eval()
 
 

@@ -139,12 +139,12 @@ def save_weights(shapes: Mapping[str, Sequence[int]], file: Path) -> None:
     save_file({name: weight(name, shape) for name, shape in shapes.items()}, file)
 
 
-def acted_by_original(interpreter: str, folders: Sequence[str]) -> list[Any]:
-    """Actions of checkpoints, named as their families, by LeRobot in another interpreter."""
-    script = Path(__file__).parent / "published_original.py"
-    environment = {**os.environ, "PYTHONPATH": str(script.parent), "HF_HUB_OFFLINE": "1"}
+def acted_by_original(interpreter: str, arguments: Sequence[str], script: str = "published_original.py") -> list[Any]:
+    """Actions of checkpoints, by LeRobot in another interpreter; ``arguments``: folders named as their families."""
+    file = Path(__file__).parent / script
+    environment = {**os.environ, "PYTHONPATH": str(file.parent), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [interpreter, str(script), "act", *folders],
+        [interpreter, str(file), "act", *arguments],
         stdout=subprocess.PIPE,
         text=True,
         check=True,

@@ -49,18 +49,22 @@ def space_of(family: str) -> tuple[spaces.Dict, spaces.Box]:
     return spaces.Dict(observation), spaces.Box(-np.inf, np.inf, (action,), np.float32)
 
 
-def build(family: str, folder: Path, **changed: Any) -> Any:
-    checkpoint = changed.pop("checkpoint", None) or FlowCheckpoint.read(str(folder))
-    chunk = int(checkpoint.config["chunk_size"])
+def options_of(checkpoint: Any, chunk: int, changed: dict[str, Any]) -> VlaOptions:
+    """Options of a policy that acts as the checkpoint does, but for what is ``changed``."""
     given = {"cameras": {}, "flip": [], "train": "all"} | {
         name: changed.pop(name) for name in ("cameras", "flip", "train") if name in changed
     }
-    options = VlaOptions(
+    return VlaOptions(
         language={},
         vision=None,
         published={"checkpoint": checkpoint.to_dict(), **given},
         **{"num_action_chunks": chunk, "logprob_type": "action_level", **changed},
     )
+
+
+def build(family: str, folder: Path, **changed: Any) -> Any:
+    checkpoint = changed.pop("checkpoint", None) or FlowCheckpoint.read(str(folder))
+    options = options_of(checkpoint, int(checkpoint.config["chunk_size"]), changed)
     both = space_of(family)
     return build_published(*both, options, load_tokenizer(str(checkpoint.tokenizer)), checkpoint).eval()
 

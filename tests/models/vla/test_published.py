@@ -14,6 +14,7 @@ import numpy as np
 import published_checkpoints as small
 import pytest
 import torch
+from checkpoint_folders import written_folders
 from decisions import decide
 from published_policies import PARTS, TOLERANCE, acted, altered, build, error, error_of_flip, leaves_of
 from resumed_runs import continued_run
@@ -28,15 +29,7 @@ from rlinf.models.vla.published.checkpoint import FlowCheckpoint
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    made: dict[str, Path] = {}
-
-    def folder(family: str) -> Path:
-        if family not in made:
-            made[family] = tmp_path_factory.mktemp(family)
-            small.write_checkpoint(family, made[family])
-        return made[family]
-
-    return folder
+    return written_folders(tmp_path_factory, small.write_checkpoint)
 
 
 @pytest.mark.parametrize("family", small.FAMILIES)

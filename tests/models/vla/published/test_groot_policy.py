@@ -15,6 +15,7 @@ import groot_checkpoints as small
 import numpy as np
 import pytest
 import torch
+from checkpoint_folders import written_folders
 from decisions import decide
 from groot_policies import TOLERANCE, acted, build, error, error_of_flip, leaves_of, parts_of, read
 from resumed_runs import continued_run
@@ -31,15 +32,7 @@ FLIPS = [(case, part) for case in small.CASES for part in parts_of(case)]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    made: dict[str, Path] = {}
-
-    def folder(case: str) -> Path:
-        if case not in made:
-            made[case] = tmp_path_factory.mktemp(case)
-            small.write_checkpoint(case, made[case])
-        return made[case]
-
-    return folder
+    return written_folders(tmp_path_factory, small.write_checkpoint)
 
 
 @pytest.mark.parametrize("case", small.CASES)
