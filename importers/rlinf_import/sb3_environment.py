@@ -93,20 +93,25 @@ def _wrappers(sheet: Sheet) -> None:
     """``env_wrapper`` of the Zoo, and ``wrapper_class`` with its arguments of a script."""
     wrappers: list[object] = []
     for key in ("env_wrapper", "wrapper_class"):
-        located = sheet.written(key)
-        if located is None:
+        if sheet.written(key) is None:
             continue
-        plain = located.plain()
-        for wrapper in plain if isinstance(plain, list) else [] if plain is None else [plain]:
-            name, options = next(iter(wrapper.items())) if isinstance(wrapper, dict) else (reference(wrapper), None)
+        for name, options in _listed(sheet, key):
             if key == "wrapper_class":
-                kwargs = sheet.take("wrapper_kwargs")
-                options = kwargs if isinstance(kwargs, dict) else None
-            wrappers += _wrapper(sheet, str(name), options, key)
+                options = sheet.take("wrapper_kwargs")
+            wrappers += _wrapper(sheet, name, options, key)
         if wrappers:
             sheet.put("env.wrappers", wrappers, key)
         sheet.named.add(key)
         sheet.named.update(name for name, _ in sheet.source.leaves() if name.startswith((f"{key}.", "wrapper_kwargs")))
+
+
+def _listed(sheet: Sheet, key: str) -> list[tuple[str, object]]:
+    """Return name and arguments (None: none written) of each wrapper of a key, which holds one or a list."""
+    located = sheet.written(key)
+    plain = None if located is None else located.plain()
+    wrappers = plain if isinstance(plain, list) else [] if plain is None else [plain]
+    pairs = (next(iter(one.items())) if isinstance(one, dict) else (reference(one), None) for one in wrappers)
+    return [(str(name), options) for name, options in pairs]
 
 
 def _wrapper(sheet: Sheet, name: str, options: object, key: str) -> list[object]:
@@ -132,11 +137,8 @@ def _wrapper(sheet: Sheet, name: str, options: object, key: str) -> list[object]
 def _vector_wrappers(sheet: Sheet) -> None:
     """``vec_env_wrapper`` of the Zoo: frames are stacked here as well, and others are left to a person."""
     key = "vec_env_wrapper"
-    located = sheet.written(key)
-    plain = None if located is None else located.plain()
-    for wrapper in plain if isinstance(plain, list) else [] if plain is None else [plain]:
-        name, options = next(iter(wrapper.items())) if isinstance(wrapper, dict) else (reference(wrapper), None)
-        made = str(name).rpartition(".")[2]
+    for name, options in _listed(sheet, key):
+        made = name.rpartition(".")[2]
         if made == "VecFrameStack" and isinstance(options, dict) and isinstance(options.get("n_stack"), int):
             sheet.put("env.frame_stack", options["n_stack"], key)
             sheet.put("env.frame_padding", "zero", key)
@@ -144,7 +146,7 @@ def _vector_wrappers(sheet: Sheet) -> None:
             sheet.ignored.append(f"{sheet.place(key)}: {key}: {made}: {sheet.names[made].note}")
         else:
             sheet.ask(f"{made} wraps all environments together: env.wrappers are of single ones", key)
-    if located is not None:
+    if sheet.written(key) is not None:
         sheet.named.update(name for name, _ in sheet.source.leaves() if name.startswith(key))
 
 
