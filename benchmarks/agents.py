@@ -18,8 +18,8 @@ from pathlib import Path
 from records import add_output, figures_of_table, save
 from train_once import Trained, train_once
 
-from rlinf.base.student import student_quantile
 from rlinf.config import load
+from rlinf.train.evaluation.intervals import mean_interval
 
 ROOT = Path(__file__).resolve().parent.parent
 _KEPT = "measured.json"
@@ -140,7 +140,7 @@ def _interval(values: Sequence[float]) -> str:
     mean = statistics.mean(values)
     if len(values) < 2:
         return f"{mean:+.2f} (one seed)"
-    return f"{mean:+.2f} ± {student_quantile(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5:.2f}"
+    return f"{mean:+.2f} ± {mean_interval(values)[1] - mean:.2f}"
 
 
 def _span(values: Sequence[float]) -> str:

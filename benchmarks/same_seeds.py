@@ -18,7 +18,7 @@ from pathlib import Path
 from records import RESULTS, ROOT, Figure, save
 from train_once import kept, train_once
 
-from rlinf.base.student import student_quantile
+from rlinf.train.evaluation.intervals import mean_interval
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ def interval(values: Sequence[float], digits: int) -> tuple[float, tuple[float, 
     >>> interval([1.0, 2.0, 3.0], 2)
     (2.0, (-0.48, 4.48))
     """
-    mean = statistics.mean(values)
+    mean = round(statistics.mean(values), digits)
     if len(values) < 2:
-        return round(mean, digits), None
-    half = student_quantile(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
-    return round(mean, digits), (round(mean - half, digits), round(mean + half, digits))
+        return mean, None
+    low, high = mean_interval(values)
+    return mean, (round(low, digits), round(high, digits))
 
 
 def figures(comparison: Comparison, runs_of: Mapping[str, Sequence[Reached]], seeds: tuple[int, ...]) -> list[Figure]:

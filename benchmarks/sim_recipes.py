@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from study import Measured, Study, by_recipe, mean, span
 from train_once import Trained
 
-from rlinf.base.student import student_quantile
+from rlinf.train.evaluation.intervals import mean_interval
 
 # Recipe -> what others published for the environment: Stable-Baselines3's RL Zoo (mean +- spread over the episodes of
 # one agent, at the same number of steps; MuJoCo environments in version 3) and CleanRL (over three seeds; MuJoCo
@@ -69,7 +69,7 @@ def _spread(values: Sequence[float]) -> str:
     """Half of Student's 95% interval over seeds."""
     if len(values) < 2:
         return " (one seed)"
-    return f" ± {student_quantile(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5:,.1f}"
+    return f" ± {mean_interval(values)[1] - statistics.mean(values):,.1f}"
 
 
 STUDY = Study(
