@@ -16,6 +16,7 @@ from typing import Any
 from rlinf.base.durable import first_folder
 from rlinf.base.errors import UserError
 from rlinf.base.packages import install_command
+from rlinf.models.finite_weights import require_finite
 from rlinf.models.progress_bars import without_progress_bars
 
 SUFFIX = ".gguf"
@@ -210,6 +211,7 @@ def _read_model(file: Path) -> Any:
     model, report = loaded
     if report["missing_keys"]:
         raise GGUFError(f"{file} is not complete: it lacks {', '.join(sorted(report['missing_keys'])[:5])}")
+    require_finite(model.named_parameters(), str(file))
     return model.eval()
 
 
