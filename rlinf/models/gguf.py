@@ -16,7 +16,6 @@ from typing import Any
 from rlinf.base.durable import first_folder
 from rlinf.base.errors import UserError
 from rlinf.base.packages import install_command
-from rlinf.models.finite_weights import require_finite
 from rlinf.models.progress_bars import without_progress_bars
 
 SUFFIX = ".gguf"
@@ -197,6 +196,8 @@ def _read_model(file: Path) -> Any:
     """Load the model that transformers makes of the file, with weights in float32."""
     import torch
     from transformers import AutoModelForCausalLM
+
+    from rlinf.models.finite_weights import require_finite
 
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
