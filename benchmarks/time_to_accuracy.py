@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_vs_trl import ENVIRONMENT, LABELS, PROMPTS, ROOT, TRL_PRETRAINED_SETTINGS, TRL_SETTINGS, cpu_seconds
-from records import Figure, add_output, save
+from records import Curves, Figure, add_output, save
 from train_once import kept
 
 RECIPE = ROOT / "config" / "smollm2" / "word_problems.yaml"
@@ -330,7 +330,10 @@ def main() -> None:
     found = figures(courses, options.tasks)
     print(*found, sep="\n")
     if options.write:
-        curves = {LABELS[engine]: [points(course) for course in runs.values()] for engine, runs in courses.items()}
+        drawn = {LABELS[engine]: [points(course) for course in runs.values()] for engine, runs in courses.items()}
+        curves = Curves(
+            "held-out accuracy", "CPU-seconds of training", {name: runs for name, runs in drawn.items() if runs}
+        )
         save(options.write, found, intervals="", curves=curves)
 
 
