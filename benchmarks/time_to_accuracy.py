@@ -285,10 +285,10 @@ def points(course: Course) -> list[tuple[float, float]]:
     return [(course.cpu_s[step - 1] if step else 0.0, accuracy) for step, accuracy in course.accuracy.items()]
 
 
-def figures(courses: Mapping[str, Mapping[int, Course]], tasks: int) -> list[Figure]:
+def figures(by_engine: Mapping[str, Mapping[int, Course]], tasks: int) -> list[Figure]:
     """Return what each run needed, and means over the seeds of each engine."""
     found = []
-    for engine, runs in courses.items():
+    for engine, runs in by_engine.items():
         for seed, course in runs.items():
             case, last = f"{LABELS[engine]}, seed {seed}", max(course.accuracy)
             numbers = {
@@ -322,15 +322,15 @@ def main() -> None:
         print(json.dumps(asdict(measure(options.one[0], int(options.one[1]), options))))
         return
     options.folder.mkdir(parents=True, exist_ok=True)
-    courses: dict[str, dict[int, Course]] = {engine: {} for engine in options.engines.split(",")}
+    by_engine: dict[str, dict[int, Course]] = {engine: {} for engine in options.engines.split(",")}
     for seed in map(int, options.seeds.split(",")):
-        for engine, runs in courses.items():
+        for engine, runs in by_engine.items():
             if not options.report or list(options.folder.glob(f"{engine}_{seed}.*")):
                 runs[seed] = measured(engine, seed, options)
-    found = figures(courses, options.tasks)
+    found = figures(by_engine, options.tasks)
     print(*found, sep="\n")
     if options.write:
-        drawn = {LABELS[engine]: [points(course) for course in runs.values()] for engine, runs in courses.items()}
+        drawn = {LABELS[engine]: [points(course) for course in runs.values()] for engine, runs in by_engine.items()}
         curves = Curves(
             "held-out accuracy", "CPU-seconds of training", {name: runs for name, runs in drawn.items() if runs}
         )
