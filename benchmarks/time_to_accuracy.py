@@ -282,7 +282,7 @@ def seconds_to_goal(course: Course) -> float:
 
 def points(course: Course) -> list[tuple[float, float]]:
     """CPU-seconds and accuracy at every evaluation."""
-    return [(course.cpu_s[step - 1] if step else 0.0, accuracy) for step, accuracy in course.accuracy.items()]
+    return [(round(course.cpu_s[step - 1], 1) if step else 0.0, accuracy) for step, accuracy in course.accuracy.items()]
 
 
 def figures(by_engine: Mapping[str, Mapping[int, Course]], tasks: int) -> list[Figure]:
@@ -292,15 +292,15 @@ def figures(by_engine: Mapping[str, Mapping[int, Course]], tasks: int) -> list[F
         for seed, course in runs.items():
             case, last = f"{LABELS[engine]}, seed {seed}", max(course.accuracy)
             numbers = {
-                "CPU-seconds to the goal": round(seconds_to_goal(course)),
+                "CPU-seconds": round(seconds_to_goal(course)),
                 "CPU-seconds a step": round(course.cpu_s[-1] / len(course.cpu_s), 1),
                 "accuracy by step": None,
             }
             shown = ", ".join(f"{step}: {accuracy:.2f}" for step, accuracy in course.accuracy.items())
             for name, value in numbers.items():
                 remark = shown if value is None else ""
-                if name == "CPU-seconds to the goal" and not course.reached:
-                    remark = f"without reaching it in {last} steps"
+                if name == "CPU-seconds" and not course.reached:
+                    remark = f"in {last} steps, not there"
                 found.append(Figure(case, name, value, n=tasks, seeds=(seed,), remark=remark))
     return found
 
@@ -330,7 +330,10 @@ def main() -> None:
     found = figures(by_engine, options.tasks)
     print(*found, sep="\n")
     if options.write:
-        drawn = {LABELS[engine]: [points(course) for course in runs.values()] for engine, runs in by_engine.items()}
+        drawn = {
+            LABELS[engine].replace("`", ""): [points(course) for course in runs.values()]
+            for engine, runs in by_engine.items()
+        }
         curves = Curves(
             "held-out accuracy", "CPU-seconds of training", {name: runs for name, runs in drawn.items() if runs}
         )
