@@ -133,7 +133,7 @@ class Builder:
         """Build a value of a type; raise :class:`Mismatch`."""
         origin = typing.get_origin(hint)
         if hint is object and _holds_none(located):
-            raise Mismatch("of YAML's words", _NO_NONE)
+            raise Mismatch("a value of YAML", _NO_NONE)
         if origin in (typing.Union, types.UnionType):
             return self._union(typing.get_args(hint), located, dotted)
         if origin is typing.Literal:

@@ -111,7 +111,7 @@ def _walk(env: gymnasium.Env, infos: set[str], success_key: str) -> list[Remark]
             return remarks
     if env.spec is not None and env.spec.nondeterministic:
         return remarks
-    for index, (first, second) in enumerate(zip(*trajectories, strict=False)):
+    for index, (first, second) in enumerate(zip(*map(_as_arrays, trajectories), strict=False)):
         if not data_equivalence(first, second, exact=True):
             close = data_equivalence(first, second)
             how = "are not equivalent" if not close else "are not equal although similar"
@@ -120,6 +120,15 @@ def _walk(env: gymnasium.Env, infos: set[str], success_key: str) -> list[Remark]
             )
             break
     return remarks
+
+
+def _as_arrays(value: Any) -> Any:
+    """Return nested observations with PyTorch's tensors as arrays, which are compared as a whole."""
+    if isinstance(value, dict):
+        return {name: _as_arrays(child) for name, child in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_as_arrays(child) for child in value)
+    return np.asarray(value.detach().cpu()) if type(value).__module__ == "torch" else value
 
 
 def _random_trajectory(
