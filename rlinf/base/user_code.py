@@ -62,11 +62,11 @@ def names_a_file(path: str) -> str:
 
 def other_module(module: ModuleType) -> str:
     """Explain that a module is not the one in the folder of the command, but has its name; empty if that is not so."""
-    found, mine = getattr(module, "__file__", None), os.path.abspath(f"{module.__name__}.py")
-    foreign = module.__name__ in sys.stdlib_module_names or "site-packages" in (found or "")
+    file, mine = getattr(module, "__file__", None), os.path.abspath(f"{module.__name__}.py")
+    foreign = module.__name__ in sys.stdlib_module_names or "site-packages" in (file or "")
     if not foreign or not os.path.exists(mine):
         return ""
-    return f" ({found or 'a module of Python itself'} has the name of {mine}: give yours another one)"
+    return f" ({file or 'a module of Python itself'} has the name of {mine}: give yours another one)"
 
 
 def nearest_name(error: Exception) -> str:
@@ -184,8 +184,8 @@ def returned(value: object, kind: type[T], called: str) -> T:
     """Return ``value``, the result of ``called``; raise RunFailed, for its user to correct, if its kind is another."""
     if not isinstance(value, kind):
         fields = next(iter(getattr(kind, "__dataclass_fields__", {})), None)
-        wanted = f"{kind.__name__}({fields}=...)" if fields else kind.__name__
-        raise RunFailed(f"{called} returned {kind_of(value)}, and must return {wanted}")
+        form = f"{kind.__name__}({fields}=...)" if fields else kind.__name__
+        raise RunFailed(f"{called} returned {kind_of(value)}, and must return {form}")
     return value
 
 
