@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rlinf
-from rlinf.base.arguments import RESUMES, Parser
+from rlinf.base.arguments import RESUMES, Parser, positive
 from rlinf.base.errors import UserError, exit_code_of, is_user_error
 from rlinf.base.logs import LEVEL, asked_level, show
 from rlinf.base.packages import missing_package
@@ -109,6 +109,10 @@ def _run(words: list[str]) -> int:
         # Not through argparse, which would take `--help` for itself.
         return _guarded(lambda: _code(_function(DELEGATED[words[0]][0], "main")(words[1:])))
     parser = build_parser()
+    if words[:1] == ["help"]:  # `rlinf help train`, as git has it
+        return _run([*words[1:2], "--help"])
+    if words in (["version"], ["-V"], ["-v"]):
+        words = ["--version"]
     if not words:
         parser.print_help(sys.stderr)
         return WRONG_CONFIG
@@ -194,7 +198,7 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("-m", "--multirun", action="store_true", help="every combination of key=value1,value2")
     train.add_argument("--ui", action="store_true", help="show the run in the browser while it trains (rlinf ui)")
     train.add_argument(
-        "--save-batches", type=int, default=0, metavar="N", help="keep the first N batches in RUN/batches"
+        "--save-batches", type=positive, default=0, metavar="N", help="keep the first N batches in RUN/batches"
     )
     train.add_argument(
         "--from-batches", type=Path, metavar="DIR", help="train on kept batches, without samplers or environments"

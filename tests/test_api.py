@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 from run_callbacks import Halve, StopAt, Watch
 
@@ -125,10 +126,11 @@ def test_a_stop_evaluates_saves_exports_and_can_go_on(tmp_path: Path) -> None:
     assert resumed.history[-1]["train/loss"] == straight.history[-1]["train/loss"]
 
 
-def test_early_stopping_counts_what_an_earlier_part_of_the_run_saw() -> None:
+def test_early_stopping_counts_what_an_earlier_part_of_the_run_saw(tmp_path: Path) -> None:
+    config = cartpole(tmp_path)
     stopping = rlinf.EarlyStopping("eval/return", patience=2)
     lines = [{"step": 0, "eval/return": 5.0}, {"step": 1, "eval/return": 4.0}]
-    stopping.on_start(rlinf.RunStart(rlinf.Config(), Path(), lines))
+    stopping.on_start(rlinf.RunStart(config, Path(), lines))
     step = rlinf.Step(2, rlinf.Config(), Path(), {"eval/return": 3.0})
     stopping.on_step(step)
     assert step.stop_reason is not None
@@ -136,6 +138,37 @@ def test_early_stopping_counts_what_an_earlier_part_of_the_run_saw() -> None:
     better = rlinf.Step(2, rlinf.Config(), Path(), {"eval/return": 6.0})
     stopping.on_step(better)
     assert better.stop_reason is None
+
+
+def test_early_stopping_by_a_metric_that_never_comes_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"eval/retrun is no metric of .*\. Did you mean eval/return"):
+        rlinf.EarlyStopping("eval/retrun").on_start(rlinf.RunStart(cartpole(tmp_path), Path(), []))
+
+
+def test_numbers_of_numpy_and_paths_are_values_of_a_mapping(tmp_path: Path) -> None:
+    sections = {
+        "run": {"max_steps": np.int64(3), "dir": tmp_path},
+        "env": {"id": "CartPole-v1"},
+        "policy": {"name": "actor_critic", "hidden_sizes": np.array([8, 16])},
+        "algorithm": {"adv_type": "gae", "loss_type": "actor_critic", "gamma": np.float64(0.5)},
+    }
+    config = rlinf.load(sections)
+    assert (config.run.max_steps, config.run.dir, config.algorithm.gamma) == (3, str(tmp_path), 0.5)
+    assert config.policy.hidden_sizes == [8, 16]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((None,), "takes a path, a recipe or a mapping, not None"),
+        (("quickstart", ["run.seed=1"]), "an override is text, key=value, not a list"),
+        (("quickstart", {"run.seed": 1}), "an override is text, key=value, not a dict"),
+        (("run: {seed: 1}\nenv: {}\n",), "this is the text of a YAML file"),
+    ],
+)
+def test_what_load_does_not_take_is_named(arguments: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        rlinf.load(*arguments)
 
 
 def test_a_schedule_sets_the_rate_of_the_next_step() -> None:

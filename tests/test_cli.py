@@ -294,3 +294,27 @@ def test_an_option_that_is_meant_as_a_key_is_named_as_one(capsys: pytest.Capture
     assert (
         "unrecognized arguments: --max-steps 3; keys are set without dashes: run.max_steps=3" in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["help"], 0, "Look at runs:"),
+        (["help", "train"], 0, "usage: rlinf train"),
+        (["help", "report"], 0, "usage: rlinf report"),
+        (["version"], 0, rlinf.__version__),
+        (["verify"], 2, "the following arguments are required: RUN\n"),
+        (["train", "FILE", "--save-batches", "-1"], 2, "'-1' is no whole number above 0"),
+        (["import", "verl", "a.sh", "--rows", "0"], 2, "'0' is no whole number above 0"),
+        (["report", "RUN", "--out", "x.pdf"], 2, "name a file that ends in .html"),
+        (["publish", "RUN", "--push", "name"], 2, "name a repository as OWNER/NAME"),
+    ],
+)
+def test_words_of_other_programs_and_values_that_mean_nothing(
+    words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        sys.exit(main(words))
+    printed = capsys.readouterr()
+    assert (ended.value.code or 0) == code
+    assert message in printed.out + printed.err

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlinf.base.packages import missing_package
+from rlinf.base.user_code import MODULE_PLACE, names_a_file, other_module
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.reward_calls import misfit
 from rlinf_envs.suggest import unknown
@@ -30,21 +31,22 @@ def find_function(path: str) -> Callable[..., Any]:
         dotted = module_name.rpartition(".")
         meant = f", {dotted[0]}:{dotted[2]} for example" if dotted[0] and not colon else ""
         raise SettingError(f"reward.custom: {path!r} must read module:function{meant}")
-    if module_name.endswith(".py"):
-        folder, _, file = module_name.rpartition("/")
-        more = f", and add its folder {folder} to PYTHONPATH" if folder else ""
-        raise SettingError(f"reward.custom: {path!r} names a file: write {file.removesuffix('.py')}:{name}{more}")
+    if wrong := names_a_file(path):
+        raise SettingError(f"reward.custom: {path!r}: {wrong}")
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is imported
         reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         reason = missing_package(error) or reason
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name:
+            reason += f". {MODULE_PLACE}"
         raise SettingError(f"reward.custom: cannot import {module_name!r} of {path!r}: {reason}") from error
     function: Callable[..., Any] | None = getattr(module, name, None)
     if function is None:
         functions = [known for known, value in vars(module).items() if callable(value) and known[0] != "_"]
         raise SettingError(
-            f"reward.custom: {module_name!r} has no function {name!r}: {unknown('name', name, functions)}"
+            f"reward.custom: {module_name!r} has no function {name!r}{other_module(module)}: "
+            f"{unknown('name', name, functions)}"
         )
     wrong = misfit(function, name)
     if wrong:

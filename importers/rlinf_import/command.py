@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.base.arguments import Parser
+from rlinf.base.arguments import Parser, positive
 from rlinf.base.errors import UserError
 from rlinf_import.page import page, report
 from rlinf_import.reading import PEERS, imported
@@ -24,9 +24,14 @@ def main(arguments: Sequence[str]) -> int:
         print(page(sheet), end="")
         print(report(sheet), file=sys.stderr)
         return 0
+    if options.output.is_dir():
+        raise UserError(f"{options.output} is a folder: name a file in it")
     if options.output.exists():
         raise UserError(f"{options.output} exists: choose another name")
-    options.output.write_text(page(sheet), encoding="utf-8")
+    try:
+        options.output.write_text(page(sheet), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{options.output} cannot be written: {error.strerror}") from error
     print(report(sheet))
     print(f"\nWritten to {options.output}. Next: rlinf check {options.output}")
     return 0
@@ -48,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
         help="further settings of that framework, or shell variables of its .sh",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="YAML", help="the file to write (default: print it)")
-    parser.add_argument("--rows", type=int, metavar="N", help="rows of the training data, for lengths given in epochs")
-    parser.add_argument("--processes", type=int, metavar="N", help="processes of the launcher (trl)")
+    parser.add_argument("--rows", type=positive, metavar="N", help="rows of the training data: lengths given in epochs")
+    parser.add_argument("--processes", type=positive, metavar="N", help="processes of the launcher (trl)")
     parser.add_argument("--env", metavar="ID", help="the environment (sb3)")
     parser.add_argument("--algorithm", choices=tuple(DEFAULTS), help="where the file's name does not say it (sb3)")
     return parser

@@ -67,7 +67,7 @@ def _init(sheet: Sheet) -> None:
 
 def data(sheet: Sheet) -> None:
     """Set the environment, its data and its rewards."""
-    for key in ("tools", "environment_factory", "rollout_func"):
+    for key in ("tools", "environment_factory", "rollout_func", "rollout_worker"):
         if sheet.written(key) is not None:
             sheet.refuse("tools and environments of TRL", _AGENTS, key)
     sheet.put("env.id", "rlinf_envs:rlinf/Math-v0")

@@ -20,6 +20,8 @@ OTHERS: Mapping[str, tuple[str, str]] = {
     "DistillationTrainer": ("the trainer DistillationTrainer", "adv_type: opd with teacher.path"),
     "GKDTrainer": ("the trainer GKDTrainer", "adv_type: opd with teacher.path"),
     "GOLDTrainer": ("the trainer GOLDTrainer", "adv_type: opd with teacher.path"),
+    "SDFTTrainer": ("the trainer SDFTTrainer", "adv_type: opd with teacher.past_policy: current and teacher.hint"),
+    "SDPOTrainer": ("the trainer SDPOTrainer", "adv_type: opd with teacher.past_policy: current and teacher.hint"),
     "MiniLLMTrainer": ("the trainer MiniLLMTrainer", "adv_type: opd with teacher.path"),
 }
 _PREFERENCES = "`rlinf sft` with sft.loss: dpo (docs/sft.md)"
@@ -45,7 +47,7 @@ def read(path: Path) -> Source:
     script = Script.read(path)
     trainer = next((call for call in script.calls_ending("Trainer") if call.name[0].isupper()), None)
     if trainer is None:
-        kind = "a script that builds no GRPOTrainer"
+        kind = "a script that builds no trainer of TRL"
         raise NotTrainingError(path, kind, "Import the script, file or command that trains.")
     tree: Branch = {}
 

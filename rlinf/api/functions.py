@@ -33,6 +33,14 @@ def load(source: str | Path | Mapping[str, object], *overrides: str) -> Config:
     ...       "algorithm": {"adv_type": "gae", "loss_type": "actor_critic"}}, "run.seed=3").run.seed
     3
     """
+    wrong = [override for override in overrides if not isinstance(override, str)]
+    if wrong:
+        meant = "*overrides of a list" if isinstance(wrong[0], list | tuple) else "one text each"
+        raise UserError(f"rlinf.load: an override is text, key=value, not {kind_of(wrong[0])}: give them as {meant}")
+    if not isinstance(source, Mapping | str | Path):
+        raise UserError(f"rlinf.load takes a path, a recipe or a mapping, not {kind_of(source)}: {source!r}")
+    if isinstance(source, str) and "\n" in source:
+        raise UserError("rlinf.load: this is the text of a YAML file: give its path, or yaml.safe_load(text)")
     if not isinstance(source, Mapping):
         return load_file(source, overrides)
     reader, origin = Reader(), Origin("mapping")

@@ -52,6 +52,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message and the way to the help; exit with code 2."""
+        message = message.removesuffix(", key=value")  # optional, but argparse lists it with what is missing
         self.exit(2, f"{self.prog}: error: {message}\nUsage and options: {self.prog} --help\n")
 
     def _own_words(self, words: Sequence[str]) -> Iterable[str]:
@@ -76,6 +77,13 @@ class Parser(argparse.ArgumentParser):
             # The list of all choices is long, and of no use if the nearest one is right.
             message = f"there is no {value!r}; did you mean {close[0]!r}?" if close else error.message
             raise argparse.ArgumentError(action, message) from None
+
+
+def positive(text: str) -> int:
+    """Read a whole number above 0 from the command line."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
 
 
 def is_about_resuming(name: str) -> bool:

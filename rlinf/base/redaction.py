@@ -15,6 +15,8 @@ _NAMES = "RLINF_HIDDEN"
 """Environment variable with the names of the others whose values are hidden."""
 _SHORTEST = 4
 """Shorter values (1, yes, cpu) occur in text that has nothing to do with them."""
+_WORDS = ("true", "false", "null", "none", "auto")
+"""Longer ones that do, in any case of letters."""
 
 
 def hide(name: str) -> None:
@@ -60,8 +62,10 @@ def _hidden() -> Iterator[tuple[str, str]]:
     """(value, name), the longest value first: another one may be a part of it."""
     values = {os.environ.get(name, ""): name for name in os.environ.get(_NAMES, "").split()}
     for value in sorted(values, key=len, reverse=True):
+        if len(value) < _SHORTEST or value.lower() in _WORDS:
+            continue
         # A file's path is no secret, and messages have to name it.
-        if len(value) >= _SHORTEST and not (value.startswith("/") and os.path.exists(value)):
+        if not (value.startswith("/") and os.path.exists(value)):
             yield value, values[value]
             escaped = repr(value)[1:-1]
             if escaped != value:

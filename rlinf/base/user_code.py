@@ -8,9 +8,11 @@ import importlib
 import inspect
 import os
 import pkgutil
+import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from inspect import Parameter
+from types import ModuleType
 from typing import Any, TypeVar
 
 from rlinf.base.errors import RunFailed
@@ -36,15 +38,42 @@ def imported(name: str) -> Any:
     ValueError: math:sqr cannot be imported: AttributeError: module 'math' has no attribute 'sqr' (did you mean sqrt?)
     """
     module, _, path = name.partition(":")
+    if wrong := names_a_file(name):
+        raise ValueError(f"{name} cannot be imported: {wrong}")
     try:
         return functools.reduce(getattr, path.split("."), importlib.import_module(module))
     except Exception as error:  # the module may be a user's, and raise what it likes
         raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}{nearest_name(error)}") from error
 
 
+def names_a_file(path: str) -> str:
+    """How to write ``folder/file.py:name`` as a module; empty if no file is named.
+
+    >>> names_a_file("rewards/mine.py:short")
+    'it names a file: write mine:short, and add its folder rewards to PYTHONPATH'
+    """
+    module, _, name = path.partition(":")
+    if not module.endswith(".py"):
+        return ""
+    folder, _, file = module.removeprefix("./").rpartition("/")
+    more = f", and add its folder {folder} to PYTHONPATH" if folder else ""
+    return f"it names a file: write {file.removesuffix('.py')}:{name}{more}"
+
+
+def other_module(module: ModuleType) -> str:
+    """Explain that a module is not the one in the folder of the command, but has its name; empty if that is not so."""
+    file, mine = getattr(module, "__file__", None), os.path.abspath(f"{module.__name__}.py")
+    foreign = module.__name__ in sys.stdlib_module_names or "site-packages" in (file or "")
+    if not foreign or not os.path.exists(mine):
+        return ""
+    return f" ({file or 'a module of Python itself'} has the name of {mine}: give yours another one)"
+
+
 def nearest_name(error: Exception) -> str:
     """Find the name probably meant (attribute or local module), or how to install an optional package."""
     if isinstance(error, AttributeError) and error.obj is not None:
+        if isinstance(error.obj, ModuleType) and (other := other_module(error.obj)):
+            return other
         return did_you_mean(error.name or "", dir(error.obj))
     missing = missing_package(error)
     if missing:
@@ -154,7 +183,9 @@ def _listed(words: list[str]) -> str:
 def returned(value: object, kind: type[T], called: str) -> T:
     """Return ``value``, the result of ``called``; raise RunFailed, for its user to correct, if its kind is another."""
     if not isinstance(value, kind):
-        raise RunFailed(f"{called} returned {kind_of(value)}, and must return {kind.__name__}")
+        fields = next(iter(getattr(kind, "__dataclass_fields__", {})), None)
+        form = f"{kind.__name__}({fields}=...)" if fields else kind.__name__
+        raise RunFailed(f"{called} returned {kind_of(value)}, and must return {form}")
     return value
 
 

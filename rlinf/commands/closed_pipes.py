@@ -51,6 +51,10 @@ def open_standard_streams() -> None:
             _to_nowhere(descriptor)
         if getattr(sys, name) is None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 it lasts
+    for stream in (sys.stdout, sys.stderr):
+        # A letter that the terminal's encoding lacks (ASCII, cp1252) must not end a run.
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def flushed(code: int) -> int:

@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlinf.base.arguments import Parser
+from rlinf.base.arguments import Parser, positive
 from rlinf.base.errors import UserError
+from rlinf.base.run_folders import no_run
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,9 +22,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--data", metavar="FILE", help="tasks: JSONL, JSON, Parquet, or a folder of such files")
     parser.add_argument("--suite", metavar="NAME", help="gsm8k, math500 or aime, from --data or from data/NAME")
     parser.add_argument("--step", type=int, metavar="N", help="of a run: the checkpoint of this step, not the newest")
-    parser.add_argument("--samples", type=_positive, metavar="K", help="responses per task (default 1)")
+    parser.add_argument("--samples", type=positive, metavar="K", help="responses per task (default 1)")
     parser.add_argument("--temperature", type=float, metavar="T", help="default 0 for one response a task, else 0.6")
-    parser.add_argument("--limit", type=_positive, metavar="N", help="only the first N tasks")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N tasks")
     parser.add_argument("--out", metavar="DIR", help="of a bare model: where results go (default runs/eval_NAME)")
     parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="replace its keys")
     parser.add_argument("--set", action="append", default=[], metavar="key=value", help="override a configuration key")
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     from rlinf.train.evaluation.chosen_data import Choice
 
     choice = Choice(options.data, options.suite, options.samples, options.temperature, options.limit)
+    choice.path()  # before anything is loaded
     evaluate_model(options.model, choice, overrides, step=options.step, out=options.out)
     return 0
 
@@ -64,16 +66,4 @@ def _require_run(named: str) -> None:
     location = run_of_checkpoint(path)
     if location is not None:
         raise UserError(f"{named} is a checkpoint: write rlinf eval {location[0]} --step {location[1]}")
-    reason = (
-        "it has no config.yaml" if path.is_dir() else "it is a file" if path.exists() else "there is no such folder"
-    )
-    raise UserError(
-        f"{named} is no run directory: {reason}. Name one (runs/NAME), or a Hugging Face folder or name with --data or "
-        "--suite"
-    )
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
-    return int(text)
+    raise UserError(f"{no_run(path)}. Name one (runs/NAME), or a Hugging Face folder or name with --data or --suite")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rlinf.base.arguments import Parser
 from rlinf.base.errors import UserError
+from rlinf.base.run_folders import no_run
 from rlinf.train.stored_run import run_of_checkpoint
 
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--step", type=int, metavar="N", help="the checkpoint of this step instead of the newest")
     options = parser.parse_args(list(arguments))
     if run_of_checkpoint(options.run) is None:
-        raise UserError(f"{options.run} is no run directory: it has no config.yaml")
+        raise UserError(no_run(options.run))
     from rlinf.train.export_checkpoint import export_checkpoint
 
     export_checkpoint(options.run, options.step, options.out)

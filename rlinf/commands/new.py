@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import keyword
 import string
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from rlinf.base.arguments import Parser
@@ -51,6 +53,11 @@ def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path
         "config.yaml.txt": folder / f"{name}.yaml",
         "test.py.txt": folder / f"test_{name}.py",
     }
+    folder_of_files = next((path for path in (folder, *folder.parents) if path.is_file()), None)
+    if folder_of_files is not None:
+        raise UserError(f"--folder {folder}: {folder_of_files} is a file: choose another folder")
+    if name in sys.stdlib_module_names or (find_spec(name) is not None and not files["module.py.txt"].exists()):
+        raise UserError(f"rlinf new {kind} {name}: Python finds another module of that name: choose one that is free")
     there = [path for path in files.values() if path.exists()]
     if there:
         raise UserError(f"{there[0]} exists: choose another name, or another --folder")

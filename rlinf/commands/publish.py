@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from rlinf.base.arguments import Parser
 from rlinf.base.errors import UserError
 
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _TRAINING = ("config.yaml", "metrics.jsonl", "summary.json", "machine.json", "init_from.json")
 
 
@@ -26,6 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--push", metavar="OWNER/NAME", help="send it to this repository, private unless --public")
     parser.add_argument("--public", action="store_true", help="make a new repository public")
     options = parser.parse_args(list(arguments))
+    if options.push is not None and not _REPOSITORY.fullmatch(options.push):
+        parser.error(f"--push {options.push}: name a repository as OWNER/NAME: letters, digits, - _ and dots")
     out = options.out or options.run / "publish"
     license = _write_folder(options.run, out, step=options.step, license=options.license)
     files = sorted(path for path in out.rglob("*") if path.is_file())
@@ -91,6 +95,10 @@ def push(folder: Path, name: str, *, private: bool) -> str:
     try:
         address = api.create_repo(name, private=private, exist_ok=True)
         api.upload_folder(folder_path=folder, repo_id=name, commit_message="Policy and model card")
-    except (HfHubHTTPError, LocalTokenNotFoundError, OSError, ValueError) as error:
+    except Exception as error:
+        # An unreachable hub raises errors of whichever HTTP client the installed huggingface_hub has.
+        unreachable = type(error).__module__.partition(".")[0].startswith(("httpx", "httpcore", "requests"))
+        if not unreachable and not isinstance(error, HfHubHTTPError | LocalTokenNotFoundError | OSError | ValueError):
+            raise
         raise UserError(f"--push {name}: {error}. `hf auth login` signs in; the folder is {folder}") from error
     return str(address)

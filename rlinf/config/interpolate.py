@@ -109,6 +109,7 @@ _RESOLVERS: Mapping[str, Callable[..., object]] = {
     "subtract": operator.sub,
 }
 
+_KINDS = f"There are oc.env, oc.select, {', '.join(_RESOLVERS)}."
 _FIX = "Check the name inside ${...}; environment variables need ${oc.env:NAME} or ${oc.env:NAME,default}."
 
 _VARIABLE = re.compile(r"oc\.env:\s*([A-Za-z_]\w*)")
@@ -189,7 +190,8 @@ def report_unresolved(tree: Branch, failures: dict[int, str], problems: list[Con
             continue
         dotted = ".".join(str(step) for step in path)
         message = f"{dotted}: {shortened(str(located.value))} does not resolve: {failures[id(located)]}."
-        problems.append(problem(located.origin, dotted, message, _FIX))
+        unknown = "Unsupported interpolation type" in failures[id(located)]
+        problems.append(problem(located.origin, dotted, message, _KINDS if unknown else _FIX))
         located.value = None
         section = _at(tree, path[:-1])
         if isinstance(section, dict):  # null where a number belongs would be a second problem
@@ -272,7 +274,9 @@ def _typed(text: str) -> object:
     from rlinf.config.reader import Reader
 
     parsed = Reader().read_value("", text)
-    return text if parsed is None or parsed.value is None else parsed.plain()
+    if parsed is None or (parsed.value is None and parsed.written is None):  # an empty one is text without letters
+        return text
+    return parsed.plain()
 
 
 def _register_resolvers(omegaconf: Any) -> None:

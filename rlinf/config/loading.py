@@ -17,7 +17,7 @@ from rlinf.config.experiment import Config
 from rlinf.config.interpolate import interpolate, report_unresolved
 from rlinf.config.plugins import with_plugins
 from rlinf.config.problems import ConfigErrors, ConfigProblem, Origin, problem
-from rlinf.config.reader import Reader
+from rlinf.config.reader import EXTENDS, Reader
 from rlinf.config.recipes import located
 from rlinf.config.tree import Branch, Located, expressions, locate, merge, origins, read_mixture
 from rlinf.config.values import Builder
@@ -50,6 +50,10 @@ def resolve(path: str | Path, overrides: Sequence[str] = ()) -> Resolved:
     if _of_sweep(reader):
         fix = f"`rlinf sweep {path}` runs it."
         raise ConfigErrors([problem(Origin(str(file)), "space", f"{path} is a sweep file, not that of one run.", fix)])
+    if file.name == "config.yaml" and all((file.parent / name).exists() for name in ("machine.json", "checkpoints")):
+        # A run's own copy: the run in its folder is meant, wherever that folder has been moved.
+        reader.layers.append(locate({"run": {"dir": str(file.parent)}}, Origin(str(file))).branch or {})
+        reader.notes.append(f"{file}: the run in {file.parent} goes on; run.dir=DIR starts another one.")
     reader.read_overrides(overrides)
     return resolve_reader(reader, Origin(str(file)))
 
@@ -95,8 +99,8 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     config = fill_in(with_plugins(builder.section(Config, Located(tree, source))), written)
     broken = builder.broken | {problem.key for problem in problems}
     context = Context(config, written, source, broken)
-    # A file that could not be read at all has no values worth judging.
-    if not any(problem.key == "" for problem in problems):
+    # A file that could not be read at all, or whose base could not be, has no values worth judging.
+    if not context.broken & {"", EXTENDS}:
         run_checks(context)
     problems += builder.problems + context.problems
     if problems:

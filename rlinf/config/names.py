@@ -6,6 +6,7 @@ import difflib
 import functools
 import itertools
 import typing
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import is_dataclass, replace
 from typing import Any
@@ -65,6 +66,16 @@ def nearest(word: str, options: Iterable[str], count: int = 1, *, alike: float =
     by_lower = {option.lower(): option for option in options}
     matches = difflib.get_close_matches(word.lower(), by_lower, n=count, cutoff=alike)
     return [by_lower[match] for match in matches]
+
+
+def odd_letters(text: str) -> str:
+    """Name the first letter that seems to be another one: a blank or a quote of another kind, or no ASCII at all.
+
+    >>> odd_letters("num\u00a0envs"), odd_letters("num_envs")
+    ('U+00A0 (NO-BREAK SPACE)', '')
+    """
+    odd = next((letter for letter in text if not letter.isascii()), "")
+    return odd and f"U+{ord(odd):04X} ({unicodedata.name(odd, 'without a name')})"
 
 
 def _common_end(first: str, second: str) -> int:

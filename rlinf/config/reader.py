@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from rlinf.base.hydra_words import replacement
+from rlinf.config.names import nearest, odd_letters
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
 from rlinf.config.recipes import named, packaged, recipes, sweep_recipes
 from rlinf.config.tree import Branch, Located, merge, put, read_mixture, shortened
@@ -32,6 +33,12 @@ _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
 _OTHER_BASE = re.compile(r"[-+]?(0[0-7_]*[0-7]|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
+EXTENDS = "extends"
+"""The key at the top of a file that names those it starts from."""
+_SECTIONS = "Write sections with keys, such as `rollout:` and under it `batch_size: 32`."
+_SCRIPT = "`rlinf import` reads scripts of TRL (.py, .sh), verl (.sh) and Stable-Baselines3 (.py)."
+
+
 class Reader:
     """Collects layers (bases first) and what was wrong on the way."""
 
@@ -49,11 +56,11 @@ class Reader:
         if resolved in trail:
             circle = " -> ".join(step.name for step in (*trail[trail.index(resolved) :], resolved))
             fix = "Take one of these `extends` out."
-            self.problems.append(problem(origin, "extends", f"extends goes round in a circle: {circle}.", fix))
+            self.problems.append(problem(origin, EXTENDS, f"extends goes round in a circle: {circle}.", fix))
             return
-        if not path.is_file():
+        if path.is_dir() or not path.exists():  # a pipe is read: `rlinf check <(...)`
             what = "is a folder, not a YAML file." if path.is_dir() else "does not exist."
-            key = "extends" if asked_by else ""
+            key = EXTENDS if asked_by else ""
             self.problems.append(problem(origin, key, f"{path} {what}", _beside(path, self.known)))
             return
         try:
@@ -64,7 +71,7 @@ class Reader:
             return
         tree = self.read_text(text, str(path))
         for base in self._bases(tree):
-            beside = path.parent / str(base.value)
+            beside = path.parent / Path(str(base.value)).expanduser()
             recipe = None if beside.is_file() else packaged(str(base.value), self.known)
             self.read_file(recipe or beside, base.origin, (*trail, resolved))
         self._append(tree)
@@ -87,6 +94,9 @@ class Reader:
                 return {}
             located = self._convert(node, loader, file, "")
         except yaml.MarkedYAMLError as error:
+            if Path(file).suffix in (".py", ".sh"):
+                self.problems.append(ConfigProblem(file, None, "", "this is a script, not a YAML file.", _SCRIPT))
+                return {}
             # A key without its colon is noticed only on the next line; the context is where it stands.
             colon = error.context_mark is not None and "expected ':'" in str(error.problem)
             mark = error.context_mark if colon or error.problem_mark is None else error.problem_mark
@@ -103,7 +113,7 @@ class Reader:
         finally:
             loader.dispose()
         if located.branch is None:
-            fix = "Write sections with keys, such as `rollout:` and under it `batch_size: 32`."
+            fix = _SCRIPT if Path(file).suffix in (".py", ".sh") else _SECTIONS
             self.problems.append(problem(located.origin, "", "the file holds no keys.", fix))
             return {}
         read_mixture(located.branch)
@@ -120,8 +130,8 @@ class Reader:
             if instead is not None:
                 self.problems.append(problem(origin, override, *instead))
                 continue
-            if not equals or not key.strip():
-                fix = "Write key=value, for example rollout.batch_size=64."
+            if not equals or not all(key.strip().split(".")):
+                fix = _override_fix(override, overrides)
                 self.problems.append(problem(origin, override, f"{override!r} is not an override.", fix))
                 continue
             value = self.read_value(key.strip(), text)
@@ -144,6 +154,10 @@ class Reader:
                 return None
             if node is None:
                 return Located(None, Origin(COMMAND_LINE))
+            if isinstance(node, yaml.ScalarNode) and text.lstrip().startswith("&"):
+                message = f"{key}={shortened(text)}: YAML takes what begins with & for the name of a value."
+                self.problems.append(problem(Origin(COMMAND_LINE), key, message, _quoting(key, text)))
+                return None
             bad = refused(node)
             if bad is None:
                 return self._convert(node, loader, COMMAND_LINE, key)
@@ -166,14 +180,14 @@ class Reader:
         self.layers.append(tree)
 
     def _bases(self, tree: Branch) -> list[Located]:
-        given = tree.pop("extends", None)
+        given = tree.pop(EXTENDS, None)
         if given is None or given.value is None:
             return []
         bases = given.value if isinstance(given.value, list) else [given]
         right = [base for base in bases if isinstance(base.value, str)]
         if len(right) != len(bases):
             fix = "Write `extends: base.yaml` or `extends: [one.yaml, two.yaml]`."
-            self.problems.append(problem(given.origin, "extends", "extends must name YAML files.", fix))
+            self.problems.append(problem(given.origin, EXTENDS, "extends must name YAML files.", fix))
         return right
 
     def _convert(self, node: yaml.Node, loader: yaml.SafeLoader, file: str, prefix: str) -> Located:
@@ -201,7 +215,9 @@ class Reader:
         _flatten(node, loader)
         branch: Branch = {}
         for key_node, value_node in node.value:
-            name = str(_constructed(key_node, loader))
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise _ValueRefused(key_node, "a list or a mapping cannot be a key.", "Write text before the colon.")
+            name = str(key_node.value)  # as it was written: `yes`, `on` and 1e3 are names here
             dotted = prefix + name
             value = self._convert(value_node, loader, file, f"{dotted}.")
             if file != COMMAND_LINE:
@@ -214,13 +230,35 @@ class Reader:
     def _twice(self, dotted: str, before: Located, after: Located) -> Located:
         """Merge a section that was pasted in a second time; a value that is written twice is a mistake."""
         if before.branch is not None and after.branch is not None and "." not in dotted:
-            lines = f"lines {before.origin.line} and {after.origin.line}"
+            lines = _lines(before.origin, after.origin)
             self.notes.append(f"{after.origin}: {dotted} is written twice ({lines}); the later lines win.")
             return Located(merge(before.branch, after.branch), after.origin)
         if before.plain() != after.plain():
-            message = f"{dotted} is written twice, on lines {before.origin.line} and {after.origin.line}."
+            message = f"{dotted} is written twice, on {_lines(before.origin, after.origin)}."
             self.problems.append(problem(after.origin, dotted, message, "Take one of them out."))
         return after
+
+
+def _lines(before: Origin, after: Origin) -> str:
+    """
+    >>> _lines(Origin("a.yaml", 2), Origin("a.yaml", 2)), _lines(Origin("a.yaml", 2), Origin("a.yaml", 5))
+    ('line 2', 'lines 2 and 5')
+    """
+    same = before.line == after.line
+    return f"line {after.line}" if same else f"lines {before.line} and {after.line}"
+
+
+def _override_fix(override: str, overrides: Sequence[str]) -> str:
+    """How to write an argument that is no ``key=value``."""
+    if Path(override.removeprefix("@")).suffix in (".yaml", ".yml"):
+        return f"A command takes one file: write `extends: [FILE, {override.removeprefix('@')}]` in a file of its own."
+    joined = "".join(overrides)
+    if "=" in overrides or (override and any(other.endswith("=") for other in overrides)):
+        return f"Write it without blanks around the equals sign: {shortened(joined)}."
+    key, colon, value = override.partition(":")
+    if colon and "." in key:
+        return f"Write {key}={value.strip()}."
+    return "Write key=value, for example rollout.batch_size=64."
 
 
 def _constructed(node: yaml.Node, loader: yaml.SafeLoader) -> object:
@@ -266,6 +304,12 @@ def _yaml_fix(text: str, line: int | None) -> str:
     written = text.splitlines()[line - 1] if line is not None and line <= len(text.splitlines()) else ""
     if "\t" in written[: len(written) - len(written.lstrip())]:
         return "Indent with spaces: YAML allows no tabs there."
+    if "\t" in written:
+        return "Write spaces instead of tabs."
+    if "\n---" in text:
+        return "A file holds one document: take the line --- out."
+    if odd := odd_letters(written):
+        return f"Type it again: the line holds {odd}."
     if _UNQUOTED.search(written):
         return "Put the ${...} in double quotes: inside of braces YAML reads its { as a mapping."
     return "Look at the indentation, the colons and the quotes here and on the line above."
@@ -291,8 +335,15 @@ def _set_layer(tree: Branch, layer: int) -> None:
 
 def _beside(path: Path, known: Mapping[str, Path]) -> str:
     """Which file of the same folder, or which of the ``known`` recipes, may have been meant."""
-    from rlinf.config.names import nearest
-
+    if (path / "config.yaml").is_file():
+        return f"{path / 'config.yaml'} is the file of the run in it."
+    if "=" in path.name:
+        return "The file comes first, and key=value after it."
+    for other in (path.with_name(f"{path.name}.yaml"), Path(str(path).replace("\\", "/"))):
+        if other != path and other.is_file():
+            return f"Did you mean {other}?"
+    if all((path.parent / name.strip()).is_file() for name in path.name.split(",")):
+        return f"Write a list: {EXTENDS}: [{path.name}]."
     if not path.suffix:
         if same := named(str(path), known):
             return f"There is more than one recipe of that name: {', '.join(same)}."
@@ -303,6 +354,9 @@ def _beside(path: Path, known: Mapping[str, Path]) -> str:
         if close:
             return f"Did you mean the recipe {short.get(close[0], close[0])}?"
         return f"It is no recipe either: there is {', '.join(known)}."
+    same = [name for name in known if name == path.stem or name.endswith(f"/{path.stem}")]
+    if same and path.suffix in (".yaml", ".yml"):
+        return f"Did you mean the recipe {same[0]}? Recipes need no folder and no suffix."
     if not path.parent.is_dir():
         return f"There is no folder {path.parent} either."
     names = sorted(other.name for other in path.parent.glob("*.yaml"))

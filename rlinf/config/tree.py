@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -53,11 +54,15 @@ def read_mixture(tree: Branch) -> None:
 
 
 def locate(value: object, origin: Origin) -> Located:
-    """Build a tree from plain data, with the same origin everywhere."""
+    """Build a tree from plain data, with the same origin everywhere. Numbers and arrays of NumPy, and paths, too."""
     if isinstance(value, Mapping):
         return Located({str(name): locate(child, origin) for name, child in value.items()}, origin)
     if isinstance(value, list | tuple):
         return Located([locate(child, origin) for child in value], origin)
+    if isinstance(value, os.PathLike):
+        return Located(os.fspath(value), origin)
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # imported by whoever made the value
+        return locate(value.tolist(), origin)
     return Located(value, origin)
 
 

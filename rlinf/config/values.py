@@ -13,7 +13,7 @@ from rlinf.base.arguments import RESUMES, is_about_resuming
 from rlinf.config.compat.aliases import FLAT
 from rlinf.config.foreign_keys import Hint, holds_foreign_keys
 from rlinf.config.foreign_keys import hint as foreign_hint
-from rlinf.config.names import hints, leaves, nearest, nearest_keys
+from rlinf.config.names import hints, leaves, nearest, nearest_keys, odd_letters
 from rlinf.config.problems import ConfigProblem, problem
 from rlinf.config.tree import Located, shortened
 
@@ -23,6 +23,11 @@ _EXAMPLES = {bool: "true", int: "8", float: "0.5", str: "some text"}
 _SHOWN = 8
 _MAPPING_FIX = "Write `name: value` lines under it, or {name: value}."
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+_LEAVES_OUT = "None"
+"""How Python writes null. YAML reads it as text."""
+_NO_NONE = 'Write null, or "None" in quotes if it is text.'
+_BASES = ("extends", "base", "_base_", "include", "includes", "inherit", "inherits", "inherit_from", "parent")
+_EXTENDING = Hint("`extends: base.yaml`, at the top of a file, starts from another one.", ("extends",))
 _RESUMING = Hint(f"Take it out, or write run.resume (auto, never or must): {RESUMES}.", ("run.resume", "run.dir"))
 
 
@@ -51,6 +56,8 @@ class Builder:
                 name = prefix.rstrip(".")
                 first = fields(kind)[0].name  # type: ignore[arg-type]
                 fix = f"Write its keys under it, indented: `{name}:` and below `  {first}: ...`."
+                if isinstance(located.value, str) and located.value.partition(":")[0] in hints(typing.cast(type, kind)):
+                    fix = f"Write a blank after the colon: {located.value.replace(':', ': ', 1)}."
                 message = f"{name} is a section, not {_describe(located.plain())}."
                 self.fail(located, name, message, fix)
             return kind()
@@ -84,7 +91,8 @@ class Builder:
         if child.branch and holds_foreign_keys(dotted):
             self._foreign_section(child, dotted)
             return
-        meaning = _meaning_of(dotted)
+        slip = _slip(child, dotted)
+        meaning = Hint(slip, ()) if slip else _meaning_of(dotted)
         if meaning is not None:
             # Whatever was meant has not its value yet: nothing that depends on it can be judged.
             self.broken.update(meaning.keys)
@@ -124,6 +132,8 @@ class Builder:
     def value(self, hint: object, located: Located, dotted: str) -> object:
         """Build a value of a type; raise :class:`Mismatch`."""
         origin = typing.get_origin(hint)
+        if hint is object and _holds_none(located):
+            raise Mismatch("a value of YAML", _NO_NONE)
         if origin in (typing.Union, types.UnionType):
             return self._union(typing.get_args(hint), located, dotted)
         if origin is typing.Literal:
@@ -145,8 +155,10 @@ class Builder:
         if hint is object:
             return located.plain()
         scalar: Callable[[object], object] = _SCALARS[typing.cast(type, hint)]
-        if hint is str and isinstance(located.value, bool | int | float) and located.written is not None:
+        if hint is str and located.written is not None and not isinstance(located.value, str | None):
             raise Mismatch(_WORDS[str], f'Put it in quotes: "{located.written}".')
+        if hint is str and located.branch is not None:
+            raise Mismatch(_WORDS[str], "Put it in quotes if it is text with a colon.")
         return scalar(located.value)
 
     def _union(self, members: tuple[object, ...], located: Located, dotted: str) -> object:
@@ -154,6 +166,9 @@ class Builder:
             return None
         if located.branch is not None:
             return self._union_mapping(members, located, dotted)
+        if located.written == _LEAVES_OUT and type(None) in members and object not in members:
+            expected = " or ".join(_name(member) for member in members if member is not type(None))
+            raise Mismatch(f"{expected} (or null)", _NO_NONE)
         mismatches: list[Mismatch] = []
         for member in members:
             if member is type(None) or typing.get_origin(member) is dict or is_dataclass(member):
@@ -201,9 +216,39 @@ class Builder:
         return {name: self.value(member, child, f"{dotted}.{name}") for name, child in located.branch.items()}
 
 
+def _slip(child: Located, dotted: str) -> str:
+    """How to write a key whose letters or colon went wrong; empty if they did not."""
+    prefix, _, name = dotted.rpartition(".")
+    inside = f"{prefix}." if prefix else ""
+    if odd := odd_letters(dotted):
+        close = nearest_keys(dotted.encode("ascii", "ignore").decode().strip(), ())
+        return f"It holds {odd}: type it again{f', as {close[0]}' if close else ''}."
+    key, colon, value = dotted.partition(":")
+    if colon and value and child.value is None and key in leaves():
+        return f"Write a blank after the colon: {key.removeprefix(inside)}: {value}."
+    if dotted in leaves():
+        *sections, last = dotted.split(".")
+        opened = "".join(f"{section}: {{" for section in sections)
+        return f"Write sections and keys in each other: {opened}{last}: {child.written or '...'}{'}' * len(sections)}."
+    if child.value is None and not child.written and name.strip("()").isdigit():
+        return "A comma separates entries here: decimals have a dot, and lists are in brackets, [8, 8]."
+    return ""
+
+
+def _holds_none(located: Located) -> bool:
+    """Return whether Python's None stands, without quotes, in a value that may be anything."""
+    if located.branch is not None:
+        return any(_holds_none(child) for child in located.branch.values())
+    if isinstance(located.value, list):
+        return any(_holds_none(child) for child in located.value)
+    return located.written == _LEAVES_OUT
+
+
 def _meaning_of(dotted: str) -> Hint | None:
     """Find what a key of another framework is here, or one by its words: `resume_from` of whatever section."""
     name = dotted.rpartition(".")[2]
+    if name in _BASES:
+        return _EXTENDING
     return foreign_hint(dotted) or (_RESUMING if is_about_resuming(name) else None)
 
 

@@ -16,5 +16,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folders", nargs="+", type=Path, metavar="RUN", help=what)
     parser.add_argument("--out", type=Path, help="the file to write (default: report.html in the folder)")
     options = parser.parse_args(arguments)
+    if options.out is not None and options.out.suffix not in ("", ".html", ".htm"):
+        parser.error(f"--out {options.out}: the page is HTML: name a file that ends in .html")
     print(f"Report: {write_report(options.folders, options.out)}")
     return 0

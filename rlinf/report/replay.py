@@ -13,6 +13,7 @@ from typing import Any
 from rlinf.base.arguments import Parser
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_lines
+from rlinf.base.run_folders import no_run
 from rlinf.base.terminal import printable
 from rlinf.config import Config
 from rlinf.config.stored import load_stored
@@ -68,7 +69,7 @@ def _available_steps(folder: Path, config: Config) -> list[int]:
 def replay(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
     """Generate the rows of a group again; raise :class:`ReplayError` if the weights are not there."""
     if not is_run(folder):
-        raise ReplayError(f"{folder} is no run directory: it has no config.yaml")
+        raise ReplayError(no_run(folder))
     config = load_stored(folder / "config.yaml", ["cluster.backend=local"])
     steps = _available_steps(folder, config)
     if step not in steps:

@@ -12,6 +12,7 @@ import yaml
 
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file, read_json_lines
+from rlinf.base.run_folders import no_run
 from rlinf.config.record import masked
 from rlinf.train.evaluation.saved import FOLDER, SavedEvaluation, read_evaluation
 
@@ -94,7 +95,7 @@ def _title(path: Path, config: Mapping[str, Any]) -> str:
 def read_run(path: Path) -> RunRecord:
     """Read a run, finished or not. Raises :class:`ReportError` if the folder is none."""
     if not is_run(path):
-        raise ReportError(f"{path} is no run directory: it has no config.yaml")
+        raise ReportError(no_run(path))
     config = _config(require_inside(path / "config.yaml", path))
     series, note = read_series(require_inside(path / "metrics.jsonl", path))
     notes = [note]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rlinf.base.arguments import Parser
 from rlinf.base.errors import UserError
+from rlinf.base.run_folders import no_run
 from rlinf.config import Config
 from rlinf.config.derived import is_text
 from rlinf.config.stored import load_stored
@@ -103,7 +104,7 @@ def main(arguments: Sequence[str]) -> int:
     """Return 0 when there is nothing more to show. Raises :class:`UserError` if there is nothing at all."""
     options, overrides = _parse(arguments)
     if not is_run(options.run):
-        raise UserError(f"{options.run} is no run directory: it has no config.yaml")
+        raise UserError(no_run(options.run))
     config = load_stored(options.run / "config.yaml", ["cluster.backend=local", *overrides])
     show: Show | None = None
     try:

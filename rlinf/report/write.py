@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rlinf.base.durable import write_atomically
+from rlinf.base.run_folders import no_run
 from rlinf.datasets.robot_data.reading import is_dataset
 from rlinf.report.page import render
 from rlinf.report.payload import runs_payload
@@ -36,9 +37,9 @@ def write_report(folders: Sequence[Path], out: Path | None = None, say: Callable
         payload = recording_payload(folders[0])
         notes, title = payload["notes"], f"Episodes of {payload['name']}"
     else:
-        strange = [str(folder) for folder in folders if not is_run(folder)]
+        strange = [no_run(folder) for folder in folders if not is_run(folder)]
         if strange:
-            raise ReportError(f"neither a run nor a sweep directory, nor a dataset of episodes: {', '.join(strange)}")
+            raise ReportError(f"{'; '.join(strange)} (a sweep directory or a dataset of episodes is read too)")
         records = [read_run(folder) for folder in folders]
         notes = [note for record in records for note in record.notes]
         payload = runs_payload(records)

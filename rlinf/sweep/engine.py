@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rlinf.base.errors import UserError
 from rlinf.sweep.live import LiveView
 from rlinf.sweep.load import Sweep
 from rlinf.sweep.records import TrialRecord, read_sweep
-from rlinf.sweep.schema import SpaceEntry
+from rlinf.sweep.schema import ResourcesConfig, SpaceEntry
 from rlinf.sweep.sequential import FIRST
 from rlinf.sweep.settings import TrialPlan, complete, plan_of
 from rlinf.sweep.shared_base import fit_on_one_base
@@ -153,9 +154,23 @@ def _fit(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:
         local_options={"include_dashboard": False},
     )
     try:
+        if sweep.config.address is None:  # a cluster may grow, this machine does not
+            import ray
+
+            require_resources(sweep.config.resources, ray.cluster_resources())
         _run_tune(sweep, waiting, view)
     finally:
         session.close()
+
+
+def require_resources(resources: ResourcesConfig, there: Mapping[str, float]) -> None:
+    """Raise UserError if a trial needs more than there is, by Ray's names: it would wait without an end."""
+    for key, name, needed in (("cpus", "CPU", resources.cpus), ("gpus", "GPU", resources.gpus)):
+        if needed > there.get(name, 0):
+            raise UserError(
+                f"resources.{key}: {needed:g} is more than this machine's {there.get(name, 0):g}, and no trial would "
+                "ever start: use fewer"
+            )
 
 
 def _run_tune(sweep: Sweep, waiting: list[TrialPlan], view: LiveView) -> None:

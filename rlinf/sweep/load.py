@@ -23,6 +23,8 @@ KINDS = ("grid", "choice", "uniform", "loguniform", "integer", "like", "variants
 # Reports a mistake: key, what is wrong, what to write instead.
 Say = Callable[[str, str, str], None]
 _RUN_SECTIONS = {section.name for section in fields(Config)}
+_OF_TRIALS = ("run.dir", "run.resume")
+"""Keys that the sweep itself sets in each trial."""
 _DRAWN = ("choice", "uniform", "loguniform", "integer")
 
 
@@ -162,6 +164,9 @@ def _checks(config: SweepConfig, path: Path, tree: Branch) -> list[ConfigProblem
         expand(config.dir, {"name": ""})
     except PlaceholderError as error:
         say("dir", f"dir: {error}.", "For example: runs/sweeps/{name}.")
+    for name in _OF_TRIALS:
+        if name in config.set:
+            say(f"set.{name}", f"set: {name} is not read: each trial has a folder of its own.", "Take it out.")
     for names, entry in config.space.items():
         _check_entry(config, names, entry, say)
     _check_budget(config, say)
@@ -179,6 +184,10 @@ def _check_entry(config: SweepConfig, names: str, entry: SpaceEntry, say: Say) -
     for name in entry.variant_keys or together:
         if name == "run.seed":
             say(key, "space: run.seed does not vary here.", "Write the seeds under `seeds:`.")
+        if name in _OF_TRIALS:
+            say(key, f"space: {name} does not vary here: each trial has a folder of its own.", "Take it out.")
+        if entry.variants is None and name in config.set:
+            say(key, f"space: {name} is under `set` too, which all trials have alike.", "Take one of the two out.")
         if every.count(name) > 1:
             say(key, f"space: {name} is there twice.", "Keep one of them.")
     if entry.variants is not None and (len(together) > 1 or "." in names):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rlinf.base.durable import write_atomically
+from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
 from rlinf.config import ConfigErrors, ConfigProblem
 from rlinf.config.problems import COMMAND_LINE
@@ -113,7 +114,10 @@ def open_sweep(sweep: Sweep) -> None:
             key = "run.dir" if str(sweep.file) == COMMAND_LINE else "dir"
             fix = f"Choose another {key}, or take the changes back to go on with that sweep."
             raise ConfigErrors([ConfigProblem(str(sweep.file), None, key, message, fix)])
-    sweep.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        sweep.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"dir: {sweep.folder} cannot be made ({error.strerror}): choose another dir") from error
     content = {
         "name": sweep.name,
         "metric": sweep.config.metric,

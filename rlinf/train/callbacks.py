@@ -10,6 +10,7 @@ from typing import Any
 from rlinf.base.errors import UserError
 from rlinf.base.user_code import Signature, kind_of
 from rlinf.config import Config
+from rlinf.config.checks.metric_names import metric_mistake
 from rlinf.data.messages import Metrics
 
 
@@ -125,6 +126,9 @@ class EarlyStopping(Callback):
 
     def on_start(self, start: RunStart) -> None:
         self.best, self.waited = float("-inf"), 0
+        mistake = metric_mistake(start.config, self.metric)
+        if mistake is not None:
+            raise UserError(f"EarlyStopping: {mistake.message} {mistake.fix}")
         for line in start.history:
             if self.metric in line and line["step"] >= 0:
                 self._take(line[self.metric])

@@ -134,7 +134,8 @@ def _run(
     with progress_display(config) as display:
         done = folder.summary()
         if done is not None and done["steps"] >= config.run.max_steps:
-            display.say(f"{folder.path} holds a finished run: {done['metrics']}")
+            results = ", ".join(f"{name} {value:.4g}" for name, value in done["metrics"].items())
+            display.say(f"{folder.path} holds a run that finished {done['steps']} steps: {results}")
             return RunResult(done["metrics"], folder.path, findings=_diagnosis(folder, display))
         setup = ResolvedRun.of(config)
         if saved is not None:

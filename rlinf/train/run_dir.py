@@ -37,6 +37,8 @@ MAY_CHANGE = (
     "sft.cache",
 )
 _CONFIG, _MACHINE, _ENVIRONMENT, _SUMMARY = "config.yaml", "machine.json", "environment.json", "summary.json"
+_OF_LIBRARIES = ("architecture", "batches", "checkpoints", "policy", "replay", "tensorboard", "tokenizer", "videos")
+"""Folders of a run that libraries write into."""
 _PACKAGES = ("torch", "transformers", "ray", "gymnasium", "numpy", "vllm", "megatron-core", "reasoning-gym")
 
 
@@ -98,6 +100,11 @@ class RunDirectory:
         saved = self.path / _CONFIG
         if saved.exists() and config.run.resume == "never":
             raise RunDirectoryError(f"{self.path} holds a run, and run.resume is never: choose another run.dir")
+        if saved.exists() and self.summary() is not None and not self.steps():
+            raise RunDirectoryError(
+                f"{self.path} holds a finished run without its checkpoints: training would begin again and replace its "
+                "results. Choose another run.dir, or put the checkpoints back"
+            )
         if config.run.resume == "must" and self.latest() is None:
             raise RunDirectoryError(f"{self.path} holds no checkpoint, and run.resume is must")
         if saved.exists() and self.begun():
@@ -177,9 +184,12 @@ class RunDirectory:
         return self.checkpoints.steps()
 
     def share_modes(self) -> None:
-        """Give every file the permissions that the run's configuration has: some libraries make theirs private."""
+        """Give the files of libraries the permissions that the run's configuration has: some make theirs private.
+
+        Nothing else is touched: with ``run.dir: .`` the folder holds files of its user too.
+        """
         mode = (self.path / _CONFIG).stat().st_mode & 0o777
-        for path in self.path.rglob("*"):
+        for path in (file for name in _OF_LIBRARIES for file in (self.path / name).rglob("*")):
             if path.is_file() and not path.is_symlink() and path.stat().st_mode & 0o777 != mode:
                 path.chmod(mode)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rlinf.base.run_folders import no_run
 from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 
 
@@ -21,7 +22,7 @@ def stored_run(path: Path, step: int | None = None) -> RunDirectory:
     """
     path = run_folder(path)
     if not (path / "config.yaml").exists():
-        raise RunDirectoryError(f"{path} is no run directory: it has no config.yaml")
+        raise RunDirectoryError(no_run(path))
     directory = RunDirectory(path, only=step)
     steps = directory.steps()
     if not steps:

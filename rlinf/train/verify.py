@@ -19,6 +19,7 @@ from rlinf.base.json_files import read_json_file, read_json_lines
 from rlinf.config.stored import load_stored
 from rlinf.data.batch import Batch
 from rlinf.train.callbacks import Callback, Step
+from rlinf.train.checkpoints import DamagedError, examine
 from rlinf.train.plain_state import load_plain
 from rlinf.train.run import run
 from rlinf.train.saved_batches import FOLDER
@@ -85,7 +86,7 @@ def verify(folder: Path, step: int | None = None, overrides: Sequence[str] = ())
     last = max(logged, default=0) if step is None else step
     if last not in logged or last < 1:
         known = f"steps 1 to {max(logged)}" if logged and max(logged) > 0 else "no step"
-        raise UserError(f"{folder} logged {known}, not step {last}")
+        raise UserError(f"{folder} logged {known}" + (f", not step {last}" if logged or step is not None else ""))
     earlier = [known for known in directory.steps() if known < last]
     with tempfile.TemporaryDirectory(prefix="rlinf_verify_") as temporary:
         again = Path(temporary) / "again"
@@ -188,10 +189,11 @@ def _metrics(before: Mapping[str, float], now: Mapping[str, float], step: int) -
 def _weights(folder: Path, step: int) -> dict[str, Tensor] | str | None:
     """Read the weights of the checkpoint of ``step``, or the sha256 of a run that ended there.
 
-    None if neither exists."""
+    None if neither exists; a damaged checkpoint is passed over.
+    """
     digests = read_json_file(folder / FOLDER / "weights.json") or {}
     learner = folder / "checkpoints" / f"step_{step:06d}" / "learner.pt"
-    if learner.exists():
+    if learner.exists() and _is_whole(learner.parent):
         state = torch.load(learner, map_location="cpu", weights_only=True)["policy"]
         return {name: value for name, value in state.items() if isinstance(value, Tensor)}
     if str(step) in digests:
@@ -200,3 +202,11 @@ def _weights(folder: Path, step: int) -> dict[str, Tensor] | str | None:
     if summary.get("steps") == step and "params_sha256" in summary:
         return str(summary["params_sha256"])
     return None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        examine(checkpoint)
+    except DamagedError:
+        return False
+    return True

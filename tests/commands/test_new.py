@@ -41,3 +41,20 @@ def test_nothing_is_overwritten(
     assert "mine.yaml exists" in capsys.readouterr().err
     assert not Path("mine.py").exists()
     assert main(["new", "env", "My-Env"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["new", "env", "a", "--folder", "file"], "file is a file: choose another folder"),
+        (["new", "reward", "random"], "Python finds another module of that name"),
+    ],
+)
+def test_a_folder_or_a_name_that_is_taken_is_refused(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

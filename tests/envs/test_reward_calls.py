@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rlinf_envs.custom_rewards import find_function
+from rlinf_envs.errors import SettingError
 from rlinf_envs.reward_calls import Scored, call, misfit
 
 CHAT = [{"role": "user", "content": "2 + 3?"}]
@@ -107,3 +110,14 @@ def test_an_async_function_gives_what_it_returns_in_every_form() -> None:
 
     for function in (own, trl, compute_score, own):
         assert call(function, Scored("p", "abc", "a", {})) == 3.0
+
+
+def test_a_module_that_python_already_has_or_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "random.py").write_text("def short(response, **rest):\n    return 1.0\n")
+    with pytest.raises(SettingError, match=r"has the name of .*random.py: give yours another one"):
+        find_function("random:short")
+    with pytest.raises(SettingError, match="it names a file: write random:short"):
+        find_function("./random.py:short")
+    with pytest.raises(SettingError, match=r"No module named 'module_of_nobody'\. The module must be on PYTHONPATH"):
+        find_function("module_of_nobody:short")

@@ -12,10 +12,12 @@ from report_runs import healthy, write_run
 from starlette.testclient import TestClient
 
 from rlinf.base.durable import remove_leftovers, unless_read_only, write_atomically
+from rlinf.config import load_mapping
 from rlinf.report.live.app import make_app
 from rlinf.report.live.library import Library
 from rlinf.report.payload import runs_payload
 from rlinf.report.runs import ReportError, read_run
+from rlinf.train.run_dir import RunDirectory, RunDirectoryError
 from rlinf.train.run_lock import RunLock, RunLockedError
 
 FILES = ("summary.json", "machine.json", "config.yaml", "metrics.jsonl")
@@ -124,3 +126,33 @@ def test_one_damaged_run_leaves_the_others_in_the_list(run: Path, name: str, dam
     if damage == b'{"half' and name.endswith(".json"):
         assert str(bad / name) in rows["bad"]["note"]
         assert str(bad / name) in page.text
+
+
+def test_permissions_of_files_that_are_not_of_the_run_stay(tmp_path: Path) -> None:
+    """`run.dir: .` is a folder with private keys and programs, too."""
+    (tmp_path / "policy").mkdir()
+    modes = {"key": 0o600, "program.sh": 0o755, "config.yaml": 0o644, "policy/model.safetensors": 0o600}
+    (tmp_path / "mine").mkdir()
+    modes["mine/key"] = 0o600
+    for name, mode in modes.items():
+        (tmp_path / name).write_text("run: {}")
+        (tmp_path / name).chmod(mode)
+    RunDirectory(tmp_path).share_modes()
+    found = {name: (tmp_path / name).stat().st_mode & 0o777 for name in modes}
+    assert found == {**modes, "policy/model.safetensors": 0o644}
+
+
+def test_a_finished_run_without_checkpoints_is_not_replaced(tmp_path: Path) -> None:
+    config = load_mapping(
+        {
+            "run": {"dir": str(tmp_path / "run")},
+            "env": {"id": "CartPole-v1"},
+            "policy": {"name": "actor_critic"},
+            "rollout": {"num_steps": 8},
+            "algorithm": {"adv_type": "gae", "loss_type": "actor_critic"},
+        }
+    )
+    with RunDirectory.open(config) as folder:
+        folder.write_summary({"steps": 3, "metrics": {}})
+    with pytest.raises(RunDirectoryError, match="holds a finished run without its checkpoints"):
+        RunDirectory.open(config)

@@ -50,7 +50,7 @@ def test_several_runs_make_one_page(tmp_path: Path) -> None:
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path)]) == 2
-    assert "neither a run nor a sweep" in capsys.readouterr().err
+    assert "is no run directory: it has no config.yaml" in capsys.readouterr().err
     with pytest.raises(ReportError, match="it has no config"):
         read_run(tmp_path)
 

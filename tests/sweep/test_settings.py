@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 from sweep_files import load_sweep, write_base, write_sweep_file
 
+from rlinf.base.errors import UserError
 from rlinf.cli import main
 from rlinf.config import ConfigErrors, to_mapping
+from rlinf.sweep.engine import require_resources
 from rlinf.sweep.multirun import sweep_of
+from rlinf.sweep.records import open_sweep
+from rlinf.sweep.schema import ResourcesConfig
 from rlinf.sweep.settings import TrialPlan, plan_trials
 from rlinf.sweep.validate import trial_config, validate
 
@@ -101,6 +105,9 @@ def test_draws_stay_in_bounds_and_do_not_depend_on_other_keys(tmp_path: Path) ->
         ("space: {algorithm.gamma: {uniform: [1, 0]}}", "a lower and a higher bound"),
         ("space: {algorithm.gamma: {uniform: [0, 1]}}", "budget.trials is missing"),
         ("space: {run.seed: {grid: [1]}}", "Write the seeds under `seeds:`"),
+        ("space: {run.dir: {grid: [a, b]}}", "each trial has a folder of its own"),
+        ("set: {run.dir: a}", "set: run.dir is not read: each trial has a folder of its own"),
+        ("set: {algorithm.gamma: 1}\nspace: {algorithm.gamma: {grid: [1, 0.9]}}", "is under `set` too"),
         ("space: {algorithm.gamma: {like: algorithm.gama}}", "does not vary above it"),
         ('space: {"algorithm.gamma, run.max_steps": {grid: [1, 2]}}', "needs lists of 2 values"),
         ("search: optuna\nspace: {algorithm.gamma: {grid: [1.0]}}", "Write choice instead of grid"),
@@ -238,3 +245,21 @@ def test_the_examples_are_valid(path: Path) -> None:
     plans = plan_trials(sweep)
     validate(sweep, plans)
     assert len(plans) >= 6
+
+
+def test_a_trial_that_no_machine_can_start_is_refused() -> None:
+    require_resources(ResourcesConfig(cpus=2), {"CPU": 2.0})
+    for resources, words in (
+        (ResourcesConfig(cpus=3), "cpus: 3 is more .* 2"),
+        (ResourcesConfig(gpus=1), "gpus: 1 is"),
+    ):
+        with pytest.raises(UserError, match=words):
+            require_resources(resources, {"CPU": 2.0})
+
+
+def test_a_sweep_directory_that_is_a_file_is_named(tmp_path: Path) -> None:
+    sweep = load_sweep(write_sweep_file(tmp_path, "retries: 0"))
+    sweep.folder.parent.mkdir(parents=True, exist_ok=True)
+    sweep.folder.write_text("")
+    with pytest.raises(UserError, match="cannot be made"):
+        open_sweep(sweep)

@@ -26,6 +26,10 @@ def check_run(context: Context) -> None:
     if not context.config.logging.trace_every:
         why = "is not read without logging.trace_every: no timeline is recorded."
         context.unread("logging.otlp_endpoint", why, "Set logging.trace_every: 10.")
+    if not context.config.run.dir.strip(" /"):
+        message = f"run.dir: {context.config.run.dir!r} is no folder of a run."
+        context.error("run.dir", message, "For example: runs/{name}_{seed}.")
+        return
     if "$" in context.config.run.dir:
         message = f"run.dir: {context.config.run.dir} names a variable of the shell, which is not filled in here."
         context.error("run.dir", message, "Write ${oc.env:NAME} for an environment variable, ~ for the home folder.")

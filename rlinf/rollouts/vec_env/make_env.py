@@ -16,7 +16,15 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
 from rlinf.base.errors import UserError
-from rlinf.base.user_code import MODULE_PLACE, Signature, did_you_mean, imported, nearest_name, own_parameters
+from rlinf.base.user_code import (
+    MODULE_PLACE,
+    Signature,
+    did_you_mean,
+    imported,
+    names_a_file,
+    nearest_name,
+    own_parameters,
+)
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.vec_env.arrays import host_array, like_observations
@@ -169,6 +177,8 @@ def _import_module_of(env_id: str) -> None:
     module = env_id.rpartition(":")[0]
     if not module:
         return
+    if wrong := names_a_file(env_id):
+        raise EnvNotFoundError(f"env.id {env_id!r}: {wrong}")
     try:
         importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -251,6 +261,12 @@ def _require_vector_env(made: object, make: MakeBatch) -> None:
     """Raise EnvNotFoundError for what a function returned instead of a vector environment."""
     if not hasattr(made, "single_observation_space") or not hasattr(made, "single_action_space"):
         name = getattr(make, "__qualname__", repr(make))
+        if isinstance(made, gymnasium.Env):
+            kind = f"{type(made).__module__}:{type(made).__qualname__}"
+            raise EnvNotFoundError(
+                f"env.id: {name} gives one environment, and must give a gymnasium.vector.VectorEnv of num_envs. Name "
+                f"the class instead (env.id: {kind}), or the id that it is registered with"
+            )
         raise EnvNotFoundError(_NO_ENVIRONMENT.format(what=f"env.id: {name} gives a {type(made).__name__}, which"))
 
 

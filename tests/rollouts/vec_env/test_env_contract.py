@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
@@ -11,6 +12,8 @@ import pytest
 from gymnasium import spaces
 
 from rlinf.rollouts.vec_env import vec_env
+from rlinf.rollouts.vec_env.env_checker import remarks_on
+from rlinf.rollouts.vec_env.make_env import EnvNotFoundError, make_env, make_native_env
 from rlinf.rollouts.vec_env.sync import SyncVecEnv
 from rlinf.rollouts.vec_env.vec_env import ObservationCheck, StepResult
 from rlinf.schema import EnvConfig
@@ -152,3 +155,28 @@ def test_a_wrong_category_hides_no_reward_that_is_not_a_number() -> None:
     message = ObservationCheck(spaces.Discrete(3)).mark(failed, [0, 1, 2], observations, rewards)
     assert failed == {0: "failures", 1: "nan"}
     assert message == "the environment returned observation = 3, which is outside Discrete(3)"
+
+
+def test_what_names_an_environment_wrongly_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "walk_of_test.py").write_text(
+        "import gymnasium, torch\n"
+        "import numpy as np\n"
+        "class Walk(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Box(-1, 1, (3,))\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        super().reset(seed=seed)\n"
+        "        return np.zeros(3, np.float32), {}\n"
+        "    def step(self, action):\n"
+        "        return torch.ones(3), 1.0, True, False, {}\n"
+        "def make(num_envs):\n"
+        "    return Walk()\n"
+    )
+    with pytest.raises(EnvNotFoundError, match="it names a file: write walk_of_test:Walk"):
+        make_env(EnvConfig("walk_of_test.py:Walk"))
+    with pytest.raises(EnvNotFoundError, match=r"make gives one environment, .*\(env\.id: walk_of_test:Walk"):
+        make_native_env(EnvConfig("walk_of_test:make"), 2)
+    # Tensors are read as arrays in training, so they are no mistake.
+    assert not [remark for remark in remarks_on(make_env(EnvConfig("walk_of_test:Walk")), "success") if remark.fatal]
