@@ -3,7 +3,7 @@ const PALETTE = ["#2f81f7", "#e5703a", "#2da44e", "#a371f7", "#d4a017", "#e0529c
 
 /** What JSON of a page says, with the nulls of a list that it gives as their number. */
 function unpacked(text) {
-  const whole = (item) => (item?.nulls ? Array(item.nulls).fill(null) : [item]);
+  const whole = (item) => (item?.nulls ? new Array(item.nulls).fill(null) : [item]);
   return JSON.parse(text, (_, value) => (Array.isArray(value) && value.some((item) => item?.nulls) ? value.flatMap(whole) : value));
 }
 
