@@ -2,10 +2,11 @@
 
     make models/smollm2 build/mmlu
     python -m venv venvs/lm-eval && venvs/lm-eval/bin/pip install "lm-eval[hf]==0.4.13"
-    python benchmarks/mmlu.py --lm-eval venvs/lm-eval/bin/lm_eval [--tasks 100] [--write]
+    python benchmarks/mmlu.py --lm-eval venvs/lm-eval/bin/lm_eval [--tasks 60] [--sft-steps 12] [--write]
 
-`rlinf train config/smollm2/mmlu.yaml` without any step is the model as published. Greedy answers are also graded by
-lm-eval on the same prompts, in float32. Runs that the folder holds whole are not made again.
+The model as published, and after `rlinf train config/smollm2/mmlu.yaml`, without its GRPO and whole. Greedy answers
+are also graded by lm-eval on the same prompts, in float32. What the folder holds whole, runs and gradings, is not made
+again; ``--stages`` and ``--shots`` do a part of it.
 """
 
 from __future__ import annotations
@@ -13,67 +14,93 @@ from __future__ import annotations
 import argparse
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from lm_eval_program import LmTask, exact_matches
 from records import ROOT, Figure, add_output, save
 from train_once import kept, train_once
 
-from rlinf.train import evaluate_run
+from rlinf.cluster import connect
+from rlinf.config import load
+from rlinf.data.messages import Metrics
+from rlinf.train.assemble.setup import ResolvedRun
+from rlinf.train.assemble.text import build_text_evaluator
 from rlinf.train.evaluation.intervals import wilson
 
 RECIPE = ROOT / "config" / "smollm2" / "mmlu.yaml"
 DATA = {"no examples": ROOT / "build" / "mmlu", "3 examples": ROOT / "build" / "mmlu" / "few_shot"}
+MODEL = ROOT / "models" / "smollm2"
 SAMPLES = 8
 LETTER = LmTask("letters", "{{prompt}}", "{{answer}}", pattern=r"\b([A-D])\b", tokens=2)
 
 
-def measured(path: Path, stage: str, changes: tuple[str, ...], tasks: int, lm_eval: str) -> list[Figure]:
-    """Train into ``path`` and grade its policy, unless the folder holds the figures; return them."""
+def measured(path: Path, stage: str, shots: str, changes: tuple[str, ...], tasks: int, lm_eval: str) -> list[Figure]:
+    """Train with ``changes`` into ``path``, if there are any, and grade the policy; what the folder holds stays.
 
-    def measure() -> list[dict[str, Any]]:
-        train_once(RECIPE, path, 0, (*changes, "evaluation.size=0"))
-        return [vars(figure) for shots in DATA for figure in graded(path, stage, shots, tasks, lm_eval)]
+    Returns:
+        Greedy accuracy, that of lm-eval, and those of several samples: avg@k, pass@k.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    if changes and not (path / "policy").exists():
+        train_once(RECIPE, path, 0, (*changes, "evaluation.size=0", "checkpoint.every=0"))
+    policy = path / "policy" if changes else MODEL
+    data, case, begin = DATA[shots] / "eval.jsonl", f"{stage}, {shots}", f"{DATA[shots].name}_{tasks}"
 
-    return [Figure(**one) for one in kept(path / "measured.json", measure)]
+    def theirs() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            rows = Path(folder) / "rows.jsonl"
+            rows.write_text("\n".join(data.read_text().splitlines()[:tasks]) + "\n")
+            matches = exact_matches(LETTER, policy, rows, Path(folder), lm_eval)
+            return sum(matches) / len(matches)
 
+    def ours(samples: int, temperature: float) -> Metrics:
+        changes = (f"evaluation.samples={samples}", f"evaluation.temperature={temperature}")
+        return evaluated(policy, data, changes, tasks)
 
-def graded(path: Path, stage: str, shots: str, tasks: int, lm_eval: str) -> list[Figure]:
-    """Return greedy accuracy, that of lm-eval, and pass@k and maj@k of sampled answers."""
-    data, case = DATA[shots] / "eval.jsonl", f"{stage}, {shots}"
-    keys = [f"evaluation.env_kwargs.path={data}", "data.max_prompt_length=1024", f"evaluation.size={tasks}"]
-    greedy = evaluate_run(str(path), [*keys, "evaluation.samples=1", "evaluation.temperature=0"]).metrics
-    sampled = [f"evaluation.samples={SAMPLES}", "evaluation.temperature=1"]
-    several = evaluate_run(str(path), [*keys, *sampled]).metrics
-    with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows.jsonl"
-        rows.write_text("\n".join(data.read_text().splitlines()[:tasks]) + "\n")
-        theirs = exact_matches(LETTER, path / "policy", rows, Path(folder), lm_eval)
-    found = [Figure(case, "greedy accuracy", *_share(greedy["eval/accuracy"], tasks), tasks)]
-    found.append(Figure(case, "greedy accuracy, lm-eval", *_share(sum(theirs) / len(theirs), tasks), tasks))
-    for name in (f"avg@{SAMPLES}", f"maj@{SAMPLES}", f"pass@{SAMPLES}"):
-        if f"eval/{name}" in several:
-            found.append(Figure(case, name, *_share(several[f"eval/{name}"], tasks), tasks))
+    greedy: Metrics = kept(path / f"{begin}_greedy.json", lambda: ours(1, 0.0))
+    several: Metrics = kept(path / f"{begin}_sampled.json", lambda: ours(SAMPLES, 1.0))
+    shares = {
+        "greedy accuracy": greedy["eval/accuracy"],
+        "greedy accuracy, lm-eval": kept(path / f"{begin}_lm_eval.json", theirs),
+        **{f"{name}@{SAMPLES}": several[f"eval/{name}@{SAMPLES}"] for name in ("avg", "pass")},
+    }
+    found = []
+    for name, share in shares.items():
+        low, high = wilson(share * tasks, tasks)
+        found.append(Figure(case, name, round(share, 3), "", (round(low, 3), round(high, 3)), tasks))
     print(*found, sep="\n", flush=True)
     return found
 
 
-def _share(rate: float, count: int) -> tuple[float, str, tuple[float, float]]:
-    low, high = wilson(rate * count, count)
-    return round(rate, 3), "", (round(low, 3), round(high, 3))
+def evaluated(policy: Path, data: Path, changes: tuple[str, ...], tasks: int) -> Metrics:
+    """Evaluate a model's folder on the recipe's environment, without a run."""
+    keys = [f"policy.path={policy}", f"evaluation.env_kwargs.path={data}", f"evaluation.size={tasks}"]
+    config = load(RECIPE, [*keys, "data.max_prompt_length=1024", "cluster.backend=local", *changes])
+    setup = ResolvedRun.of(config)
+    with tempfile.TemporaryDirectory() as scratch, connect(setup.cluster) as cluster:
+        return build_text_evaluator(setup, cluster, Path(scratch)).evaluate().metrics
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lm-eval", required=True, help="lm-eval's program")
-    parser.add_argument("--tasks", type=int, default=100)
+    parser.add_argument("--tasks", type=int, default=60)
+    parser.add_argument("--sft-steps", type=int, default=12)
+    parser.add_argument("--stages", default="0,1,2", help="0: as published, 1: SFT, 2: SFT and GRPO")
+    parser.add_argument("--shots", default=",".join(DATA), help=f"some of {', '.join(DATA)}")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "mmlu")
     add_output(parser, "mmlu")
     options = parser.parse_args()
-    stages = {"as published": ("sft.steps=0", "run.max_steps=0"), "SFT": ("run.max_steps=0",), "SFT and GRPO": ()}
+    sft = f"sft.steps={options.sft_steps}"
+    stages: tuple[tuple[str, tuple[str, ...]], ...] = (
+        ("as published", ()),
+        (f"{options.sft_steps} steps of SFT", (sft, "run.max_steps=0")),
+        (f"{options.sft_steps} steps of SFT, 8 of GRPO", (sft,)),
+    )
     found: list[Figure] = []
-    for number, (stage, changes) in enumerate(stages.items()):
-        found += measured(options.folder / str(number), stage, changes, options.tasks, options.lm_eval)
+    for number in map(int, options.stages.split(",")):
+        for shots in options.shots.split(","):
+            stage, changes = stages[number]
+            found += measured(options.folder / str(number), stage, shots, changes, options.tasks, options.lm_eval)
     if options.write:
         save(options.write, found, intervals="95% Wilson")
 

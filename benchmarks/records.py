@@ -15,7 +15,7 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +48,18 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Curves:
+    """Lines of one picture: a colour a group, a line a run."""
+
+    label: str
+    """Of the values."""
+    across: str
+    """Of the other axis."""
+    groups: Mapping[str, Sequence[Sequence[tuple[float, float]]]]
+    """Name of a group -> its runs, each as points (across, value)."""
+
+
+@dataclass(frozen=True)
 class Record:
     """The figures of one benchmark, and how they were made."""
 
@@ -69,6 +81,8 @@ class Record:
     order: int = 0
     """Position on the page of the topic."""
     figures: tuple[Figure, ...] = field(default=())
+    curves: Curves | None = None
+    """What the page draws above the table."""
 
     def figure(self, case: str, metric: str) -> Figure:
         """Return the figure of a case and a metric; KeyError without it."""
@@ -86,7 +100,8 @@ def load(path: Path) -> Record:
         one["interval"] = None if one["interval"] is None else tuple(one["interval"])
         one["seeds"] = None if one["seeds"] is None else tuple(one["seeds"])
         figures.append(Figure(**one))
-    return Record(**fields, figures=tuple(figures))
+    curves = fields.pop("curves", None)
+    return Record(**fields, figures=tuple(figures), curves=Curves(**curves) if curves else None)
 
 
 def load_all(folder: Path = RESULTS) -> dict[str, Record]:
@@ -99,6 +114,8 @@ def dump(record: Record, path: Path) -> None:
     """Write a record, one figure a line."""
     fields = asdict(record)
     figures = [json.dumps(one, ensure_ascii=False) for one in fields.pop("figures")]
+    if fields["curves"] is None:
+        del fields["curves"]
     lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in fields.items()]
     body = ",\n    ".join(figures)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +129,14 @@ def add_output(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--write", nargs="?", type=Path, const=target, metavar="FILE", help=text)
 
 
-def save(path: Path, figures: Iterable[Figure], *, intervals: str, keep_others: bool = False) -> None:
+def save(
+    path: Path,
+    figures: Iterable[Figure],
+    *,
+    intervals: str,
+    keep_others: bool = False,
+    curves: Curves | None = None,
+) -> None:
     """Write figures of this process's command to ``path``, with the words of the committed record of that name.
 
     Args:
@@ -120,6 +144,7 @@ def save(path: Path, figures: Iterable[Figure], *, intervals: str, keep_others: 
         figures: what was measured.
         intervals: kind of their intervals.
         keep_others: the script measures one case a call: figures of ``path`` that were not measured now stay.
+        curves: a picture of them.
     """
     figures = list(figures)
     if keep_others and path.exists():
@@ -138,6 +163,7 @@ def save(path: Path, figures: Iterable[Figure], *, intervals: str, keep_others: 
         machine=machine(),
         intervals=intervals,
         figures=tuple(figures),
+        curves=curves,
     )
     dump(record, path)
     print(f"written: {path}")

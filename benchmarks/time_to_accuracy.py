@@ -1,15 +1,16 @@
 """CPU-seconds until a chat model answers 90% of held-out word problems by GRPO alone: rlinf beside TRL's GRPOTrainer.
 
-    python benchmarks/time_to_accuracy.py [--engines rlinf,trl,trl_bfloat16] [--seed 0] [--steps 30] [--write]
+    python benchmarks/time_to_accuracy.py [--engines rlinf,trl] [--seeds 0,1,2] [--steps 20] [--write]
 
 Both train SmolLM2-135M-Instruct (`make models/smollm2`) on the tasks of `config/smollm2/word_problems.yaml` with that
-recipe's settings: 8 prompts x 8 responses of at most 32 tokens a step, temperature 0.7, AdamW at 1e-5 with the gradient
-clipped at 1, advantages by the group's standard deviation, token-mean loss, no KL term; rewards come from
-``rlinf_envs.math.verify`` on both sides. They draw prompts in orders of their own. Every ``--every`` steps from
-``--first`` on, the 300 held-out tasks are answered greedily, until ``--goal`` is reached; evaluations are not on the
-clock, and neither is what comes before the first step. One process each with one thread; the clock is the CPU time of
-the process and its children. TRL's settings are those of `grpo_vs_trl.py`: float32 (``trl``), its ``bf16`` option
-(``trl_autocast``), and a model loaded in bfloat16, optimiser included (``trl_bfloat16``).
+recipe's settings: 8 prompts x 8 responses a step, temperature 0.7, AdamW at 1e-5 with the gradient clipped at 1,
+advantages by the group's standard deviation, token-mean loss, no KL term. Responses have at most 24 tokens. Rewards
+come from ``rlinf_envs.math.verify`` on both sides, and both take the same prompts in the same order: that of rlinf's
+seed. Every ``--every`` steps the same code, transformers' greedy generation, answers ``--tasks`` held-out tasks with
+the weights of either, until ``--goal`` is reached. Evaluations are not on the clock, and neither is what comes before
+the first step. One process each with one thread; the clock is the CPU time of the process and its children. TRL's
+settings are those of `grpo_vs_trl.py`: float32 (``trl``), its ``bf16`` option (``trl_autocast``), and a model loaded in
+bfloat16, optimiser included (``trl_bfloat16``). The folder keeps every run that ended: the same command goes on.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpo_vs_trl import ENVIRONMENT, LABELS, ROOT, TRL_PRETRAINED_SETTINGS, TRL_SETTINGS, cpu_seconds
-from records import Figure, add_output, save
+from grpo_vs_trl import ENVIRONMENT, LABELS, PROMPTS, ROOT, TRL_PRETRAINED_SETTINGS, TRL_SETTINGS, cpu_seconds
+from records import Curves, Figure, add_output, save
+from train_once import kept
 
 RECIPE = ROOT / "config" / "smollm2" / "word_problems.yaml"
 TASKS = ROOT / "examples" / "word_problems"
 MODEL = ROOT / "models" / "smollm2"
-LEARNING_RATE, TEMPERATURE, CAP = 1e-5, 0.7, 32
-EVALUATED_TOGETHER = 100
+LEARNING_RATE, TEMPERATURE, CAP = 1e-5, 0.7, 24
+EVALUATED_TOGETHER = 50
 
 
 @dataclass
@@ -45,6 +47,9 @@ class Course:
     cpu_s: list[float] = field(default_factory=list)
     """After each step, evaluations left out."""
     accuracy: dict[int, float] = field(default_factory=dict)
+    """By step; 0 is the model as published."""
+    kept_in: str = ""
+    """A file that holds what is known so far."""
 
     @property
     def reached(self) -> bool:
@@ -68,11 +73,16 @@ class Clock:
         self._off += cpu_seconds() - began
 
 
-def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], bool], steps: int) -> None:
-    """`rlinf train` of the recipe in one process, with its own evaluation."""
+Grade = Callable[[Any], float]
+"""Held-out accuracy of a model of transformers."""
+
+
+def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], bool], steps: int, grade: Grade) -> None:
+    """`rlinf train` of the recipe in one process; its weights are graded in a model of transformers."""
+    from transformers import AutoModelForCausalLM
+
     from rlinf.cluster import connect
     from rlinf.config import load
-    from rlinf.data.messages import Metrics
     from rlinf.train.assemble.setup import ResolvedRun
     from rlinf.train.callbacks import Callback, Step
     from rlinf.train.loop import Trainer
@@ -80,34 +90,35 @@ def run_rlinf(seed: int, scratch: Path, course: Course, due: Callable[[int], boo
     from rlinf.train.run_dir import RunDirectory
     from rlinf.train.tracking.progress import ProgressDisplay
 
+    graded_model = AutoModelForCausalLM.from_pretrained(MODEL, dtype="float32", attn_implementation="sdpa")
+
     class Watch(Callback):
         def on_step(self, step: Step) -> None:
             course.cpu_s.append(clock.seconds)
             if due(step.number):
-                course.accuracy[step.number] = trainer.evaluate()["eval/accuracy"]
+                with clock.stopped():
+                    for update in trainer.graph.learner.weights_in_parts(version=step.number):
+                        graded_model.load_state_dict(dict(update.tensors), strict=False)
+                    course.accuracy[step.number] = grade(graded_model)
                 show("rlinf", course, step.number)
             if course.reached:
                 step.stop("the goal is reached")
-
-    class Timed(Trainer):
-        def evaluate(self) -> Metrics:
-            with clock.stopped():
-                return super().evaluate()
 
     config = load(
         RECIPE,
         [
             f"run.seed={seed}", f"run.dir={scratch / 'run'}", f"run.max_steps={steps}", f"policy.path={MODEL}",
             f"env.kwargs.path={TASKS / 'train.jsonl'}", f"evaluation.env_kwargs.path={TASKS / 'eval.jsonl'}",
-            "evaluation.every=0", "cluster.backend=local", "cluster.threads_per_worker=1", "logging.progress=none",
-            "logging.tensorboard=false", "logging.samples_every=0", "checkpoint.export=false",
+            "evaluation.size=0", f"rollout.max_new_tokens={CAP}", f"rollout.temperature={TEMPERATURE}",
+            f"learner.optimizer.lr={LEARNING_RATE}", "cluster.backend=local", "cluster.threads_per_worker=1",
+            "logging.progress=none", "logging.tensorboard=false", "logging.samples_every=0", "checkpoint.export=false",
         ],
     )  # fmt: skip
     display = ProgressDisplay(name="benchmark", mode="none", total=steps, done=0)
     setup = ResolvedRun.of(config)
     with connect(setup.cluster) as cluster:
         folder = RunDirectory.open(config)
-        trainer = Timed(config, build_graph(setup, cluster, folder.path), folder, display, callbacks=[Watch()])
+        trainer = Trainer(config, build_graph(setup, cluster, folder.path), folder, display, callbacks=[Watch()])
         clock = Clock()
         trainer.train()
 
@@ -118,17 +129,21 @@ def run_trl(
     course: Course,
     due: Callable[[int], bool],
     steps: int,
+    grade: Grade,
     *,
     dtype: str = "float32",
     autocast: bool = False,
 ) -> None:
-    """GRPOTrainer on the same tasks, evaluated by transformers' own greedy generation."""
+    """GRPOTrainer on the same prompts in the same order."""
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
+    from rlinf.rollouts.text.tasks.order import TaskOrder
+
     tokenizer = AutoTokenizer.from_pretrained(MODEL, padding_side="left")
-    held_out = tasks("eval")
+    rows = tasks("train")
+    order = TaskOrder(len(rows), seed=seed, shuffle=True).tasks(0, steps * PROMPTS)
 
     def reward(completions: list[Any], completion_ids: list[list[int]], answer: list[str], **_: Any) -> list[float]:
         texts = [text[-1]["content"] for text in completions]
@@ -140,7 +155,7 @@ def run_trl(
             course.cpu_s.append(clock.seconds)
             if due(state.global_step):
                 with clock.stopped():
-                    course.accuracy[state.global_step] = greedy_accuracy(model, tokenizer, held_out)
+                    course.accuracy[state.global_step] = grade(model)
                 show("trl", course, state.global_step)
             control.should_training_stop = control.should_training_stop or course.reached
 
@@ -151,9 +166,9 @@ def run_trl(
         reward_funcs=reward,
         args=GRPOConfig(
             output_dir=str(scratch / "trl"), max_steps=steps, max_completion_length=CAP, learning_rate=LEARNING_RATE,
-            seed=seed, **settings,
+            seed=seed, shuffle_dataset=False, **settings,
         ),
-        train_dataset=Dataset.from_list([{"prompt": asked(row), "answer": row["answer"]} for row in tasks("train")]),
+        train_dataset=Dataset.from_list([{"prompt": asked(rows[i]), "answer": rows[i]["answer"]} for i in order]),
         callbacks=[Watch()],
     )  # fmt: skip
     clock = Clock()
@@ -196,6 +211,8 @@ def greedy_accuracy(model: Any, tokenizer: Any, rows: Sequence[dict[str, str]]) 
 
 
 def show(engine: str, course: Course, step: int) -> None:
+    """Print an evaluation, and keep the course up to it."""
+    Path(course.kept_in).write_text(json.dumps(asdict(course)))
     line = f"{engine}: step {step}, {course.cpu_s[-1]:.0f} CPU-s, accuracy {course.accuracy[step]:.3f}"
     print(line, file=sys.stderr, flush=True)
 
@@ -208,73 +225,119 @@ ENGINES: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
 }
 
 
-def measure(engine: str, options: argparse.Namespace) -> Course:
-    """One engine, in this process."""
+def measure(engine: str, seed: int, options: argparse.Namespace) -> Course:
+    """One run, in this process."""
     import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.set_num_threads(1)
-    course = Course(options.goal)
-    train, settings = ENGINES[engine]
+    tokenizer = AutoTokenizer.from_pretrained(MODEL, padding_side="left")
+    held_out = tasks("eval")[: options.tasks]
+    course = Course(options.goal, kept_in=str(begun(options.folder, engine, seed)))
+
+    def grade(model: Any) -> float:
+        return greedy_accuracy(model, tokenizer, held_out)
 
     def due(step: int) -> bool:
-        return step >= options.first and (step - options.first) % options.every == 0
+        return step % options.every == 0
 
+    def grade_untrained() -> float:
+        return grade(AutoModelForCausalLM.from_pretrained(MODEL, dtype="float32", attn_implementation="sdpa"))
+
+    course.accuracy[0] = kept(options.folder / f"untrained_{options.tasks}.json", grade_untrained)
+    train, settings = ENGINES[engine]
     with tempfile.TemporaryDirectory() as scratch:
-        train(options.seed, Path(scratch), course, due, options.steps, **settings)
+        train(seed, Path(scratch), course, due, options.steps, grade, **settings)
     return course
 
 
-def row(engine: str, course: Course) -> str:
-    """A line of the table."""
-    shown = ", ".join(f"{step}: {accuracy:.3f}" for step, accuracy in course.accuracy.items())
-    steps = next((step for step, accuracy in course.accuracy.items() if accuracy >= course.goal), None)
-    reached = "not reached" if steps is None else f"{steps} steps, **{course.cpu_s[steps - 1]:.0f}**"
-    each = course.cpu_s[-1] / len(course.cpu_s)
-    return f"| {LABELS[engine]} | {reached} | {each:.1f} | {shown} |"
+def begun(folder: Path, engine: str, seed: int) -> Path:
+    """The file of a run that has not ended."""
+    return folder / f"{engine}_{seed}.begun.json"
 
 
-def figures(engine: str, course: Course, seed: int) -> list[Figure]:
-    last = max(course.accuracy)
-    numbers = {
-        "CPU-seconds a step": round(course.cpu_s[-1] / len(course.cpu_s), 1),
-        "last accuracy": round(course.accuracy[last], 3),
-        "at CPU-seconds": round(course.cpu_s[last - 1]),
-    }
-    return [Figure(LABELS[engine], name, value, seeds=(seed,)) for name, value in numbers.items()]
+def measured(engine: str, seed: int, options: argparse.Namespace) -> Course:
+    """One run, in a process of its own, unless the folder holds it; with ``--report``, as far as the folder has it."""
+
+    def measure_apart() -> dict[str, Any]:
+        words = [sys.executable, __file__, *sys.argv[1:], "--one", engine, str(seed)]
+        env = os.environ | ENVIRONMENT
+        done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, check=True)
+        course: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+        return course
+
+    file = options.folder / f"{engine}_{seed}.json"
+    if options.report and not file.exists():
+        file = begun(options.folder, engine, seed)
+    course = Course(**kept(file, measure_apart))
+    course.accuracy = {int(step): accuracy for step, accuracy in course.accuracy.items()}
+    return course
+
+
+def seconds_to_goal(course: Course) -> float:
+    """CPU-seconds up to the first evaluation at the goal; at the last one without it."""
+    reached = [step for step, accuracy in course.accuracy.items() if accuracy >= course.goal]
+    return course.cpu_s[(min(reached) if reached else max(course.accuracy)) - 1]
+
+
+def points(course: Course) -> list[tuple[float, float]]:
+    """CPU-seconds and accuracy at every evaluation."""
+    return [(round(course.cpu_s[step - 1], 1) if step else 0.0, accuracy) for step, accuracy in course.accuracy.items()]
+
+
+def figures(by_engine: Mapping[str, Mapping[int, Course]], tasks: int) -> list[Figure]:
+    """Return what each run needed, and means over the seeds of each engine."""
+    found = []
+    for engine, runs in by_engine.items():
+        for seed, course in runs.items():
+            case, last = f"{LABELS[engine]}, seed {seed}", max(course.accuracy)
+            numbers = {
+                "CPU-seconds": round(seconds_to_goal(course)),
+                "CPU-seconds a step": round(course.cpu_s[-1] / len(course.cpu_s), 1),
+                "accuracy by step": None,
+            }
+            shown = ", ".join(f"{step}: {accuracy:.2f}" for step, accuracy in course.accuracy.items())
+            for name, value in numbers.items():
+                remark = shown if value is None else ""
+                if name == "CPU-seconds" and not course.reached:
+                    remark = f"in {last} steps, not there"
+                found.append(Figure(case, name, value, n=tasks, seeds=(seed,), remark=remark))
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engines", default="rlinf,trl,trl_autocast,trl_bfloat16")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--first", type=int, default=12, help="step of the first evaluation")
-    parser.add_argument("--every", type=int, default=3)
+    parser.add_argument("--engines", default="rlinf,trl")
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--steps", type=int, default=20, help="at most")
+    parser.add_argument("--every", type=int, default=4, help="steps between evaluations")
+    parser.add_argument("--tasks", type=int, default=100, help="held-out tasks of an evaluation")
     parser.add_argument("--goal", type=float, default=0.9)
-    parser.add_argument("--one", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "time_to_accuracy")
+    parser.add_argument("--report", action="store_true", help="also show runs that have not ended, and begin none")
+    parser.add_argument("--one", nargs=2, metavar=("ENGINE", "SEED"), help=argparse.SUPPRESS)
     add_output(parser, "time_to_accuracy")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(asdict(measure(options.one, options))))
+        print(json.dumps(asdict(measure(options.one[0], int(options.one[1]), options))))
         return
-    print(
-        "| library | CPU-seconds to the goal | CPU-seconds a step | accuracy by step |\n|---|---|---|---|", flush=True
-    )
-    found = []
-    for engine in options.engines.split(","):
-        done = subprocess.run(
-            [sys.executable, __file__, *sys.argv[1:], "--one", engine],
-            env=os.environ | ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        )
-        course = Course(**json.loads(done.stdout.strip().splitlines()[-1]))
-        course.accuracy = {int(step): accuracy for step, accuracy in course.accuracy.items()}
-        print(row(engine, course), flush=True)
-        found += figures(engine, course, options.seed)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    by_engine: dict[str, dict[int, Course]] = {engine: {} for engine in options.engines.split(",")}
+    for seed in map(int, options.seeds.split(",")):
+        for engine, runs in by_engine.items():
+            if not options.report or list(options.folder.glob(f"{engine}_{seed}.*")):
+                runs[seed] = measured(engine, seed, options)
+    found = figures(by_engine, options.tasks)
+    print(*found, sep="\n")
     if options.write:
-        save(options.write, found, intervals="", keep_others=True)
+        drawn = {
+            LABELS[engine].replace("`", ""): [points(course) for course in runs.values()]
+            for engine, runs in by_engine.items()
+        }
+        curves = Curves(
+            "held-out accuracy", "CPU-seconds of training", {name: runs for name, runs in drawn.items() if runs}
+        )
+        save(options.write, found, intervals="", curves=curves)
 
 
 if __name__ == "__main__":

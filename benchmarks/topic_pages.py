@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from records import ROOT, Figure, Record, load_all
 
+from rlinf.report.card import curves
+
 FOLDER = ROOT / "docs" / "benchmarks"
 _GENERATED = "<!-- Generated from benchmarks/results/*.json by `make docs`. -->\n"
 TOPICS: Mapping[str, tuple[str, str]] = {
@@ -195,7 +197,7 @@ def pages() -> Mapping[str, str]:
         raise ValueError(f"records with an unknown topic: {unknown}; topics are {sorted(TOPICS)}")
     found = {"index.md": summary_page(records)}
     for slug, (title, intro) in TOPICS.items():
-        sections = [section(record) for record in records.values() if record.topic == slug]
+        sections = [section(name, record) for name, record in records.items() if record.topic == slug]
         found[f"{slug}.md"] = f"{_GENERATED}\n# {title}\n\n{intro}\n\n" + "\n".join(sections)
     return found
 
@@ -215,9 +217,16 @@ def summary_page(records: Mapping[str, Record]) -> str:
     return _GENERATED + _HEAD + "\n".join(lines) + "\n" + _TAIL.format(topics=topics)
 
 
-def section(record: Record) -> str:
-    """Return a record as a section: how, the table, what follows, and where the figures come from."""
-    parts = [f"## {record.title}", record.note, table(record), record.reading, source(record)]
+def pictures() -> Mapping[str, str]:
+    """Return the picture of every record that has curves, by its file name."""
+    drawn = {name: record.curves for name, record in load_all().items()}
+    return {f"{name}.svg": curves(one.groups, one.label, one.across) for name, one in drawn.items() if one}
+
+
+def section(name: str, record: Record) -> str:
+    """Return a record as a section: how, picture and table, what follows, and where the figures come from."""
+    picture = f"![{record.curves.label} over {record.curves.across}]({name}.svg)" if record.curves else ""
+    parts = [f"## {record.title}", record.note, picture, table(record), record.reading, source(record)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -270,5 +279,5 @@ def anchor(title: str) -> str:
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
+    for name, text in {**pages(), **pictures()}.items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -191,7 +191,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rlinf {rlinf.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     train = _add_config_command(commands, "train", _train, "train what a YAML file describes; the same command resumes")
-    train.add_argument("--multirun", action="store_true", help="every combination of key=value1,value2")
+    train.add_argument("-m", "--multirun", action="store_true", help="every combination of key=value1,value2")
     train.add_argument("--ui", action="store_true", help="show the run in the browser while it trains (rlinf ui)")
     train.add_argument(
         "--save-batches", type=int, default=0, metavar="N", help="keep the first N batches in RUN/batches"

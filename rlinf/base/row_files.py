@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, cast
 from rlinf.base.file_kinds import mistaken
 from rlinf.base.json_text import parse_json
 from rlinf.base.parquet_rows import MAX_ROW_BYTES, MAX_ROWS, ParquetError, parquet_rows
+from rlinf.base.table_json import orientation, rows_of
 
 _LINES, _TABLES, _GZIP = (".jsonl", ".ndjson"), {".csv": ",", ".tsv": "\t"}, ".gz"
 _BEGINNINGS = {".gz": (b"\x1f\x8b",), ".parquet": (b"PAR1",), ".json": (b"\xff\xfe", b"\xfe\xff")}
@@ -28,6 +29,7 @@ SUFFIXES = (*_LINES, ".json", ".parquet", *_TABLES, *(f"{suffix}{_GZIP}" for suf
 _OF_TOOLS = ("tool_calls", "function_call", "tools", "functions")
 MAX_JSON_BYTES = 1 << 30
 """Of a .json file, which is read as a whole."""
+_AS_RECORDS = "write it with to_json(path, orient='records', lines=True)"
 _IN_JSON = " (a list of all rows is read from a .json file)"
 
 
@@ -63,8 +65,8 @@ def read_rows(file: Path) -> Iterator[Record]:
     suffix = Path(file.name.lower().removesuffix(_GZIP)).suffix
     if not is_row_file(file):
         raise RowFileError(
-            f"{file}: cannot read {file.suffix or 'a file without suffix'}; known: {', '.join(SUFFIXES)} (pandas "
-            "writes a table as one: to_json(path, orient='records', lines=True))"
+            f"{file}: cannot read {file.suffix or 'a file without suffix'}; known: {', '.join(SUFFIXES)} (a "
+            f"table of pandas: {_AS_RECORDS})"
         )
     try:
         other = mistaken(file, expected=_BEGINNINGS.get(file.suffix.lower(), ()))
@@ -103,7 +105,13 @@ def _lines(file: Path) -> Iterator[Record]:
             elif line.strip() in (b"[", b"{"):
                 raise RowFileError(f"{file}:{number}: a .jsonl file has one whole object on each line{_IN_JSON}")
             elif line.strip():
-                yield _parsed(line, f"{file}:{number}")
+                record = _parsed(line, f"{file}:{number}")
+                alone = number == 1 and not line.endswith(b"\n")
+                orient = orientation(record.row) if alone else None
+                if orient is not None:
+                    table = f"the file holds one table in the orient {orient!r} of pandas' to_json"
+                    raise RowFileError(f"{file}: {table}, and a .jsonl file a row on each line: {_AS_RECORDS}")
+                yield record
 
 
 def _parsed(line: bytes, location: str) -> Record:
@@ -138,6 +146,12 @@ def _json(file: Path) -> Iterator[Record]:
             raise RowFileError(f"{file}:{_line(text, error)}: {_no_json(error)}") from error
         yield from _lines(file)
         return
+    orient = orientation(content)
+    if orient is not None:
+        try:
+            content = rows_of(content, orient)
+        except ValueError as error:
+            raise RowFileError(f"{file}: {error}: {_AS_RECORDS}") from error
     if isinstance(content, Mapping):
         data = content.get("data")
         if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):

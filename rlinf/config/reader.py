@@ -6,15 +6,20 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import yaml
 
+from rlinf.base.hydra_words import replacement
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
 from rlinf.config.recipes import named, packaged, recipes, sweep_recipes
 from rlinf.config.tree import Branch, Located, merge, put, read_mixture, shortened
 from rlinf.config.yaml_nodes import INTEGERS, LARGEST_BITS, refused
+from rlinf.schema import Sections
 
+SECTIONS = ("extends", *(section.name for section in fields(Sections)))
+"""Keys at the top of a file."""
 _TEXT = "Put it in quotes if it is text."
 _PLAIN = "Take it out, or write it as an escape in double quotes."
 _BRACKETS = {"[": "]", "{": "}"}
@@ -111,6 +116,10 @@ class Reader:
             # `+key=value`, as Hydra wants it for a key that the file has not: every key may be set here.
             key, equals, text = override.removeprefix("+").removeprefix("+").partition("=")
             origin = Origin(COMMAND_LINE)
+            instead = replacement(override, SECTIONS)
+            if instead is not None:
+                self.problems.append(problem(origin, override, *instead))
+                continue
             if not equals or not key.strip():
                 fix = "Write key=value, for example rollout.batch_size=64."
                 self.problems.append(problem(origin, override, f"{override!r} is not an override.", fix))

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rlinf.models.finite_weights import require_finite
 from rlinf.models.response_ends import writable
 
 _INDEX = "model.safetensors.index.json"
@@ -42,13 +43,19 @@ class SafetensorsFolder:
         return cls(Path(snapshot_download(path, allow_patterns=["*.safetensors", "*.json"])))
 
     def __call__(self, name: str) -> Tensor:
-        """Read a tensor; raise KeyError for a name that the checkpoint does not have."""
+        """Read a tensor.
+
+        Raises:
+            KeyError: the checkpoint has none of that name.
+            PolicyError: a value of it is NaN or infinite.
+        """
         from safetensors import safe_open
 
         if name not in self._files:
             raise KeyError(f"the checkpoint has no tensor {name!r}")
         with safe_open(self._files[name], framework="pt") as tensors:
             tensor: Tensor = tensors.get_tensor(name)
+        require_finite([(name, tensor)], str(self._files[name]))
         return tensor
 
 

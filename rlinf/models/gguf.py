@@ -197,6 +197,8 @@ def _read_model(file: Path) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
+    from rlinf.models.finite_weights import require_finite
+
     try:
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             str(file.parent),
@@ -210,6 +212,7 @@ def _read_model(file: Path) -> Any:
     model, report = loaded
     if report["missing_keys"]:
         raise GGUFError(f"{file} is not complete: it lacks {', '.join(sorted(report['missing_keys'])[:5])}")
+    require_finite(model.named_parameters(), str(file))
     return model.eval()
 
 

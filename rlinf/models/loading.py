@@ -24,6 +24,7 @@ from rlinf.models.architecture import (
     supported_attention,
 )
 from rlinf.models.checkpoint_files import lfs_pointers, without_weights
+from rlinf.models.finite_weights import require_finite
 from rlinf.models.gguf import model_folder
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_ends import writable
@@ -142,7 +143,7 @@ def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
 
 
 def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
-    """Load a checkpoint's model; a folder that is cut short is a :class:`PolicyError` that names it."""
+    """Load a checkpoint's model; one that is cut short or has NaN weights is a :class:`PolicyError` that names it."""
     path = model_folder(path)
     # The adapter would be trained, and exported, in the place of the model.
     two_models = f"{path!r} holds a model and an adapter of peft: merge them, or take adapter_config.json out"
@@ -165,6 +166,7 @@ def load_causal_lm(path: str, *, dtype: torch.dtype = torch.float32, attention: 
         reason = without_weights(path) or in_one_line(error)
         raise PolicyError(f"no causal language model could be loaded from {path!r}{hint}: {reason}") from error
     _require_all(path, report)
+    require_finite(model.named_parameters(), f"the checkpoint in {path!r}")
     if getattr(model, "_hf_peft_config_loaded", False):  # a hub's
         raise PolicyError(two_models)
     model.generation_config = writable(model.generation_config)
@@ -224,6 +226,7 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
     if report["missing_keys"] or outputs not in (1, 2):
         missing = ", ".join(sorted(report["missing_keys"])) or f"a score head of 1 or 2 outputs (it has {outputs})"
         raise PolicyError(f"the reward model in {path!r} is not complete: it lacks {missing}")
+    require_finite(model.named_parameters(), f"the reward model in {path!r}")
     return model.eval()
 
 

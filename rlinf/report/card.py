@@ -23,19 +23,40 @@ from rlinf.report.runs import RunRecord
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 640, 320, 64, 28, 40
 
 
+COLOURS = ("#3f51b5", "#e65100", "#2e7d32", "#8e24aa")
+Line = Sequence[tuple[float, float]]
+
+
 def curve(steps: Sequence[float], values: Sequence[float], label: str) -> str:
     """Draw a polyline over the training iterations, with two axes and the range of the values. At least one point."""
-    low, high = min(0.0, *values), max(*values, 0.0)
+    return curves({"": [list(zip(steps, values, strict=True))]}, label, "training iteration")
+
+
+def curves(groups: Mapping[str, Sequence[Line]], label: str, across: str) -> str:
+    """Draw the polylines of each group in a colour, with two axes, their ranges and the groups' names.
+
+    ``label`` and ``across`` name the two axes. At least one point.
+    """
+    points = [point for lines in groups.values() for line in lines for point in line]
+    low, high = min(0.0, *(y for _, y in points)), max(0.0, *(y for _, y in points))
     high = high if high > low else low + 1.0
-    first, last = min(steps), max(max(steps), min(steps) + 1)
+    first = min(x for x, _ in points)
+    last = max(*(x for x, _ in points), first + 1)
     wide, tall = WIDTH - LEFT - 16, HEIGHT - BOTTOM - TOP
-    points = [
-        (LEFT + wide * (step - first) / (last - first), TOP + tall * (high - value) / (high - low))
-        for step, value in zip(steps, values, strict=True)
-    ]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    drawn, names = "", ""
+    for number, (name, lines) in enumerate(groups.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        for line in lines:
+            ends = " ".join(
+                f"{LEFT + wide * (x - first) / (last - first):.1f},{TOP + tall * (high - y) / (high - low):.1f}"
+                for x, y in line
+            )
+            drawn += f'<polyline points="{ends}" fill="none" stroke="{colour}" stroke-width="2.5"/>'
+        if name:
+            height = TOP + tall - 12 - 20 * (len(groups) - 1 - number)
+            names += f'<text x="{WIDTH - 24}" y="{height}" text-anchor="end" fill="{colour}">{html.escape(name)}</text>'
     texts = [(LEFT - 8, TOP + 6, "end", f"{high:.4g}"), (LEFT - 8, TOP + tall, "end", f"{low:.4g}")]
-    texts += [(WIDTH - 16, HEIGHT - 14, "end", f"training iteration {last:.0f}"), (LEFT, 16, "start", label)]
+    texts += [(WIDTH - 16, HEIGHT - 14, "end", f"{across} {last:.0f}"), (LEFT, 16, "start", label)]
     written = "".join(
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="#666">{html.escape(text)}</text>'
         for x, y, anchor, text in texts
@@ -44,7 +65,7 @@ def curve(steps: Sequence[float], values: Sequence[float], label: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" {style}>'
         f'<g stroke="#888"><path d="M{LEFT} {TOP}V{TOP + tall}H{WIDTH - 16}" fill="none"/></g>'
-        f'<polyline points="{line}" fill="none" stroke="#3f51b5" stroke-width="2.5"/>{written}</svg>\n'
+        f"{drawn}{written}{names}</svg>\n"
     )
 
 

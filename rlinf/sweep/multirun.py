@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.hydra_words import replacement
 from rlinf.config import ConfigErrors, ConfigProblem, load
 from rlinf.config.derived import is_text
 from rlinf.config.problems import COMMAND_LINE
-from rlinf.config.reader import Reader
+from rlinf.config.reader import SECTIONS, Reader
 from rlinf.config.recipes import located
 from rlinf.sweep.cli import run_sweep
 from rlinf.sweep.load import Sweep
@@ -41,8 +42,8 @@ def sweep_of(file: Path, overrides: Sequence[str]) -> Sweep:
     space: dict[str, SpaceEntry] = {}
     seeds: list[Any] = [0]
     for override in overrides:
-        key, equals, text = override.partition("=")
-        if not equals:
+        key, equals, text = override.lstrip("+").partition("=")
+        if not equals or replacement(override, SECTIONS) is not None:
             reader.read_overrides([override])  # words the mistake
             continue
         values = [_value(reader, key, part) for part in _split_values(text)]

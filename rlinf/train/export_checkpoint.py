@@ -14,6 +14,7 @@ from rlinf.config.stored import load_stored
 from rlinf.datasets.robot_data.statistics import keep_statistics
 from rlinf.learners.convert import convert_folder, is_megatron, require_empty
 from rlinf.learners.stored_policy import load_policy
+from rlinf.models.finite_weights import require_finite
 from rlinf.models.own import is_own, keep_class
 from rlinf.schema import MegatronConfig
 from rlinf.train.stored_run import run_of_checkpoint, stored_run
@@ -30,7 +31,7 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
     megatron.
 
     Raises:
-        UserError: there is no such run or checkpoint, or ``out`` is not empty.
+        UserError: there is no such run or checkpoint, ``out`` is not empty, or weights are NaN or infinite.
     """
     run, named = run_of_checkpoint(folder) or (folder, None)
     if named is not None and step not in (None, named):
@@ -52,6 +53,7 @@ def export_checkpoint(folder: Path, step: int | None, out: Path, layout: Megatro
     else:
         policy, both_spaces = _simulator_policy(config, tokenizer)
     load_policy(result.folder, policy)
+    require_finite(policy.named_parameters(), f"the policy of step {result.step} in {result.folder}")
     policy.save_pretrained(str(out))
     keep_statistics(run, out)
     if is_text(config):

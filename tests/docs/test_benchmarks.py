@@ -44,6 +44,10 @@ def test_committed_pages_are_current(pages: ModuleType) -> None:
     assert {path.name for path in pages.FOLDER.glob("*.md")} == set(made)
     for name, text in made.items():
         assert (pages.FOLDER / name).read_text(encoding="utf-8") == text, "run: make docs"
+    drawn = pages.pictures()
+    assert {path.name for path in pages.FOLDER.glob("*.svg")} == set(drawn)
+    for name, text in drawn.items():
+        assert (pages.FOLDER / name).read_text(encoding="utf-8") == text, "run: make docs"
 
 
 def test_the_table_of_pictures_is_that_of_its_records(records: ModuleType) -> None:

@@ -14,8 +14,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from rlinf.data.messages import SamplingParams
+from rlinf.learners.shards import SafetensorsFolder
 from rlinf.models.causal_lm import CausalLMPolicy
 from rlinf.models.checkpoint_files import without_weights
+from rlinf.models.finite_weights import require_finite
 from rlinf.models.loading import PolicyError, load_causal_lm, load_tokenizer
 from rlinf.models.tokenizer import train_tokenizer
 
@@ -67,6 +69,25 @@ def test_a_head_that_is_not_tied_and_not_there_is_refused(saved: Path, tmp_path:
     (path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
     with pytest.raises(PolicyError, match=r"lacks lm_head\.weight of its model's tensors.*tie_word_embeddings"):
         load_causal_lm(str(path))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_no_numbers_are_named(saved: Path, tmp_path: Path, value: float) -> None:
+    def damage(tensors: Tensors) -> Tensors:
+        tensors["model.layers.1.mlp.up_proj.weight"][0, :2] = value
+        tensors["model.norm.weight"][0] = value
+        return tensors
+
+    path = changed(saved, tmp_path / "damaged", damage)
+    words = r"damaged' has 2 of [\d,]+ values in model\.layers\.1\.mlp\.up_proj\.weight .* and in 1 more tensors"
+    with pytest.raises(PolicyError, match=words):
+        load_causal_lm(path)
+    with pytest.raises(PolicyError, match=r"model\.safetensors has 2 of"):
+        SafetensorsFolder(Path(path))("model.layers.1.mlp.up_proj.weight")
+
+
+def test_large_values_whose_sum_overflows_are_finite() -> None:
+    require_finite([("large", torch.full((4,), 3e38)), ("half", torch.full((4,), 60000.0, dtype=torch.float16))], "it")
 
 
 def test_further_tensors_do_no_harm(saved: Path, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Where the final answer stands in a response.
 
 In this order: the last ``<answer>`` tag, the last complete box, the last ``####`` line, the last answer of a
-JSON object, the last "answer is" or "Answer:", and last the final line, if it is an answer or ends in one. A
-box or tag that was opened and never closed does not count, nor does anything in thoughts.
+JSON object, the last "answer is" or "Answer:", in English first, and last the final line, if it is an answer or ends
+in one. A box or tag that was opened and never closed does not count, nor does anything in thoughts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 
 from rlinf_envs.extraction import AnswerFormat, Box, boxes, extract, last_hashes, last_tag, without_thoughts
 from rlinf_envs.math.dress import undressed
+from rlinf_envs.math.languages import announced_in_other_languages
 from rlinf_envs.math.prose import announced, denied, last_line
 from rlinf_envs.math.words import number_word
 
@@ -43,7 +44,11 @@ def final_answer(response: str) -> str | None:
     after_hashes = last_hashes(text)
     if after_hashes is not None:
         return _inside(after_hashes)
-    return _json_value(text) or announced(text) or _fenced(text) or last_line(text)
+    in_words = _json_value(text) or announced(text)
+    if in_words is not None:
+        return in_words
+    elsewhere = announced_in_other_languages(text)
+    return _fenced(text) or last_line(text) if elsewhere is None else elsewhere or None
 
 
 def strict_answer(response: str, *, answer_format: AnswerFormat, cut: bool = False) -> str | None:

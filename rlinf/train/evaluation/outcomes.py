@@ -99,10 +99,13 @@ def rates(outcomes: Sequence[TaskOutcome]) -> dict[str, list[float]]:
     """Metric -> its value for each task; its mean over the tasks is what is reported.
 
     With k > 1 responses a task: `avg@k` (the share of correct ones, the same as `accuracy`), `pass@j` for the powers of
-    two up to k and k itself (unbiased), and `maj@k`.
+    two up to k and k itself (unbiased), and `maj@k`, where the environment reports the answers of wrong responses:
+    without them only correct ones would vote.
 
     >>> sorted(rates([TaskOutcome("", ("correct", "wrong", "wrong"), ("1", "2", "2"))]))
     ['accuracy', 'avg@3', 'maj@3', 'pass@2', 'pass@3']
+    >>> sorted(rates([TaskOutcome("", ("correct", "wrong", "wrong"), (None, None, None))]))
+    ['accuracy', 'avg@3', 'pass@2', 'pass@3']
     """
     samples = len(outcomes[0].verdicts)
     results = {"accuracy": [outcome.share for outcome in outcomes]}
@@ -111,7 +114,13 @@ def rates(outcomes: Sequence[TaskOutcome]) -> dict[str, list[float]]:
     results[f"avg@{samples}"] = results["accuracy"]
     for k in pass_sizes(samples):
         results[f"pass@{k}"] = [pass_at_k(samples, outcome.correct, k) for outcome in outcomes]
-    results[f"maj@{samples}"] = [outcome.majority for outcome in outcomes]
+    votes = zip(
+        (verdict for outcome in outcomes for verdict in outcome.verdicts),
+        (answer for outcome in outcomes for answer in outcome.answers),
+        strict=True,
+    )
+    if ("wrong", None) not in votes:
+        results[f"maj@{samples}"] = [outcome.majority for outcome in outcomes]
     return results
 
 
