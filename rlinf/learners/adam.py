@@ -70,8 +70,9 @@ class Adam(torch.optim.Adam):
             states = [self.state[parameter] for parameter in group["params"] if parameter in self.state]
             steps = torch.stack([state["step"] for state in states]).tolist() if states else ()  # one wait for a GPU
             for state, done in zip(states, steps, strict=True):
-                spread = (state["exp_avg_sq"] / (1 - beta2**done)).sqrt() + group["eps"]
-                norms.append(torch.linalg.vector_norm(state["exp_avg"] / spread) * (group["lr"] / (1 - beta1**done)))
+                spread = (state["exp_avg_sq"] / (1 - beta2**done)).sqrt_().add_(group["eps"])
+                moved = torch.div(state["exp_avg"], spread, out=spread)
+                norms.append(torch.linalg.vector_norm(moved) * (group["lr"] / (1 - beta1**done)))
         return norms
 
     def _sort(self) -> list[tuple[list[Tensor], ...]] | None:

@@ -82,7 +82,8 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         with self._autocast(prompts.device):
             hidden, rows, columns = self.states(prompts, lengths, actions, responses, text.picture_lists(), text.routes)
             acted = mask[rows, columns]
-            rows, columns, hidden = rows[acted], columns[acted], hidden[acted]
+            if not bool(acted.all()):
+                rows, columns, hidden = rows[acted], columns[acted], hidden[acted]
             scores = self._score(hidden, actions[rows, columns], self._seen(text, actions, rows, columns), with_entropy)
             values = None if self.value_head is None else self.value_head(hidden.float())[:, 0]
 

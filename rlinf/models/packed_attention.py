@@ -104,10 +104,9 @@ def packed_attention(
 
     # Autocast would make 16 bits of them again.
     with torch.autocast(device, enabled=False) if device == "cpu" else nullcontext():
-        parts = [attend(packing.prompt_index, packing.prompt_index, None).transpose(1, 2)[packing.prompt_mask]]
+        parts = [_tokens(attend(packing.prompt_index, packing.prompt_index, None), packing.prompt_filled)]
         for block in packing.blocks:
-            responses = attend(block.index, block.key_index, block.attention)
-            parts.append(responses.transpose(1, 2)[block.mask])
+            parts.append(_tokens(attend(block.index, block.key_index, block.attention), block.filled))
     out = torch.cat(parts).to(dtype)
     return out[None], None
 
@@ -130,4 +129,11 @@ def _capped(
 
 def _rows(packed: Tensor, index: Tensor) -> Tensor:
     """[1, H, N, D] and places [R, C] -> [R, H, C, D]."""
-    return packed[0].transpose(0, 1)[index].transpose(1, 2)
+    # The gradient of `index_select` costs a third less than that of indexing, and is the same sum in the same order.
+    rows = packed[0].transpose(0, 1).index_select(0, index.flatten())
+    return rows.unflatten(0, index.shape).transpose(1, 2)
+
+
+def _tokens(rows: Tensor, filled: Tensor) -> Tensor:
+    """[R, H, C, D] and the places [n] of its tokens -> [n, H, D]."""
+    return rows.transpose(1, 2).flatten(0, 1).index_select(0, filled)

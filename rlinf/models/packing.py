@@ -32,8 +32,8 @@ class _ResponseBlock:
 
     index: Tensor
     """[b, R] packed place of each response token that is an input (0 where there is none)."""
-    mask: Tensor
-    """[b, R] bool; its true elements, block after block, are in packed order."""
+    filled: Tensor
+    """[n] the places of ``index``, row after row, that have a token; block after block they are in packed order."""
     key_index: Tensor
     """[b, P + R] packed place of what each response can attend to."""
     attention: Tensor
@@ -52,8 +52,8 @@ class Packing:
     """[N] int64 row that each token is taken from: of a prompt that several share, the first of them."""
     prompt_index: Tensor
     """[U, P] packed place of each prompt token (0 where there is none)."""
-    prompt_mask: Tensor
-    """[U, P] bool."""
+    prompt_filled: Tensor
+    """[n] the places of ``prompt_index``, row after row, that have a token."""
     blocks: tuple[_ResponseBlock, ...]
     """All responses of two tokens or more, longest first."""
     target_index: Tensor
@@ -122,7 +122,7 @@ def pack(prompt_ids: Tensor, prompt_lengths: Tensor, actions: Tensor, response_l
         positions=torch.cat([prompt_columns[prompt_mask], (prompt_lengths[order][:, None] + columns)[mask]]),
         rows=torch.cat([first.repeat_interleave(lengths), order.repeat_interleave(inputs[order])]),
         prompt_index=prompt_index,
-        prompt_mask=prompt_mask,
+        prompt_filled=_filled(prompt_mask),
         blocks=tuple(
             _block(index[rows], mask[rows], prompt_index[owners[order[rows]]], prompt_mask[owners[order[rows]]])
             for rows in _similar(inputs[order].tolist())
@@ -161,7 +161,7 @@ def _block(index: Tensor, mask: Tensor, prompt_index: Tensor, prompt_mask: Tenso
     causal = (columns[None, :] <= columns[:, None]).expand(rows, 1, reach, reach)
     return _ResponseBlock(
         index=index,
-        mask=mask,
+        filled=_filled(mask),
         key_index=torch.cat([prompt_index, index], dim=1),
         attention=torch.cat([prompt_keys, causal], dim=-1),
     )
@@ -171,3 +171,8 @@ def _places(mask: Tensor, offset: int) -> Tensor:
     """Compute the running number of each true element in row-major order, from ``offset``; 0 at false ones."""
     order = mask.flatten().cumsum(0).view(mask.shape) - 1 + offset
     return torch.where(mask, order, 0)
+
+
+def _filled(mask: Tensor) -> Tensor:
+    """[n] int64: the places of the true elements in row-major order. Found once: in each layer it costs as much."""
+    return mask.flatten().nonzero()[:, 0]

@@ -85,7 +85,7 @@ class ResponseModel(nn.Module):
         if attended != config.num_hidden_layers:
             of_all = f"{attended} of the {config.num_hidden_layers} layers of {config.model_type}"
             raise PolicyError(f"learner.pack: only {of_all} attend over packed rows. Set learner.pack: false.")
-        return hidden[packing.target_index], packing.target_rows, packing.target_columns
+        return hidden.index_select(0, packing.target_index), packing.target_rows, packing.target_columns
 
     @contextmanager
     def in_float32(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ tensor's bits costs less than a tenth of copying it, and the sampled numbers nex
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,7 @@ Digests = Mapping[str, TensorDigest | None]
 """By name; None stands for a weight that its engine keeps in a form that cannot be read."""
 
 
+@functools.lru_cache(maxsize=256)
 def places(size: int, salt: int) -> Tensor:
     """Return the flat positions of ``size`` numbers that are sampled: the first, the last, others in equal distances.
 
@@ -90,6 +92,8 @@ def _sum_of_bits(tensor: Tensor) -> Tensor | None:
         flat = flat.clone()  # words of 64 bits can only be read from where one may begin
     whole = flat.numel() // 8 * 8
     total = flat[:whole].view(torch.int64).sum()
+    if whole == flat.numel():
+        return total
     rest = flat[whole:].long()
     return total + (rest << (8 * torch.arange(len(rest), device=rest.device))).sum()
 

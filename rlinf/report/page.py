@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -49,21 +50,34 @@ def render(title: str, payload: Mapping[str, Any]) -> str:
 def embedded(payload: Mapping[str, Any]) -> str:
     """JSON that may stand inside a script element: no text of a sample can close it.
 
+    ``unpacked`` in base.js is what reads it.
+
     >>> embedded({"a": "</script>", "b": float("nan")})
     '{"a":"\\\\u003c/script>","b":null}'
     """
-    return json.dumps(_finite(payload), separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    return json.dumps(_compact(payload), separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
-def _finite(value: Any) -> Any:
+def _compact(value: Any) -> Any:
     if isinstance(value, float):
         # Seven digits are more than a plot can show, and a third of the size.
         return float(f"{value:.7g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(name): _finite(child) for name, child in value.items()}
+        return {str(name): _compact(child) for name, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(child) for child in value]
+        return list(_nulls_counted([_compact(child) for child in value]))
     return value
+
+
+def _nulls_counted(values: Sequence[Any]) -> Iterator[Any]:
+    """Yield ``values`` with the number of nulls where many follow each other: a warm start has no metrics of training.
+
+    >>> list(_nulls_counted([None, None, None, None, 0.5, None]))
+    [{'nulls': 4}, 0.5, None]
+    """
+    for missing, run in itertools.groupby(values, lambda value: value is None):
+        items = list(run)
+        yield from [{"nulls": len(items)}] if missing and len(items) > 3 else items
 
 
 def _asset(name: str) -> str:

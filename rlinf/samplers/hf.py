@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,12 @@ from rlinf.samplers.requests import check_requests, in_request_order
 from rlinf.samplers.session import EngineSession
 from rlinf.samplers.sight import Sight
 from rlinf.samplers.slots import Shapes, SlotCache
+
+
+@functools.lru_cache(maxsize=64)
+def _distribution(params: SamplingParams) -> SamplingParams:
+    """Return what rows of one batch have in common: they may differ in their most tokens."""
+    return replace(params, max_new_tokens=0)
 
 
 class HFSampler:
@@ -199,15 +206,15 @@ class HFSampler:
         self._waiting += rows
         # Rows of one batch share a distribution; equal contexts stay side by side, so a prompt is prefilled once.
         self._waiting.sort(key=lambda row: (len(row.context) + row.limit, row.context), reverse=True)
-        self._waiting.sort(key=lambda row: repr(replace(row.request.params, max_new_tokens=0)))
+        self._waiting.sort(key=lambda row: repr(_distribution(row.request.params)))
         return done
 
     def _next_batch(self) -> DecodeBatch:
         """Take the next rows of the waiting list that share a sampling distribution."""
-        params = replace(self._waiting[0].request.params, max_new_tokens=0)
+        params = _distribution(self._waiting[0].request.params)
         rows: list[DecodedRow] = []
         for row in self._waiting[: self._batch_size]:
-            if replace(row.request.params, max_new_tokens=0) != params:
+            if _distribution(row.request.params) != params:
                 break
             rows.append(row)
         del self._waiting[: len(rows)]

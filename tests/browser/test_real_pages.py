@@ -71,6 +71,20 @@ def test_the_themes_differ_and_both_show_the_curve(browser: Any, tmp_path: Path)
     assert page.values(".headlines [data-metric='reward/mean']") == "step 20\nrun0.8"
 
 
+def test_values_that_a_warm_start_has_not_are_missing_in_the_page_too(browser: Any, tmp_path: Path) -> None:
+    warm = [{"step": step, "sft/loss": 1.0} for step in range(-9, 0)]
+    folder = write_run(tmp_path / "run", [*warm, *(healthy(step) for step in range(1, 6))])
+    report = write_report([folder])
+    assert '{"nulls":9}' in report.read_text()
+    page = Page(browser, report)
+    columns = browser.execute_script("return DATA.runs[0].series")
+    assert columns["sft/loss"] == [1.0] * 9 + [None] * 5
+    assert columns["reward/mean"][:9] == [None] * 9
+    assert len(columns["reward/mean"]) == len(columns["step"]) == 14
+    page.open("Curves")
+    assert page.all_drawn
+
+
 def test_two_runs_in_a_plot_are_shown_hidden_and_zoomed(browser: Any, tmp_path: Path) -> None:
     def line(step: int, more: float) -> dict[str, float]:
         value = 0.5 + more + step / 100

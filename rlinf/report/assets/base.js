@@ -1,5 +1,11 @@
-const DATA = JSON.parse(document.getElementById("data").textContent);
+const DATA = unpacked(document.getElementById("data").textContent);
 const PALETTE = ["#2f81f7", "#e5703a", "#2da44e", "#a371f7", "#d4a017", "#e0529c", "#1aa7a7", "#8a6d5a", "#7d8794", "#c0392b"];
+
+/** What JSON of a page says, with the nulls of a list that it gives as their number. */
+function unpacked(text) {
+  const whole = (item) => (item?.nulls ? new Array(item.nulls).fill(null) : [item]);
+  return JSON.parse(text, (_, value) => (Array.isArray(value) && value.some((item) => item?.nulls) ? value.flatMap(whole) : value));
+}
 
 /** An element with attributes (`on...` are listeners, true and false are switches) and children. */
 function el(tag, attributes = {}, ...children) {

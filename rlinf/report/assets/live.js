@@ -20,7 +20,7 @@ function startLive() {
     try {
       const answer = await fetch(`${url}${url.includes("?") ? "&" : "?"}stamp=${encodeURIComponent(stamp)}`);
       if (answer.status === 200) {
-        waiting = await answer.json();
+        waiting = unpacked(await answer.text());
         stamp = waiting.stamp;
         // An overview has nothing that a reader could lose by a change under the eyes, but for a filter being typed.
         /** @type {HTMLInputElement | null} */
