@@ -90,6 +90,8 @@ class JaxBatchEnv(VectorEnv):
         self.single_observation_space, self.single_action_space = env.observation_space, env.action_space
         self.observation_space = batch_space(env.observation_space, num_envs)
         self.action_space = batch_space(env.action_space, num_envs)
+        self.functional = env
+        """One of the sub-environments, for programs that step it themselves."""
         self._compiled = env.compiled
         self._key: Any = None
         self._streams = False
