@@ -48,7 +48,8 @@ class Functional:
         def settled(leaf: Any) -> Any:
             # A Python number among the results has a weak type. A state with other types is another signature of
             # `advance`, for which it would be compiled again: ten seconds of one processor for an inverted pendulum.
-            return jax.lax.convert_element_type(leaf, leaf.dtype) if getattr(leaf, "weak_type", False) else leaf
+            array = jax.numpy.asarray(leaf)
+            return jax.lax.convert_element_type(array, array.dtype) if array.weak_type else array
 
         return Compiled(
             begin=jax.jit(jax.vmap(lambda key: jax.tree.map(settled, self.begin(key)))),

@@ -18,11 +18,16 @@ def test_a_step_is_compiled_once_whatever_types_a_state_begins_with() -> None:
 
     def begin(key: Any) -> tuple[Any, Any]:
         seen = jax.random.uniform(key, (1,))
-        return seen, {"seen": seen, "sum": jax.numpy.asarray(0.0), "last": jax.numpy.zeros(())}  # one is weak
+        return seen, {
+            "seen": seen,
+            "sum": jax.numpy.asarray(0.0),
+            "last": jax.numpy.zeros(()),
+            "pay": jax.numpy.zeros(()),
+        }
 
     def advance(_key: Any, state: Any, action: Any) -> tuple[Any, Any, Any, Any]:
-        last = jax.numpy.where(action[0] > 0, 1.0, 0.0)  # and the other one here
-        after = {"seen": state["seen"], "sum": state["sum"] + action[0], "last": last}
+        last = jax.numpy.where(action[0] > 0, 1.0, 0.0)
+        after = {"seen": state["seen"], "sum": state["sum"] + action[0], "last": last, "pay": 1.0}
         return after["seen"], after, last, after["sum"] > 2.5
 
     env = JaxBatchEnv(4, Functional(box, box, begin, advance, 100))
