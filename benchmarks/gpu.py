@@ -297,6 +297,8 @@ class Part:
     """A sentence of what holds if it passes."""
     needs: Mapping[str, str] = field(default_factory=dict)
     """Package -> how to install it."""
+    needs_in_rehearsal: bool = True
+    """Whether the rehearsal needs the packages too."""
 
 
 _VLLM = {"vllm": 'pip install "oneloop-rl[vllm]"'}
@@ -309,7 +311,12 @@ PARTS: Mapping[str, Part] = {
     "same_bits": Part(same_bits, "a run that is cut and resumed on the GPU ends with the bits of one that was not"),
     "offload": Part(offload, "optimiser and weights that wait in host memory change no bit"),
     "engine": Part(engine, "vLLM samples on the GPU, sleeps, wakes, takes weights in place and agrees", _VLLM),
-    "experts": Part(experts, "vLLM returns the experts of its tokens, and replaying them narrows the gap", _VLLM),
+    "experts": Part(
+        experts,
+        "vLLM returns the experts of its tokens, and replaying them narrows the gap",
+        _VLLM,
+        needs_in_rehearsal=False,  # the sampler `hf` takes vLLM's part
+    ),
     "half_billion": Part(
         half_billion, "GRPO on a random Qwen2 of half a billion weights fits the plan of `rlinf check`"
     ),
@@ -361,7 +368,7 @@ def missing(part: Part, *, card: bool, rehearse: bool) -> str:
     if not (card or rehearse):
         return "this machine has no GPU that torch can use"
     absent = [f"{package} ({fix})" for package, fix in part.needs.items() if importlib.util.find_spec(package) is None]
-    return f"not installed: {', '.join(absent)}" if absent and (card or "brax" in part.needs) else ""
+    return f"not installed: {', '.join(absent)}" if absent and (card or part.needs_in_rehearsal) else ""
 
 
 def page(results: Mapping[str, Result], name: str) -> str:

@@ -51,6 +51,8 @@ def _init(sheet: Sheet) -> None:
     inner = sheet.written("model_init_kwargs")
     prefix = "model_init_kwargs." if inner is not None and inner.branch else ""
     attention(sheet, f"{prefix}attn_implementation" if prefix else "attn_implementation")
+    if sheet.take("cast_lm_head_to_fp32") is True:
+        sheet.put("policy.logits_dtype", "float32", "cast_lm_head_to_fp32")
     for name in (f"{prefix}dtype", f"{prefix}torch_dtype", "dtype", "torch_dtype"):
         if sheet.written(name) is not None and not isinstance(sheet.written(name).value, Code):  # type: ignore[union-attr]
             precision(sheet, name)

@@ -93,7 +93,8 @@ class FSDPLearner(TorchLearner):
     @staticmethod
     def units(policy: Any) -> list[Unit]:
         """Each decoder layer is a unit of its own, the rest (embeddings, last norm, heads, vision tower) one more."""
-        return [(part, policy.autocast) for part in [*text_decoder(policy.model).layers, policy]]
+        layers = [(part, policy.autocast) for part in text_decoder(policy.model).layers]
+        return [*layers, (policy, None if policy.float32_logits else policy.autocast)]
 
     def start(self, stage: str) -> None:
         """Begin a stage: a new optimiser, and a reference policy if the stage requires one."""

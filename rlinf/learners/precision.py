@@ -18,7 +18,8 @@ def compare_with_float32(
     """Relative distance and cosine of the two gradients of ``loss_of``, mean and largest gap of the log-probabilities.
 
     ``policy``: a :class:`rlinf.models.response_model.ResponseModel`. Gradients are dropped afterwards. Costs three
-    passes over ``part``, and a copy of the gradient.
+    passes over ``part``, and a copy of the gradient. Without a gradient (groups of equal rewards) there is no
+    distance and no cosine: zeros would count in means of steps.
     """
     with policy.in_float32():
         exact = _pass(policy, part, loss_of)
@@ -34,12 +35,12 @@ def compare_with_float32(
             squares += torch.stack([torch.sum(left * right).double().cpu() for left, right in pairs])
     _forget(trained)
     difference, exact_norm, norm, product = squares.tolist()
-    return {
-        "float32_gradient_distance": (difference / max(exact_norm, 1e-30)) ** 0.5,
-        "float32_gradient_cosine": product / max(exact_norm * norm, 1e-30) ** 0.5,
-        "float32_logprob_gap": float(gap.mean()),
-        "float32_logprob_gap_max": float(gap.max()),
-    }
+    metrics = {"float32_logprob_gap": float(gap.mean()), "float32_logprob_gap_max": float(gap.max())}
+    if exact_norm > 0:
+        metrics["float32_gradient_distance"] = (difference / exact_norm) ** 0.5
+    if exact_norm > 0 and norm > 0:
+        metrics["float32_gradient_cosine"] = product / (exact_norm * norm) ** 0.5
+    return metrics
 
 
 def _pass(policy: Any, part: Batch, loss_of: Callable[[PolicyOutput], Tensor]) -> PolicyOutput:

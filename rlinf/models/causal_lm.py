@@ -20,7 +20,7 @@ from rlinf.models.adapters import AdaptedPolicy, merged_weights, separate_weight
 from rlinf.models.checkpoint_names import by_expert
 from rlinf.models.distribution import processed_logits, without
 from rlinf.models.liger_scores import liger_covers, liger_logprobs
-from rlinf.models.output_layer import OutputLayer
+from rlinf.models.output_layer import OutputLayer, use_float32_logits
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.response_model import ResponseModel
 from rlinf.models.token_scores import chunk_elements, covers, token_scores
@@ -47,15 +47,18 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         reader: PictureReader | None = None,
         excluded: Sequence[int] = (),
         liger: bool = False,
+        float32_logits: bool = False,
     ) -> None:
         """``model``: a transformers causal LM (or a peft model around one). ``autocast``: dtype of activations.
 
         ``reader``: of a vision-language model. ``excluded``: ids that no sampler draws. ``liger``: log-probabilities
-        are computed by Liger Kernel.
+        are computed by Liger Kernel. ``float32_logits``: whatever ``autocast`` is.
         """
         super().__init__(model, pack_rows=pack_rows, autocast=autocast, reader=reader)
         self.sampling, self.excluded = sampling, tuple(excluded)
-        self._liger = liger
+        self._liger, self.float32_logits = liger, float32_logits
+        if float32_logits:
+            use_float32_logits(model)
         self.value_head = nn.Linear(model.config.get_text_config().hidden_size, 1) if value_head else None
         if self.value_head is not None:
             nn.init.zeros_(self.value_head.weight)
@@ -144,7 +147,10 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         if hidden.shape[0] <= size:
             return _TokenScores(*self._score_part(output, hidden, tokens, seen, with_entropy))
         if output.linear and covers(output.head, self.sampling) and not self.excluded:
-            return _TokenScores(*token_scores(hidden, output.head, tokens, self.sampling, with_entropy=with_entropy))
+            dtype = torch.float32 if self.float32_logits else None
+            return _TokenScores(
+                *token_scores(hidden, output.head, tokens, self.sampling, with_entropy=with_entropy, dtype=dtype)
+            )
         parts = [
             checkpoint(
                 self._score_part, output, hidden[i : i + size], tokens[i : i + size],

@@ -6,11 +6,12 @@ do without: they make the logits of responses alone, some rows at a time.
 
 from __future__ import annotations
 
+import types
 from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -48,3 +49,22 @@ class OutputLayer:
         if self.scale != 1.0:
             logits = logits * self.scale
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
+
+
+def use_float32_logits(model: Any) -> None:
+    """Let ``model`` make logits in float32, under autocast and with 16-bit weights too.
+
+    Rounded logits are a large part of the difference between sampler and learner in bfloat16 (arXiv:2506.13585).
+    """
+    head = model.get_output_embeddings()
+    usual = head.forward
+
+    def product(self: nn.Module, hidden: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):
+            if type(self) is not nn.Linear:  # with adapters, whose weights are float32
+                logits: Tensor = usual(hidden.float())
+                return logits
+            bias = None if self.bias is None else self.bias.float()
+            return nn.functional.linear(hidden.float(), self.weight.float(), bias)
+
+    head.forward = types.MethodType(product, head)

@@ -41,15 +41,22 @@ def covers(head: Any, sampling: SamplingParams) -> bool:
 
 
 def token_scores(
-    hidden: Tensor, head: nn.Linear, tokens: Tensor, sampling: SamplingParams, *, with_entropy: bool
+    hidden: Tensor,
+    head: nn.Linear,
+    tokens: Tensor,
+    sampling: SamplingParams,
+    *,
+    with_entropy: bool,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute log-probabilities and entropies [S] float32 of ``tokens`` [S] after ``hidden`` [S, H].
 
-    Entropies are 0 without ``with_entropy``. Matrix products are in autocast's dtype if that is on, otherwise in
-    the head's; everything else is float32.
+    Entropies are 0 without ``with_entropy``. Matrix products are in ``dtype``: by default autocast's if that is on,
+    otherwise the head's. Everything else is float32.
     """
     device = hidden.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else head.weight.dtype
+    if dtype is None:
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else head.weight.dtype
     rows = max(1, chunk_elements(device) // head.out_features)
     with torch.autocast(device, enabled=False):
         scores: tuple[Tensor, Tensor] = _TokenScores.apply(

@@ -71,9 +71,10 @@ def _hf(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
 
 def hf_sampler(model: Any, config: RolloutConfig, spec: SamplerSpec) -> HFSampler:
     """Build the ``hf`` sampler around a transformers model that is there already."""
+    from rlinf.models.output_layer import use_float32_logits
     from rlinf.samplers.hf import HFSampler
 
-    return HFSampler(
+    sampler = HFSampler(
         model.to(spec.device),
         eos_token_ids=spec.eos_token_ids,
         pad_token_id=spec.pad_token_id,
@@ -84,6 +85,9 @@ def hf_sampler(model: Any, config: RolloutConfig, spec: SamplerSpec) -> HFSample
         sight=_sight(model.config, spec),
         record_routes=config.router_replay,
     )
+    if spec.float32_logits:
+        use_float32_logits(model)
+    return sampler
 
 
 def _sight(architecture: Any, spec: SamplerSpec) -> Sight | None:
@@ -107,6 +111,7 @@ def _vllm(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
         max_model_len=spec.max_model_len,
         load_format="dummy" if spec.random_weights else "auto",
         dtype=spec.dtype,
+        float32_logits=spec.float32_logits,
         sight=_sight(checkpoint_config(spec.model), spec),
         transfer=spec.transfer,
         record_routes=config.router_replay,

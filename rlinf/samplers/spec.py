@@ -27,6 +27,8 @@ class SamplerSpec:
     device: str = "cpu"
     dtype: Literal["float32", "bfloat16", "auto"] = "auto"
     """Of weights and activations; ``auto`` is float32 on a CPU and bfloat16 on a GPU."""
+    float32_logits: bool = False
+    """Whether the product with the output embedding is in float32, whatever ``dtype`` is."""
     attention: str = "sdpa"
     """Of the ``hf`` sampler."""
     random_weights: bool = False
@@ -96,6 +98,7 @@ def sampler_spec(
         max_model_len=max_model_len,
         device=device,
         dtype=policy.dtype,
+        float32_logits=policy.logits_dtype == "float32",
         attention=policy.attention,
         random_weights=policy.path is None,
         vision=policy.vision,

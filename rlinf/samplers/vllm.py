@@ -87,16 +87,17 @@ class VllmSampler:
         max_model_len: int,
         load_format: str = "auto",
         dtype: Precision = "auto",
+        float32_logits: bool = False,
         sight: Sight | None = None,
         transfer: TransferBackend | None = None,
         record_routes: bool = False,
     ) -> None:
         """``model`` is a folder with a transformers configuration and weights (``load_format="dummy"``: without
         weights, which then come by :meth:`load`). ``config.max_model_len`` wins over ``max_model_len`` (prompt plus
-        response tokens). ``sight``: of a vision-language model, whose folder has a tokenizer and an image processor
-        too; a model of text needs neither. ``transfer``: how weights come by
-        :meth:`follow_transfer` too, if they do. ``record_routes``: completions have the experts of each token but
-        the last.
+        response tokens). ``float32_logits``: whatever ``dtype`` is. ``sight``: of a vision-language model, whose
+        folder has a tokenizer and an image processor too; a model of text needs neither. ``transfer``: how weights
+        come by :meth:`follow_transfer` too, if they do. ``record_routes``: completions have the experts of each token
+        but the last.
 
         Raises:
             UserError: experts are wanted on a CPU, whose runner in vLLM does not return them.
@@ -115,6 +116,7 @@ class VllmSampler:
         self._max_model_len = config.max_model_len or max_model_len
         self._load_format = load_format
         self._dtype = dtype if config.dtype == "auto" else config.dtype
+        self._float32_logits = float32_logits
         self._sight = sight
         self._pictures: PicturePrompts | None = None
         self._layout = WeightLayout.of_folder(self._model)
@@ -323,6 +325,7 @@ class VllmSampler:
             disable_log_stats=True,
             **_further(config.extra),
             **({"enable_return_routed_experts": True} if self._record_routes else {}),
+            **({"hf_overrides": {"head_dtype": "float32"}} if self._float32_logits else {}),
             **({"weight_transfer_config": {"backend": self._transfer}} if self._transfer else {}),
         )
         if cpu:

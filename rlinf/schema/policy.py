@@ -239,6 +239,10 @@ class PolicyConfig:
 
     `auto`: bfloat16 on a GPU, and on a CPU with AMX or AVX-512 BF16 for language models of 20 million parameters or
     more (not with megatron); otherwise float32."""
+    logits_dtype: Literal["auto", "float32"] = key("auto", read_by=TEXT)
+    """Of the product with the output embedding, in learner and sampler: `auto` is `dtype`.
+
+    `float32` with activations in bfloat16 keeps both near each other (arXiv:2506.13585, arXiv:2510.13786)."""
     attention: Literal["sdpa", "eager", "flash_attention_2"] = key("sdpa", read_by=TEXT)
     """How attention is computed: `sdpa` is PyTorch's own, `flash_attention_2` needs its package and a GPU."""
     fused_logprobs: Literal["builtin", "liger"] = key("builtin", read_by=TEXT)

@@ -225,6 +225,23 @@ def test_liger_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        (
+            "policy: {logits_dtype: float32}\n" + MEGATRON + "}}",
+            "logits_dtype: float32 is not supported by learner.backend",
+        ),
+        ("policy: {logits_dtype: float32, fused_logprobs: liger}", "is not supported by policy.fused_logprobs: liger"),
+    ],
+    ids=["megatron", "liger"],
+)
+def test_logits_in_float32_are_refused_if_nothing_makes_them(write: Write, rest: str, message: str) -> None:
+    found = mistakes(write(rest))
+    assert message in found
+    assert "Set policy.logits_dtype: auto" in found
+
+
+@pytest.mark.parametrize(
     ("rest", "gpus", "version", "message"),
     [
         ("", 8, None, "vllm fills samplers of vLLM: set rollout.sampler: vllm."),

@@ -81,3 +81,11 @@ def test_a_rehearsed_part_runs_its_commands(part: str) -> None:
     result = gpu.run_part(part, card=False, limit_s=600)
     assert result.status == "rehearsed", result.why
     assert result.figures
+
+
+def test_a_rehearsal_skips_what_needs_a_package_that_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda _name: None)
+    skipped = {name for name, part in gpu.PARTS.items() if gpu.missing(part, card=False, rehearse=True)}
+    assert skipped == {"engine", "batch_simulator"}
+    needed = {name for name, part in gpu.PARTS.items() if gpu.missing(part, card=True, rehearse=False)}
+    assert needed == {"engine", "experts", "batch_simulator"}

@@ -109,6 +109,9 @@ def test_the_distance_to_float32_is_measured() -> None:
     assert all(parameter.grad is None for parameter in trained)
     policy.autocast = None
     assert compare_with_float32(policy, _batch(), _squares, trained)["float32_gradient_distance"] == 0.0
+    # Groups of equal rewards have no gradient: zeros would count as a cosine of 0 in means of steps.
+    without = compare_with_float32(policy, _batch(), lambda output: output.logprobs.sum() * 0.0, trained)
+    assert sorted(without) == ["float32_logprob_gap", "float32_logprob_gap_max"]
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -36,9 +36,14 @@ def saved(folder: Path, *, tied: bool) -> Path:
     return folder
 
 
-def start(folder: Path, dtype: Literal["float32", "bfloat16"] = "float32", **options: object) -> VllmSampler:
+def start(
+    folder: Path,
+    dtype: Literal["float32", "bfloat16"] = "float32",
+    float32_logits: bool = False,
+    **options: object,
+) -> VllmSampler:
     config = VllmConfig(kv_cache_memory_mb=16, dtype=dtype, max_num_seqs=64, **options)  # type: ignore[arg-type]
-    return VllmSampler(folder, config, eos_token_ids=[EOS], seed=7, max_model_len=128)
+    return VllmSampler(folder, config, eos_token_ids=[EOS], seed=7, max_model_len=128, float32_logits=float32_logits)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
@@ -116,6 +121,21 @@ def test_further_arguments_reach_a_real_engine(tmp_path: Path) -> None:
     further.load(WeightUpdate(3, weights(model)))
     requests = make_requests(PARAMS)
     assert gap(model, requests, further.sample(requests)) < 5e-5
+
+
+def test_logits_are_of_float32_on_request(tmp_path: Path) -> None:
+    """bfloat16 has 8 bits, so that many of its logits of one position are equal; those of float32 are not."""
+    processor = start(saved(tmp_path, tied=True), "bfloat16", float32_logits=True)
+    engine = processor._engine
+    assert engine.vllm_config.model_config.head_dtype == torch.float32
+    processor.load(WeightUpdate(3, weights(tiny_qwen2(tied=True, head_dim=32))))
+    worker = engine.model_executor.driver_worker
+    model = worker.worker.model_runner.model
+    hidden = torch.randn(4, model.config.hidden_size, dtype=torch.bfloat16)
+    logits = model.compute_logits(hidden)
+    assert logits.dtype == torch.float32
+    weight = model.lm_head.weight[:VOCABULARY].float()
+    torch.testing.assert_close(logits[:, :VOCABULARY], hidden.float() @ weight.t(), atol=1e-6, rtol=1e-6)
 
 
 def test_filtered_logprobs_follow_the_sampling_distribution(sampler: VllmSampler, model: PreTrainedModel) -> None:

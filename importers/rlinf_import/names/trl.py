@@ -23,7 +23,7 @@ TRL: Mapping[str, Meaning] = {
     "trust_remote_code": nothing("models are those that transformers itself contains"),
     "router_aux_loss_coef": means("learner.megatron.load_balance_coef"),
     "disable_dropout": nothing("models are always trained without dropout"),
-    "cast_lm_head_to_fp32": means("policy.dtype", note="float32 is float32 everywhere"),
+    "cast_lm_head_to_fp32": means("policy.logits_dtype", note="float32"),
     "peft_config": means("policy.lora.rank", "policy.lora.alpha", "policy.lora.target_modules"),
     "use_peft": means("policy.lora.rank", note="above 0 adapters are trained"),
     "lora_r": means("policy.lora.rank"),

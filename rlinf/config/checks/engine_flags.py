@@ -22,7 +22,7 @@ RESERVED: Mapping[str, tuple[str, str]] = {
     "model": (_LEARNED, _OURS.format("policy.path")),
     "model_weights": (_LEARNED, _OURS.format("policy.path")),
     "revision": (_LEARNED, _OURS.format("policy.path")),
-    "hf_overrides": (_LEARNED, _OURS.format("policy.architecture")),
+    "hf_overrides": (_LEARNED, _OURS.format("policy.architecture or policy.logits_dtype")),
     "hf_config_path": (_LEARNED, _OURS.format("policy.path")),
     "load_format": (_LEARNED, "Take it out."),
     "tokenizer": ("the engine is given token ids", _OURS.format("policy.tokenizer.path")),

@@ -19,6 +19,7 @@ def check_policy(context: Context) -> None:
     context.run(_check_origin)
     context.run(_check_attention)
     context.run(_check_fused_logprobs)
+    context.run(_check_logits_dtype)
     backend = context.config.learner.backend
     if policy.lora.rank > 0 and (backend == "megatron" or (backend == "fsdp" and not is_text(context.config))):
         fix = "Set policy.lora.rank: 0, or learner.backend: torch (language models: or fsdp)."
@@ -58,6 +59,18 @@ def _check_fused_logprobs(context: Context) -> None:
     elif sampling.top_k > 0 or sampling.top_p < 1.0 or sampling.repetition_penalty != 1.0:
         message = f"{name}: liger computes no distribution that top_k, top_p or repetition_penalty change."
         context.error(name, message, fix)
+
+
+def _check_logits_dtype(context: Context) -> None:
+    config, name = context.config, "policy.logits_dtype"
+    if config.policy.logits_dtype != "float32":
+        return
+    if config.learner.backend == "megatron":
+        message = f"{name}: float32 is not supported by learner.backend: megatron, whose output layer has one dtype."
+        context.error(name, message, f"Set {name}: auto, or learner.backend: torch or fsdp.")
+    elif config.policy.fused_logprobs == "liger":
+        message = f"{name}: float32 is not supported by policy.fused_logprobs: liger, which multiplies in policy.dtype."
+        context.error(name, message, f"Set {name}: auto, or policy.fused_logprobs: builtin.")
 
 
 def _check_origin(context: Context) -> None:

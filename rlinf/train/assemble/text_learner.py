@@ -213,6 +213,7 @@ def text_policy(config: Config, tokenizer_path: str, device: str) -> CausalLMPol
         pack_rows=config.learner.pack,
         autocast=None if dtype == torch.float32 else dtype,
         liger=config.policy.fused_logprobs == "liger",
+        float32_logits=config.policy.logits_dtype == "float32",
         **sight,
     )
 
