@@ -8,7 +8,17 @@ from rlinf_import.sb3_tables import LAYERS
 from rlinf_import.sheet import Sheet
 from rlinf_import.written import Code
 
-_ACTIVATIONS = ("tanh", "relu", "silu", "gelu")
+_ACTIVATIONS = {
+    "Tanh": "tanh",
+    "ReLU": "relu",
+    "SiLU": "silu",
+    "GELU": "gelu",
+    "ELU": "elu",
+    "LeakyReLU": "leaky_relu",
+    "SELU": "selu",
+    "Mish": "mish",
+}
+"""Classes of `torch.nn` -> `policy.activation`."""
 _ORTHOGONAL = "layers are always orthogonal at first"
 _IGNORED = {
     "full_std": "without use_sde nothing reads it",
@@ -76,11 +86,12 @@ def _option(sheet: Sheet, algorithm: str, name: str, value: object) -> None:
     if name == "net_arch":
         _layers(sheet, value)
     elif name == "activation_fn":
-        given = reference(value).rpartition(".")[2].lower()
+        given = reference(value).rpartition(".")[2]
         if given in _ACTIVATIONS:
-            sheet.put("policy.activation", given, "policy_kwargs")
+            sheet.put("policy.activation", _ACTIVATIONS[given], "policy_kwargs")
         else:
-            sheet.refuse(f"the activation {given}", f"policy.activation: {', '.join(_ACTIVATIONS)}", "policy_kwargs")
+            known = ", ".join(_ACTIVATIONS.values())
+            sheet.refuse(f"the activation {given}", f"policy.activation: {known}", "policy_kwargs")
     elif name == "log_std_init" and (not off_policy or sheet.take("use_sde") is True):
         sheet.put("policy.init_log_std", value, "policy_kwargs")
     elif name == "log_std_init":

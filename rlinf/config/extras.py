@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlinf.base.hdf5_split import HDF5_SUFFIXES, file_and_split
 from rlinf.base.packages import install_command
 from rlinf.config.machine import installed
 from rlinf.models.gguf import is_gguf
@@ -44,7 +45,6 @@ MODULES: Mapping[str, str] = {
 }
 """The module whose presence says that the extra is installed."""
 
-_HDF5 = (".hdf5", ".h5")
 _MINARI = Path("data", "main_data.hdf5")
 """Of a dataset of Minari, in its folder."""
 _SIMULATORS: Mapping[str, tuple[str, ...]] = {
@@ -154,7 +154,9 @@ def needed_extras(config: Sections, *, text: bool) -> list[Extra]:
     if config.evaluation.video_every > 0:
         needed.append(Extra("video", f"evaluation.video_every: {config.evaluation.video_every}"))
     for key, data in (("sft.dataset", config.sft.dataset), ("algorithm.prior_data", config.algorithm.prior_data)):
-        if data is not None and (data.endswith(_HDF5) or (Path(data).expanduser() / _MINARI).is_file()):
+        if data is not None and (
+            file_and_split(data)[0].suffix in HDF5_SUFFIXES or (Path(data).expanduser() / _MINARI).is_file()
+        ):
             needed.append(Extra("hdf5", f"{key}: {data}"))
     simulator = simulator_extra(config.env.id)
     if simulator is not None and config.env.isolation == "none":

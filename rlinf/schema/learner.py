@@ -181,8 +181,8 @@ class SftConfig:
     episode and returns one from observations to actions. null: the environment's own `expert_action`."""
     dataset: str | None = key(None, example="datasets/tabletop", read_by=SIMULATOR)
     """Simulators: a LeRobotDataset v3 folder (`rlinf record` writes one), a Minari dataset (the folder with `data` in
-    it), or an HDF5 file of LIBERO or ManiSkill, which is imitated instead of a demonstrator. Its statistics are kept
-    with the run and with the exported policy."""
+    it), or an HDF5 file of LIBERO or ManiSkill, which is imitated instead of a demonstrator. `FILE.hdf5#train` takes
+    the episodes of the file's `mask/train` alone. Its statistics are kept with the run and the exported policy."""
     dataset_stride: int = key(1, at_least=1, example=4, read_by=SIMULATOR)
     """Simulators: decisions are imitated from every N-th frame of an episode of `sft.dataset`;
     `env.num_action_chunks` takes those that a policy would meet, 1 takes all that there are."""

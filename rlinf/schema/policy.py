@@ -259,7 +259,9 @@ class PolicyConfig:
     lora: LoraConfig = section(LoraConfig, read_by=LANGUAGE)
     hidden_sizes: list[int] = key([64, 64], example=[256, 256], read_by=ACTOR_CRITIC)
     """Simulators: hidden layers of the actor (and of the critic)."""
-    activation: Literal["tanh", "relu", "silu", "gelu"] = key("tanh", read_by=ACTOR_CRITIC)
+    activation: Literal["tanh", "relu", "silu", "gelu", "elu", "leaky_relu", "selu", "mish"] = key(
+        "tanh", read_by=ACTOR_CRITIC
+    )
     """Simulators: the activation function between hidden layers."""
     encoder: str = key("auto", example="cnn", read_by=ACTOR_CRITIC)
     """Simulators: `auto` takes a CNN for image observations; `mlp`, `cnn`, or `module:Class` of your own."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 from rlinf_import.page import mapping, page
 from rlinf_import.reading import imported
 from rlinf_import.sheet import Sheet
+from torch import nn
+
+from rlinf.models.actor_critic.layers import activation_module
+from rlinf.models.actor_critic.options import Activation
 
 BEGIN = """
 import gymnasium as gym
@@ -40,6 +45,14 @@ def asked(sheet: Sheet) -> str:
 def test_arguments_of_a_mapping_are_arguments(script: Path) -> None:
     sheet = read(script, "h = dict(n_steps=256, gamma=0.9)\nPPO('MlpPolicy', 'CartPole-v1', **h).learn(512)\n")
     assert (value(sheet, "rollout.num_steps"), value(sheet, "algorithm.gamma")) == (256, 0.9)
+
+
+@pytest.mark.parametrize("name", ["Tanh", "ReLU", "SiLU", "GELU", "ELU", "LeakyReLU", "SELU", "Mish"])
+def test_activations_are_those_of_torch(script: Path, name: str) -> None:
+    made = f"PPO('MlpPolicy', 'CartPole-v1', policy_kwargs=dict(activation_fn=nn.{name}))"
+    sheet = read(script, f"from torch import nn\nm = {made}\nm.learn(512)\n")
+    ours = cast("Activation", value(sheet, "policy.activation"))
+    assert type(activation_module(ours)) is getattr(nn, name)
 
 
 def test_arguments_of_a_file_are_asked_for(script: Path) -> None:

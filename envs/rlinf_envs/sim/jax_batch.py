@@ -45,9 +45,15 @@ class Functional:
                 return new
             return jax.numpy.where(mask.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
 
+        def settled(leaf: Any) -> Any:
+            # A Python number among the results has a weak type. A state with other types is another signature of
+            # `advance`, for which it would be compiled again: ten seconds of one processor for an inverted pendulum.
+            array = jax.numpy.asarray(leaf)
+            return jax.lax.convert_element_type(array, array.dtype) if array.weak_type else array
+
         return Compiled(
-            begin=jax.jit(jax.vmap(self.begin)),
-            advance=jax.jit(jax.vmap(self.advance)),
+            begin=jax.jit(jax.vmap(lambda key: jax.tree.map(settled, self.begin(key)))),
+            advance=jax.jit(jax.vmap(lambda *given: jax.tree.map(settled, self.advance(*given)))),
             merged=jax.jit(lambda mask, fresh, kept: jax.tree.map(partial(chosen, mask), fresh, kept)),
         )
 
@@ -90,6 +96,8 @@ class JaxBatchEnv(VectorEnv):
         self.single_observation_space, self.single_action_space = env.observation_space, env.action_space
         self.observation_space = batch_space(env.observation_space, num_envs)
         self.action_space = batch_space(env.action_space, num_envs)
+        self.functional = env
+        """One of the sub-environments, for programs that step it themselves."""
         self._compiled = env.compiled
         self._key: Any = None
         self._streams = False

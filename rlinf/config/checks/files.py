@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from rlinf.base.hdf5_split import file_and_split
 from rlinf.base.row_files import SUFFIXES
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
@@ -52,7 +53,7 @@ def check_files(context: Context) -> None:
 def _exists(context: Context, key: str, written: object) -> None:
     paths = written if isinstance(written, list) else [written]
     for path in paths:
-        if not isinstance(path, str) or Path(path).expanduser().exists():
+        if not isinstance(path, str) or file_and_split(path)[0].expanduser().exists():
             continue
         hub_name = _HUB_NAME.fullmatch(path) and not path.endswith(_DATA_SUFFIXES) and path not in _FETCHED
         if hub_name and not _looks_local(path):

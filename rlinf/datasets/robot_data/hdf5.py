@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rlinf.base.hdf5_split import file_and_split
 from rlinf.base.packages import install_command
 from rlinf.datasets.robot_data.dataset import (
     ACTION,
@@ -38,13 +39,13 @@ EpisodeParts = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
 
 
 def episode_names(path: Path) -> list[str]:
-    """List the groups of a file's episodes, by their numbers."""
+    """List the groups of a file's episodes, or of its split, by their numbers."""
     with open_hdf5(path) as file:
         return _names(file, path)
 
 
 def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset:
-    """All episodes of a file, or those at the positions ``episodes`` in the order of their numbers.
+    """All episodes of a file (or split), or those at the positions ``episodes`` in the order of their numbers.
 
     Raises DatasetError for an episode without a column, or with one of another length or shape.
     """
@@ -141,7 +142,7 @@ def open_hdf5(path: Path) -> Any:
     except ImportError as error:
         raise DatasetError(f"{path}: reading HDF5 needs h5py: {install_command('hdf5')}") from error
     try:
-        return h5py.File(path, "r")
+        return h5py.File(file_and_split(path)[0], "r")
     except OSError as error:
         raise DatasetError(f"{path} is no HDF5 file: {error}") from error
 
@@ -150,7 +151,18 @@ def _names(file: Any, path: Path) -> list[str]:
     results = [match for name in file.get("data", file) if (match := _NUMBERED.fullmatch(name))]
     if not results:
         raise DatasetError(f"{path} has neither data/demo_0 (LIBERO) nor traj_0 (ManiSkill)")
-    return [match[0] for match in sorted(results, key=lambda match: int(match[2]))]
+    names = [match[0] for match in sorted(results, key=lambda match: int(match[2]))]
+    split = file_and_split(path)[1]
+    if not split:
+        return names
+    masks = file.get("mask", {})
+    if split not in masks:
+        raise DatasetError(f"{path}: the file has no split mask/{split}, but {', '.join(masks) or 'none at all'}")
+    chosen = {name.decode() if isinstance(name, bytes) else str(name) for name in masks[split][:]}
+    if not chosen or not chosen <= set(names):
+        lost = ", ".join(sorted(chosen - set(names))) or "no episode"
+        raise DatasetError(f"{path}: mask/{split} names {lost}, and the file has {names[0]} to {names[-1]}")
+    return [name for name in names if name in chosen]
 
 
 def _libero_episode(group: Any, location: str) -> EpisodeParts:
@@ -245,7 +257,7 @@ def _vectors(part: Any) -> list[np.ndarray]:
 
 def _maniskill_instruction(path: Path) -> str:
     """Return the task's name in words, from the JSON file next to the HDF5 file."""
-    described = path.with_suffix(".json")
+    described = file_and_split(path)[0].with_suffix(".json")
     try:
         task = str(json.loads(described.read_text(encoding="utf-8"))["env_info"]["env_id"])
     except (OSError, ValueError, KeyError):

@@ -64,7 +64,7 @@ def read_info(root: Path) -> Info:
     """Read the header of a folder. Raises DatasetError for another version of the format, and for a damaged file."""
     path = root / INFO
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
         version = str(content["codebase_version"])
         known = {name: value for name, value in content.items() if name in Info.__dataclass_fields__}
         info = Info(**known)

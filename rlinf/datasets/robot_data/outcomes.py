@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rlinf.base.hdf5_split import file_and_split
 from rlinf.datasets.robot_data.dataset import SUCCESS, DatasetError, RobotDataset
 
 _FILE = "advantages.npz"
@@ -82,8 +83,8 @@ def most_positive(advantages: np.ndarray, share: float) -> np.ndarray:
 def labels_file(path: str | Path) -> Path:
     """Return where the labels of the dataset at ``path`` are: in a folder or its `meta`, or next to a file."""
     location = Path(path).expanduser()
-    if location.is_file():
-        return location.with_name(f"{location.stem}.{_FILE}")
+    if file_and_split(location)[0].is_file():  # each split has its own
+        return location.with_name(f"{location.name if '#' in location.name else location.stem}.{_FILE}")
     return (location / "meta" if (location / "meta").is_dir() else location) / _FILE
 
 

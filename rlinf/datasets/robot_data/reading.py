@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlinf.base.hdf5_split import HDF5_SUFFIXES, file_and_split
 from rlinf.datasets.robot_data.dataset import DatasetError, RobotDataset, Statistics
 from rlinf.datasets.robot_data.hdf5 import HDF5_HZ, episode_names, read_hdf5
 from rlinf.datasets.robot_data.lerobot_format import INFO, read_info
 from rlinf.datasets.robot_data.lerobot_reader import read_lerobot, read_statistics, read_tasks
 from rlinf.datasets.robot_data.lerobot_rows import episode_numbers
 from rlinf.datasets.robot_data.minari import MINARI_FILE, UNKNOWN_RATE, is_minari, minari_episodes, read_minari
-
-_HDF5_SUFFIXES = (".hdf5", ".h5")
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,8 @@ _MINARI = _Format(
 def read_dataset(path: str | Path, episodes: Sequence[int] | None = None) -> RobotDataset:
     """Read the dataset at ``path``, or some of its episodes by their positions in the order of their numbers.
 
-    ``path`` is a LeRobotDataset v3 folder, a Minari dataset's folder, or an HDF5 file of LIBERO or ManiSkill. Anything
-    else is a DatasetError.
+    ``path`` is a LeRobotDataset v3 folder, a Minari dataset's folder, or an HDF5 file of LIBERO or ManiSkill
+    (`FILE.hdf5#train`: the episodes of its `mask/train`). Anything else is a DatasetError.
     """
     location, kind = _found(path)
     return kind.read(location, episodes)
@@ -106,7 +105,7 @@ def is_dataset(path: str | Path) -> bool:
 
 def dataset_stamp(path: Path) -> str:
     """Return a stamp that changes whenever the header or the file of a dataset does."""
-    files = (path, path / INFO, path / "data" / MINARI_FILE)
+    files = (file_and_split(path)[0], path / INFO, path / "data" / MINARI_FILE)
     states = [file.stat() for file in files if file.is_file()]
     return ",".join(f"{state.st_mtime_ns}{state.st_size}" for state in states)
 
@@ -125,6 +124,7 @@ def _found(path: str | Path) -> tuple[Path, _Format]:
 def _format_of(location: Path) -> _Format | None:
     if is_minari(location):
         return _MINARI
-    if location.is_file() and location.suffix in _HDF5_SUFFIXES:
+    file, _ = file_and_split(location)
+    if file.is_file() and file.suffix in HDF5_SUFFIXES:
         return _HDF5
     return _LEROBOT if (location / INFO).is_file() else None

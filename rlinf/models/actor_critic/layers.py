@@ -16,6 +16,10 @@ _ACTIVATIONS: dict[Activation, Callable[[], nn.Module]] = {
     "relu": partial(nn.ReLU, inplace=True),
     "silu": nn.SiLU,
     "gelu": nn.GELU,
+    "elu": nn.ELU,
+    "leaky_relu": nn.LeakyReLU,
+    "selu": nn.SELU,
+    "mish": nn.Mish,
 }
 HIDDEN_GAIN = math.sqrt(2.0)
 

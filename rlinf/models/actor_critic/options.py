@@ -8,7 +8,7 @@ from typing import Literal
 
 from rlinf.data.granularity import Level
 
-Activation = Literal["tanh", "relu", "silu", "gelu"]
+Activation = Literal["tanh", "relu", "silu", "gelu", "elu", "leaky_relu", "selu", "mish"]
 Distribution = str
 """`auto`, `categorical`, `gaussian`, `squashed_gaussian`, `beta`, or `module:Class` of a head of one's own."""
 

@@ -106,6 +106,7 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
         raise
     except (Exception, SystemExit) as error:
         raise _not_constructed(options, error) from error
+    _make_spaces(env, options.id)
     if options.reset_state_ids:
         env = ResetStateIds(env, options.reset_state_ids)
     for wrapper in options.wrappers:
@@ -117,6 +118,28 @@ def make_env(options: EnvConfig, *, render_mode: str | None = None) -> gymnasium
     if options.action_mask is not None:
         env = _masked(env, options.action_mask)
     return env
+
+
+def _make_spaces(env: gymnasium.Env, env_id: str) -> None:
+    """Reset an environment that has no spaces before. Raise EnvConstructionError if it has none then."""
+    if not _missing_spaces(env):
+        return
+    try:
+        env.unwrapped.reset(seed=0)
+    except Exception as error:
+        lost = " and ".join(_missing_spaces(env))
+        message = f"env.id {env_id!r} has no {lost}, and reset raised: {account_of(error)}"
+        raise EnvConstructionError(message) from error
+    if lost := " and ".join(_missing_spaces(env)):
+        raise EnvConstructionError(
+            f"env.id {env_id!r} has no {lost}, not even after a reset. Set it in the constructor, such as "
+            "self.action_space = gymnasium.spaces.Discrete(2)"
+        )
+
+
+def _missing_spaces(env: gymnasium.Env) -> list[str]:
+    names = ("observation_space", "action_space")
+    return [name for name in names if getattr(env.unwrapped, name, None) is None]
 
 
 def _masked(env: gymnasium.Env, source: str) -> gymnasium.Env:

@@ -12,7 +12,14 @@ from gymnasium import spaces
 from rlinf.datasets.robot_data.dataset import DatasetError
 from rlinf.datasets.robot_data.decisions import terminal_frames
 from rlinf.datasets.robot_data.leaves import environment_actions, observation_arrays
-from rlinf.datasets.robot_data.reading import count_episodes, dataset_columns, dataset_instructions, read_dataset
+from rlinf.datasets.robot_data.reading import (
+    count_episodes,
+    dataset_columns,
+    dataset_instructions,
+    dataset_stamp,
+    is_dataset,
+    read_dataset,
+)
 
 h5py = pytest.importorskip("h5py", reason="pip install 'oneloop-rl[robots]'")
 
@@ -54,6 +61,25 @@ def test_libero_files_are_what_the_environment_observes(tmp_path: Path) -> None:
     assert found.columns["next.reward"].tolist() == [0, 0, 0, 1, 0, 0, 1]
     assert read_dataset(tmp_path / "task.hdf5", [1]).lengths.tolist() == [3]
     assert found.statistics["action"]["mean"].shape == (7,)
+
+
+def test_a_split_of_the_file_is_read_alone(tmp_path: Path) -> None:
+    path = tmp_path / "task.hdf5"
+    kept = libero_file(path)
+    with h5py.File(path, "a") as file:
+        file["mask/valid"] = np.array([b"demo_10"])
+        file["mask/lost"] = np.array([b"demo_3"])
+    assert is_dataset(f"{path}#valid")
+    assert count_episodes(f"{path}#valid") == 1
+    assert count_episodes(path) == 2
+    found = read_dataset(f"{path}#valid")
+    assert found.lengths.tolist() == [3]
+    assert found.columns["action"] == pytest.approx(kept["actions_10"])
+    assert dataset_stamp(Path(f"{path}#valid")) == dataset_stamp(path) != ""
+    with pytest.raises(DatasetError, match="no split mask/train, but lost, valid"):
+        read_dataset(f"{path}#train")
+    with pytest.raises(DatasetError, match="mask/lost names demo_3"):
+        read_dataset(f"{path}#lost")
 
 
 def maniskill_file(path: Path, *, pictures: bool) -> None:
