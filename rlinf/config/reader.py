@@ -339,9 +339,9 @@ def _beside(path: Path, known: Mapping[str, Path]) -> str:
         return f"{path / 'config.yaml'} is the file of the run in it."
     if "=" in path.name:
         return "The file comes first, and key=value after it."
-    for other in (path.with_name(f"{path.name}.yaml"), Path(str(path).replace("\\", "/"))):
-        if other != path and other.is_file():
-            return f"Did you mean {other}?"
+    for file in (path.with_name(f"{path.name}.yaml"), Path(str(path).replace("\\", "/"))):
+        if file != path and file.is_file():
+            return f"Did you mean {file}?"
     if all((path.parent / name.strip()).is_file() for name in path.name.split(",")):
         return f"Write a list: {EXTENDS}: [{path.name}]."
     if not path.suffix:

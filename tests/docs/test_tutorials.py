@@ -72,9 +72,11 @@ def test_the_hand_worked_example_holds(here: Path) -> None:
     exec(compile(example, "your_algorithm.md", "exec"), {})
 
 
-def test_skeletons_are_what_the_tutorials_show(here: Path, tmp_path: Path) -> None:
+def test_skeletons_are_what_the_tutorials_show(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rlinf.commands.new import write_skeleton
 
+    # A name that Python finds already is refused.
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder != str(here)])
     for kind, name in (("reward", "brevity"), ("env", "line"), ("algorithm", "mine")):
         written = {path.name for path in write_skeleton(kind, name, tmp_path)}
         shown = {path.name for path in here.glob(f"{name}.*")}

@@ -33,7 +33,7 @@ _TEMPLATE = (
     "{% if add_generation_prompt %}<assistant>{% endif %}"
 )
 _ROOT = Path(__file__).parents[2]
-_MODELS = ("models/smollm2", "runs/distillation_teacher/policy", "runs/smollm2_word_problems/policy")
+_MODELS = ("models/smollm2", "models/gemma3", "runs/distillation_teacher/policy", "runs/smollm2_word_problems/policy")
 """Models that recipes name; a tiny one stands there."""
 _TASKS = (("build/word_pairs", "--pairs", "40"), ("build/mixed_problems", "--operations", "add", "subtract"))
 """Task files that recipes name, and the options of the script that writes them."""
