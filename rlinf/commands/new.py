@@ -56,7 +56,9 @@ def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path
     folder_of_files = next((path for path in (folder, *folder.parents) if path.is_file()), None)
     if folder_of_files is not None:
         raise UserError(f"--folder {folder}: {folder_of_files} is a file: choose another folder")
-    if name in sys.stdlib_module_names or (PathFinder.find_spec(name) is not None and not files["module.py.txt"].exists()):
+    if name in sys.stdlib_module_names or (
+        PathFinder.find_spec(name) is not None and not files["module.py.txt"].exists()
+    ):
         raise UserError(f"rlinf new {kind} {name}: Python finds another module of that name: choose one that is free")
     there = [path for path in files.values() if path.exists()]
     if there:
