@@ -130,7 +130,7 @@ def _as_arrays(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _as_arrays(child) for name, child in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_as_arrays(child) for child in value)
+        return tuple(_as_arrays(child) for child in value)
     return np.asarray(value.detach().cpu()) if type(value).__module__ == "torch" else value
 
 
