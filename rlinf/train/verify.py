@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
+import pickle
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +19,8 @@ from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file, read_json_lines
 from rlinf.config.stored import load_stored
 from rlinf.data.batch import Batch
+from rlinf.models.architecture import in_one_line
 from rlinf.train.callbacks import Callback, Step
-from rlinf.train.checkpoints import DamagedError, examine
 from rlinf.train.plain_state import load_plain
 from rlinf.train.run import run
 from rlinf.train.saved_batches import FOLDER
@@ -189,12 +190,21 @@ def _metrics(before: Mapping[str, float], now: Mapping[str, float], step: int) -
 def _weights(folder: Path, step: int) -> dict[str, Tensor] | str | None:
     """Read the weights of the checkpoint of ``step``, or the sha256 of a run that ended there.
 
-    None if neither exists; a damaged checkpoint is passed over.
+    None if neither exists.
+
+    Raises:
+        UserError: the checkpoint can't be read.
     """
     digests = read_json_file(folder / FOLDER / "weights.json") or {}
     learner = folder / "checkpoints" / f"step_{step:06d}" / "learner.pt"
-    if learner.exists() and _is_whole(learner.parent):
-        state = torch.load(learner, map_location="cpu", weights_only=True)["policy"]
+    if learner.exists():
+        try:
+            state = torch.load(learner, map_location="cpu", weights_only=True)["policy"]
+        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, KeyError) as error:
+            message = (
+                f"{learner} is damaged ({in_one_line(error)}): compare an earlier step, --step {step - 1} for example"
+            )
+            raise UserError(message) from error
         return {name: value for name, value in state.items() if isinstance(value, Tensor)}
     if str(step) in digests:
         return str(digests[str(step)])
@@ -202,11 +212,3 @@ def _weights(folder: Path, step: int) -> dict[str, Tensor] | str | None:
     if summary.get("steps") == step and "params_sha256" in summary:
         return str(summary["params_sha256"])
     return None
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    try:
-        examine(checkpoint)
-    except DamagedError:
-        return False
-    return True

@@ -167,7 +167,7 @@ def test_spaces_that_are_not_there_and_names_that_are_near_are_named(
     text = "import gymnasium\nclass Walker(gymnasium.Env):\n    observation_space = gymnasium.spaces.Discrete(2)\n"
     (own / "spaceless.py").write_text(text)
     for env_id, words in {
-        "spaceless:Walker": "it has no action_space",
+        "spaceless:Walker": "has no action_space",
         "spaceless:Walkr": "(did you mean spaceless:Walker?)",
         "spaceles:Walker": "there is no module spaceles here (did you mean spaceless?)",
     }.items():

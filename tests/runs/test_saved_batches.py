@@ -137,6 +137,9 @@ def test_a_weight_of_the_checkpoint_that_differs_is_named(tmp_path: Path, capsys
     said = capsys.readouterr().out
     assert "step 4: not the same. The first difference is in step 4, update: weight" in said
     assert "q_proj.weight was itself and is up to 0.001 away" in said
+    learner.write_bytes(learner.read_bytes()[:1000])
+    assert main(["verify", str(folder)]) == 2
+    assert "learner.pt is damaged" in capsys.readouterr().err
 
 
 def test_a_step_that_was_not_logged_is_refused(tmp_path: Path) -> None:
