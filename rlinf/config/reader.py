@@ -19,7 +19,9 @@ from rlinf.config.tree import Branch, Located, merge, put, read_mixture, shorten
 from rlinf.config.yaml_nodes import INTEGERS, LARGEST_BITS, refused
 from rlinf.schema import Sections
 
-SECTIONS = ("extends", *(section.name for section in fields(Sections)))
+EXTENDS = "extends"
+"""The key at the top of a file that names those it starts from."""
+SECTIONS = (EXTENDS, *(section.name for section in fields(Sections)))
 """Keys at the top of a file."""
 _TEXT = "Put it in quotes if it is text."
 _PLAIN = "Take it out, or write it as an escape in double quotes."
@@ -33,8 +35,6 @@ _EXPONENT = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+")
 _OTHER_BASE = re.compile(r"[-+]?(0[0-7_]*[0-7]|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
-EXTENDS = "extends"
-"""The key at the top of a file that names those it starts from."""
 _SECTIONS = "Write sections with keys, such as `rollout:` and under it `batch_size: 32`."
 _SCRIPT = "`rlinf import` reads scripts of TRL (.py, .sh), verl (.sh) and Stable-Baselines3 (.py)."
 

@@ -86,7 +86,7 @@ def hf_sampler(model: Any, config: RolloutConfig, spec: SamplerSpec) -> HFSample
         record_routes=config.router_replay,
     )
     if spec.float32_logits:
-        use_float32_logits(model)
+        use_float32_logits(model)  # after the sampler has exchanged the products of all linear layers
     return sampler
 
 
