@@ -206,9 +206,12 @@ class Rollout(Protocol):
 class ContinuousGeneration(Protocol):
     """A rollout whose samplers go on between batches."""
 
-    def generate(self, until: threading.Event) -> Metrics:
-        """Work on the batches that may be begun, until the event is set; in a thread parallel to the learner's
-        update."""
+    def generate(self, until: threading.Event, *, version: int | None = None) -> float:
+        """Work on what is open, until the event is set; return the seconds in which there was nothing to do.
+
+        In a thread parallel to the learner. With ``version``, samplers have new weights, and what may be begun under
+        them is begun first.
+        """
 
     def interrupt(self) -> None:
         """Before samplers get new weights or other work: what is unfinished is kept, to go on with the next batch."""

@@ -135,10 +135,12 @@ class Trainer:
             if self.stopped is not None and not run.due(config.evaluation.every):
                 metrics |= self.evaluate()
             with defer_signals():
-                log.write(state.step, metrics | asked.logged)
-                self.display.step(state.step, metrics)
                 state.unfinished = None
                 run.mark()
+                if self.stopped is None and state.step < config.run.max_steps:
+                    self.batches.go_on(state.step)
+                log.write(state.step, metrics | asked.logged)
+                self.display.step(state.step, metrics)
                 self.alarm.add(state.step, metrics)
                 self.save_if_due()
             if self.stopped is not None:

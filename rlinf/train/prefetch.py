@@ -25,6 +25,12 @@ class BatchSource:
         """Return the batch of ``step``, if it was collected ahead."""
         return None
 
+    def go_on(self, step: int) -> None:
+        """Let samplers work with the weights after ``step`` iterations from now on, until the batch of it is taken.
+
+        The state of the run is marked before. Samplers that take turns with the learner do nothing yet.
+        """
+
     def begin(self, step: int, *, first: Callable[[], None] | None = None) -> None:
         """Let samplers work on the batch of ``step`` while the learner trains, if they may; on ``first`` before it."""
 
@@ -88,7 +94,7 @@ class BatchPrefetcher(BackgroundWork):
     """Collects whole batches: that of step s + S with the weights of step s while the learner trains on that of step s.
 
     Samplers and learner never wait for each other in turn, and a batch is exactly S versions old. The numbers are the
-    same in one process.
+    same in one process. Samplers begin as soon as they have new weights: logs and checkpoints are written meanwhile.
     """
 
     def __init__(self, collect: Collect, *, staleness: int, last: int, concurrent: bool) -> None:
@@ -106,9 +112,16 @@ class BatchPrefetcher(BackgroundWork):
             raise RuntimeError(f"the batch collected ahead is of step {made_for}, not {step}")
         return batch, metrics
 
+    def go_on(self, step: int) -> None:
+        """Start on the same batches as :meth:`begin` will, if the one of ``step`` is there."""
+        if self.concurrent and self._ready:
+            self.begin(step + 1)
+
     def begin(self, step: int, *, first: Callable[[], None] | None = None) -> None:
         """Start on the batches up to S steps ahead, of which ``step`` comes next, with the samplers' present
-        weights."""
+        weights; with :meth:`go_on` they are under way."""
+        if self._thread is not None:
+            return
         newest = self._ready[-1][0] + 1 if self._ready else step
         steps = range(newest, min(step - 1 + self.staleness, self.last) + 1)
 
@@ -150,22 +163,45 @@ class ContinuousBatches(BackgroundWork):
         super().__init__(concurrent=concurrent)
         self._rollout = rollout
         self._stop = threading.Event()
-        self._metrics: Metrics = {}
+        self._idle_s = 0.0
+        """Since samplers got their weights."""
+
+    def ready(self, step: int) -> tuple[Batch | RemoteRows, Metrics] | None:
+        """Return nothing: the rollout has what is complete. It is free for the caller from now on."""
+        self._halt()
+        return None
+
+    def go_on(self, step: int) -> None:
+        if self.concurrent:
+            self._generate(lambda: None, step)
 
     def begin(self, step: int, *, first: Callable[[], None] | None = None) -> None:
-        def generate() -> None:
+        def evaluated_first() -> None:
             if first is not None:
+                if self.concurrent:
+                    self._rollout.interrupt()
                 first()
+
+        self._generate(evaluated_first, None)
+
+    def settle(self) -> Metrics:
+        self._halt()
+        began = time.perf_counter()
+        self._rollout.interrupt()
+        idle, self._idle_s = self._idle_s, 0.0
+        metrics = {SAMPLERS_IDLE: idle} if self.concurrent else {}
+        return {**metrics, "time/interrupt_s": time.perf_counter() - began}
+
+    def _generate(self, first: Callable[[], None], version: int | None) -> None:
+        def generate() -> None:
+            first()
             if self.concurrent:
-                self._metrics = self._rollout.generate(self._stop)
+                self._idle_s += self._rollout.generate(self._stop, version=version)
 
         self._stop.clear()
         self.start(generate)
 
-    def settle(self) -> Metrics:
+    def _halt(self) -> None:
+        """Wait until the thread has left the rollout to the caller; samplers go on with what they have."""
         self._stop.set()
         self.join()
-        began = time.perf_counter()
-        self._rollout.interrupt()
-        metrics, self._metrics = self._metrics, {}
-        return {**metrics, "time/interrupt_s": time.perf_counter() - began}

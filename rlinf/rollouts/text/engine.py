@@ -144,6 +144,11 @@ class Engine:
         """Whether a sampler or an environment works on something."""
         return bool(self._requests) or any(one.answers is not None and one.since for one in self._open)
 
+    @property
+    def generating(self) -> bool:
+        """Whether a sampler works on something."""
+        return bool(self._requests)
+
     def __contains__(self, batch: OpenBatch) -> bool:
         return any(one.batch is batch for one in self._open)
 

@@ -67,7 +67,10 @@ class PoolSession:
         return sum(sampler.open for sampler in self._samplers)
 
     def submit(self, requests: Sequence[SampleRequest]) -> None:
-        """Submit requests: those of a group go to the same worker, others to the one with the fewest open."""
+        """Submit requests: those of a group go to the same worker, others to the one with the fewest open.
+
+        Workers in parallel with the driver begin at once, whenever :meth:`poll` is called.
+        """
         for request in requests:
             if request.group is not None:
                 sampler = self._samplers[request.group % len(self._samplers)]
@@ -75,6 +78,8 @@ class PoolSession:
                 sampler = min(self._samplers, key=lambda one: one.open)
             samples = set(range(request.first_sample, request.first_sample + request.n))
             self._ask(sampler, request, samples, request.request_id)
+        if self._pool.cluster.concurrent:
+            self._set_to_work()
 
     def poll(self, max_s: float) -> list[Completion]:
         """Completions since the last call; waits for at most ``max_s`` seconds (longer in one process)."""

@@ -8,6 +8,7 @@ not lost and short ones not preferred.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import threading
@@ -17,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from rlinf.data.messages import Metrics
 from rlinf.interfaces import SamplerSession
 from rlinf.rollouts.text.continuous.version_log import TokenVersionLog, VersionsOfTokens
 from rlinf.rollouts.text.conversation import Answers, Response, Row, TextEnvs
@@ -29,6 +29,9 @@ from rlinf.schema.derived import RolloutSections
 
 Groups = list[tuple[OpenBatch, int]]
 """Groups of batches that were begun."""
+_GRADING = 1
+"""The channel of the responses of one turn that are graded while others are generated."""
+_VERIFICATION = "time/verification_s"
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,18 @@ class StalenessBound:
         return all(batch.complete(group, self.group_size) for batch, group in groups)
 
 
+@dataclass(frozen=True)
+class _Drawn:
+    """Rows of tasks that are drawn, and not begun."""
+
+    rows: list[Row]
+    dropped: int
+    """Tasks that were passed over for them."""
+    draws: dict[str, Any]
+    """The state of the draws before them, which a checkpoint has: a resumed run draws them again."""
+    position: int
+
+
 class _ChannelEnvs(TextEnvs, Protocol):
     """Environments in which several rounds of conversations are open at a time, each in a channel of its own."""
 
@@ -149,6 +164,12 @@ class ContinuousRollout(TextRollout):
         # In one process the order of answers must not depend on the clock.
         limits = self.turn_limits(self.params)
         self._engine = Engine(self.member, limits, halt=self._halt, ordered=not concurrent)
+        self._grades_ahead = concurrent and self.max_turns == 1 and self._replayed is None
+        """Responses of one turn are graded as soon as those of the next batch are complete, not when it is taken."""
+        self._graded: tuple[Groups, OpenBatch] | None = None
+        """The next batch, as it was begun and as environments grade it."""
+        self._busy_s = 0.0
+        self._ahead: _Drawn | None = None
 
     def train_round(self, step: int, round: int) -> tuple[Conversations, int]:
         """Return the batch of ``step``, of conversations that were begun at most `staleness` iterations ago.
@@ -161,11 +182,12 @@ class ContinuousRollout(TextRollout):
         if round:
             self._begin(step, self.prompts, round=round)
         clock.add("time/env_reset_s", began)
-        began = time.perf_counter()
-        groups = self._await_batch(step, round)
-        clock.add(GENERATION, began)
+        groups = self._await_batch(step, round, clock)
         rows, dropped = self._hand_out(groups)
-        if self.max_turns == 1:
+        if self._grades_ahead:
+            busy, self._busy_s = self.envs.busy_s - self._busy_s, self.envs.busy_s
+            clock.count("time/verification_hidden_s", max(0.0, busy - clock.spent[_VERIFICATION]))
+        elif self.max_turns == 1:
             self.envs.reset("train", [row.task_id for row in rows])
             self.hold(OpenBatch(step, rows), lambda place: (), None, self.params, clock)
         spans = [spans_of(row) for row in rows]
@@ -176,7 +198,7 @@ class ContinuousRollout(TextRollout):
         counts = {
             "rollout/responses_continued": float(continued),
             "rollout/batches_open": float(len(self.open)),
-            "time/learner_idle_s": clock.spent[GENERATION],
+            "time/learner_idle_s": clock.spent[GENERATION] + clock.spent.get(_VERIFICATION, 0.0),
         }
         results = {**summary(rows), **metrics_by_member(self.members, rows)}
         return Conversations(rows, {**results, **clock.spent, **counts}), dropped
@@ -192,11 +214,12 @@ class ContinuousRollout(TextRollout):
 
     def _begin(self, step: int, count: int, *, round: int = 0) -> None:
         """Begins conversations about the next ``count`` tasks."""
-        tasks, dropped = self.draws.draw(self.position, count, self._fits)
-        self.position += count
         if self.max_turns == 1:
-            batch = OpenBatch(step, self.open_rows("train", tasks, self.group_size), dropped, round=round)
+            drawn, self._ahead = self._ahead or self._draw(count), None
+            batch = OpenBatch(step, drawn.rows, drawn.dropped, round=round)
         else:
+            tasks, dropped = self.draws.draw(self.position, count, self._fits)
+            self.position += count
             channel, repeated = self._free_channel(), [task for task in tasks for _ in range(self.group_size)]
             rows = self.rows_of(repeated, self.envs.open_channel(channel, repeated), self.group_size)
             batch = OpenBatch(step, rows, dropped, round=round, channel=channel)
@@ -204,6 +227,19 @@ class ContinuousRollout(TextRollout):
         # A further round of a step comes before the batches that wait.
         self.open.insert(0 if round else len(self.open), batch)
         self._run(batch)
+
+    def _draw(self, count: int) -> _Drawn:
+        """Draw the next tasks of one turn, and open their rows."""
+        state = copy.deepcopy(super().state_dict()), self.position
+        tasks, dropped = self.draws.draw(self.position, count, self._fits)
+        self.position += count
+        return _Drawn(self.open_rows("train", tasks, self.group_size), dropped, *state)
+
+    def _draw_ahead(self) -> None:
+        """Draw the tasks that the next weights begin: environments may be busy with grading when those are there."""
+        more = self.admission.begun(self.handed_out) - self.begun
+        if self._grades_ahead and self._ahead is None and more > 0:
+            self._ahead = self._draw(more if self.admission.reorders else self.prompts)
 
     def _run(self, batch: OpenBatch) -> None:
         """Start the conversations of a batch; those of one turn are graded when they are handed out."""
@@ -215,22 +251,47 @@ class ContinuousRollout(TextRollout):
         used = {batch.channel for batch in self.open}
         return next(channel for channel in itertools.count(1) if channel not in used)
 
-    def _await_batch(self, step: int, round: int) -> Groups:
-        """Wait until the groups of the next batch are complete."""
+    def _await_batch(self, step: int, round: int, clock: Clock) -> Groups:
+        """Wait until the groups of the next batch are complete, and graded if that is done ahead."""
         self._resume()
         if self._replayed is not None:
             self._replayed.require(step, round, self.prompts * self.group_size)
+        clock.count(GENERATION, 0.0)
+        if self._grades_ahead:
+            clock.count(_VERIFICATION, 0.0)
         while True:
             # Repeated, everything is made as far as it was then, before these weights are replaced.
             unfinished = self._replayed is not None and self._engine.busy
-            groups = None if unfinished else self._next_batch(step, round)
+            groups = None if unfinished else self._graded_batch(step, round)
             if groups is not None:
                 return groups
             if not self._engine.busy:
                 raise RuntimeError(f"step {step}: its batch is incomplete, and nothing of it is under way")
+            began = time.perf_counter()
+            stage = GENERATION if self._graded is None else _VERIFICATION
             self._engine.advance()
+            clock.add(stage, began)
+
+    def _graded_batch(self, step: int, round: int) -> Groups | None:
+        """Choose the groups of the next batch as soon as they are complete; None until they are graded too."""
+        if not self._grades_ahead:
+            return self._next_batch(step, round)
+        if self._graded is None:
+            groups = self._next_batch(step, round)
+            if groups is None:
+                return None
+            size = self.group_size
+            rows = [row for batch, group in groups for row in batch.rows[group * size : (group + 1) * size]]
+            graded = OpenBatch(step, rows, channel=_GRADING)
+            self.envs.open_channel(_GRADING, [row.task_id for row in rows])
+            self._engine.begin(graded, lambda place: (), self.envs.answers(_GRADING))
+            self._graded = groups, graded
+        groups, graded = self._graded
+        return groups if all(row.done for row in graded.rows) else None
 
     def _next_batch(self, step: int, round: int) -> Groups | None:
+        if not self.open:
+            return None
         logged = self._replayed.groups(step) if self._replayed is not None and not round else []
         if not logged:
             return self.admission.next_batch(step, self.open)
@@ -247,6 +308,10 @@ class ContinuousRollout(TextRollout):
                 rows.append(row)
             batch.taken.append(group)
             dropped, batch.dropped = dropped + batch.dropped, 0
+        if self._graded is not None:
+            self._engine.end(self._graded[1])
+            self.envs.close_channel(_GRADING)
+            self._graded = None
         for batch in [batch for batch in self.open if not batch.groups(self.group_size)]:
             self.open.remove(batch)
             self._engine.end(batch)
@@ -254,22 +319,30 @@ class ContinuousRollout(TextRollout):
                 self.envs.close_channel(batch.channel)
         return rows, dropped
 
-    def generate(self, until: threading.Event) -> Metrics:
-        """Lets samplers work on what is open while the learner trains, until the event is set.
+    def generate(self, until: threading.Event, *, version: int | None = None) -> float:
+        """Let samplers work on what is open while the learner trains, until the event is set.
 
-        Returns how long they had nothing to do, since nothing more may be begun under these weights.
+        With ``version`` they go on with what the weights before left, and begin what is admitted under these. Returns
+        how many seconds they had nothing to do, since nothing more may be begun under these weights.
         """
         idle = 0.0
         if self._replayed is None:
             self._resume()
+            if version is not None:
+                self.admit(version)
+                self._engine.request()
+            else:
+                self._draw_ahead()
         while not until.is_set():
+            if self._grades_ahead:
+                self._graded_batch(self.handed_out, 0)
+            began, generating = time.perf_counter(), self._engine.generating
             if self._engine.busy:
                 self._engine.advance()
             else:
-                began = time.perf_counter()
                 until.wait()
-                idle += time.perf_counter() - began
-        return {"time/samplers_idle_s": idle}
+            idle += 0.0 if generating else time.perf_counter() - began
+        return idle
 
     def interrupt(self) -> None:
         """End what samplers do, before they get new weights or other work; responses are kept as far as they are."""
@@ -295,8 +368,10 @@ class ContinuousRollout(TextRollout):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the open conversations, as far as they are: valid between :meth:`interrupt` and the next batch."""
-        counts = {"groups_begun": self.begun, "position": self.position, "handed_out": self.handed_out}
-        return {**super().state_dict(), "open": self.open, **counts}
+        drawn = self._ahead
+        draws, position = (super().state_dict(), self.position) if drawn is None else (drawn.draws, drawn.position)
+        counts = {"groups_begun": self.begun, "position": position, "handed_out": self.handed_out}
+        return {**draws, "open": self.open, **counts}
 
     def load_state_dict(self, state: Any) -> None:
         super().load_state_dict(state)
