@@ -107,6 +107,25 @@ def test_the_next_batch_is_made_while_the_learner_works() -> None:
     assert batches.ready(1) == ("batch 1", {})
 
 
+def test_samplers_go_on_before_the_waiting_batch_is_taken() -> None:
+    collected: list[int] = []
+
+    def collect(step: int) -> Any:
+        collected.append(step)
+        return step, {}
+
+    batches = BatchPrefetcher(collect, staleness=1, last=5, concurrent=True)
+    batches.go_on(0)  # nothing waits: the loop collects the first batch itself
+    batches.begin(1)
+    batches.settle()
+    assert collected == [1]
+    batches.go_on(1)
+    assert batches.ready(1) == (1, {})
+    batches.begin(2)
+    batches.settle()
+    assert collected == [1, 2]
+
+
 def test_what_collecting_raises_is_raised_where_it_is_waited_for() -> None:
     def collect(step: int) -> Any:
         raise OSError(f"no simulator at step {step}")

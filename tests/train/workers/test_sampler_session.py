@@ -111,6 +111,7 @@ def test_a_sampler_side_by_side_has_its_next_slice_in_line(concurrent: bool, wai
     pool = Pool(concurrent)
     session = PoolSession(pool, slice_s=0.0)  # type: ignore[arg-type]
     session.submit(asked(4))
+    assert pool.calls == (waiting if concurrent else 0)  # side by side it begins before anyone waits for it
     session.poll(1.0)
     assert pool.calls == (waiting + 1 if concurrent else 1)
     assert finished(session) == [1, 2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -258,6 +259,48 @@ def test_conversations_of_several_turns_stay_within_the_bound_also_over_a_kill(
         assert not rollout.open
         assert sorted(taken) == sorted(sampler.begun)
         assert len(taken) == STEPS * PROMPTS * GROUP
+
+
+def test_the_next_batch_is_graded_and_the_one_after_drawn_before_they_are_needed() -> None:
+    sampler = Sampler(lambda task, sample: 5, speed=5)
+    with tempfile.TemporaryDirectory() as place:
+        rollout = continuous(sampler, Path(place), staleness=1)
+        rollout.train_round(0, 0)
+        position, until = rollout.position, threading.Event()
+        assert rollout.state_dict()["position"] == position == 2 * PROMPTS
+        learner = threading.Timer(0.2, until.set)
+        learner.start()
+        rollout.generate(until)
+        (batch,) = rollout.open
+        assert all(row.done for row in batch.rows)  # graded while the learner worked
+        assert rollout.position == 3 * PROMPTS
+        assert rollout.state_dict()["position"] == position  # drawn again by a resumed run
+        resumed = continuous(sampler, Path(place), staleness=1)
+        state = rollout.state_dict()
+        save_plain(state, Path(place) / "driver.pt")
+        resumed.load_state_dict(load_plain(Path(place) / "driver.pt"))
+        rollout.interrupt()
+        taken = []
+        for one in (rollout, resumed):
+            rows = [row for step in (1, 2) for row in one.train_round(step, 0)[0].rows]
+            one.interrupt()
+            taken.append([(row.task_id, row.sample, row.total_reward) for row in rows])
+        assert taken[0] == taken[1]
+
+
+def test_new_weights_are_generated_with_before_the_next_batch_is_taken() -> None:
+    sampler = Sampler(lambda task, sample: 5, speed=1)
+    with tempfile.TemporaryDirectory() as place:
+        rollout = continuous(sampler, Path(place), staleness=1)
+        rollout.train_round(0, 0)
+        rollout.interrupt()
+        sampler.version, until = 1, threading.Event()
+        log = threading.Timer(0.2, until.set)
+        log.start()
+        idle_s = rollout.generate(until, version=1)
+        assert rollout.begun == 3 * PROMPTS
+        assert all(batch.complete(group, GROUP) for batch in rollout.open for group in range(PROMPTS))
+        assert 0 < idle_s < 0.3
 
 
 def test_what_is_complete_first_is_taken_first_until_the_others_are_due() -> None:
