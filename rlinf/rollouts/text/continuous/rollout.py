@@ -284,7 +284,7 @@ class ContinuousRollout(TextRollout):
             rows = [row for batch, group in groups for row in batch.rows[group * size : (group + 1) * size]]
             graded = OpenBatch(step, rows, channel=_GRADING)
             self.envs.open_channel(_GRADING, [row.task_id for row in rows])
-            self._engine.begin(graded, lambda place: (), self.envs.answers(_GRADING))
+            self._engine.begin(graded, lambda index: (), self.envs.answers(_GRADING))
             self._graded = groups, graded
         groups, graded = self._graded
         return groups if all(row.done for row in graded.rows) else None
