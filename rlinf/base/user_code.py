@@ -9,7 +9,7 @@ import inspect
 import os
 import pkgutil
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from dataclasses import dataclass
 from inspect import Parameter
 from types import ModuleType
@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+_LIBRARIES = frozenset({"rlinf", "rlinf_envs", "gymnasium", "torch", "numpy", "transformers"})
+_named: set[str] = set()
 
 MODULE_PLACE = "The module must be on PYTHONPATH, or lie where the run is started."
 """What to do about a module that is not found."""
@@ -40,10 +43,16 @@ def imported(name: str) -> Any:
     module, _, path = name.partition(":")
     if wrong := names_a_file(name):
         raise ValueError(f"{name} cannot be imported: {wrong}")
+    _named.add(module.partition(".")[0])
     try:
         return functools.reduce(getattr, path.split("."), importlib.import_module(module))
     except Exception as error:  # the module may be a user's, and raise what it likes
         raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}{nearest_name(error)}") from error
+
+
+def named_packages() -> Set[str]:
+    """Return the packages of this process that a configuration named, without those that it names for us."""
+    return _named - _LIBRARIES
 
 
 def names_a_file(path: str) -> str:

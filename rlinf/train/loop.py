@@ -100,6 +100,9 @@ class Trainer:
         except Stopped as stop:
             self.run.save_stopped(stop)
             raise
+        except Exception as error:
+            error.add_note(f"It happened in {self.run.at_work}. Checkpoints are kept: {self.run.folder.outlook}.")
+            raise
         finally:
             if self.export is not None:
                 self.export.close()
