@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from cluster_workers import Worker, broken_on_rank_1
@@ -83,7 +85,7 @@ def test_a_stream_that_is_closed_stops_the_worker(pair: WorkerGroup) -> None:
 def test_an_error_in_a_stream_follows_the_items_before_it(pair: WorkerGroup) -> None:
     items = pair.stream(0, "numbers_then_raise")
     assert next(items) == 0
-    with pytest.raises(WorkerError, match=r"^pair rank 0 of 2 failed in numbers_then_raise:\nWorker\.numbers_then_raise \("):
+    with pytest.raises(WorkerError, match=r"^pair rank 0 of 2 failed in numbers_then_raise:\nWorker\."):
         next(items)
 
 
@@ -180,7 +182,7 @@ def test_a_worker_that_wants_to_exit_has_failed(pair: WorkerGroup) -> None:
 
 
 def test_a_worker_that_cannot_be_built_says_why(cluster: Cluster) -> None:
-    with pytest.raises(WorkerError, match=r"^broken rank 1 of 2 failed in build:\nbroken_on_rank_1 \([^$]*no such model folder"):
+    with pytest.raises(WorkerError, match=r"^broken rank 1 of 2 failed in build:\nbroken_on_rank_1.*no such model"):
         cluster.spawn("broken", broken_on_rank_1, n=2)
 
 
