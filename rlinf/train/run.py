@@ -18,6 +18,7 @@ from rlinf.base.errors import OtherPolicy, UserError, is_user_error
 from rlinf.base.json_files import read_json_lines
 from rlinf.base.own_errors import OwnCodeError, naming_own_code
 from rlinf.base.signals import Stopped, stop_signals
+from rlinf.base.user_code import refuse_while_importing
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.derived import has_warm_start
@@ -102,6 +103,7 @@ def run(
 
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
+    refuse_while_importing("training")
     require_callbacks(callbacks)
     require_extras(config)
     saved = None if from_batches is None else BatchFolder.open(from_batches)
@@ -322,6 +324,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     Raises:
         RunDirectoryError: the folder is no run directory, or has no such checkpoint.
     """
+    refuse_while_importing("evaluation")
     path = Path(folder)
     directory = stored_run(path, step)
     config = load_stored(path / "config.yaml", overrides)

@@ -173,3 +173,23 @@ def test_a_callback_names_its_line_and_the_step(module: Path, tmp_path: Path) ->
     assert raised.value.__notes__ == [
         "It happened in step 2 of 4. Checkpoints are kept: the same command continues from step 1."
     ]
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"algorithm": {"adv_type": "own_training:centred"}},
+        {"env": {"kwargs": {**TASK, "reward": {"custom": {"own_training:reward": 1.0}}}}},
+    ],
+)
+def test_a_module_that_trains_while_it_is_imported_is_refused(
+    sections: dict[str, Any], module: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = file_of(tmp_path, "other")
+    (module.parent / "own_training.py").write_text(f"{MODULE}\n\nimport rlinf\n\nrlinf.fit(rlinf.load({other!r}))\n")
+    assert main(["train", file_of(tmp_path, "run", **sections)]) == 2
+    output = capsys.readouterr().err
+    assert "training begins while own_training is imported" in output
+    assert 'write the call under `if __name__ == "__main__":`' in output
+    assert not (tmp_path / "other").exists()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
