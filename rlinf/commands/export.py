@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from rlinf.base.arguments import Parser
-from rlinf.base.durable import first_folder
+from rlinf.base.durable import new_folder
 from rlinf.base.errors import UserError
 from rlinf.base.run_folders import no_run
 from rlinf.train.stored_run import run_of_checkpoint
@@ -38,12 +39,12 @@ def main(arguments: Sequence[str]) -> int:
     from rlinf.learners.convert import require_empty
     from rlinf.train.export_checkpoint import export_checkpoint
 
-    if not options.onnx and options.layout == "rlinf":
+    if "RANK" in os.environ:  # torchrun: several processes write parts of one folder
         export_checkpoint(options.run, options.step, options.out)
         return 0
     require_empty(options.out)
-    # What these refuse they see in the policy: OUT appears when all of it is written.
-    with first_folder(options.out) as aside:
+    # What cannot be written so is seen in the policy alone: OUT appears when all of it is there.
+    with new_folder(options.out) as aside:
         export_checkpoint(options.run, options.step, aside, shown=options.out)
         if options.onnx:
             _write_onnx(aside, options.out)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from rlinf.base.arguments import Parser
+from rlinf.base.durable import new_folder
 from rlinf.base.errors import UserError
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
@@ -61,8 +61,7 @@ def _write_folder(run: Path, out: Path, *, step: int | None = None, license: str
         raise UserError(f"{out} is {'a file' if out.is_file() else 'not empty'}: name another folder with --out")
     result = license or stated_license(record)
     curves = drawn_curves(record)
-    aside = out.with_name(f".{out.name}.{os.getpid()}.writing")
-    try:
+    with new_folder(out) as aside:
         after = _policy(run, aside, step, record.summary, out)
         for name, picture in curves.items():
             (aside / name).parent.mkdir(exist_ok=True)
@@ -75,9 +74,6 @@ def _write_folder(run: Path, out: Path, *, step: int | None = None, license: str
                 shutil.copyfile(require_inside(run / name, run), aside / "training" / name)
         # What was published before stays until all of this is written.
         shutil.rmtree(out, ignore_errors=True)
-        aside.rename(out)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return result
 
 

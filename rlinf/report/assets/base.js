@@ -1,12 +1,12 @@
-const DATA = unpacked(document.getElementById("data").textContent);
-const PALETTE = ["#2f81f7", "#e5703a", "#2da44e", "#a371f7", "#d4a017", "#e0529c", "#1aa7a7", "#8a6d5a", "#7d8794", "#c0392b"];
-
 /** So many nulls of a list, which the JSON of a page gives as their number. */
 class Nulls {
   constructor(count) {
     this.count = count;
   }
 }
+
+const DATA = unpacked(document.getElementById("data").textContent);
+const PALETTE = ["#2f81f7", "#e5703a", "#2da44e", "#a371f7", "#d4a017", "#e0529c", "#1aa7a7", "#8a6d5a", "#7d8794", "#c0392b"];
 
 /** What JSON of a page says. `{"nulls": 9}` is nine nulls of a list, `{"nulls": [value]}` a record with that key. */
 function unpacked(text) {
