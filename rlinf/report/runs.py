@@ -18,6 +18,9 @@ from rlinf.train.evaluation.saved import FOLDER, SavedEvaluation, read_evaluatio
 
 Series = Mapping[str, list[float | None]]
 
+# libyaml's parser reads a configuration in a tenth of the time: `rlinf ui` opens folders of thousands of runs.
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 
 class ReportError(UserError):
     """A folder that no report can be made of; the message gives the reason."""
@@ -163,7 +166,7 @@ def _rows_by_step(folder: Path, needed: Sequence[str], notes: list[str]) -> dict
 def _config(path: Path) -> dict[str, Any]:
     """Read the run's own copy of its configuration; the values of `cluster.env` stay out, whatever wrote it."""
     try:
-        content = yaml.safe_load(path.read_bytes())
+        content = yaml.load(path.read_bytes(), Loader=_Loader)
     except (OSError, ValueError, yaml.YAMLError) as error:
         why = str(error).splitlines()[0]
         raise ReportError(f"{path}, the run's own copy of its configuration, is damaged: {why}") from error
