@@ -122,8 +122,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     problems += builder.problems + context.problems
     if problems:
         raise ConfigErrors(problems)
-    places = {key: str(origin) for key, origin in written.items()}
-    config = replace(config, places=places, checked=digest(config))
+    config = replace(config, places={key: str(origin) for key, origin in written.items()}, checked=digest(config))
     return Resolved(_with_expressions(config, tree), notes, context.warnings)
 
 
