@@ -185,7 +185,7 @@ class RunDirectory:
 
     @property
     def outlook(self) -> str:
-        """The next action of the same command, going by the checkpoints."""
+        """Describe the next action of the same command, going by the checkpoints."""
         steps = self.steps()
         if not steps:
             return "the same command starts again"

@@ -62,7 +62,7 @@ class RunState:
 
     @property
     def at_work(self) -> str:
-        """The step that is being computed, in words."""
+        """Describe the step that is being computed."""
         state = self.progress
         if state.stage == "sft":
             return f"step {state.step + 1} of the warm start"
