@@ -1,4 +1,4 @@
-"""What counts as a reward: one number, wherever a function or an environment of a user's own returns it."""
+"""The definition of a reward: one number, wherever a function or an environment of a user's own returns it."""
 
 from __future__ import annotations
 
