@@ -16,7 +16,9 @@ from rich.text import Text
 from rlinf.base.durable import naming_disk_errors, unless_read_only
 from rlinf.base.errors import OtherPolicy, UserError, is_user_error
 from rlinf.base.json_files import read_json_lines
+from rlinf.base.own_errors import OwnCodeError, naming_own_code
 from rlinf.base.signals import Stopped, stop_signals
+from rlinf.base.user_code import refuse_while_importing
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.derived import has_warm_start
@@ -101,6 +103,7 @@ def run(
 
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
+    refuse_while_importing("training")
     require_callbacks(callbacks)
     require_extras(config)
     saved = None if from_batches is None else BatchFolder.open(from_batches)
@@ -179,8 +182,9 @@ def _run(
     if report:
         with _complete(folder):
             _write_page(folder, display)
-    for callback in callbacks:
-        callback.on_end(state.evaluation)
+    with naming_own_code():
+        for callback in callbacks:
+            callback.on_end(state.evaluation)
     return RunResult(state.evaluation, folder.path, trainer.stopped, findings)
 
 
@@ -188,14 +192,15 @@ def _run(
 def _resumable(folder: RunDirectory) -> Iterator[None]:
     """End the block in good order on stop signals; for those and lost workers, report what the same command does."""
     try:
-        with stop_signals():
+        with stop_signals(), naming_own_code():
             yield
     except Stopped as stop:
-        stop.outlook = stop.outlook or _outlook(folder)
+        stop.outlook = stop.outlook or folder.outlook
         raise
-    except (ClusterError, OtherPolicy) as error:
-        if isinstance(error, OtherPolicy) or not is_user_error(error):
-            error.add_note(f"Checkpoints are kept: {_outlook(folder)}.")
+    except (ClusterError, OtherPolicy, OwnCodeError) as error:
+        begun = isinstance(error, OtherPolicy | OwnCodeError) or not is_user_error(error)
+        if begun and not getattr(error, "__notes__", ()):  # those of the training have the step and this
+            error.add_note(f"Checkpoints are kept: {folder.outlook}.")
         raise
 
 
@@ -219,12 +224,6 @@ def _complete(folder: RunDirectory) -> Iterator[None]:
     except Stopped as stop:
         stop.outlook = f"the run is complete, and `rlinf report {folder.path}` writes its page"
         raise
-
-
-def _outlook(folder: RunDirectory) -> str:
-    """Describe the next action of the same command, going by the checkpoints."""
-    steps = folder.steps()
-    return f"the same command continues from step {max(steps[-1], 0)}" if steps else "the same command starts again"
 
 
 def require_extras(config: Config) -> None:
@@ -325,6 +324,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     Raises:
         RunDirectoryError: the folder is no run directory, or has no such checkpoint.
     """
+    refuse_while_importing("evaluation")
     path = Path(folder)
     directory = stored_run(path, step)
     config = load_stored(path / "config.yaml", overrides)
