@@ -20,9 +20,10 @@ from torch import Tensor
 
 from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError, checkpoint_config
-from rlinf.models.vla.published.checkpoint import Unread, checkpoint_folder
+from rlinf.models.vla.published.checkpoint import checkpoint_folder
 from rlinf.models.vla.published.groot_robot import NewRobot
-from rlinf.models.vla.published.shards import stored_shapes, stored_tensors, write_shards
+from rlinf.models.vla.published.shards import shards, stored_shapes, stored_tensors, write_shards
+from rlinf.models.vla.published.unread import UNKNOWN, Unread, unread_files, unread_kinds
 
 KEY = "policy.flow.checkpoint.path"
 MODEL_TYPE = "Gr00tN1d7"
@@ -108,8 +109,21 @@ _PROCESSOR_WITHOUT_EFFECT = {
     **dict.fromkeys(("max_state_dim", "max_action_dim", "max_action_horizon"), "config.json has it"),
 }
 _MODALITY_READ = {"delta_indices", "modality_keys", "action_configs"}
+_GROUP_READ = {"rep", "type", "format", "state_key"}
+_BLOCKS = ("diffusion_model_cfg", "vl_self_attention_cfg")
+_BLOCKS_READ = {"num_attention_heads", "norm_eps", "interleave_self_attention"}
+_BLOCKS_WITHOUT_EFFECT = {
+    **dict.fromkeys(("num_layers", "attention_head_dim", "output_dim", "cross_attention_dim"), _OF_TENSORS),
+    **dict.fromkeys(("attention_bias", "norm_elementwise_affine"), _OF_TENSORS),
+    **dict.fromkeys(("dropout", "final_dropout"), _OF_TRAINING),
+    **dict.fromkeys(("upcast_attention", "compute_dtype"), _PRECISION),
+    **dict.fromkeys(("num_embeds_ada_norm", "max_num_positional_embeddings"), "of embeddings that there are not"),
+}
+_FILES = (
+    *("config.json", "processor_config.json", "statistics.json", "embodiment_id.json"),
+    *("model.safetensors.index.json", "policy_preprocessor.json", "policy_postprocessor.json"),
+)
 _ANOTHER = "of another embodiment"
-_UNKNOWN = "the key is not known"
 
 
 @dataclass(frozen=True)
@@ -263,20 +277,59 @@ class GrootCheckpoint:
         for name in self.config:
             if name not in _READ:
                 why = _WITHOUT_EFFECT.get(name) or ("of transformers' own loading" if name in generic else None)
-                result.append(Unread(f"config.json: {name}", why or _UNKNOWN, why is None))
+                result.append(Unread(f"config.json: {name}", why or UNKNOWN, why is None))
+        for part in _BLOCKS:
+            for name in self.config.get(part) or {}:
+                whole = f"{part}.{name}"
+                if name not in _BLOCKS_READ and whole not in _SUPPORTED:
+                    why = _BLOCKS_WITHOUT_EFFECT.get(name)
+                    result.append(Unread(f"config.json: {whole}", why or UNKNOWN, why is None))
         for name in self.processor:
             if name not in _PROCESSOR_READ:
                 why = _PROCESSOR_WITHOUT_EFFECT.get(name)
-                result.append(Unread(f"processor_config.json: {name}", why or _UNKNOWN, why is None))
+                result.append(Unread(f"processor_config.json: {name}", why or UNKNOWN, why is None))
         for kind, settings in self.processor["modality_configs"][self.embodiment].items():
             result += [
                 Unread(f"processor_config.json: {kind}.{key}", "LeRobot does not read it either", True)
                 for key, value in settings.items()
                 if key not in _MODALITY_READ and value
             ]
+            result += [
+                Unread(f"processor_config.json: {kind}.action_configs.{key}", UNKNOWN, True)
+                for key in sorted(
+                    {key for group in settings.get("action_configs") or () for key in group} - _GROUP_READ
+                )
+            ]
         result += [Unread(f"processor_config.json, statistics.json: {name}", _ANOTHER, False) for name in self.others]
         result += [Unread(*each) for each in self.more_unread]
+        result += self._unread_statistics()
+        if self.folder is not None:
+            read = {*_FILES, *(file.name for file in shards(Path(self.folder), KEY))}
+            if self.prefix:
+                read |= {file.name for file in Path(self.folder).glob("policy_*.safetensors")}
+            result += unread_files(self.folder, read)
         return result + [Unread(f"tensor {name}", "no action depends on it", False) for name in self.without_effect()]
+
+    def _unread_statistics(self) -> list[Unread]:
+        """List the statistics of the embodiment that scale nothing."""
+        file, result = f"{'raw_stats' if self.prefix else 'statistics.json'}: ", []
+        relative = self.references
+        read = {
+            name: dict.fromkeys(self.modality(name)["modality_keys"], self.kinds_of_ends)
+            for name in ("state", "action")
+        }
+        read["action"] |= dict.fromkeys(relative, ())
+        read["relative_action"] = dict.fromkeys(relative, ("min", "max"))
+        for name, groups in self.statistics.items():
+            if name not in read:
+                result.append(Unread(file + name, UNKNOWN, True))
+                continue
+            for group, there in groups.items():
+                if group in read[name]:
+                    result += unread_kinds(f"{file}{name}.{group}", there, read[name][group])
+                else:
+                    result.append(Unread(f"{file}{name}.{group}", "no modality names it", False))
+        return result
 
     def without_effect(self) -> list[str]:
         """Name the tensors that no action depends on: the output layer and the norm before it."""
