@@ -87,14 +87,14 @@ def test_fewer_steps_of_diffusion_are_a_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", FAMILIES)
 def test_what_is_planted_in_any_file_of_any_family_is_named(case: str, tmp_path: Path) -> None:
     """An unknown key of the settings and of the statistics, a tensor that no part reads, a file of weights."""
-    place = tmp_path / case
-    FAMILIES[case].write_checkpoint(case, place)
+    source = tmp_path / case
+    FAMILIES[case].write_checkpoint(case, source)
     made = openvla if case in openvla_checkpoints.CASES else config
     embodiment = ["policy.flow.checkpoint.embodiment=joint_arm"] if case == "groot_relative" else []
-    chosen = made(place, "env.num_action_chunks=1", *embodiment)
+    chosen = made(source, "env.num_action_chunks=1", *embodiment)
     before = published_findings(chosen, before_lines := [])
-    planted = [*plant_settings(place), plant_statistics(place), plant_tensor(place)]
-    save_file({"weight": torch.zeros(2)}, place / "more.safetensors")
+    planted = [*plant_settings(source), plant_statistics(source), plant_tensor(source)]
+    save_file({"weight": torch.zeros(2)}, source / "more.safetensors")
     lines: list[str] = []
     found = "\n".join([*map(str, published_findings(chosen, lines)), *lines])
     for name in (*planted, "more.safetensors"):
@@ -105,14 +105,14 @@ def test_what_is_planted_in_any_file_of_any_family_is_named(case: str, tmp_path:
 
 @pytest.mark.parametrize("case", ["smolvla", "pi0", "groot", "openvla"])
 def test_a_checkpoint_without_a_tensor_is_a_serious_finding(case: str, tmp_path: Path) -> None:
-    place = tmp_path / case
-    FAMILIES[case].write_checkpoint(case, place)
-    file = sorted(place.glob("model*.safetensors"))[0]
+    source = tmp_path / case
+    FAMILIES[case].write_checkpoint(case, source)
+    file = sorted(source.glob("model*.safetensors"))[0]
     tensors = load_file(file)
     del tensors[min(tensors)]
     save_file(tensors, file)
     made = openvla if case in openvla_checkpoints.CASES else config
-    found = [finding for finding in published_findings(made(place, "env.num_action_chunks=1"), []) if finding.serious]
+    found = [finding for finding in published_findings(made(source, "env.num_action_chunks=1"), []) if finding.serious]
     assert "missing" in str(found[0])
 
 

@@ -1,4 +1,4 @@
-"""Policies of small published checkpoints, a batch of their decisions, and what ranks learn from it."""
+"""Policies of small published checkpoints, a batch of their decisions, and ranks that learn from it."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def train_split(case: str, folder: Path) -> tuple[list[Metrics], dict[str, Tenso
 
 def _settings(policy: Any) -> dict[str, Any]:
     """A rate that is small for networks of large random weights: their ratios would overflow."""
-    given = settings(policy)
-    (stage,) = given["stages"]
-    return given | {"stages": (replace(stage, optimizer=replace(stage.optimizer, lr=RATE)),)}
+    usual = settings(policy)
+    (stage,) = usual["stages"]
+    return usual | {"stages": (replace(stage, optimizer=replace(stage.optimizer, lr=RATE)),)}
 
 
 def _batch(case: str, folder: Path) -> Batch:

@@ -1,4 +1,4 @@
-"""Whether the tensors of a published checkpoint are those of its network, by names and shapes alone."""
+"""Comparison of a published checkpoint's tensors with those of its network, by names and shapes."""
 
 from __future__ import annotations
 

@@ -193,12 +193,12 @@ class OpenVlaCheckpoint:
             result.append(Unread("config.json: norm_stats", "dataset_statistics.json has them", False))
         projected = "proprio_projector" in self.files
         for leaf, known in self.statistics[key].items():
-            place = f"statistics: {key}.{leaf}"
+            group = f"statistics: {key}.{leaf}"
             if leaf == "action" or (leaf == "proprio" and projected):
-                result += unread_kinds(place, known, (*ends, "mask"))
+                result += unread_kinds(group, known, (*ends, "mask"))
             else:
                 why = {"proprio": "there is no proprio_projector"} | dict.fromkeys(_COUNTS, "counts of the data set")
-                result.append(Unread(place, why.get(leaf, UNKNOWN), leaf not in why))
+                result.append(Unread(group, why.get(leaf, UNKNOWN), leaf not in why))
         return result
 
     def without_effect(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""What of a published checkpoint is not read: rules that all families share."""
+"""Parts of a published checkpoint that are not read: rules that all families share."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Unread:
     """Whether actions could differ from the original's because of it."""
 
 
-def unread_kinds(place: str, there: Iterable[str], read: Collection[str]) -> list[Unread]:
-    """List the statistics of one group of numbers that do not scale it; ``place`` is the file and the group."""
+def unread_kinds(group: str, there: Iterable[str], read: Collection[str]) -> list[Unread]:
+    """List the statistics of one group of numbers that do not scale it; ``group`` is its file and name."""
     others = [name for name in there if name not in read]
-    result = [Unread(f"{place}.{name}", "the statistic is not known", True) for name in others if name not in _KINDS]
+    result = [Unread(f"{group}.{name}", "the statistic is not known", True) for name in others if name not in _KINDS]
     usual = [name for name in others if name in _KINDS]
     if usual:
-        result.append(Unread(f"{place}.{'/'.join(usual)}", "other statistics scale these numbers, or none", False))
+        result.append(Unread(f"{group}.{'/'.join(usual)}", "other statistics scale these numbers, or none", False))
     return result
 
 
