@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rlinf.models.vla.published.shards import shards
 from rlinf.models.vla.published.unread import UNKNOWN, Unread, unread_files, unread_kinds
-
-if TYPE_CHECKING:
-    from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
 
 _ACTIVATION = "gelu-approximate"
 SUPPORTED: dict[str, Any] = {
@@ -103,7 +101,45 @@ _FILES = (
 _ANOTHER = "of another embodiment"
 
 
-def unread_of(checkpoint: GrootCheckpoint, key: str) -> list[Unread]:
+class DescribedGroot(Protocol):
+    """The parts of a `groot_checkpoint.GrootCheckpoint` that are compared with what is read."""
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+
+    @property
+    def processor(self) -> Mapping[str, Any]: ...
+
+    @property
+    def statistics(self) -> Mapping[str, Any]: ...
+
+    @property
+    def embodiment(self) -> str: ...
+
+    @property
+    def others(self) -> list[str]: ...
+
+    @property
+    def more_unread(self) -> list[tuple[str, str, bool]]: ...
+
+    @property
+    def prefix(self) -> str: ...
+
+    @property
+    def folder(self) -> str | None: ...
+
+    @property
+    def references(self) -> dict[str, str]: ...
+
+    @property
+    def kinds_of_ends(self) -> tuple[str, str]: ...
+
+    def modality(self, name: str) -> Mapping[str, Any]: ...
+
+    def without_effect(self) -> list[str]: ...
+
+
+def unread_of(checkpoint: DescribedGroot, key: str) -> list[Unread]:
     """List everything in the folder that is not read: keys of JSON files, embodiments, statistics, tensors."""
     from transformers import PreTrainedConfig
 
@@ -143,7 +179,7 @@ def unread_of(checkpoint: GrootCheckpoint, key: str) -> list[Unread]:
     return result + [Unread(f"tensor {name}", "no action depends on it", False) for name in checkpoint.without_effect()]
 
 
-def _unread_statistics(checkpoint: GrootCheckpoint) -> list[Unread]:
+def _unread_statistics(checkpoint: DescribedGroot) -> list[Unread]:
     """List the statistics of the embodiment that scale nothing."""
     file, result = f"{'raw_stats' if checkpoint.prefix else 'statistics.json'}: ", []
     relative = checkpoint.references
