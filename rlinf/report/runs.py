@@ -20,7 +20,6 @@ from rlinf.train.evaluation.saved import FOLDER, SavedEvaluation, read_evaluatio
 Series = Mapping[str, list[float | None]]
 
 
-
 class ReportError(UserError):
     """A folder that no report can be made of; the message gives the reason."""
 
