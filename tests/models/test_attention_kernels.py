@@ -1,4 +1,4 @@
-"""Workers that compute on GPUs take no attention that plans each length anew."""
+"""Workers that compute on GPUs take no attention that makes a plan for each length."""
 
 from __future__ import annotations
 
