@@ -9,21 +9,14 @@ from __future__ import annotations
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Literal
 
-from rlinf.base.errors import RunFailed, is_user_error
 from rlinf.base.user_code import named_packages
 
 _MOST_FRAMES, _MOST_CHARS = 6, 2000
 _OURS = ("rlinf", "rlinf_envs")
 _INSTALLED = ("site-packages", "dist-packages", sysconfig.get_path("stdlib"), "<frozen")
-
-
-class OwnCodeError(RunFailed):
-    """Code of a user's own raised; the message has its function, file, lines and words."""
 
 
 def own_account(error: BaseException) -> str | None:
@@ -41,21 +34,6 @@ def own_account(error: BaseException) -> str | None:
             return _account(cause, frames[entry:])
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None
-
-
-@contextmanager
-def naming_own_code() -> Iterator[None]:
-    """Raise an error of the block as :class:`OwnCodeError` if a user's code raised it; its notes are kept."""
-    try:
-        yield
-    except Exception as error:
-        account = None if is_user_error(error) else own_account(error)
-        if account is None:
-            raise
-        named = OwnCodeError(account)
-        for note in getattr(error, "__notes__", ()):
-            named.add_note(note)
-        raise named from error
 
 
 def _account(error: BaseException, frames: list[tuple[FrameType, int]]) -> str:

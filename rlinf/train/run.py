@@ -16,7 +16,7 @@ from rich.text import Text
 from rlinf.base.durable import naming_disk_errors, unless_read_only
 from rlinf.base.errors import OtherPolicy, UserError, is_user_error
 from rlinf.base.json_files import read_json_lines
-from rlinf.base.own_errors import OwnCodeError, naming_own_code
+from rlinf.base.own_errors import own_account
 from rlinf.base.signals import Stopped, stop_signals
 from rlinf.base.user_code import refuse_while_importing
 from rlinf.cluster import Cluster, ClusterError, connect
@@ -182,9 +182,8 @@ def _run(
     if report:
         with _complete(folder):
             _write_page(folder, display)
-    with naming_own_code():
-        for callback in callbacks:
-            callback.on_end(state.evaluation)
+    for callback in callbacks:
+        callback.on_end(state.evaluation)
     return RunResult(state.evaluation, folder.path, trainer.stopped, findings)
 
 
@@ -192,13 +191,14 @@ def _run(
 def _resumable(folder: RunDirectory) -> Iterator[None]:
     """End the block in good order on stop signals; for those and lost workers, report what the same command does."""
     try:
-        with stop_signals(), naming_own_code():
+        with stop_signals():
             yield
     except Stopped as stop:
         stop.outlook = stop.outlook or folder.outlook
         raise
-    except (ClusterError, OtherPolicy, OwnCodeError) as error:
-        begun = isinstance(error, OtherPolicy | OwnCodeError) or not is_user_error(error)
+    except Exception as error:
+        ours = (isinstance(error, ClusterError) and not is_user_error(error)) or isinstance(error, OtherPolicy)
+        begun = ours or (not is_user_error(error) and own_account(error) is not None)
         if begun and not getattr(error, "__notes__", ()):  # those of the training have the step and this
             error.add_note(f"Checkpoints are kept: {folder.outlook}.")
         raise

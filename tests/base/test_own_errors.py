@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlinf.base.errors import UserError
-from rlinf.base.own_errors import OwnCodeError, naming_own_code, own_account
+from rlinf.base.own_errors import own_account
 from rlinf.base.user_code import imported
 from rlinf.cluster.failure import capture
 
@@ -71,18 +70,6 @@ def test_the_cause_is_named_where_we_raised_another_error() -> None:
             raise RuntimeError("a batch failed") from error
 
     assert "Net.forward" in str(own_account(error_of(wrapped)))
-
-
-def test_a_block_raises_it_with_its_notes_and_leaves_other_errors() -> None:
-    error = error_of(OURS, MINE, BROKEN["add"])
-    error.add_note("in step 3")
-    with pytest.raises(OwnCodeError, match=r"Net\.forward") as raised, naming_own_code():
-        raise error
-    assert raised.value.__notes__ == ["in step 3"]
-    refused = UserError("a setting is wrong")
-    with pytest.raises(UserError, match="a setting is wrong") as kept, naming_own_code():
-        raise refused
-    assert kept.value is refused
 
 
 def test_a_worker_hands_on_the_account_alone() -> None:
