@@ -21,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,12 @@ class Place:
             )
         return Run.read(folder)
 
+    def train_together(self, runs: Mapping[str, Sequence[str]]) -> dict[str, Run]:
+        """Run several at the same time, name -> overrides: starting takes most of their time."""
+        with ThreadPoolExecutor(len(runs)) as pool:
+            begun = {name: pool.submit(self.train, name, *keys) for name, keys in runs.items()}
+            return {name: one.result() for name, one in begun.items()}
+
 
 @dataclass(frozen=True)
 class Run:
@@ -92,6 +99,10 @@ class Run:
         if not found:
             raise Disproved(f"{metric} was never logged")
         return sum(found) / len(found)
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def require(holds: bool, words: str) -> None:
@@ -150,33 +161,87 @@ def parity(place: Place) -> dict[str, float]:
     exact = ("policy.dtype=float32", "cluster.backend=local")
     known = place.train("known", *_SHORT, *exact, "run.max_steps=2", "--save-batches=2", card=False)
     figures = {}
-    for backend in ("torch", "fsdp", "megatron"):
-        if backend == "megatron" and importlib.util.find_spec("megatron") is None:
-            continue
-        learner = ("run.max_steps=2", f"learner.backend={backend}", f"--from-batches={known.folder / 'batches'}")
-        run = place.train(backend, *_SHORT, *exact, *learner)
+    backends = [name for name in ("torch", "fsdp", "megatron") if name != "megatron" or _installed(name)]
+    keys = (*_SHORT, *exact, "run.max_steps=2", f"--from-batches={known.folder / 'batches'}")
+    runs = place.train_together({name: (*keys, f"learner.backend={name}") for name in backends})
+    for backend, run in runs.items():
         first = [next(line["train/loss"] for line in one.lines if line["step"] == 1) for one in (known, run)]
         figures[f"{backend}_loss_difference"] = abs(first[0] - first[1])
         require(figures[f"{backend}_loss_difference"] < 1e-4, f"{backend}: first loss {first[1]} instead of {first[0]}")
     return figures
 
 
+def repeatable(place: Place) -> dict[str, float]:
+    """Count how often an operation gives other bits than the first time: an explanation of `same_bits`."""
+    import torch
+
+    kind, size = ("cuda", 4096) if place.card else ("cpu", 64)
+    random = torch.Generator().manual_seed(0)
+    table = torch.randn(512, 64, generator=random).to(kind)
+    index = torch.randint(0, 512, (size,), generator=random).to(kind)
+    rows = torch.randn(size, 64, generator=random).to(kind)
+    heads = torch.randn(1, 4, size // 8, 64, generator=random).to(kind)
+
+    def gradient(of: Callable[[torch.Tensor], torch.Tensor], at: torch.Tensor) -> torch.Tensor:
+        leaf = at.clone().requires_grad_()
+        result = of(leaf)
+        result.backward(torch.linspace(0, 1, result.numel(), device=kind).view_as(result).to(result.dtype))
+        assert leaf.grad is not None
+        return leaf.grad
+
+    def attention(states: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(states, states, states, is_causal=True)
+
+    operations: dict[str, Callable[[], torch.Tensor]] = {
+        "product": lambda: rows.T @ rows,
+        "product_16_bits": lambda: rows.bfloat16().T @ rows.bfloat16(),
+        "cumulative_sum": lambda: rows.flatten().cumsum(0),
+        "add_by_index": lambda: torch.zeros_like(table).index_add_(0, index, rows),
+        "embedding_gradient": lambda: gradient(lambda at: torch.nn.functional.embedding(index, at), table),
+        "select_gradient": lambda: gradient(lambda at: at.index_select(0, index), table),
+        "attention_gradient": lambda: gradient(attention, heads),
+        "attention_gradient_16_bits": lambda: gradient(attention, heads.bfloat16()),
+    }
+    return {
+        f"{name}_differs": float(sum(not torch.equal(first, operation()) for _ in range(20)))
+        for name, operation in operations.items()
+        for first in [operation()]
+    }
+
+
 def same_bits(place: Place) -> dict[str, float]:
     keys = (*_SHORT, "run.max_steps=4")
-    whole = place.train("whole", *keys)
-    place.train("cut", *keys, "run.max_steps=2", "checkpoint.every=2")
+    begun = {"whole": keys, "again": keys, "cut": (*keys, "run.max_steps=2", "checkpoint.every=2")}
+    runs = place.train_together(begun)
+    whole, again = runs["whole"], runs["again"]
+    require(whole.digest == again.digest, f"two equal runs differ {first_difference(whole, again)}")
     cut = place.train("cut", *keys, "checkpoint.every=2")
-    require(whole.digest == cut.digest, "a resumed run has other weights than one without a break")
+    require(whole.digest == cut.digest, f"a resumed run differs from a whole one {first_difference(whole, cut)}")
     return {"steps": 4.0}
 
 
+def first_difference(one: Run, other: Run) -> str:
+    """Name the first step at which two runs logged other values, and these metrics."""
+    for left, right in zip(one.lines, other.lines, strict=False):
+        changed = [
+            name
+            for name, value in left.items()
+            if not name.startswith(("time/", "speed/", "memory/")) and right.get(name) != value
+        ]
+        if changed:
+            return f"from step {left['step']:.0f} on: {', '.join(changed[:8])}"
+    return "in their weights alone"
+
+
 def offload(place: Place) -> dict[str, float]:
-    stay = place.train("stay", *_SHORT)
-    away = place.train("away", *_SHORT, "learner.offload={optimizer: true, weights: true}")
-    require(stay.digest == away.digest, "weights that were moved to the host and back learn otherwise")
-    moved = [line.get("weights/offload_bytes", 0.0) for line in away.lines]
-    require(not place.card or max(moved) > 0, "nothing was moved")
-    return {"offload_mb": max(moved) / 1e6}
+    moved = {"learner.offload={optimizer: true, weights: true}"}
+    runs = place.train_together({"stay": _SHORT, "away": (*_SHORT, *moved)})
+    stay, away = runs["stay"], runs["away"]
+    bytes_moved = max(line.get("weights/offload_bytes", 0.0) for line in away.lines)
+    require(not place.card or bytes_moved > 0, "nothing was moved")
+    difference = first_difference(stay, away)
+    require(stay.digest == away.digest, f"weights that were moved to the host and back learn otherwise {difference}")
+    return {"offload_mb": bytes_moved / 1e6}
 
 
 def engine(place: Place) -> dict[str, float]:
@@ -200,8 +265,15 @@ def experts(place: Place) -> dict[str, float]:
     }
     sampler = "vllm" if place.card else "hf"
     keys = (f"policy.architecture={json.dumps(moe)}", f"rollout.sampler={sampler}")
-    without = place.train("without", *_SHORT, *keys, "rollout.sleep=auto").mean("train/sampler_logprob_gap")
-    replayed = place.train("replayed", *_SHORT, *keys, "rollout.router_replay=true").mean("train/sampler_logprob_gap")
+    # Both engines share the GPU.
+    keys = (*keys, "rollout.vllm.gpu_memory_utilization=0.3")
+    runs = place.train_together(
+        {
+            "without": (*_SHORT, *keys, "rollout.sleep=auto"),
+            "replayed": (*_SHORT, *keys, "rollout.router_replay=true"),
+        }
+    )
+    without, replayed = (runs[name].mean("train/sampler_logprob_gap") for name in ("without", "replayed"))
     require(replayed <= without, f"the gap is {replayed:.3g} with replayed experts and {without:.3g} without")
     return {"gap_without": without, "gap_with": replayed}
 
@@ -308,6 +380,7 @@ PARTS: Mapping[str, Part] = {
         quickstart, "the quickstart trains in bfloat16 on the GPU; sampler and learner agree within 0.02 nats"
     ),
     "parity": Part(parity, "torch, fsdp and megatron at one rank have the CPU's first loss within 1e-4 in float32"),
+    "repeatable": Part(repeatable, "operations whose figure is 0 gave the same bits 20 times"),
     "same_bits": Part(same_bits, "a run that is cut and resumed on the GPU ends with the bits of one that was not"),
     "offload": Part(offload, "optimiser and weights that wait in host memory change no bit"),
     "engine": Part(engine, "vLLM samples on the GPU, sleeps, wakes, takes weights in place and agrees", _VLLM),
@@ -367,7 +440,7 @@ def missing(part: Part, *, card: bool, rehearse: bool) -> str:
     """Explain why a part cannot run here; empty if it can."""
     if not (card or rehearse):
         return "this machine has no GPU that torch can use"
-    absent = [f"{package} ({fix})" for package, fix in part.needs.items() if importlib.util.find_spec(package) is None]
+    absent = [f"{package} ({fix})" for package, fix in part.needs.items() if not _installed(package)]
     return f"not installed: {', '.join(absent)}" if absent and (card or part.needs_in_rehearsal) else ""
 
 

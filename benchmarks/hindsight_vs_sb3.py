@@ -2,12 +2,14 @@
 
     python benchmarks/hindsight_vs_sb3.py --task fetch --seeds 3 [--write]  # FetchReach; needs oneloop-rl[robotics]
     python benchmarks/hindsight_vs_sb3.py --task panda --seeds 3            # PandaReach; needs panda-gym
+    python benchmarks/hindsight_vs_sb3.py --task push --seeds 3             # FetchPush; panda_push: PandaPush
     python benchmarks/hindsight_vs_sb3.py --task bits --seeds 3             # 12 bits to flip, DQN; no simulator
 
 Every run is a process of its own; imports and construction are not counted on either side. `fetch` and `panda` are the
 entries of RL Zoo's hyperparams/tqc.yml on both sides, for `--steps` steps; the Zoo normalises rewards there, too, which
-ours do not. `without` is ours with algorithm.hindsight: none. Success is that of 50 greedy episodes from the same
-start states, anywhere in an episode. `sb3_unscaled` is the peer without normalised rewards.
+ours do not. `push` and `panda_push` have the same small networks, far from the Zoo's million steps. `without` is ours
+with algorithm.hindsight: none. Success is that of 50 greedy episodes from the same start states, anywhere in an
+episode. `sb3_unscaled` is the peer without normalised rewards.
 """
 
 from __future__ import annotations
@@ -39,9 +41,12 @@ class Task:
     """Of the recipe."""
 
 
+_LONGER = "run.max_steps=1000"
 TASKS = {
     "fetch": Task("fetch_reach_her", "FetchReach-v4", 4_000),
     "panda": Task("fetch_reach_her", "PandaReach-v3", 4_000, ("env.id=panda_gym:PandaReach-v3",)),
+    "push": Task("fetch_reach_her", "FetchPush-v4", 10_000, ("env.id=gymnasium_robotics:FetchPush-v4", _LONGER)),
+    "panda_push": Task("fetch_reach_her", "PandaPush-v3", 10_000, ("env.id=panda_gym:PandaPush-v3", _LONGER)),
     "bits": Task("bit_flip_dqn", "rlinf/BitFlip-v0", 12_000),
 }
 SIDES = ("rlinf", "sb3", "sb3_unscaled", "without")
@@ -63,11 +68,11 @@ def peers(task: Task, seed: int, *, norm_reward: bool = True) -> dict[str, float
     from stable_baselines3.common.vec_env import VecNormalize
 
     torch.set_num_threads(1)
-    if task.env == "FetchReach-v4":
+    if task.env.startswith("Fetch"):
         import gymnasium_robotics
 
         gymnasium.register_envs(gymnasium_robotics)
-    elif task.env == "PandaReach-v3":
+    elif task.env.startswith("Panda"):
         import panda_gym  # noqa: F401
     else:
         import rlinf_envs  # noqa: F401

@@ -27,15 +27,15 @@ from sim_vs_sb3 import _our_return, _peer_return, _step, _trainer
 
 ENTRIES: dict[str, int] = {
     "ppo/CartPole-v1": 24_000,
-    "ppo/Pendulum-v1": 8_192,
-    "ppo/Acrobot-v1": 8_192,
-    "ppo/MountainCar-v0": 8_192,
+    "ppo/Pendulum-v1": 16_384,
+    "ppo/Acrobot-v1": 40_960,
     "a2c/CartPole-v1": 8_000,
-    "a2c/Acrobot-v1": 8_000,
+    "a2c/Acrobot-v1": 24_000,
     "a2c/MountainCarContinuous-v0": 8_000,
     "dqn/CartPole-v1": 8_192,
     "sac/MountainCarContinuous-v0": 4_800,
-    "td3/Pendulum-v1": 10_496,
+    "td3/Pendulum-v1": 12_000,
+    "ddpg/Pendulum-v1": 12_000,
 }
 SIDES = ("rlinf", "sb3")
 

@@ -157,6 +157,7 @@ def _guarded(command: Callable[[], int]) -> int:
 
 def _reported(error: Exception) -> int:
     """Report the error, as briefly as it allows; return the exit code."""
+    from rlinf.base.own_errors import own_account
     from rlinf.cluster.errors import ClusterError
     from rlinf.config.problems import ConfigErrors
 
@@ -181,6 +182,8 @@ def _reported(error: Exception) -> int:
     elif isinstance(error, ClusterError):
         # It names the worker and holds its traceback: that of the driver would only say who waited for it.
         _complain("\n".join([str(error), *getattr(error, "__notes__", ())]))
+    elif LEVEL not in os.environ and (own := own_account(error)) is not None:
+        _complain("\n".join([own, *getattr(error, "__notes__", ()), "RLINF_LOG=info shows the whole traceback."]))
     else:
         _complain("".join(traceback.format_exception(error)).rstrip())
     return FAILED

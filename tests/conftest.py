@@ -7,6 +7,7 @@ starts once; every other file is a unit of its own. The long units come first, a
 from __future__ import annotations
 
 import functools
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from rlinf.schema.cluster import ClusterConfig
 
 _HERE = Path(__file__).parent
 _FIRST = ("ray", "gang")
+_LONG = tuple(f"tests/{name}/" for name in ("runs", "rollouts", "models", "learners", "envs", "samplers", "report"))
+"""Folders with the longest files, which come next: a long one at the end keeps one process busy and the others idle."""
 
 # Ray's workers run at niceness 15 otherwise, and wait for every other process of tests on the same two cores.
 os.environ.setdefault("RAY_worker_niceness", "0")
@@ -49,7 +52,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if _HERE / "faults" in item.path.parents:
             item.add_marker(pytest.mark.faults)
     units = {item: _unit(item.nodeid.partition("::")[0]) for item in items}
-    items.sort(key=lambda item: _FIRST.index(units[item]) if units[item] in _FIRST else len(_FIRST))
+    items.sort(key=lambda item: _rank(units[item]))
+
+
+def _rank(unit: str) -> int:
+    if unit in _FIRST:
+        return _FIRST.index(unit)
+    return len(_FIRST) + (not unit.startswith(_LONG))
+
+
+def pytest_collection_finish() -> None:
+    """Leave half a million objects that stay, modules and tests, out of every later collection of garbage."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

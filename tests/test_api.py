@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,36 @@ def test_a_mapping_and_overrides_make_a_checked_configuration() -> None:
     assert (config.run.seed, config.algorithm.gamma) == (3, 0.9)
     with pytest.raises(ConfigErrors, match=r"algorithm\.gama is not a key"):
         rlinf.load(sections, "algorithm.gama=0.9")
+
+
+def test_a_configuration_that_was_changed_after_it_was_loaded_is_checked_again(tmp_path: Path) -> None:
+    config = cartpole(tmp_path / "run", "evaluation.size=0")
+    wrong = replace(
+        config,
+        run=replace(config.run, max_steps=-1),
+        rollout=replace(config.rollout, num_steps="many"),  # type: ignore[arg-type]
+        algorithm=replace(config.algorithm, adv_type="gea"),
+    )
+    for call in (rlinf.fit, functools.partial(rlinf.check, build=False)):
+        with pytest.raises(ConfigErrors) as raised:
+            call(wrong)
+        assert {problem.key for problem in raised.value.problems} >= {
+            "run.max_steps",
+            "rollout.num_steps",
+            "algorithm.adv_type",
+        }
+        assert "the configuration given to rlinf." in str(raised.value)
+    config.algorithm.options["no_such_option"] = 1  # type: ignore[index]
+    with pytest.raises(ConfigErrors, match="no_such_option"):
+        rlinf.check(config, build=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_configuration_that_was_changed_well_is_taken(tmp_path: Path) -> None:
+    config = cartpole(tmp_path / "run", "evaluation.size=0")
+    changed = replace(config, run=replace(config.run, dir=tmp_path / "other", seed=np.int64(7)))
+    plan = rlinf.check(changed, build=False)
+    assert str(plan) == str(rlinf.check(cartpole(tmp_path / "other", "evaluation.size=0", "run.seed=7"), build=False))
 
 
 def test_check_gives_the_plan_and_starts_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlinf.base.packages import missing_package
-from rlinf.base.user_code import MODULE_PLACE, names_a_file, other_module
+from rlinf.base.user_code import MODULE_PLACE, importing, names_a_file, other_module
 from rlinf_envs.errors import RewardError, SettingError
 from rlinf_envs.reward_calls import misfit
 from rlinf_envs.suggest import unknown
@@ -34,7 +34,8 @@ def find_function(path: str) -> Callable[..., Any]:
     if wrong := names_a_file(path):
         raise SettingError(f"reward.custom: {path!r}: {wrong}")
     try:
-        module = importlib.import_module(module_name)
+        with importing(path):
+            module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does when it is imported
         reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         reason = missing_package(error) or reason

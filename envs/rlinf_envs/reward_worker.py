@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from rlinf.base.reward_value import RewardValueError, reward_value
 from rlinf_envs import reward_calls
 from rlinf_envs.custom_rewards import find_function
 
@@ -22,9 +23,9 @@ def call(
         why = f"{type(error).__name__}: {words:.500}" if words else type(error).__name__
         return "problem", f"raised {why}{_place(error, function)}"
     try:
-        return "value", float(value)
-    except (TypeError, ValueError, OverflowError):
-        return "problem", f"must return a number, got {value!r:.200}"
+        return "value", reward_value(value)
+    except RewardValueError as error:
+        return "problem", str(error)
 
 
 def _place(error: BaseException, function: Any) -> str:

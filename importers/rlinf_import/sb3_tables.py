@@ -122,9 +122,14 @@ def is_atari(environment: str) -> bool:
     return environment == "atari" or "NoFrameskip" in environment or "ALE/" in environment
 
 
+_MUJOCO = (
+    "Ant|HalfCheetah|Hopper|Humanoid|HumanoidStandup|InvertedDoublePendulum|InvertedPendulum|Pusher|Reacher|Swimmer|"
+    "Walker2d"
+)
 _NEWEST: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(Fetch\w+)-v[1-3]"), r"\1-v4"),
     (re.compile(r"(Panda\w+)-v[12]"), r"\1-v3"),
+    (re.compile(rf"({_MUJOCO})-v[23]"), r"\1-v4"),
 )
 """Versions that the package of an environment no longer has, and the one that follows them."""
 

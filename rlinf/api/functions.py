@@ -12,7 +12,7 @@ from rlinf.base.logs import asked_level, show
 from rlinf.base.user_code import kind_of
 from rlinf.config import Config
 from rlinf.config import load as load_file
-from rlinf.config.loading import resolve_reader
+from rlinf.config.loading import checked, resolve_reader
 from rlinf.config.problems import Origin
 from rlinf.config.reader import Reader
 from rlinf.config.tree import locate
@@ -59,7 +59,7 @@ def check(config: Config, *, build: bool = True) -> Plan:
     """
     from rlinf.planning.describe import plan
 
-    _require_config(config, "check")
+    config = _checked(config, "check")
     if build:
         from rlinf.commands.check import examine
 
@@ -68,24 +68,27 @@ def check(config: Config, *, build: bool = True) -> Plan:
     return plan(config)
 
 
-def _require_config(config: object, called: str) -> None:
+def _checked(config: object, called: str) -> Config:
+    """Return the configuration, checked again if it was changed after it was loaded."""
     if not isinstance(config, Config):
         shown = json.dumps(config) if isinstance(config, str) else "..."
         raise UserError(
             f"rlinf.{called}: {config!r:.80} is {kind_of(config)}, and must be a configuration: rlinf.load({shown})"
         )
+    return checked(config, f"the configuration given to rlinf.{called}")
 
 
 def fit(config: Config, *, callbacks: Sequence[Callback] = (), report: bool = False) -> RunResult:
     """Train, or continue what is in ``config.run.dir``; the same call resumes a run that was killed.
 
     ``callbacks`` (:class:`rlinf.Callback`) run in this process between iterations, on Ray and locally alike. ``report``
-    writes report.html at the end. Log lines of level INFO and above go to standard error with time, level and process,
-    unless the application has set up `logging` itself; RLINF_LOG=warning shows fewer.
+    writes report.html at the end. A configuration that was changed after it was loaded (`dataclasses.replace`) is
+    checked again: ConfigErrors lists every mistake. Log lines of level INFO and above go to standard error with time,
+    level and process, unless the application has set up `logging` itself; RLINF_LOG=warning shows fewer.
     """
     from rlinf.train.run import run
 
-    _require_config(config, "fit")
+    config = _checked(config, "fit")
     show(asked_level() or "INFO", "driver")
     return run(config, report=report, callbacks=callbacks)
 

@@ -110,6 +110,32 @@ def first_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder, renamed to ``path`` (new or empty) after the block; an error leaves nothing of it.
+
+    A full disk raises :class:`DiskFullError`, though libraries have errors of their own for it.
+    """
+    path = Path(os.path.abspath(path))
+    aside = _aside(path)
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        yield aside
+        try:
+            os.replace(aside, path)
+        except OSError:  # a mount point, or a folder on another disk
+            shutil.copytree(aside, path, dirs_exist_ok=True)
+    except UserError:
+        raise
+    except Exception as error:
+        problem = full(aside if aside.is_dir() else path.parent)
+        if problem is None:
+            raise
+        raise DiskFullError(f"{problem} at {path}: nothing was written there. Make room, then try again") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder under another name, so that a crash on the way leaves nothing that resembles the folder."""
     leaving = folder.with_name(f".removing_{folder.name}.{os.getpid()}")

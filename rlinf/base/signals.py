@@ -67,6 +67,8 @@ class _State:
         self.announced = False
         self.first = False
         """One has come that the next urgent one does not wait for."""
+        self.raised = int(signal.SIGINT)
+        """The signal that was raised last."""
         self.last = -math.inf
         """When the newest one came that was no other's second copy."""
 
@@ -100,6 +102,8 @@ def stop_signals() -> Iterator[None]:
             signal.signal(number, _stop)
     try:
         yield
+    except KeyboardInterrupt as interrupt:
+        raise as_stopped(interrupt) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -174,7 +178,16 @@ def _stop(number: int, _frame: FrameType | None) -> None:
         _announce(number)
         return
     _state.waiting = None
+    _state.raised = number
     raise Stopped(number)
+
+
+def as_stopped(interrupt: KeyboardInterrupt) -> Stopped:
+    """Return the interrupt as :class:`Stopped`, with the signal that came.
+
+    Native code raises another: Ray's, which checks for signals while it waits, gives a plain KeyboardInterrupt.
+    """
+    return interrupt if isinstance(interrupt, Stopped) else Stopped(_state.raised)
 
 
 @contextmanager
@@ -190,6 +203,7 @@ def defer_signals() -> Iterator[None]:
         _state.holds -= 1
     if _state.holds == 0 and _state.waiting is not None:
         number, _state.waiting = _state.waiting, None
+        _state.raised = number
         raise Stopped(number)
 
 

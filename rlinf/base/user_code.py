@@ -9,19 +9,24 @@ import inspect
 import os
 import pkgutil
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter
 from types import ModuleType
 from typing import Any, TypeVar
 
-from rlinf.base.errors import RunFailed
+from rlinf.base.errors import RunFailed, UserError
 from rlinf.base.packages import missing_package
 
 T = TypeVar("T")
 
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+_LIBRARIES = frozenset({"rlinf", "rlinf_envs", "gymnasium", "torch", "numpy", "transformers"})
+_named: set[str] = set()
+_importing: list[str] = []
 
 MODULE_PLACE = "The module must be on PYTHONPATH, or lie where the run is started."
 """What to do about a module that is not found."""
@@ -40,10 +45,37 @@ def imported(name: str) -> Any:
     module, _, path = name.partition(":")
     if wrong := names_a_file(name):
         raise ValueError(f"{name} cannot be imported: {wrong}")
+    _named.add(module.partition(".")[0])
     try:
-        return functools.reduce(getattr, path.split("."), importlib.import_module(module))
+        with importing(name):
+            return functools.reduce(getattr, path.split("."), importlib.import_module(module))
     except Exception as error:  # the module may be a user's, and raise what it likes
         raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}{nearest_name(error)}") from error
+
+
+@contextmanager
+def importing(name: str) -> Iterator[None]:
+    """Import ``name`` of a user's own in the block: a run that its module begins meanwhile is refused."""
+    _importing.append(name)
+    try:
+        yield
+    finally:
+        _importing.pop()
+
+
+def refuse_while_importing(call: str) -> None:
+    """Raise UserError if a module of a user's own makes this ``call`` while it is imported."""
+    if _importing:
+        module = _importing[-1].partition(":")[0]
+        raise UserError(
+            f"{call} begins while {module} is imported, which a configuration names ({_importing[-1]}): it would begin "
+            f'in every process. In {module}, write the call under `if __name__ == "__main__":`'
+        )
+
+
+def named_packages() -> Set[str]:
+    """Return the packages of this process that a configuration named, without those that it names for us."""
+    return _named - _LIBRARIES
 
 
 def names_a_file(path: str) -> str:

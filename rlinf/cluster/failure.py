@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 import traceback
 from dataclasses import dataclass
 
 from rlinf.base.errors import UserError, exit_code_of, is_user_error
+from rlinf.base.own_errors import own_account
 
+_log = logging.getLogger(__name__)
 _CARRIER = re.compile(r"[/\\](rlinf[/\\]cluster|ray)[/\\]")
 
 
@@ -26,7 +29,10 @@ class Failure:
 
 
 def capture(error: BaseException) -> Failure:
-    """Build the failure for an exception caught in a worker, without the frames from here to the user's code."""
+    """Build the failure for an exception caught in a worker, without the frames from here to the user's code.
+
+    Of an error that code of a user's own raised it holds that code's frames alone.
+    """
     when = time.time()
     # The traceback from the first frame that is neither ours nor Ray's; all of it if there is no such
     # frame.
@@ -36,4 +42,7 @@ def capture(error: BaseException) -> Failure:
     lines = traceback.format_exception(type(error), error, (below or error.__traceback__))
     if is_user_error(error):
         return Failure("".join(lines), when, words=str(error), exit_code=exit_code_of(error))
-    return Failure("".join(lines), when)
+    own = own_account(error)
+    if own is not None:
+        _log.info("%s", "".join(lines).rstrip())
+    return Failure("".join(lines) if own is None else own, when)

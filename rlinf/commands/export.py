@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from rlinf.base.arguments import Parser
+from rlinf.base.durable import new_folder
 from rlinf.base.errors import UserError
 from rlinf.base.run_folders import no_run
 from rlinf.train.stored_run import run_of_checkpoint
@@ -34,17 +36,24 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(list(arguments))
     if run_of_checkpoint(options.run) is None:
         raise UserError(no_run(options.run))
+    from rlinf.learners.convert import require_empty
     from rlinf.train.export_checkpoint import export_checkpoint
 
-    export_checkpoint(options.run, options.step, options.out)
-    if options.onnx:
-        _write_onnx(options.out)
-    if options.layout != "rlinf":
-        _write_published(options.out, options.layout)
+    if "RANK" in os.environ:  # torchrun: several processes write parts of one folder
+        export_checkpoint(options.run, options.step, options.out)
+        return 0
+    require_empty(options.out)
+    # What cannot be written so is seen in the policy alone: OUT appears when all of it is there.
+    with new_folder(options.out) as aside:
+        export_checkpoint(options.run, options.step, aside, shown=options.out)
+        if options.onnx:
+            _write_onnx(aside, options.out)
+        if options.layout != "rlinf":
+            _write_published(aside, options.layout, options.out)
     return 0
 
 
-def _write_published(folder: Path, layout: str) -> None:
+def _write_published(folder: Path, layout: str, out: Path) -> None:
     from rlinf.api.policy import Policy
     from rlinf.models.vla.published.groot_policy import GrootPolicy
     from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
@@ -54,13 +63,13 @@ def _write_published(folder: Path, layout: str) -> None:
     kinds = {"openvla": OpenVlaPolicy, "lerobot": PublishedPolicy, "groot": GrootPolicy}
     if isinstance(policy, (OpenVlaPolicy, PublishedPolicy, GrootPolicy)) and isinstance(policy, kinds[layout]):
         policy.write_published(folder / layout)
-        print(f"{folder / layout}: a {policy.checkpoint.family} checkpoint in its original layout")
+        print(f"{out / layout}: a {policy.checkpoint.family} checkpoint in its original layout")
         return
     key = "policy.vla.checkpoint" if layout == "openvla" else "policy.flow.checkpoint"
     raise UserError(f"--layout {layout} is for policies of {key}: this one began otherwise")
 
 
-def _write_onnx(folder: Path) -> None:
+def _write_onnx(folder: Path, out: Path) -> None:
     from rlinf.api.policy import Policy
     from rlinf.models.actor_critic.onnx_file import write_onnx
 
@@ -68,4 +77,4 @@ def _write_onnx(folder: Path) -> None:
     if not (folder / "policy.json").exists():
         raise UserError("--onnx is for actor-critic policies: this one is a language model or a vla")
     difference = write_onnx(policy.model, policy.spaces, folder / "policy.onnx")
-    print(f"{folder / 'policy.onnx'}: onnxruntime's actions differ by at most {difference:.1e} from the policy's")
+    print(f"{out / 'policy.onnx'}: onnxruntime's actions differ by at most {difference:.1e} from the policy's")

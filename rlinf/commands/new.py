@@ -67,6 +67,11 @@ def write_skeleton(kind: str, name: str, folder: Path) -> tuple[Path, Path, Path
     words = {"name": name, "class_name": "".join(part.title() for part in name.split("_"))}
     for template, path in files.items():
         text = (SKELETONS / kind / template).read_text(encoding="utf-8")
-        path.write_text(string.Template(text).substitute(words), encoding="utf-8")
+        try:
+            path.write_text(string.Template(text).substitute(words), encoding="utf-8")
+        except OSError as error:  # the same command can then be given again
+            for written in files.values():
+                written.unlink(missing_ok=True)
+            raise OSError(error.errno, error.strerror, str(path)) from error
     module, config, test = files.values()
     return module, config, test

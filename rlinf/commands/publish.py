@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlinf.base.arguments import Parser
+from rlinf.base.durable import new_folder
 from rlinf.base.errors import UserError
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
@@ -58,29 +59,34 @@ def _write_folder(run: Path, out: Path, *, step: int | None = None, license: str
         require_inside(path, run)
     if out.is_file() or (out.exists() and any(out.iterdir()) and not (out / "training" / "config.yaml").is_file()):
         raise UserError(f"{out} is {'a file' if out.is_file() else 'not empty'}: name another folder with --out")
-    shutil.rmtree(out, ignore_errors=True)
-    after = _policy(run, out, step, record.summary)
     result = license or stated_license(record)
     curves = drawn_curves(record)
-    for name, picture in curves.items():
-        (out / name).parent.mkdir(exist_ok=True)
-        (out / name).write_text(picture, encoding="utf-8")
-    (out / "README.md").write_text(card(record, step=after, license=result, curves=list(curves)), encoding="utf-8")
-    (out / "training").mkdir()
-    for name in _TRAINING:
-        if (run / name).is_file():
-            shutil.copyfile(require_inside(run / name, run), out / "training" / name)
+    with new_folder(out) as aside:
+        after = _policy(run, aside, step, record.summary, out)
+        for name, picture in curves.items():
+            (aside / name).parent.mkdir(exist_ok=True)
+            (aside / name).write_text(picture, encoding="utf-8")
+        text = card(record, step=after, license=result, curves=list(curves))
+        (aside / "README.md").write_text(text, encoding="utf-8")
+        (aside / "training").mkdir()
+        for name in _TRAINING:
+            if (run / name).is_file():
+                shutil.copyfile(require_inside(run / name, run), aside / "training" / name)
+        # What was published before stays until all of this is written.
+        shutil.rmtree(out, ignore_errors=True)
     return result
 
 
-def _policy(run: Path, out: Path, step: int | None, summary: object) -> int:
-    """Copy the exported policy, or export a checkpoint; return the step it was trained to."""
+def _policy(run: Path, folder: Path, step: int | None, summary: object, out: Path) -> int:
+    """Copy the exported policy, or export a checkpoint, to ``folder``; return the step it was trained to.
+
+    ``out``: what the folder is named in the end."""
     if step is None and (run / "policy").is_dir() and isinstance(summary, dict):
-        shutil.copytree(run / "policy", out)
+        shutil.copytree(run / "policy", folder)
         return int(summary["steps"])
     from rlinf.train.export_checkpoint import export_checkpoint
 
-    return export_checkpoint(run, step, out)
+    return export_checkpoint(run, step, folder, shown=out)
 
 
 def push(folder: Path, name: str, *, private: bool) -> str:

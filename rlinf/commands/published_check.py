@@ -5,10 +5,13 @@ from __future__ import annotations
 from rlinf.base.errors import UserError
 from rlinf.commands.finding import Caveat
 from rlinf.config import Config
-from rlinf.models.vla.published.checkpoint import FlowCheckpoint, Unread
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint
+from rlinf.models.vla.published.fitting import unfit_tensors
 from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
+from rlinf.models.vla.published.openvla_actions import ENDS
 from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
 from rlinf.models.vla.published.reading import read_flow_checkpoint
+from rlinf.models.vla.published.unread import Unread
 
 _SUBJECT, _OPENVLA = "policy.flow.checkpoint", "policy.vla.checkpoint"
 _CROP = 0.9
@@ -25,7 +28,7 @@ def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
         checkpoint = read_flow_checkpoint(chosen, config.env.num_action_chunks)
     except UserError as error:
         return [Caveat(True, str(error), subject=_SUBJECT)]
-    result = _unread(checkpoint, lines, _SUBJECT)
+    result = _unread(checkpoint, checkpoint.unread(), lines, _SUBJECT)
     if isinstance(checkpoint, GrootCheckpoint):
         lines.append(f"  statistics and projections of {checkpoint.embodiment} ({checkpoint.embodiment_id})")
     theirs, ours = checkpoint.carried_out, config.env.num_action_chunks
@@ -46,7 +49,8 @@ def _openvla_findings(config: Config, lines: list[str]) -> list[Caveat]:
         name, _ = checkpoint.statistics_of(vla.statistics_key)
     except UserError as error:
         return [Caveat(True, str(error), subject=_OPENVLA)]
-    result = _unread(checkpoint, lines, _OPENVLA)
+    unread = [*checkpoint.unread(), *checkpoint.unread_statistics(name, ENDS[chosen.statistics])]
+    result = _unread(checkpoint, unread, lines, _OPENVLA)
     decoding = checkpoint.decoding if chosen.decoding == "auto" else chosen.decoding
     lines.append(f"  statistics of {name}; {decoding} decoding")
     if checkpoint.files and decoding == "sequential":
@@ -68,16 +72,27 @@ def _openvla_findings(config: Config, lines: list[str]) -> list[Caveat]:
 
 
 def _unread(
-    checkpoint: FlowCheckpoint | GrootCheckpoint | OpenVlaCheckpoint, lines: list[str], subject: str
+    checkpoint: FlowCheckpoint | GrootCheckpoint | OpenVlaCheckpoint,
+    unread: list[Unread],
+    lines: list[str],
+    subject: str,
 ) -> list[Caveat]:
-    """Find what is not read and matters; ``lines`` get the rest."""
-    unread = checkpoint.unread()
+    """Find what is ``unread`` and matters, and tensors that loading refuses; ``lines`` get the rest."""
     lines += _lines(checkpoint, [part for part in unread if not part.matters])
-    return [
+    result = [
         Caveat(False, f"{part.name} is not read: {part.why}.", "Actions may differ from the original's.", subject)
         for part in unread
         if part.matters
     ]
+    try:
+        problems = unfit_tensors(checkpoint)
+    except UserError as error:
+        return [*result, Caveat(True, str(error), subject=subject)]
+    for problem, listed in problems.items():
+        if listed:
+            message = f"tensors that are {problem}: {', '.join(listed)}."
+            result.append(Caveat(True, message, "Such a checkpoint is not loaded.", subject))
+    return result
 
 
 def _lines(checkpoint: FlowCheckpoint | GrootCheckpoint | OpenVlaCheckpoint, unread: list[Unread]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 
@@ -19,6 +20,11 @@ def to_mapping(config: Sections) -> dict[str, object]:
     plain = _plain(config)
     assert isinstance(plain, dict)
     return plain
+
+
+def digest(config: Sections) -> str:
+    """Return a digest of all values, by which a changed configuration is recognised."""
+    return hashlib.sha256(repr(to_mapping(config)).encode()).hexdigest()
 
 
 def to_yaml(config: Sections) -> str:

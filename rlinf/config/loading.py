@@ -12,7 +12,7 @@ from rlinf.config.compat.combined import combine
 from rlinf.config.compat.semantics import adopt, roll_origin
 from rlinf.config.context import Context
 from rlinf.config.defaults import fill_in
-from rlinf.config.dump import at, to_mapping
+from rlinf.config.dump import at, digest, to_mapping
 from rlinf.config.experiment import Config
 from rlinf.config.interpolate import interpolate, report_unresolved
 from rlinf.config.plugins import with_plugins
@@ -78,6 +78,23 @@ def load_mapping(mapping: Mapping[str, object], source: str = "mapping", overrid
     return resolve_reader(reader, origin).config
 
 
+def checked(config: Config, source: str) -> Config:
+    """Return ``config`` if it is as it was loaded; else check its values as if a file had them.
+
+    `dataclasses.replace`, an assignment and a change in a mapping inside it all pass by the checks of a file.
+    Raises :class:`ConfigErrors` with all problems, cited as ``source``.
+    """
+    if config.checked == digest(config):
+        return config
+    plain = to_mapping(config)
+    reader, origin = Reader(), Origin(source)
+    reader.layers.append(locate(plain, origin).branch or {})
+    off = [key for key in ("evaluation.size", "sft.steps") if at(plain, key.split(".")) == 0]
+    reader.read_overrides([f"{key}=0" for key in off])  # as on the command line: the keys that it switches off may stay
+    result = resolve_reader(reader, origin).config
+    return replace(result, places=config.places, expressions=config.expressions)
+
+
 def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     """Build the configuration from the layers of a reader; problems without a line are cited at ``source``."""
     problems: list[ConfigProblem] = list(reader.problems)
@@ -105,7 +122,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     problems += builder.problems + context.problems
     if problems:
         raise ConfigErrors(problems)
-    config = replace(config, places={key: str(origin) for key, origin in written.items()})
+    config = replace(config, places={key: str(origin) for key, origin in written.items()}, checked=digest(config))
     return Resolved(_with_expressions(config, tree), notes, context.warnings)
 
 

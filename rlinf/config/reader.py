@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from rlinf.base.hydra_words import replacement
+from rlinf.base.yaml_text import compose
 from rlinf.config.names import nearest, odd_letters
 from rlinf.config.problems import COMMAND_LINE, ConfigProblem, Origin, problem
 from rlinf.config.recipes import named, packaged, recipes, sweep_recipes
@@ -79,13 +80,7 @@ class Reader:
     def read_text(self, text: str, file: str) -> Branch:
         """One document as a tree; syntax errors become problems."""
         try:
-            loader = yaml.SafeLoader(text)
-        except yaml.reader.ReaderError as error:
-            where = text.count("\n", 0, error.position) + 1
-            self.problems.append(ConfigProblem(file, where, "", f"this is not valid YAML: {_control(error)}", _PLAIN))
-            return {}
-        try:
-            node = loader.get_single_node()
+            loader, node = compose(text)
             if node is None:
                 return {}
             bad = refused(node)
@@ -93,6 +88,10 @@ class Reader:
                 self.problems.append(ConfigProblem(file, bad.line, "", bad.message, bad.fix))
                 return {}
             located = self._convert(node, loader, file, "")
+        except yaml.reader.ReaderError as error:
+            where = text.count("\n", 0, error.position) + 1
+            self.problems.append(ConfigProblem(file, where, "", f"this is not valid YAML: {_control(error)}", _PLAIN))
+            return {}
         except yaml.MarkedYAMLError as error:
             if Path(file).suffix in (".py", ".sh"):
                 self.problems.append(ConfigProblem(file, None, "", "this is a script, not a YAML file.", _SCRIPT))
@@ -110,8 +109,6 @@ class Reader:
         except RecursionError:
             self.problems.append(ConfigProblem(file, None, "", _TOO_DEEP, _LESS_DEEP))
             return {}
-        finally:
-            loader.dispose()
         if located.branch is None:
             fix = _SCRIPT if Path(file).suffix in (".py", ".sh") else _SECTIONS
             self.problems.append(problem(located.origin, "", "the file holds no keys.", fix))
@@ -200,7 +197,7 @@ class Reader:
         value = _constructed(node, loader)
         if isinstance(value, int) and value.bit_length() > LARGEST_BITS:
             raise _ValueRefused(node, f"the integer has {value.bit_length()} bits.", INTEGERS)
-        if not isinstance(node, yaml.ScalarNode) or node.style is not None:
+        if not isinstance(node, yaml.ScalarNode) or node.style:
             return Located(value, origin)
         if isinstance(value, str) and _EXPONENT.fullmatch(value):
             value = float(value)

@@ -13,6 +13,7 @@ from pathlib import Path
 import yaml
 
 from rlinf.base.errors import UserError
+from rlinf.base.yaml_text import read_yaml
 from rlinf.config.experiment import Config
 from rlinf.config.interpolate import unset
 from rlinf.config.loading import resolve_reader
@@ -56,7 +57,7 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
 def _require_whole(path: Path) -> None:
     """Raise :class:`StoredConfigError` if the file is not what a run wrote."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = read_yaml(path.read_text(encoding="utf-8"))
         why = "it is empty" if content is None else "it holds no sections"
     except OSError as error:
         content, why = None, error.strerror or str(error)

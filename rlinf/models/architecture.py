@@ -106,6 +106,22 @@ def random_causal_lm(config: Any, *, dtype: torch.dtype = torch.float32, attenti
         raise PolicyError(f"{_KEY}: no {config.model_type} can be made: {in_one_line(error)}") from error
 
 
+def unset_causal_lm(config: Any, *, dtype: torch.dtype, attention: str | None = None) -> Any:
+    """Build a model whose weights are zero until others arrive: random ones take seconds a billion of weights.
+
+    Buffers, such as those of rotary embeddings, have their values. Errors as of :func:`random_causal_lm`.
+    """
+    from transformers.initialization import no_init_weights
+
+    with no_init_weights():
+        model = random_causal_lm(config, dtype=dtype, attention=attention)
+    model.tie_weights()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    return model
+
+
 def supported_attention(config: Any, attention: str | None) -> str | None:
     """Return ``eager`` instead of ``sdpa`` for models whose scores have a soft cap, as those of Gemma 2.
 

@@ -58,11 +58,16 @@ def embedded(payload: Mapping[str, Any]) -> str:
     return json.dumps(_compact(payload), separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
 
 
+_NULLS = "nulls"
+
+
 def _compact(value: Any) -> Any:
     if isinstance(value, float):
         # Seven digits are more than a plot can show, and a third of the size.
         return float(f"{value:.7g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):
+        if list(value) == [_NULLS]:  # a record's own: in a list, so that it is not taken for a number of nulls
+            return {_NULLS: [_compact(value[_NULLS])]}
         return {str(name): _compact(child) for name, child in value.items()}
     if isinstance(value, list | tuple):
         return list(_nulls_counted([_compact(child) for child in value]))
@@ -77,7 +82,7 @@ def _nulls_counted(values: Sequence[Any]) -> Iterator[Any]:
     """
     for missing, run in itertools.groupby(values, lambda value: value is None):
         items = list(run)
-        yield from [{"nulls": len(items)}] if missing and len(items) > 3 else items
+        yield from [{_NULLS: len(items)}] if missing and len(items) > 3 else items
 
 
 def _asset(name: str) -> str:

@@ -13,6 +13,7 @@ import yaml
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file, read_json_lines
 from rlinf.base.run_folders import no_run
+from rlinf.base.yaml_text import read_yaml
 from rlinf.config.record import masked
 from rlinf.train.evaluation.saved import FOLDER, SavedEvaluation, read_evaluation
 
@@ -163,7 +164,7 @@ def _rows_by_step(folder: Path, needed: Sequence[str], notes: list[str]) -> dict
 def _config(path: Path) -> dict[str, Any]:
     """Read the run's own copy of its configuration; the values of `cluster.env` stay out, whatever wrote it."""
     try:
-        content = yaml.safe_load(path.read_bytes())
+        content = read_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         why = str(error).splitlines()[0]
         raise ReportError(f"{path}, the run's own copy of its configuration, is damaged: {why}") from error

@@ -14,6 +14,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
+from rlinf.base.reward_value import reward_value
 from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.models.vla.build import load_vla
 from rlinf.models.vla.flow import ActionFlow
@@ -61,7 +62,7 @@ class SteerByNoise(gymnasium.Wrapper):
         observation = None
         for single in chunk if self.policy.granularity.actions > 1 else [chunk]:
             observation, reward, ended, cut, info = self.env.step(single)
-            rewards += float(reward)
+            rewards += reward_value(reward)
             if ended or cut:
                 break
         return self._code(observation), rewards, ended, cut, info

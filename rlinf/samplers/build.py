@@ -57,13 +57,14 @@ def environment(name: str, *, device: str) -> dict[str, str]:
 def _hf(config: RolloutConfig, spec: SamplerSpec) -> Sampler:
     import torch
 
-    from rlinf.models.architecture import random_causal_lm
+    from rlinf.models.architecture import unset_causal_lm
     from rlinf.models.loading import checkpoint_config, load_causal_lm
 
     torch_dtype: torch.dtype = getattr(torch, activation_dtype(spec.dtype, on_gpu=spec.device != "cpu"))
     if spec.random_weights:
         of_folder = checkpoint_config(spec.model)
-        model = random_causal_lm(of_folder, dtype=torch_dtype, attention=spec.attention)
+        # The learner's weights come before the first request.
+        model = unset_causal_lm(of_folder, dtype=torch_dtype, attention=spec.attention)
     else:
         model = load_causal_lm(spec.model, dtype=torch_dtype, attention=spec.attention)
     return hf_sampler(model, config, spec)

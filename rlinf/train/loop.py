@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from rlinf.base import timeline
 from rlinf.base.json_files import read_json_lines
-from rlinf.base.signals import Stopped, defer_signals
+from rlinf.base.signals import as_stopped, defer_signals
 from rlinf.config import Config
 from rlinf.data.advantage_spec import Rows
 from rlinf.data.batch import Batch
@@ -97,8 +97,12 @@ class Trainer:
                 if self.run.progress.stage == "sft":
                     warm_start(self.run, log)
                 self.iterate(log)
-        except Stopped as stop:
+        except KeyboardInterrupt as interrupt:
+            stop = as_stopped(interrupt)
             self.run.save_stopped(stop)
+            raise stop from None
+        except Exception as error:
+            error.add_note(f"It happened in {self.run.at_work}. Checkpoints are kept: {self.run.folder.outlook}.")
             raise
         finally:
             if self.export is not None:

@@ -16,7 +16,9 @@ from rich.text import Text
 from rlinf.base.durable import naming_disk_errors, unless_read_only
 from rlinf.base.errors import OtherPolicy, UserError, is_user_error
 from rlinf.base.json_files import read_json_lines
+from rlinf.base.own_errors import own_account
 from rlinf.base.signals import Stopped, stop_signals
+from rlinf.base.user_code import refuse_while_importing
 from rlinf.cluster import Cluster, ClusterError, connect
 from rlinf.config import Config
 from rlinf.config.derived import has_warm_start
@@ -101,6 +103,7 @@ def run(
 
     :raises Stopped: Ctrl-C, SIGTERM or SIGHUP, once a checkpoint is written; the same call continues the run.
     """
+    refuse_while_importing("training")
     require_callbacks(callbacks)
     require_extras(config)
     saved = None if from_batches is None else BatchFolder.open(from_batches)
@@ -191,11 +194,13 @@ def _resumable(folder: RunDirectory) -> Iterator[None]:
         with stop_signals():
             yield
     except Stopped as stop:
-        stop.outlook = stop.outlook or _outlook(folder)
+        stop.outlook = stop.outlook or folder.outlook
         raise
-    except (ClusterError, OtherPolicy) as error:
-        if isinstance(error, OtherPolicy) or not is_user_error(error):
-            error.add_note(f"Checkpoints are kept: {_outlook(folder)}.")
+    except Exception as error:
+        ours = (isinstance(error, ClusterError) and not is_user_error(error)) or isinstance(error, OtherPolicy)
+        begun = ours or (not is_user_error(error) and own_account(error) is not None)
+        if begun and not getattr(error, "__notes__", ()):  # those of the training have the step and this
+            error.add_note(f"Checkpoints are kept: {folder.outlook}.")
         raise
 
 
@@ -219,12 +224,6 @@ def _complete(folder: RunDirectory) -> Iterator[None]:
     except Stopped as stop:
         stop.outlook = f"the run is complete, and `rlinf report {folder.path}` writes its page"
         raise
-
-
-def _outlook(folder: RunDirectory) -> str:
-    """Describe the next action of the same command, going by the checkpoints."""
-    steps = folder.steps()
-    return f"the same command continues from step {max(steps[-1], 0)}" if steps else "the same command starts again"
 
 
 def require_extras(config: Config) -> None:
@@ -325,6 +324,7 @@ def evaluate_run(folder: str, overrides: Sequence[str] = (), *, step: int | None
     Raises:
         RunDirectoryError: the folder is no run directory, or has no such checkpoint.
     """
+    refuse_while_importing("evaluation")
     path = Path(folder)
     directory = stored_run(path, step)
     config = load_stored(path / "config.yaml", overrides)

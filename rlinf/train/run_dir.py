@@ -183,6 +183,14 @@ class RunDirectory:
         """List the steps that checkpoints were written after, in order; those of a warm start are negative."""
         return self.checkpoints.steps()
 
+    @property
+    def outlook(self) -> str:
+        """Describe the next action of the same command, going by the checkpoints."""
+        steps = self.steps()
+        if not steps:
+            return "the same command starts again"
+        return f"the same command continues from step {max(steps[-1], 0)}"
+
     def share_modes(self) -> None:
         """Give the files of libraries the permissions that the run's configuration has: some make theirs private.
 

@@ -61,6 +61,15 @@ class RunState:
         return "the end of the warm start" if warmed else f"step {state.step}"
 
     @property
+    def at_work(self) -> str:
+        """Describe the step that is being computed."""
+        state = self.progress
+        if state.stage == "sft":
+            return f"step {state.step + 1} of the warm start"
+        number = state.step + (state.unfinished is None)
+        return f"step {min(number, self.config.run.max_steps)} of {self.config.run.max_steps}"
+
+    @property
     def wall_s(self) -> float:
         """Seconds of training so far, over all sessions."""
         return self.progress.wall_s + time.perf_counter() - self._began

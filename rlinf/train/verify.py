@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file, read_json_lines
+from rlinf.config.dump import diff
 from rlinf.config.stored import load_stored
 from rlinf.data.batch import Batch
 from rlinf.models.architecture import in_one_line
@@ -79,10 +80,11 @@ def verify(folder: Path, step: int | None = None, overrides: Sequence[str] = ())
     ``step`` is by default the last one that was logged. ``overrides`` change where and how it is computed, such
     as ``cluster.backend=local`` or ``learner.backend=fsdp``. The run's folder is only read.
 
-    :raises UserError: it is no run directory, or did not log that step.
+    :raises UserError: it is no run directory, or did not log that step, or ``overrides`` would train another step.
     """
     folder = run_folder(folder)
     directory = stored_run(folder)
+    _require_same_training(folder, overrides)
     logged = _logged(folder)
     last = max(logged, default=0) if step is None else step
     if last not in logged or last < 1:
@@ -108,6 +110,26 @@ _QUIET = (
     *("logging.tensorboard=false", "logging.progress=none"),
     *("checkpoint.export=false", "checkpoint.every=0", "evaluation.background=false"),
 )
+
+
+_WHERE = (
+    *("cluster.", "logging.", "learner.backend", "learner.megatron.", "learner.micro_batch_tokens"),
+    *("learner.offload", "env.num_workers", "env.vectorization", "rollout.generation_batch_size", "rollout.vllm."),
+)
+"""What `rlinf verify` may change: where a step is computed, and in which portions. Its numbers stay."""
+
+
+def _require_same_training(folder: Path, overrides: Sequence[str]) -> None:
+    """Raise UserError if ``overrides`` change what the step computes: another step would be compared."""
+    if not overrides:
+        return
+    changed = diff(load_stored(folder / "config.yaml"), load_stored(folder / "config.yaml", overrides))
+    other = [line for line in changed if not line.startswith(_WHERE)]
+    if other:
+        raise UserError(
+            f"rlinf verify {folder}: {'; '.join(other)} would train another step than the run's. What may change is "
+            f"where it is computed: {', '.join(key.rstrip('.') for key in _WHERE)}"
+        )
 
 
 def _copy_start(folder: Path, again: Path, checkpoint: int | None) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import rlinf.report
 from rlinf.base.student import student_quantile, student_tail
@@ -17,6 +16,8 @@ from rlinf.train.evaluation.start_outcomes import StartOutcome
 
 
 def test_quantiles_are_those_of_scipy() -> None:
+    from scipy import stats
+
     for freedom in (1.0, 2.0, 3.0, 7.5, 29.0, 200.0, 501.0, 1e5):
         assert student_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-6)
         assert student_tail(1.3, min(freedom, 200.0)) == pytest.approx(

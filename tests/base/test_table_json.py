@@ -11,8 +11,12 @@ import pytest
 from rlinf.base.row_files import RowFileError, read_rows
 from rlinf.base.table_json import orientation
 
-pandas = pytest.importorskip("pandas")
 ROWS = [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": None}, {"question": "3+3?", "answer": "6"}]
+
+
+@pytest.fixture
+def pandas() -> Any:
+    return pytest.importorskip("pandas")
 
 
 def rows(file: Path) -> list[Any]:
@@ -20,18 +24,18 @@ def rows(file: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("orient", ["columns", "index", "split", "records"])
-def test_each_orient_has_the_rows(orient: str, tmp_path: Path) -> None:
+def test_each_orient_has_the_rows(pandas: Any, orient: str, tmp_path: Path) -> None:
     for table in (pandas.DataFrame(ROWS), pandas.DataFrame(ROWS, index=[7, 3, 12])):
         table.to_json(tmp_path / "rows.json", orient=orient)
         assert rows(tmp_path / "rows.json") == ROWS
 
 
-def test_a_table_with_its_schema_has_the_rows_with_their_numbers(tmp_path: Path) -> None:
+def test_a_table_with_its_schema_has_the_rows_with_their_numbers(pandas: Any, tmp_path: Path) -> None:
     pandas.DataFrame(ROWS).to_json(tmp_path / "rows.json", orient="table")
     assert rows(tmp_path / "rows.json") == [{"index": number, **row} for number, row in enumerate(ROWS)]
 
 
-def test_values_without_names_are_refused(tmp_path: Path) -> None:
+def test_values_without_names_are_refused(pandas: Any, tmp_path: Path) -> None:
     pandas.DataFrame(ROWS).to_json(tmp_path / "rows.json", orient="values")
     with pytest.raises(
         RowFileError, match=r"orient 'values' of pandas .* to_json\(path, orient='records', lines=True\)"
@@ -40,7 +44,7 @@ def test_values_without_names_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("orient", ["columns", "index", "split"])
-def test_a_table_is_no_line_of_jsonl(orient: str, tmp_path: Path) -> None:
+def test_a_table_is_no_line_of_jsonl(pandas: Any, orient: str, tmp_path: Path) -> None:
     pandas.DataFrame(ROWS).to_json(tmp_path / "rows.jsonl", orient=orient)
     with pytest.raises(RowFileError, match=f"one table in the orient '{orient}'.*lines=True"):
         rows(tmp_path / "rows.jsonl")

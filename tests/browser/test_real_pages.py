@@ -16,6 +16,7 @@ from report_runs import healthy, write_run
 from synthetic import write_sweep
 
 from rlinf.report import write_report
+from rlinf.report.page import embedded
 
 pytestmark = pytest.mark.browser
 TABS = ["Overview", "Curves", "Time", "Samples", "Configuration"]
@@ -83,6 +84,9 @@ def test_values_that_a_warm_start_has_not_are_missing_in_the_page_too(browser: A
     assert len(columns["reward/mean"]) == len(columns["step"]) == 14
     page.open("Curves")
     assert page.all_drawn
+    # A record of somebody's own with the key of the page is that record, in a list and alone.
+    kept = {"a": [{"nulls": 9}, {"nulls": [2]}, None, None, None, None], "b": {"nulls": 3}, "c": {"nulls": None}}
+    assert browser.execute_script("return unpacked(arguments[0])", embedded(kept)) == kept
 
 
 def test_two_runs_in_a_plot_are_shown_hidden_and_zoomed(browser: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from rlinf.report.page import SCRIPTS
 ASSETS = Path(rlinf.report.__file__).parent / "assets"
 _STRINGS = re.compile(r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|/\\?[^/\n ]+/[a-z]*(?=\.test)", re.DOTALL)
 _NAME = r"[A-Za-z_$][\w$]*"
-_KEYWORDS = {"if", "for", "while", "switch", "return", "function", "catch", "typeof", "of"}
+_KEYWORDS = {"if", "for", "while", "switch", "return", "function", "catch", "typeof", "of", "constructor"}
 _BROWSER = {
     "String",
     "Number",

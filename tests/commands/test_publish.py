@@ -101,6 +101,10 @@ def test_an_older_step_of_a_simulators_policy(tmp_path: Path, capsys: pytest.Cap
     card = (tmp_path / "out" / "README.md").read_text()
     assert "2 training iterations" in card
     assert front_matter(card)["pipeline_tag"] == "reinforcement-learning"
+    assert main(["publish", str(tmp_path / "run"), "--step", "9", "--out", str(tmp_path / "out")]) == 2
+    assert "there are those of" in capsys.readouterr().err
+    assert (tmp_path / "out" / "README.md").read_text() == card
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] == ".") == []
     assert rlinf.Policy.load(tmp_path / "out").act([0.0, 0.0, 0.0, 0.0]) in (0, 1)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("")

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import groot_checkpoints
 import openvla_checkpoints
 import published_checkpoints as small
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from rlinf.commands.published_check import published_findings
 from rlinf.config import Config, load
+
+FAMILIES: dict[str, Any] = {
+    **dict.fromkeys(small.FAMILIES, small),
+    **dict.fromkeys(("groot", "groot_relative", "groot_lerobot"), groot_checkpoints),
+    **dict.fromkeys(("openvla", "openvla_oft", "openvla_oft_diffusion"), openvla_checkpoints),
+}
 
 
 @pytest.fixture
@@ -73,6 +82,86 @@ def test_fewer_steps_of_diffusion_are_a_finding(tmp_path: Path) -> None:
     keys = ("env.num_action_chunks=8", "policy.vla.checkpoint.diffusion_steps=10")
     (finding,) = published_findings(openvla(tmp_path / "oft", *keys), [])
     assert "in 50 steps as trained, and here in 10" in finding.message
+
+
+@pytest.mark.parametrize("case", FAMILIES)
+def test_what_is_planted_in_any_file_of_any_family_is_named(case: str, tmp_path: Path) -> None:
+    """An unknown key of the settings and of the statistics, a tensor that no part reads, a file of weights."""
+    source = tmp_path / case
+    FAMILIES[case].write_checkpoint(case, source)
+    made = openvla if case in openvla_checkpoints.CASES else config
+    embodiment = ["policy.flow.checkpoint.embodiment=joint_arm"] if case == "groot_relative" else []
+    chosen = made(source, "env.num_action_chunks=1", *embodiment)
+    before = published_findings(chosen, before_lines := [])
+    planted = [*plant_settings(source), plant_statistics(source), plant_tensor(source)]
+    save_file({"weight": torch.zeros(2)}, source / "more.safetensors")
+    lines: list[str] = []
+    found = "\n".join([*map(str, published_findings(chosen, lines)), *lines])
+    for name in (*planted, "more.safetensors"):
+        assert name in found, name
+        assert name not in "\n".join([*map(str, before), *before_lines]), name
+    assert [finding.serious for finding in published_findings(chosen, [])].count(True) == 1
+
+
+@pytest.mark.parametrize("case", ["smolvla", "pi0", "groot", "openvla"])
+def test_a_checkpoint_without_a_tensor_is_a_serious_finding(case: str, tmp_path: Path) -> None:
+    source = tmp_path / case
+    FAMILIES[case].write_checkpoint(case, source)
+    file = sorted(source.glob("model*.safetensors"))[0]
+    tensors = load_file(file)
+    del tensors[min(tensors)]
+    save_file(tensors, file)
+    made = openvla if case in openvla_checkpoints.CASES else config
+    found = [finding for finding in published_findings(made(source, "env.num_action_chunks=1"), []) if finding.serious]
+    assert "missing" in str(found[0])
+
+
+def plant_settings(folder: Path) -> list[str]:
+    """Add an unknown key to each part of a folder's settings; returns their names."""
+    file = folder / "config.json"
+    written = json.loads(file.read_text())
+    written["planted_key"] = 3
+    names = ["planted_key"]
+    for part in ("text_config", "diffusion_model_cfg", "vl_self_attention_cfg"):
+        if part in written:
+            written[part][f"planted_{part}"] = 3
+            names.append(f"planted_{part}")
+    file.write_text(json.dumps(written))
+    for name in ("policy_preprocessor.json", "preprocessor_config.json", "processor_config.json"):
+        if not (file := folder / name).exists():
+            continue
+        written = json.loads(file.read_text())
+        if "steps" in written:
+            written["steps"][1].setdefault("config", {})["planted_setting"] = 3
+        else:
+            written.get("processor_kwargs", written)["planted_setting"] = 3
+        file.write_text(json.dumps(written))
+        names.append("planted_setting")
+    return names
+
+
+def plant_statistics(folder: Path) -> str:
+    """Add statistics that nothing is scaled by; returns their name."""
+    for file in folder.glob("policy_*.safetensors"):
+        save_file({**load_file(file), "observation.planted.mean": torch.zeros(2)}, file)
+        return "observation.planted"
+    for name in ("statistics.json", "dataset_statistics.json"):
+        if (file := folder / name).exists():
+            written = json.loads(file.read_text())
+            for each in written.values():
+                group = each["action"] if "q01" in each["action"] else next(iter(each["action"].values()))
+                group["planted_kind"] = group["mean"]
+            file.write_text(json.dumps(written))
+    return "planted_kind"
+
+
+def plant_tensor(folder: Path) -> str:
+    """Add a tensor; returns its name."""
+    file = sorted(folder.glob("model*.safetensors"))[0]
+    tensors = load_file(file)
+    prefix = next(iter(tensors)).split(".")[0]
+    save_file({**tensors, f"{prefix}.planted.weight": torch.zeros(2)}, file, {"format": "pt"})
+    return f"{prefix}.planted.weight"
 
 
 def openvla(folder: Path, *overrides: str) -> Config:

@@ -36,7 +36,7 @@ def test_without_a_card_each_part_says_what_it_would_have_proved(
     for part in gpu.PARTS.values():
         assert f"would have proved that {part.proves}" in said
         assert f"would have proved that {part.proves}" in page
-    assert "0 of 10 parts passed" in page
+    assert f"0 of {len(gpu.PARTS)} parts passed" in page
 
 
 def test_parts_that_have_a_result_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +89,14 @@ def test_a_rehearsal_skips_what_needs_a_package_that_is_absent(monkeypatch: pyte
     assert skipped == {"engine", "batch_simulator"}
     needed = {name for name, part in gpu.PARTS.items() if gpu.missing(part, card=True, rehearse=False)}
     assert needed == {"engine", "experts", "batch_simulator"}
+
+
+def test_the_first_difference_of_two_runs_is_named(tmp_path: Path) -> None:
+    one = gpu.Run(
+        tmp_path, [{"step": 1.0, "train/loss": 0.5, "time/step_s": 1.0}, {"step": 2.0, "train/loss": 0.25}], ""
+    )
+    other = gpu.Run(
+        tmp_path, [{"step": 1.0, "train/loss": 0.5, "time/step_s": 9.0}, {"step": 2.0, "train/loss": 0.3}], ""
+    )
+    assert gpu.first_difference(one, other) == "from step 2 on: train/loss"
+    assert gpu.first_difference(one, one) == "in their weights alone"

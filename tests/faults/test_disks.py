@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,34 @@ def test_a_page_that_does_not_fit_leaves_no_part_of_itself(stopped: Stopped, sma
     main(["report", str(folder)])
     assert {path.name for path in folder.iterdir()} == before
     filler.unlink()
+
+
+def test_what_a_full_disk_does_not_take_is_not_there_and_the_same_command_works_later(
+    stopped: Stopped, small_disk: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = {
+        small_disk / "out": ["export", str(stopped.folder), str(small_disk / "out")],
+        small_disk / "published": [
+            "publish",
+            str(stopped.folder),
+            "--out",
+            str(small_disk / "published"),
+            "--step",
+            "1",
+        ],
+        small_disk / "reach.py": ["new", "env", "reach", "--folder", str(small_disk)],
+    }
+    filler = fill(small_disk, 0)
+    for out, command in commands.items():
+        assert main(command) == 1
+        assert re.search(
+            rf"({out}.*No space left|disk full at {out}: nothing was written there)", capsys.readouterr().err
+        )
+    assert {path.name for path in small_disk.iterdir()} <= {"filler", "tests"}
+    filler.unlink()
+    for out, command in commands.items():
+        assert main(command) == 0
+        assert out.exists()
 
 
 def test_a_library_that_hides_the_cause_does_not_hide_the_full_disk(small_disk: Path) -> None:

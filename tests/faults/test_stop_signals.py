@@ -218,3 +218,17 @@ def test_libraries_that_know_only_ctrl_c_hear_of_other_signals() -> None:
     with pytest.raises(Stopped) as stopped:
         stopped_inside(caught=False)
     assert str(stopped.value) == "Stopped by SIGTERM; the same command goes on."
+
+
+def test_an_interrupt_that_native_code_raises_instead_is_the_signal_that_came() -> None:
+    """Ray's calls check for signals while they wait, and raise a plain KeyboardInterrupt."""
+
+    def wait() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None
+
+    with pytest.raises(Stopped) as raised, stop_signals():
+        wait()
+    assert raised.value.exit_code == 143

@@ -28,6 +28,17 @@ def test_a_rate_is_read_in_every_form(tmp_path: Path, text: str, rate: float, sc
     assert sheet.value("env.num_envs") == 4
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [("Reacher-v2", "Reacher-v4"), ("HumanoidStandup-v3", "HumanoidStandup-v4"), ("Ant-v4", "Ant-v4")],
+)
+def test_a_version_that_gymnasium_has_given_up_is_the_one_after_it(tmp_path: Path, theirs: str, ours: str) -> None:
+    (tmp_path / "ppo.yml").write_text(f"{theirs}: {{policy: MlpPolicy, n_timesteps: 100000}}\n")
+    sheet = imported("sb3", tmp_path / "ppo.yml")
+    assert sheet.value("env.id") == ours
+    assert any(ours in line for line in sheet.differs) == (theirs != ours)
+
+
 @pytest.mark.parametrize("text", ["lin_abc", "const_0.001", "linear_schedule(0.2)"])
 @pytest.mark.parametrize("key", ["learning_rate", "clip_range"])
 def test_another_schedule_is_asked_for(tmp_path: Path, key: str, text: str) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from support import tiny_runs
 
 from rlinf.commands.text_check import examine_text
 from rlinf.config import load_mapping
-from rlinf.models.architecture import PolicyError
+from rlinf.models.architecture import PolicyError, random_causal_lm, unset_causal_lm
 
 CASES = [
     ({"model_type": "internvl"}, "internvl: which is none of the vision-language models"),
@@ -51,3 +52,19 @@ def test_it_is_refused_by_training(number: int, tmp_path: Path) -> None:
 def test_models_of_text_pass(model_type: str, tmp_path: Path) -> None:
     report = examine_text(load_mapping(_mapping(tmp_path, {"model_type": model_type})))
     assert [found.message for found in report.findings if found.serious] == []
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "gemma3_text", "llama"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_model_without_weights_computes_alike_with_those_of_another(model_type: str, tied: bool) -> None:
+    from transformers import AutoConfig
+
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"num_key_value_heads": 2, "vocab_size": 50, "head_dim": 16}
+    config = AutoConfig.for_model(model_type, tie_word_embeddings=tied, **sizes)
+    known, unset = random_causal_lm(config), unset_causal_lm(config, dtype=torch.float32)
+    assert all(not parameter.any() for parameter in unset.parameters())
+    assert [name for name, _ in unset.named_parameters()] == [name for name, _ in known.named_parameters()]
+    unset.load_state_dict(known.state_dict())
+    tokens = torch.arange(10)[None]
+    assert torch.equal(unset.eval()(tokens).logits, known.eval()(tokens).logits)

@@ -113,15 +113,25 @@ def test_without_a_checkpoint_before_it_a_run_is_verified_from_its_start(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("change", "phase", "name"),
+    ("before", "now", "phase", "name"),
     [
-        ("rollout.temperature=0.9", "rollout", "column"),
-        pytest.param("algorithm.normalize_by_std=false", "preparation", "algorithm/advantage", marks=pytest.mark.slow),
-        ("learner.optimizer.lr=0.002", "update", "train/lr"),
+        ("  temperature: 1.0", "  temperature: 0.9", "rollout", "column"),
+        pytest.param(
+            "normalize_by_std: true",
+            "normalize_by_std: false",
+            "preparation",
+            "algorithm/advantage",
+            marks=pytest.mark.slow,
+        ),
+        ("    lr: 0.001", "    lr: 0.002", "update", "train/lr"),
     ],
 )
-def test_the_first_phase_that_differs_is_named(tmp_path: Path, change: str, phase: str, name: str) -> None:
-    difference = verify(kept(tmp_path / "run", 4), 2, [change]).difference
+def test_the_first_phase_that_differs_is_named(tmp_path: Path, before: str, now: str, phase: str, name: str) -> None:
+    file = kept(tmp_path / "run", 4) / "config.yaml"
+    settings = file.read_text()
+    assert before in settings
+    file.write_text(settings.replace(before, now, 1))
+    difference = verify(tmp_path / "run", 2).difference
     assert difference is not None
     assert (difference.step, difference.phase) == (2, phase)
     assert difference.name.startswith(name)
@@ -140,6 +150,15 @@ def test_a_weight_of_the_checkpoint_that_differs_is_named(tmp_path: Path, capsys
     learner.write_bytes(learner.read_bytes()[:1000])
     assert main(["verify", str(folder)]) == 2
     assert "learner.pt is damaged" in capsys.readouterr().err
+
+
+def test_keys_that_would_train_another_step_are_refused(tmp_path: Path) -> None:
+    folder = kept(tmp_path / "run", 0)
+    with pytest.raises(
+        UserError, match=r"rollout\.temperature: 1\.0 -> 0\.9; .*optimizer\.lr: 0\.001 -> 0\.002 would"
+    ) as raised:
+        verify(folder, 2, ["rollout.temperature=0.9", "learner.optimizer.lr=0.002", "logging.samples_every=3"])
+    assert "logging.samples_every" not in str(raised.value)
 
 
 def test_a_step_that_was_not_logged_is_refused(tmp_path: Path) -> None:

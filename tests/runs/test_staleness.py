@@ -131,12 +131,6 @@ def test_without_a_log_nothing_is_repeated(tmp_path: Path) -> None:
         tiny_runs.run(settings(tmp_path / "run", rollout={"replay_arrivals": str(tmp_path)}))
 
 
-def test_no_staleness_is_the_synchronous_run(tmp_path: Path) -> None:
-    tiny_runs.run(settings(tmp_path / "zero", rollout={"staleness": 0}))
-    tiny_runs.run(tiny_runs.config(tmp_path / "plain", **{**STALE, "rollout": {**STALE["rollout"], "staleness": 0}}))
-    assert params(tmp_path / "zero") == params(tmp_path / "plain")
-
-
 def talking(folder: Path, tasks: Path, **rollout: Any) -> Any:
     """Conversations of up to three turns with tools that take their time."""
     kwargs = {**text_envs.lines(tasks), "max_turns": 3, "most_s": 0.02}

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 from tiny_models import forward_logprobs, make_requests, tiny_qwen2
-from transport_workers import build_hf, build_learner, build_vllm, digest, weights_of
+from transport_learner import Weights, build_learner, weights_of
+from transport_workers import build_hf, build_vllm, digest
 
 from rlinf.base.errors import UserError
 from rlinf.cluster import Cluster, WorkerGroup, connect
@@ -42,17 +43,27 @@ def cluster(ray_session: Cluster) -> Iterator[Cluster]:
 
 @dataclass(frozen=True)
 class Workers:
-    """A learner of one rank, another of two, and two samplers, which find their poison in ``folder``."""
+    """A learner of two ranks, and two samplers, which find their poison in ``folder``."""
 
     cluster: Cluster
-    learner: WorkerGroup
     learners: WorkerGroup
     samplers: WorkerGroup
     folder: Path
 
-    def pool(self, way: str, *, sources: int = 1) -> SamplerPool:
-        learner = self.learner if sources == 1 else self.learners
-        return connected(self.samplers, self.cluster, learner, way)
+    def pool(self, way: str, learner: WorkerGroup | None = None) -> SamplerPool:
+        return connected(self.samplers, self.cluster, learner or self.learners, way)
+
+
+@functools.cache
+def base() -> Weights:
+    return {name: parameter.detach() for name, parameter in tiny_qwen2(head_dim=32).named_parameters()}
+
+
+@pytest.fixture(scope="module")
+def lone_learner(cluster: Cluster) -> Iterator[WorkerGroup]:
+    """One rank, for the tests that want it: not in the fast ones."""
+    with cluster.spawn("learner", functools.partial(build_learner, base())) as learner:
+        yield learner
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +71,10 @@ def workers(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """The same for all ways: processes take longer to start than all they do here."""
     folder = tmp_path_factory.mktemp("poison")
     with (
-        cluster.spawn("learner", build_learner) as learner,
-        cluster.spawn("learners", build_learner, n=2) as learners,
+        cluster.spawn("learners", functools.partial(build_learner, base()), n=2) as learners,
         cluster.spawn("sampler", functools.partial(build_hf, folder), n=2) as samplers,
     ):
-        yield Workers(cluster, learner, learners, samplers, folder)
+        yield Workers(cluster, learners, samplers, folder)
 
 
 def settings(way: str) -> Config:
@@ -82,22 +92,24 @@ def connected(group: WorkerGroup, cluster: Cluster, learner: WorkerGroup, way: s
 
 @pytest.mark.parametrize("sources", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("way", ["shared_memory", "collective", pytest.param("object_store", marks=pytest.mark.slow)])
-def test_weights_arrive_and_a_death_on_the_way_is_made_good(workers: Workers, way: str, sources: int) -> None:
-    samplers = workers.pool(way, sources=sources)
+def test_weights_arrive_and_a_death_on_the_way_is_made_good(
+    workers: Workers, way: str, sources: int, request: pytest.FixtureRequest
+) -> None:
+    samplers = workers.pool(way, request.getfixturevalue("lone_learner") if sources == 1 else None)
     assert samplers.transport.name == way
-    size = sum(tensor.numel() * tensor.element_size() for tensor in weights_of(1).values())
+    size = sum(tensor.numel() * tensor.element_size() for tensor in weights_of(base(), 1).values())
     for version in (1, 2):
         numbers = samplers.send_weights(version)
         assert numbers["weight_update_bytes"] == size
-        assert samplers.group.call("digest") == [(digest(weights_of(version)), version)] * 2
+        assert samplers.group.call("digest") == [(digest(weights_of(base(), version)), version)] * 2
     (workers.folder / "poison_1").touch()
     began = time.monotonic()
     samplers.send_weights(3)
     assert time.monotonic() - began < 60
     assert samplers.restarts == 1
-    assert samplers.group.call("digest") == [(digest(weights_of(3)), 3)] * 2
+    assert samplers.group.call("digest") == [(digest(weights_of(base(), 3)), 3)] * 2
     samplers.send_weights(4)
-    assert samplers.group.call("digest") == [(digest(weights_of(4)), 4)] * 2
+    assert samplers.group.call("digest") == [(digest(weights_of(base(), 4)), 4)] * 2
 
 
 def test_auto_takes_shared_memory_on_one_node(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,8 +121,10 @@ def test_auto_takes_shared_memory_on_one_node(workers: Workers, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_a_sampler_killed_over_its_responses_costs_only_what_was_missing(workers: Workers) -> None:
-    samplers = workers.pool("collective")
+def test_a_sampler_killed_over_its_responses_costs_only_what_was_missing(
+    workers: Workers, lone_learner: WorkerGroup
+) -> None:
+    samplers = workers.pool("collective", lone_learner)
     samplers.send_weights(1)
     requests = make_requests(SamplingParams(max_new_tokens=100, ignore_eos=True), prompts=8, n=8)
     expected = samplers.sample(requests)
@@ -123,7 +137,7 @@ def test_a_sampler_killed_over_its_responses_costs_only_what_was_missing(workers
     assert samplers.restarts == 1
     assert 0 < samplers.redone <= 32
     samplers.send_weights(2)
-    assert samplers.group.call("digest") == [(digest(weights_of(2)), 2)] * 2
+    assert samplers.group.call("digest") == [(digest(weights_of(base(), 2)), 2)] * 2
 
 
 @pytest.mark.vllm
@@ -133,7 +147,7 @@ def test_a_vllm_engine_follows_the_weights_and_is_redone_when_it_is_killed(
     cluster: Cluster, way: str, tmp_path: Path
 ) -> None:
     tiny_qwen2(head_dim=32).save_pretrained(tmp_path / "model")
-    learner = cluster.spawn(f"learner_{way}", build_learner)
+    learner = cluster.spawn(f"learner_{way}", functools.partial(build_learner, base()))
     group = cluster.spawn(f"sampler_{way}", functools.partial(build_vllm, tmp_path))
     samplers = connected(group, cluster, learner, way)
     requests = make_requests(PARAMS, prompts=6, n=4)
@@ -157,7 +171,7 @@ def test_a_vllm_engine_follows_the_weights_and_is_redone_when_it_is_killed(
 def gap(version: int, requests: Any, completions: Any) -> float:
     """Largest difference between the reported log-probabilities and those of the version's weights."""
     model = tiny_qwen2(head_dim=32)
-    model.load_state_dict(weights_of(version), strict=False)
+    model.load_state_dict(weights_of(base(), version), strict=False)
     model.tie_weights()
     prompts = {request.request_id: request.prompt_ids for request in requests}
     output = [torch.tensor(done.logprobs) for done in completions]

@@ -169,3 +169,4 @@ def family(pid: int) -> set[int]:
 
 def _hear_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup make test-nightly` ignores it

@@ -83,6 +83,16 @@ def spins(*, prompt: str, response: str, answer: str, row: Row) -> float:
         pass
 
 
+def half(*, prompt: str, response: str, answer: str, row: Row) -> float:
+    return 0.5
+
+
+def half_tensor(*, prompt: str, response: str, answer: str, row: Row) -> Any:
+    import torch
+
+    return torch.tensor([0.5])
+
+
 def text(*, prompt: str, response: str, answer: str, row: Row) -> str:
     return "0.5"
 

@@ -1,4 +1,4 @@
-"""A learner and samplers of a tiny model, for tests of the ways between them."""
+"""Samplers of a tiny model, for tests of the ways from a learner to them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import torch
 from tiny_models import EOS, PAD, tiny_qwen2
 
 from rlinf.cluster import RankInfo
@@ -17,18 +16,7 @@ from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.interfaces import Sampler
 from rlinf.samplers.hf import HFSampler
 from rlinf.schema.rollout import VllmConfig
-from rlinf.train.workers.learner_worker import LearnerWorker
 from rlinf.train.workers.sampler_worker import SamplerWorker
-
-
-def weights_of(version: int) -> dict[str, torch.Tensor]:
-    """The tiny model's weights, another set for each version."""
-    generator = torch.Generator().manual_seed(version)
-    model = tiny_qwen2(head_dim=32)
-    return {
-        name: parameter.detach() + 0.05 * torch.randn(parameter.shape, generator=generator)
-        for name, parameter in model.named_parameters()
-    }
 
 
 def digest(tensors: Any) -> str:
@@ -38,23 +26,6 @@ def digest(tensors: Any) -> str:
         found.update(name.encode())
         found.update(tensors[name].detach().contiguous().numpy().tobytes())
     return found.hexdigest()
-
-
-class Learner:
-    """A rank of a learner whose weights come in three parts, which the ranks give in turn."""
-
-    def __init__(self, info: RankInfo) -> None:
-        self._rank, self._size = info.rank, info.size
-
-    def has_adapters(self) -> bool:
-        return False
-
-    def weight_sources(self, bucket_bytes: int, *, form: str) -> list[int]:
-        return [part % self._size for part in range(3)]
-
-    def weights(self, *, version: int, part: int, bucket_bytes: int, form: str) -> WeightUpdate:
-        given = part % self._size == self._rank
-        return WeightUpdate(version, dict(list(weights_of(version).items())[part::3]) if given else {}, part, 3)
 
 
 class WatchedEnd(SamplerWorker):
@@ -92,10 +63,6 @@ class WatchedEnd(SamplerWorker):
         if poison.exists():
             poison.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-def build_learner(info: RankInfo) -> LearnerWorker:
-    return LearnerWorker(Learner(info), rank=info.rank, bucket_bytes=1 << 20)
 
 
 def build_hf(folder: Path, info: RankInfo) -> WatchedEnd:

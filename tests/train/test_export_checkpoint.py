@@ -58,6 +58,13 @@ def test_an_older_checkpoint_is_exported_by_its_step(finished: Path, tmp_path: P
     assert not torch.equal(one, two)
 
 
+@pytest.mark.parametrize("extra", [["--onnx"], ["--layout", "lerobot"]])
+def test_what_a_policy_cannot_be_written_as_leaves_no_folder(finished: Path, tmp_path: Path, extra: list[str]) -> None:
+    with pytest.raises(UserError, match=" is for "):
+        export([str(finished), str(tmp_path / "out"), *extra])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_step_without_a_checkpoint_is_refused_with_those_there_are(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there are those of 0, 1, 2"):
         export([str(finished), str(tmp_path / "out"), "--step", "7"])

@@ -17,7 +17,8 @@ from rlinf.models.vla.observation import sort_leaves
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
-from rlinf.models.vla.published.checkpoint import FlowCheckpoint, load_tensors
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint
+from rlinf.models.vla.published.fitting import load_tensors
 from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
 from rlinf.models.vla.published.groot_policy import GrootPolicy
 from rlinf.models.vla.published.openvla_checkpoint import KEY, OpenVlaCheckpoint

@@ -1,10 +1,21 @@
+/** So many nulls of a list, which the JSON of a page gives as their number. */
+class Nulls {
+  constructor(count) {
+    this.count = count;
+  }
+}
+
 const DATA = unpacked(document.getElementById("data").textContent);
 const PALETTE = ["#2f81f7", "#e5703a", "#2da44e", "#a371f7", "#d4a017", "#e0529c", "#1aa7a7", "#8a6d5a", "#7d8794", "#c0392b"];
 
-/** What JSON of a page says, with the nulls of a list that it gives as their number. */
+/** What JSON of a page says. `{"nulls": 9}` is nine nulls of a list, `{"nulls": [value]}` a record with that key. */
 function unpacked(text) {
-  const whole = (item) => (item?.nulls ? new Array(item.nulls).fill(null) : [item]);
-  return JSON.parse(text, (_, value) => (Array.isArray(value) && value.some((item) => item?.nulls) ? value.flatMap(whole) : value));
+  const whole = (item) => (item instanceof Nulls ? new Array(item.count).fill(null) : [item]);
+  return JSON.parse(text, (_, value) => {
+    if (Array.isArray(value)) return value.some((item) => item instanceof Nulls) ? value.flatMap(whole) : value;
+    if (value?.nulls === undefined || Object.keys(value).length > 1) return value;
+    return Array.isArray(value.nulls) ? { nulls: value.nulls[0] } : new Nulls(value.nulls);
+  });
 }
 
 /** An element with attributes (`on...` are listeners, true and false are switches) and children. */

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from rlinf.base.errors import UserError
+from rlinf.base.reward_value import reward_value
 from rlinf.base.user_code import Signature, imported
 from rlinf.schema.derived import AGENT
 
@@ -97,7 +98,7 @@ class AgentEnv(TaskRows):
         if inspect.isawaitable(outcome):
             outcome = asyncio.run(_awaited(outcome))
         facts = dict(outcome) if isinstance(outcome, Mapping) else {"reward": outcome}
-        reward = float(facts.pop("reward"))
+        reward = reward_value(facts.pop("reward", None))
         facts.setdefault("verdict", "correct" if reward > 0 else "wrong")
         return "", reward, True, False, facts
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlinf.base.errors import UserError
+from rlinf.base.reward_value import RewardValueError, reward_value
 
 _PARTS = {"reset": "observation, info", "step": "observation, reward, terminated, truncated, info"}
 _COUNTS = {method: len(words.split(", ")) for method, words in _PARTS.items()}
@@ -29,13 +30,11 @@ def parts(returned: Any, method: str) -> Any:
 
 
 def number(reward: Any) -> float:
-    """Convert a reward; arrays of one element are numbers, texts are none."""
+    """Convert a reward (:func:`reward_value`); raise EnvContractError if it is no number."""
     try:
-        if not isinstance(reward, str | bytes):
-            return float(reward.item() if isinstance(reward, np.ndarray) else reward)
-    except (TypeError, ValueError) as error:
+        return reward_value(reward)
+    except RewardValueError as error:
         raise EnvContractError(f"step() returned the reward {reward!r}, which is not a number") from error
-    raise EnvContractError(f"step() returned the reward {reward!r}, which is not a number")
 
 
 def flag(value: Any, name: str) -> bool:

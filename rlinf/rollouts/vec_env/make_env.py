@@ -21,6 +21,7 @@ from rlinf.base.user_code import (
     Signature,
     did_you_mean,
     imported,
+    importing,
     names_a_file,
     nearest_name,
     own_parameters,
@@ -203,7 +204,8 @@ def _import_module_of(env_id: str) -> None:
     if wrong := names_a_file(env_id):
         raise EnvNotFoundError(f"env.id {env_id!r}: {wrong}")
     try:
-        importlib.import_module(module)
+        with importing(env_id):
+            importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise _not_installed(env_id, error) from error
 

@@ -19,6 +19,7 @@ from rlinf.datasets.robot_data.reading import dataset_instructions, dataset_stat
 from rlinf.datasets.robot_data.remarks import ends_remark, rate_remark
 from rlinf.datasets.robot_data.statistics import write_statistics
 from rlinf.interfaces import Learner
+from rlinf.models.attention_kernels import use_kernels_of_any_length
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.own import is_own, keep_class
 from rlinf.rollouts.simulator.offline import OfflineRollout
@@ -168,6 +169,7 @@ def _build_sampler(
 ) -> PolicyServerWorker:
     import torch
 
+    use_kernels_of_any_length()
     return PolicyServerWorker(make_policy(config, *spaces, tokenizer=folder / "tokenizer"), torch.device(device))
 
 

@@ -10,6 +10,7 @@ from typing import Self
 
 from rlinf.base.durable import write_atomically
 from rlinf.base.json_files import read_json_lines
+from rlinf.base.own_errors import own_account
 from rlinf.config import Config, to_mapping
 from rlinf.report.first_steps import FirstSteps
 from rlinf.train.tracking.sinks import Sink, start_sinks
@@ -54,7 +55,7 @@ class MetricLog:
             name = type(sink).__name__
             if name not in self._reported:
                 self._reported.add(name)
-                self._say(f"{name} does not take metrics (metrics.jsonl has them): {error}")
+                self._say(f"{name} does not take metrics (metrics.jsonl has them): {own_account(error) or error}")
 
     def _keep_until(self, step: int) -> list[dict[str, float]]:
         """Leaves the steps up to the checkpoint, and returns them: the later ones will be written again."""

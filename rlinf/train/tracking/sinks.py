@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from rlinf.base.durable import write_atomically
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_file
+from rlinf.base.own_errors import own_account
 from rlinf.base.packages import missing_package
 from rlinf.base.user_code import imported
 from rlinf.config import Config
@@ -188,7 +189,8 @@ def _started(key: str, start: Callable[[], Sink]) -> Sink:
     try:
         return start()
     except Exception as error:  # each service has errors of its own
-        raise UserError(f"{key}: the service did not start: {missing_package(error) or error}") from error
+        words = missing_package(error) or own_account(error) or error
+        raise UserError(f"{key}: the service did not start: {words}") from error
 
 
 def kept(folder: Path) -> dict[str, str]:

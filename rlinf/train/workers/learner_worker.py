@@ -22,6 +22,7 @@ from rlinf.data.shards import DataParallelRank, RankBatch
 from rlinf.data.wire import ragged_rows
 from rlinf.interfaces import Learner
 from rlinf.learners.scorer import Scorer
+from rlinf.models.attention_kernels import use_kernels_of_any_length
 from rlinf.models.decision_rule import DecisionRule
 
 Given = ParamSpec("Given")
@@ -55,6 +56,7 @@ class LearnerWorker(WeightSender):
         this rank's copy, which stays on the device while the learner sleeps. ``rule``: that of a policy that reads
         observations, if it has one."""
         super().__init__(rank)
+        use_kernels_of_any_length()
         self._asleep = False
         self._learner = learner
         self._bucket_bytes = bucket_bytes

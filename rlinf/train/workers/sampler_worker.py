@@ -15,6 +15,7 @@ from rlinf.cluster.weights.receiver import WeightFollower
 from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.data.ragged import LOGPROBS, TOKENS, RaggedRows
 from rlinf.interfaces import Sampler, SamplerSession
+from rlinf.models.attention_kernels import use_kernels_of_any_length
 from rlinf.models.weight_digest import DigestRequest, Digests
 
 _PORTIONS = 8
@@ -52,6 +53,7 @@ class SamplerWorker(WeightFollower):
     """A sampler in its worker."""
 
     def __init__(self, sampler: Sampler) -> None:
+        use_kernels_of_any_length()
         self._sampler = sampler
         self._session: SamplerSession | None = None
         self._freed = FreedMemory()

@@ -72,12 +72,12 @@ def test_an_episode_that_begins_with_a_number_that_is_none_is_dropped(layout: La
     assert batch.mask.any()
 
 
-@pytest.mark.parametrize("vectorization", ["sync", "async"])
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "words", "vectorization"),
     [
-        ("OneNumber", r"observation has shape \(1,\): the observation space says \(3,\)"),
-        ("Forgetful", "an observation lacks observation.speed and has observation.sped"),
+        ("OneNumber", r"observation has shape \(1,\): the observation space says \(3,\)", "sync"),
+        ("Forgetful", "an observation lacks observation.speed and has observation.sped", "sync"),
+        ("Forgetful", "an observation lacks observation.speed and has observation.sped", "async"),
     ],
 )
 def test_an_observation_that_is_not_of_its_space_is_reported(name: str, words: str, vectorization: str) -> None:

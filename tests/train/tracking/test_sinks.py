@@ -130,7 +130,9 @@ def test_a_service_that_goes_away_does_not_stop_the_run(
     with MetricLog(tmp_path, wanted, from_step=0, say=said.append) as log:
         log.write(1, {"a": 1.0})
         log.write(2, {"a": 2.0})
-    assert said == ["MLflow does not take metrics (metrics.jsonl has them): no route to host"]
+    (words,) = said
+    assert words.startswith("MLflow does not take metrics (metrics.jsonl has them): ")
+    assert "no route to host" in words
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
     assert ("end", "FINISHED") in services
 
@@ -142,7 +144,7 @@ def test_a_service_that_does_not_start_names_the_key(
         raise ValueError("no such server")
 
     monkeypatch.setattr(sys.modules["mlflow"], "set_experiment", refused)
-    with pytest.raises(UserError, match=r"logging.mlflow_experiment: the service did not start: no such server"):
+    with pytest.raises(UserError, match=r"logging.mlflow_experiment: the service did not start: .*no such server"):
         MetricLog(tmp_path, config(tmp_path, logging={"mlflow_experiment": "e"}), from_step=0)
 
 

@@ -15,11 +15,19 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from rlinf.models.loading import PolicyError, checkpoint_config
+from rlinf.models.vla.published.unread import UNKNOWN, Unread, unread_files, unread_kinds
 
 FAMILIES = ("smolvla", "pi0", "pi05")
+KINDS = {
+    "MEAN_STD": ("mean", "std"),
+    "MIN_MAX": ("min", "max"),
+    "QUANTILES": ("q01", "q99"),
+    "QUANTILE10": ("q10", "q90"),
+}
+"""The statistics of each entry of `normalization_mapping`; others scale nothing."""
 _PIPELINES = {"before": "policy_preprocessor.json", "after": "policy_postprocessor.json"}
 _STEPS = {
     "rename_observations_processor",
@@ -106,16 +114,6 @@ _TRAINING = (
     "use_amp",
     "load_vlm_weights",
 )
-
-
-@dataclass(frozen=True)
-class Unread:
-    """A part of a checkpoint that is not read."""
-
-    name: str
-    why: str
-    matters: bool
-    """Whether actions could differ from the original's because of it."""
 
 
 @dataclass(frozen=True)
@@ -219,11 +217,41 @@ class FlowCheckpoint:
                     for key in step.get("config", {})
                     if key not in known
                 ]
-        return result + [
+        result += [
             Unread(f"model.safetensors: {name}", "no action depends on it", False)
             for name in self.shapes
             if is_output_layer(name) and name not in self._stands_in()
         ]
+        files = {"config.json", "model.safetensors", *_PIPELINES.values(), *self.statistics}
+        return [*result, *self._unread_features(), *unread_files(self.folder, files)]
+
+    def _unread_features(self) -> list[Unread]:
+        """List the features that no network sees, and the statistics that scale nothing."""
+        result = [
+            Unread(f"config.json: input_features.{name}", "no network of the family sees it", False)
+            for name, feature in self.config["input_features"].items()
+            if feature["type"] != "VISUAL" and name != "observation.state"
+        ]
+        modes = self.config["normalization_mapping"]
+        seen = {name: KINDS.get(modes["VISUAL"], ()) for name in self.cameras}
+        seen["observation.state"] = KINDS.get(modes["STATE"], ())
+        scaled = {
+            "normalizer_processor": seen,
+            "unnormalizer_processor": {"action": KINDS.get(modes["ACTION"], ())},
+        }
+        for kind in _PIPELINES:
+            for step in getattr(self, kind)["steps"]:
+                file, read = step.get("state_file"), scaled.get(step.get("registry_name"), {})
+                leaves: dict[str, list[str]] = {}
+                for name in self.statistics.get(file, ()):
+                    leaf, _, statistic = name.rpartition(".")
+                    leaves.setdefault(leaf, []).append(statistic)
+                for leaf, there in leaves.items():
+                    if leaf in read:
+                        result += unread_kinds(f"{file}: {leaf}", there, read[leaf])
+                    else:
+                        result.append(Unread(f"{file}: {leaf}", "the step scales no such numbers", False))
+        return result
 
     def _unknown(self, name: str) -> bool:
         return name not in _READ | _READ_OF[self.family]
@@ -315,28 +343,6 @@ def checkpoint_folder(
         raise PolicyError(f"{key}: {path} is no folder and could not be fetched: {error}") from error
 
 
-def load_tensors(
-    network: nn.Module, tensors: Mapping[str, Tensor], *, source: str, names: Mapping[str, str] | None = None
-) -> None:
-    """Load ``tensors`` by the network's names; ``names``: from these to the checkpoint's, for messages.
-
-    Raises PolicyError, which begins with ``source``, if any is missing, left over or of another shape.
-    """
-    own, theirs = network.state_dict(), names or {}
-    problems = {
-        "missing": sorted(own.keys() - tensors.keys()),
-        "not read": sorted(theirs.get(name, name) for name in tensors.keys() - own.keys()),
-        "of another shape": sorted(
-            theirs.get(name, name) for name in own.keys() & tensors.keys() if own[name].shape != tensors[name].shape
-        ),
-    }
-    for problem, listed in problems.items():
-        if listed:
-            more = "" if len(listed) == 1 else f" and {len(listed) - 1} more"
-            raise PolicyError(f"{source}: {listed[0]}{more} {problem}")
-    network.load_state_dict(tensors)
-
-
 def _why(family: str, name: str) -> tuple[str, bool]:
     if name in _WITHOUT_EFFECT:
         return _WITHOUT_EFFECT[name], False
@@ -344,7 +350,7 @@ def _why(family: str, name: str) -> tuple[str, bool]:
         return f"of LeRobot's own training; learner and sft have their keys ({family})", False
     if name == "rtc_config":
         return "a request to the policy server says how a chunk is guided (previous, delay)", False
-    return "the key is not known", True
+    return UNKNOWN, True
 
 
 def _require_supported(checkpoint: FlowCheckpoint) -> None:

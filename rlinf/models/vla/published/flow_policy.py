@@ -22,7 +22,8 @@ from rlinf.models.vla.deciding import InstructionTokens, VisionLanguageAction
 from rlinf.models.vla.observation import StateNumbers, noise_of, require_colour, sort_leaves
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Head
-from rlinf.models.vla.published.checkpoint import FlowCheckpoint, load_tensors
+from rlinf.models.vla.published.checkpoint import FlowCheckpoint
+from rlinf.models.vla.published.fitting import load_tensors
 from rlinf.models.vla.published.groot_checkpoint import KEY, GrootCheckpoint
 from rlinf.models.vla.published.groot_network import GrootNetwork
 from rlinf.models.vla.published.networks import FlowNetwork

@@ -20,9 +20,11 @@ from torch import Tensor
 
 from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError, checkpoint_config
-from rlinf.models.vla.published.checkpoint import Unread, checkpoint_folder
+from rlinf.models.vla.published.checkpoint import checkpoint_folder
 from rlinf.models.vla.published.groot_robot import NewRobot
+from rlinf.models.vla.published.groot_unread import NEEDED, NOT_LEFT_OUT, SUPPORTED, unread_of
 from rlinf.models.vla.published.shards import stored_shapes, stored_tensors, write_shards
+from rlinf.models.vla.published.unread import Unread
 
 KEY = "policy.flow.checkpoint.path"
 MODEL_TYPE = "Gr00tN1d7"
@@ -33,83 +35,6 @@ NEW = "new_embodiment"
 _LIBERO_CARRIED_OUT = 8
 _OUTPUT = "backbone.model.lm_head.weight"
 _LAST_NORM = "backbone.model.model.language_model.norm.weight"
-_ACTIVATION = "gelu-approximate"
-_SUPPORTED: dict[str, Any] = {
-    "state_history_length": 1,
-    "exclude_state": False,
-    "use_mean_std": False,
-    "reproject_vision": False,
-    "diffusion_model_cfg.positional_embeddings": None,
-    "diffusion_model_cfg.norm_type": "ada_norm",
-    "diffusion_model_cfg.activation_fn": _ACTIVATION,
-    "vl_self_attention_cfg.positional_embeddings": None,
-    "vl_self_attention_cfg.activation_fn": _ACTIVATION,
-}
-"""Values of `config.json` that are computed; another one is refused."""
-_NOT_LEFT_OUT = ("diffusion_model_cfg.positional_embeddings", "vl_self_attention_cfg.positional_embeddings")
-"""Of these the original's default is another one: they must be there."""
-_NEEDED = (
-    *("model_name", "select_layer", "max_state_dim", "max_action_dim", "action_horizon", "num_inference_timesteps"),
-    "diffusion_model_cfg",
-)
-_READ = {
-    *_NEEDED,
-    "model_type",
-    "num_timestep_buckets",
-    "use_alternate_vl_dit",
-    "attend_text_every_n_blocks",
-    "vl_self_attention_cfg",
-    *(name for name in _SUPPORTED if "." not in name),
-}
-_OF_TENSORS = "sizes are read off the tensors"
-_OF_PROCESSOR = "processor_config.json decides"
-_OF_TRAINING = "of NVIDIA's own training; learner and sft have their keys"
-_PRECISION = "policy.dtype decides"
-_TUNED = "policy.flow.checkpoint.train decides"
-_WITHOUT_EFFECT = {
-    **dict.fromkeys(("backbone_embedding_dim", "hidden_size", "input_embedding_dim", "max_seq_len"), _OF_TENSORS),
-    **dict.fromkeys(("max_num_embodiments", "add_pos_embed", "use_vlln"), _OF_TENSORS),
-    **dict.fromkeys(("image_crop_size", "image_target_size", "shortest_image_edge", "crop_fraction"), _OF_PROCESSOR),
-    **dict.fromkeys(("use_albumentations_transforms", "use_percentiles", "formalize_language"), _OF_PROCESSOR),
-    **dict.fromkeys(("use_relative_action", "apply_sincos_state_encoding"), _OF_PROCESSOR),
-    **dict.fromkeys(("random_rotation_angle", "color_jitter_params", "extra_augmentation_config"), _OF_TRAINING),
-    **dict.fromkeys(("attn_dropout", "state_dropout_prob"), _OF_TRAINING),
-    **dict.fromkeys(("noise_beta_alpha", "noise_beta_beta", "noise_s"), _OF_TRAINING),
-    **dict.fromkeys(("model_dtype", "dtype", "torch_dtype", "load_bf16", "backbone_trainable_params_fp32"), _PRECISION),
-    **dict.fromkeys(("tune_llm", "tune_visual", "tune_top_llm_layers", "tune_projector"), _TUNED),
-    **dict.fromkeys(("tune_diffusion_model", "tune_vlln"), _TUNED),
-    "use_flash_attention": "attention is computed by torch",
-    "backbone_model_type": "the backbone's own config.json says it",
-    "model_revision": "the newest is fetched",
-    "rtc_ramp_rate": "a request to the policy server says how a chunk is guided (previous, delay)",
-}
-_PROCESSOR_READ = {
-    "modality_configs",
-    "use_percentiles",
-    "use_relative_action",
-    "clip_outliers",
-    "formalize_language",
-    "image_crop_size",
-    "image_target_size",
-    "shortest_image_edge",
-    "crop_fraction",
-    "use_albumentations",
-    "letter_box_transform",
-}
-_PROCESSOR_WITHOUT_EFFECT = {
-    "state_dropout_prob": _OF_TRAINING,
-    "random_rotation_angle": _OF_TRAINING,
-    "color_jitter_params": _OF_TRAINING,
-    "extra_augmentation_config": _OF_TRAINING,
-    "model_name": "config.json names the backbone",
-    "model_type": "config.json names the backbone",
-    "transformers_loading_kwargs": "of transformers' own loading",
-    "apply_sincos_state_encoding": "modalities name the groups",
-    **dict.fromkeys(("max_state_dim", "max_action_dim", "max_action_horizon"), "config.json has it"),
-}
-_MODALITY_READ = {"delta_indices", "modality_keys", "action_configs"}
-_ANOTHER = "of another embodiment"
-_UNKNOWN = "the key is not known"
 
 
 @dataclass(frozen=True)
@@ -256,27 +181,8 @@ class GrootCheckpoint:
         return ("q01", "q99") if self.processor.get("use_percentiles") else ("min", "max")
 
     def unread(self) -> list[Unread]:
-        """List everything in the folder that is not read: keys of its JSON files, embodiments and tensors."""
-        from transformers import PreTrainedConfig
-
-        generic, result = PreTrainedConfig().to_dict(), []
-        for name in self.config:
-            if name not in _READ:
-                why = _WITHOUT_EFFECT.get(name) or ("of transformers' own loading" if name in generic else None)
-                result.append(Unread(f"config.json: {name}", why or _UNKNOWN, why is None))
-        for name in self.processor:
-            if name not in _PROCESSOR_READ:
-                why = _PROCESSOR_WITHOUT_EFFECT.get(name)
-                result.append(Unread(f"processor_config.json: {name}", why or _UNKNOWN, why is None))
-        for kind, settings in self.processor["modality_configs"][self.embodiment].items():
-            result += [
-                Unread(f"processor_config.json: {kind}.{key}", "LeRobot does not read it either", True)
-                for key, value in settings.items()
-                if key not in _MODALITY_READ and value
-            ]
-        result += [Unread(f"processor_config.json, statistics.json: {name}", _ANOTHER, False) for name in self.others]
-        result += [Unread(*each) for each in self.more_unread]
-        return result + [Unread(f"tensor {name}", "no action depends on it", False) for name in self.without_effect()]
+        """List everything in the folder that is not read: keys of its JSON files, embodiments, statistics, tensors."""
+        return unread_of(self, KEY)
 
     def without_effect(self) -> list[str]:
         """Name the tensors that no action depends on: the output layer and the norm before it."""
@@ -387,7 +293,7 @@ def network_settings(folder: Path) -> dict[str, Any]:
         raise PolicyError(
             f"{KEY}: {folder / 'config.json'} is of model_type {config.get('model_type')!r}; read is {MODEL_TYPE}"
         )
-    missing = [name for name in _NEEDED if name not in config]
+    missing = [name for name in NEEDED if name not in config]
     if missing:
         raise PolicyError(f"{KEY}: {folder / 'config.json'} has no {', '.join(missing)}")
     return config
@@ -412,8 +318,8 @@ def _require_supported(checkpoint: GrootCheckpoint, folder: Path) -> None:
     config, file = checkpoint.config, f"{KEY}: {folder / 'config.json'}"
     parts = {"diffusion_model_cfg", "vl_self_attention_cfg"}
     flat = {**config, **{f"{part}.{name}": value for part in parts for name, value in (config.get(part) or {}).items()}}
-    for name, value in _SUPPORTED.items():
-        if flat.get(name, "sinusoidal" if name in _NOT_LEFT_OUT else value) != value:
+    for name, value in SUPPORTED.items():
+        if flat.get(name, "sinusoidal" if name in NOT_LEFT_OUT else value) != value:
             raise PolicyError(f"{file} has {name}: {flat.get(name)!r}, which is not supported: {value!r} is")
     if config.get("use_alternate_vl_dit", True) and not flat.get("diffusion_model_cfg.interleave_self_attention"):
         raise PolicyError(f"{file}: use_alternate_vl_dit needs diffusion_model_cfg.interleave_self_attention: true")

@@ -29,6 +29,7 @@ from rlinf.models.vla.published.shards import stored_shapes
 PREFIX = "_groot_model."
 _PACK, _ENCODE = "groot_n1_7_pack_inputs_v1", "groot_n1_7_vlm_encode_v1"
 _DECODE, _UNPACK = "groot_n1_7_action_decode_v1", "groot_action_unpack_unnormalize_v2"
+_SCALED = ("observation.state", "action")
 _TUNED = "policy.flow.checkpoint.train decides"
 _GUIDED = "a request to the policy server says how a chunk is guided (previous, delay)"
 _OF_PACK = ("formalize_language", "clip_outliers", "use_percentiles", "state_dropout_prob")
@@ -133,15 +134,16 @@ def read_lerobot_groot(path: str, backbone: str | None) -> GrootCheckpoint:
         turns_gripper=_turns_gripper(config, tag),
         prefix=PREFIX,
         carries_out=int(config["n_action_steps"]),
-        more_unread=_unread(config, steps.values()),
+        more_unread=_unread(config, steps.values(), flat=flat),
         folder=str(folder),
     )
     made.require_supported()
     return made
 
 
-def _unread(config: Mapping[str, Any], steps: Iterable[_Step]) -> list[tuple[str, str, bool]]:
-    """List keys of LeRobot's files that are not read: name, reason, whether actions could differ because of it."""
+def _unread(config: Mapping[str, Any], steps: Iterable[_Step], *, flat: bool) -> list[tuple[str, str, bool]]:
+    """List keys and statistics of LeRobot's files that are not read: name, reason, whether actions could differ
+    because of it. ``flat``: whether statistics are those of files."""
     result = []
     for name in config.keys() - _READ:
         why = "of LeRobot's own training; learner and sft have their keys" if name.startswith(_TRAINING) else None
@@ -150,6 +152,16 @@ def _unread(config: Mapping[str, Any], steps: Iterable[_Step]) -> list[tuple[str
     for step in steps:
         unknown = step.settings.keys() - _STEP_SETTINGS[step.name]
         result += [(f"{step.name}.{key}", "the setting is not known", True) for key in sorted(unknown)]
+        read = _SCALED if flat and step.name == _PACK else ()
+        leaves = {name.rpartition(".")[0] for name in step.statistics} - set(read)
+        why = (
+            f"{_PACK} has them"
+            if flat and step.name != _PACK
+            else "no modality names it"
+            if flat
+            else "raw_stats decide"
+        )
+        result += [(f"{step.name}: statistics of {leaf}", why, False) for leaf in sorted(leaves)]
     return sorted(result)
 
 

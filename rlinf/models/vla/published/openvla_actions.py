@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from rlinf.data.spaces import SpaceError
 
 Gripper = Literal["as_trained", "opens_at_minus_one", "opens_at_one"]
-_ENDS = {"quantiles": ("q01", "q99"), "bounds": ("min", "max")}
+ENDS = {"quantiles": ("q01", "q99"), "bounds": ("min", "max")}
+"""The statistics that `policy.vla.checkpoint.statistics` names."""
 
 
 class TrainedUnits:
@@ -20,10 +21,10 @@ class TrainedUnits:
 
     def __init__(self, statistics: Mapping[str, Any], kind: str, leaf: str) -> None:
         """Raise SpaceError if the ``statistics`` of ``leaf`` lack what ``kind`` needs."""
-        missing = [name for name in _ENDS[kind] if name not in statistics]
+        missing = [name for name in ENDS[kind] if name not in statistics]
         if missing:
             raise SpaceError(f"policy.vla.checkpoint.statistics: {kind} need {', '.join(missing)} of {leaf}")
-        self._low, self._high = (np.array(statistics[name], dtype=np.float64) for name in _ENDS[kind])
+        self._low, self._high = (np.array(statistics[name], dtype=np.float64) for name in ENDS[kind])
         self._mask = np.array(statistics.get("mask", np.ones(len(self._low))), dtype=bool)
 
     def __len__(self) -> int:

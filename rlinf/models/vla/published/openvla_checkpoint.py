@@ -18,9 +18,10 @@ from torch import Tensor
 
 from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError
-from rlinf.models.vla.published.checkpoint import Unread, checkpoint_folder
-from rlinf.models.vla.published.shards import renewed, stored_shapes, stored_tensors, write_shards
+from rlinf.models.vla.published.checkpoint import checkpoint_folder
+from rlinf.models.vla.published.shards import renewed, shards, stored_shapes, stored_tensors, write_shards
 from rlinf.models.vla.published.timm_towers import TOWERS, depth
+from rlinf.models.vla.published.unread import UNKNOWN, Unread, unread_files, unread_kinds
 
 KEY = "policy.vla.checkpoint.path"
 BINS = 256
@@ -76,7 +77,6 @@ _WITHOUT_EFFECT = {
     "dtype": "policy.dtype decides",
 }
 _GENERIC = "of transformers' own generation and training"
-_UNKNOWN = "the key is not known"
 _OF_LLAMA = ("attention_dropout", "initializer_range", "max_position_embeddings", "pretraining_tp", "use_cache")
 _PREPROCESSOR = {
     "image_resize_strategy",
@@ -86,6 +86,10 @@ _PREPROCESSOR = {
     "stds",
     "use_fused_vision_backbone",
 }
+
+
+_COUNTS = ("num_transitions", "num_trajectories")
+_FILES = ("config.json", "dataset_statistics.json", "preprocessor_config.json", "model.safetensors.index.json")
 
 
 @dataclass(frozen=True)
@@ -168,20 +172,33 @@ class OpenVlaCheckpoint:
             if name not in _READ:
                 last = name.removeprefix("text_config.")
                 why = _WITHOUT_EFFECT.get(name) or _WITHOUT_EFFECT.get(last) or (_GENERIC if last in generic else None)
-                result.append(Unread(f"config.json: {name}", why or _UNKNOWN, why is None))
+                result.append(Unread(f"config.json: {name}", why or UNKNOWN, why is None))
         for name in self.preprocessor:
             if name not in _PREPROCESSOR:
                 known = name.startswith("tvf_") or name in ("image_processor_type", "processor_class", "auto_map")
-                why = "follows from the other keys" if known else _UNKNOWN
+                why = "follows from the other keys" if known else UNKNOWN
                 result.append(Unread(f"preprocessor_config.json: {name}", why, not known))
         result += [Unread(f"tensor {name}", "no action depends on it", False) for name in self.without_effect()]
         if self.folder is not None:
-            known_files = set(self.files.values())
-            result += [
-                Unread(file.name, "the file is not read", True)
-                for file in sorted(Path(self.folder).glob("*.pt"))
-                if file.name not in known_files
-            ]
+            read = {*_FILES, *self.files.values(), *(file.name for file in shards(Path(self.folder), KEY))}
+            result += unread_files(self.folder, read)
+        return result
+
+    def unread_statistics(self, key: str, ends: tuple[str, str]) -> list[Unread]:
+        """List the statistics that scale nothing with data set ``key``, whose numbers are scaled between ``ends``."""
+        result = [
+            Unread(f"statistics: {name}", "of another data set", False) for name in self.statistics if name != key
+        ]
+        if "norm_stats" in self.config and self.config["norm_stats"] != self.statistics:
+            result.append(Unread("config.json: norm_stats", "dataset_statistics.json has them", False))
+        projected = "proprio_projector" in self.files
+        for leaf, known in self.statistics[key].items():
+            group = f"statistics: {key}.{leaf}"
+            if leaf == "action" or (leaf == "proprio" and projected):
+                result += unread_kinds(group, known, (*ends, "mask"))
+            else:
+                why = {"proprio": "there is no proprio_projector"} | dict.fromkeys(_COUNTS, "counts of the data set")
+                result.append(Unread(group, why.get(leaf, UNKNOWN), leaf not in why))
         return result
 
     def without_effect(self) -> list[str]:

@@ -34,7 +34,7 @@ class _Projector(nn.Module):
 
     def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
         super().__init__()
-        count = len({name.split(".")[0] for name in shapes})
+        count = len({name.split(".")[0] for name in shapes if name.startswith("fc")})
         for number in range(1, count + 1):
             out, width = shapes[f"fc{number}.weight"]
             self.add_module(f"fc{number}", nn.Linear(width, out))

@@ -13,14 +13,9 @@ from torch.nn import functional
 
 from rlinf.data.spaces import SpaceError
 from rlinf.models.vla.instructions import instruction_texts, padded, require_instruction
+from rlinf.models.vla.published.checkpoint import KINDS
 
 Place = Literal["corner", "centre"]
-_KINDS = {
-    "MEAN_STD": ("mean", "std"),
-    "MIN_MAX": ("min", "max"),
-    "QUANTILES": ("q01", "q99"),
-    "QUANTILE10": ("q10", "q90"),
-}
 _JOINTS, _GRIPPERS = (1, 2, 8, 9), (6, 13)
 _GRIPPER_TURN, _GRIPPER_WAY = (0.4, 1.5), (0.01844, 0.05800)
 _GRIPPER_JOINT = (-0.6213, 1.4910)
@@ -38,7 +33,7 @@ class Scaling:
         self.identity = mode == "IDENTITY" or not there
         if self.identity:
             return
-        kinds = _KINDS[mode]
+        kinds = KINDS[mode]
         missing = [kind for kind in kinds if kind not in there]
         if missing:
             raise SpaceError(f"the checkpoint scales {leaf} by {mode} and has no {', '.join(missing)} of it")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rlinf.base.reward_value import reward_value
 from rlinf.rollouts.env_errors import account_of
 from rlinf.rollouts.text.conversation import Feedback, Response
 
@@ -96,7 +97,7 @@ class RowThreads:
             graded = Feedback(
                 index,
                 observation,
-                float(reward),
+                reward_value(reward),
                 bool(terminated) or bool(truncated),
                 dict(info),
                 truncated=bool(truncated),

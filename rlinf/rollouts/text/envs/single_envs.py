@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlinf.base.errors import UserError
+from rlinf.base.reward_value import reward_value
 from rlinf.data.pictures import PictureError, observed
 from rlinf.rollouts.deadline import DeadlineExceededError
 from rlinf.rollouts.env_errors import account_of
@@ -192,7 +193,7 @@ class SingleTextEnvs:
             )
         observation, reward, terminated, truncated, info = stepped
         try:
-            return self._text(observation, "step"), float(reward), bool(terminated), bool(truncated), info
+            return self._text(observation, "step"), reward_value(reward), bool(terminated), bool(truncated), info
         except (TypeError, ValueError) as error:
             raise self._fault(f"step returned {reward!r:.80} as reward, which is no number") from error
 
