@@ -317,6 +317,7 @@ def test_a_session_is_closed_with_what_is_open() -> None:
     session.abort([6])
     reasons = [one.finish_reason for _ in range(4) for one in session.poll(1.0)]
     assert reasons == ["stop", "stop", "abort"], "slices under way did not hear of it"
-    session.submit([SampleRequest(5, (1,), 2, params, (0, 5))])
+    # Two slices begin at once and make a response each; the third response is open.
+    session.submit([SampleRequest(5, (1,), 3, params, (0, 5))])
     session.close()
     assert (session.open, group.workers[0].closed) == (0, 1)
