@@ -16,7 +16,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pyte
 PARALLEL := -n 3 --dist loadscope --no-loadscope-reorder
 NOT_HERE := not gpu and not sim and not vllm
 
-.PHONY: quickstart smollm2 models/smollm2 models/gemma3 build/mmlu test test-commit test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks gpu dist clean
+.PHONY: quickstart smollm2 models/smollm2 models/gemma3 build/mmlu test test-sinks test-vllm test-browser test-sim test-faults test-nightly test-matrix lock check lint-js format docs docs-check benchmarks gpu dist clean
 
 quickstart: .venv/.installed-quickstart
 	$(BIN)/rlinf train config/math/quickstart.yaml
@@ -76,10 +76,6 @@ test-browser: .venv/.installed-dev
 # Damaged files, bad data, bad rewards, environments that hang, workers and drivers that are killed.
 test-faults: .venv/.installed-dev
 	$(PYTEST) $(PARALLEL) --durations 5 -m "faults and not slow and $(NOT_HERE)" $(FAULT_TESTS)
-
-# Both of these in one session, for .ci/run: tests that wait for deadlines fill the gaps of those that compute.
-test-commit: .venv/.installed-dev
-	$(PYTEST) $(PARALLEL) --durations 10 -m "not slow and not browser and $(NOT_HERE)" --ignore tests/architecture
 
 # Metric services in their offline modes.
 test-sinks: venvs/sinks/.installed
