@@ -8,6 +8,7 @@ from rlinf.config import Config
 from rlinf.models.vla.published.checkpoint import FlowCheckpoint
 from rlinf.models.vla.published.fitting import unfit_tensors
 from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
+from rlinf.models.vla.published.groot_unread import unread_of
 from rlinf.models.vla.published.openvla_actions import ENDS
 from rlinf.models.vla.published.openvla_checkpoint import OpenVlaCheckpoint
 from rlinf.models.vla.published.reading import read_flow_checkpoint
@@ -28,7 +29,8 @@ def published_findings(config: Config, lines: list[str]) -> list[Caveat]:
         checkpoint = read_flow_checkpoint(chosen, config.env.num_action_chunks)
     except UserError as error:
         return [Caveat(True, str(error), subject=_SUBJECT)]
-    result = _unread(checkpoint, checkpoint.unread(), lines, _SUBJECT)
+    unread = unread_of(checkpoint) if isinstance(checkpoint, GrootCheckpoint) else checkpoint.unread()
+    result = _unread(checkpoint, unread, lines, _SUBJECT)
     if isinstance(checkpoint, GrootCheckpoint):
         lines.append(f"  statistics and projections of {checkpoint.embodiment} ({checkpoint.embodiment_id})")
     theirs, ours = checkpoint.carried_out, config.env.num_action_chunks

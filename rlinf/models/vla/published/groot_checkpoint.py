@@ -22,9 +22,7 @@ from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError, checkpoint_config
 from rlinf.models.vla.published.checkpoint import checkpoint_folder
 from rlinf.models.vla.published.groot_robot import NewRobot
-from rlinf.models.vla.published.groot_unread import NEEDED, NOT_LEFT_OUT, SUPPORTED, unread_of
 from rlinf.models.vla.published.shards import stored_shapes, stored_tensors, write_shards
-from rlinf.models.vla.published.unread import Unread
 
 KEY = "policy.flow.checkpoint.path"
 MODEL_TYPE = "Gr00tN1d7"
@@ -35,6 +33,25 @@ NEW = "new_embodiment"
 _LIBERO_CARRIED_OUT = 8
 _OUTPUT = "backbone.model.lm_head.weight"
 _LAST_NORM = "backbone.model.model.language_model.norm.weight"
+_ACTIVATION = "gelu-approximate"
+SUPPORTED: dict[str, Any] = {
+    "state_history_length": 1,
+    "exclude_state": False,
+    "use_mean_std": False,
+    "reproject_vision": False,
+    "diffusion_model_cfg.positional_embeddings": None,
+    "diffusion_model_cfg.norm_type": "ada_norm",
+    "diffusion_model_cfg.activation_fn": _ACTIVATION,
+    "vl_self_attention_cfg.positional_embeddings": None,
+    "vl_self_attention_cfg.activation_fn": _ACTIVATION,
+}
+"""Values of `config.json` that are computed; another one is refused."""
+_NOT_LEFT_OUT = ("diffusion_model_cfg.positional_embeddings", "vl_self_attention_cfg.positional_embeddings")
+"""Of these the original's default is another one: they must be there."""
+NEEDED = (
+    *("model_name", "select_layer", "max_state_dim", "max_action_dim", "action_horizon", "num_inference_timesteps"),
+    "diffusion_model_cfg",
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +81,7 @@ class GrootCheckpoint:
     carries_out: int | None = None
     """Actions that the original carries out before it decides again, if that is configured."""
     more_unread: list[tuple[str, str, bool]] = field(default_factory=list)
-    """Of LeRobot's files: see :class:`Unread`."""
+    """Of LeRobot's files: see :class:`~rlinf.models.vla.published.unread.Unread`."""
     folder: str | None = field(default=None, compare=False)
 
     @property
@@ -179,10 +196,6 @@ class GrootCheckpoint:
     def kinds_of_ends(self) -> tuple[str, str]:
         """Which statistics the two ends are."""
         return ("q01", "q99") if self.processor.get("use_percentiles") else ("min", "max")
-
-    def unread(self) -> list[Unread]:
-        """List everything in the folder that is not read: keys of its JSON files, embodiments, statistics, tensors."""
-        return unread_of(self, KEY)
 
     def without_effect(self) -> list[str]:
         """Name the tensors that no action depends on: the output layer and the norm before it."""
@@ -319,7 +332,7 @@ def _require_supported(checkpoint: GrootCheckpoint, folder: Path) -> None:
     parts = {"diffusion_model_cfg", "vl_self_attention_cfg"}
     flat = {**config, **{f"{part}.{name}": value for part in parts for name, value in (config.get(part) or {}).items()}}
     for name, value in SUPPORTED.items():
-        if flat.get(name, "sinusoidal" if name in NOT_LEFT_OUT else value) != value:
+        if flat.get(name, "sinusoidal" if name in _NOT_LEFT_OUT else value) != value:
             raise PolicyError(f"{file} has {name}: {flat.get(name)!r}, which is not supported: {value!r} is")
     if config.get("use_alternate_vl_dit", True) and not flat.get("diffusion_model_cfg.interleave_self_attention"):
         raise PolicyError(f"{file}: use_alternate_vl_dit needs diffusion_model_cfg.interleave_self_attention: true")

@@ -24,6 +24,7 @@ from rlinf.models.vla.published.groot_checkpoint import (
     network_settings,
     picture_settings,
 )
+from rlinf.models.vla.published.groot_unread import OF_PICTURES
 from rlinf.models.vla.published.shards import stored_shapes
 
 PREFIX = "_groot_model."
@@ -33,14 +34,6 @@ _SCALED = ("observation.state", "action")
 _TUNED = "policy.flow.checkpoint.train decides"
 _GUIDED = "a request to the policy server says how a chunk is guided (previous, delay)"
 _OF_PACK = ("formalize_language", "clip_outliers", "use_percentiles", "state_dropout_prob")
-_OF_ENCODE = (
-    "image_crop_size",
-    "image_target_size",
-    "shortest_image_edge",
-    "crop_fraction",
-    "use_albumentations",
-    "letter_box_transform",
-)
 
 
 _READ = {"type", "base_model_path", "input_features", "num_inference_timesteps", "action_decode_transform"}
@@ -72,7 +65,7 @@ _STEP_SETTINGS = {
         *("max_action_dim", "language_key", "embodiment_tag", "embodiment_mapping", "normalize_min_max"),
         *("video_modality_keys", "raw_stats", "modality_config"),
     },
-    _ENCODE: {*_OF_ENCODE, "model_name", "device"},
+    _ENCODE: {*OF_PICTURES, "model_name", "device"},
     _DECODE: {
         *("env_action_dim", "raw_stats", "modality_config", "use_percentiles", "use_relative_action"),
         "action_decode_transform",
@@ -116,7 +109,7 @@ def read_lerobot_groot(path: str, backbone: str | None) -> GrootCheckpoint:
         modalities, statistics = _flat(config, pack)
     decode = steps.get(_DECODE)
     processor = {name: pack.settings[name] for name in _OF_PACK if name in pack.settings}
-    processor |= {name: encode.settings[name] for name in _OF_ENCODE if name in encode.settings}
+    processor |= {name: encode.settings[name] for name in OF_PICTURES if name in encode.settings}
     processor["use_percentiles"] = bool(pack.settings.get("use_percentiles")) and not flat
     processor["use_relative_action"] = decode is not None and bool(decode.settings.get("use_relative_action"))
     model = backbone or str(network["model_name"])

@@ -1,33 +1,13 @@
-"""Keys of a GR00T checkpoint that are read, that are supported, and that are neither."""
+"""Parts of a GR00T checkpoint that are not read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
 
+from rlinf.models.vla.published.groot_checkpoint import KEY, NEEDED, SUPPORTED, GrootCheckpoint
 from rlinf.models.vla.published.shards import shards
 from rlinf.models.vla.published.unread import UNKNOWN, Unread, unread_files, unread_kinds
 
-_ACTIVATION = "gelu-approximate"
-SUPPORTED: dict[str, Any] = {
-    "state_history_length": 1,
-    "exclude_state": False,
-    "use_mean_std": False,
-    "reproject_vision": False,
-    "diffusion_model_cfg.positional_embeddings": None,
-    "diffusion_model_cfg.norm_type": "ada_norm",
-    "diffusion_model_cfg.activation_fn": _ACTIVATION,
-    "vl_self_attention_cfg.positional_embeddings": None,
-    "vl_self_attention_cfg.activation_fn": _ACTIVATION,
-}
-"""Values of `config.json` that are computed; another one is refused."""
-NOT_LEFT_OUT = ("diffusion_model_cfg.positional_embeddings", "vl_self_attention_cfg.positional_embeddings")
-"""Of these the original's default is another one: they must be there."""
-NEEDED = (
-    *("model_name", "select_layer", "max_state_dim", "max_action_dim", "action_horizon", "num_inference_timesteps"),
-    "diffusion_model_cfg",
-)
 _READ = {
     *NEEDED,
     "model_type",
@@ -59,18 +39,18 @@ _WITHOUT_EFFECT = {
     "model_revision": "the newest is fetched",
     "rtc_ramp_rate": "a request to the policy server says how a chunk is guided (previous, delay)",
 }
-_PROCESSOR_READ = {
-    "modality_configs",
-    "use_percentiles",
-    "use_relative_action",
-    "clip_outliers",
-    "formalize_language",
+OF_PICTURES = (
     "image_crop_size",
     "image_target_size",
     "shortest_image_edge",
     "crop_fraction",
     "use_albumentations",
     "letter_box_transform",
+)
+"""Keys by which pictures are cut and scaled."""
+_PROCESSOR_READ = {
+    *("modality_configs", "use_percentiles", "use_relative_action", "clip_outliers", "formalize_language"),
+    *OF_PICTURES,
 }
 _PROCESSOR_WITHOUT_EFFECT = {
     "state_dropout_prob": _OF_TRAINING,
@@ -101,45 +81,7 @@ _FILES = (
 _ANOTHER = "of another embodiment"
 
 
-class DescribedGroot(Protocol):
-    """The parts of a `groot_checkpoint.GrootCheckpoint` that are compared with what is read."""
-
-    @property
-    def config(self) -> Mapping[str, Any]: ...
-
-    @property
-    def processor(self) -> Mapping[str, Any]: ...
-
-    @property
-    def statistics(self) -> Mapping[str, Any]: ...
-
-    @property
-    def embodiment(self) -> str: ...
-
-    @property
-    def others(self) -> list[str]: ...
-
-    @property
-    def more_unread(self) -> list[tuple[str, str, bool]]: ...
-
-    @property
-    def prefix(self) -> str: ...
-
-    @property
-    def folder(self) -> str | None: ...
-
-    @property
-    def references(self) -> dict[str, str]: ...
-
-    @property
-    def kinds_of_ends(self) -> tuple[str, str]: ...
-
-    def modality(self, name: str) -> Mapping[str, Any]: ...
-
-    def without_effect(self) -> list[str]: ...
-
-
-def unread_of(checkpoint: DescribedGroot, key: str) -> list[Unread]:
+def unread_of(checkpoint: GrootCheckpoint) -> list[Unread]:
     """List everything in the folder that is not read: keys of JSON files, embodiments, statistics, tensors."""
     from transformers import PreTrainedConfig
 
@@ -172,14 +114,14 @@ def unread_of(checkpoint: DescribedGroot, key: str) -> list[Unread]:
     result += [Unread(*each) for each in checkpoint.more_unread]
     result += _unread_statistics(checkpoint)
     if checkpoint.folder is not None:
-        read = {*_FILES, *(file.name for file in shards(Path(checkpoint.folder), key))}
+        read = {*_FILES, *(file.name for file in shards(Path(checkpoint.folder), KEY))}
         if checkpoint.prefix:
             read |= {file.name for file in Path(checkpoint.folder).glob("policy_*.safetensors")}
         result += unread_files(checkpoint.folder, read)
     return result + [Unread(f"tensor {name}", "no action depends on it", False) for name in checkpoint.without_effect()]
 
 
-def _unread_statistics(checkpoint: DescribedGroot) -> list[Unread]:
+def _unread_statistics(checkpoint: GrootCheckpoint) -> list[Unread]:
     """List the statistics of the embodiment that scale nothing."""
     file, result = f"{'raw_stats' if checkpoint.prefix else 'statistics.json'}: ", []
     relative = checkpoint.references

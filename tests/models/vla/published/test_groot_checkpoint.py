@@ -15,6 +15,7 @@ from groot_policies import build, read
 
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
+from rlinf.models.vla.published.groot_unread import unread_of
 from rlinf.models.vla.published.reading import read_flow_checkpoint
 from rlinf.schema.policy import PublishedConfig
 
@@ -33,7 +34,7 @@ def rewritten(file: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 def test_what_is_not_read_is_named(folder: Path) -> None:
     checkpoint = read("groot", folder)
-    unread = checkpoint.unread()
+    unread = unread_of(checkpoint)
     assert not [part.name for part in unread if part.matters]
     names = {part.name for part in unread}
     for name in (
@@ -51,7 +52,7 @@ def test_what_is_not_read_is_named(folder: Path) -> None:
         config={**checkpoint.config, "attention_sinks": 4},
         processor={**checkpoint.processor, "sharpen": True, "modality_configs": {"libero_sim": modalities}},
     )
-    assert [part.name for part in changed.unread() if part.matters] == [
+    assert [part.name for part in unread_of(changed) if part.matters] == [
         "config.json: attention_sinks",
         "processor_config.json: sharpen",
         "processor_config.json: state.sin_cos_embedding_keys",

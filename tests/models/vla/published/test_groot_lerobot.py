@@ -13,6 +13,7 @@ import pytest
 
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.published.groot_lerobot import read_lerobot_groot
+from rlinf.models.vla.published.groot_unread import unread_of
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def step_of(content: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def test_what_is_not_read_is_named(folder: Path) -> None:
-    unread = read_lerobot_groot(str(folder), None).unread()
+    unread = unread_of(read_lerobot_groot(str(folder), None))
     assert not [part.name for part in unread if part.matters]
     assert {"config.json: lora_rank", "config.json: optimizer_lr"} <= {part.name for part in unread}
     rewritten(folder / "config.json", lambda content: content.update(attention_sinks=4))
@@ -41,7 +42,7 @@ def test_what_is_not_read_is_named(folder: Path) -> None:
         step_of(content, "groot_n1_7_vlm_encode_v1")["config"]["sharpen"] = True
 
     rewritten(folder / "policy_preprocessor.json", sharpen)
-    found = [part.name for part in read_lerobot_groot(str(folder), None).unread() if part.matters]
+    found = [part.name for part in unread_of(read_lerobot_groot(str(folder), None)) if part.matters]
     assert found == ["config.json: attention_sinks", "groot_n1_7_vlm_encode_v1.sharpen"]
 
 
