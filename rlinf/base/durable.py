@@ -128,7 +128,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     except UserError:
         raise
     except Exception as error:
-        problem = full(aside if aside.is_dir() else path.parent)
+        problem = _no_room(error, aside if aside.is_dir() else path.parent)
         if problem is None:
             raise
         raise DiskFullError(f"{problem} at {path}: nothing was written there. Make room, then try again") from error
@@ -157,8 +157,7 @@ def naming_disk_errors(folder: Path) -> Iterator[None]:
         raise
     except Exception as error:
         location = file_of(error) if isinstance(error, OSError) else None
-        problem = FULL.get(error.errno or 0) if isinstance(error, OSError) else None
-        problem = problem or full(folder)
+        problem = _no_room(error, folder)
         if problem is not None:
             raise DiskFullError(
                 f"{problem} at {location or folder}: the run stopped, and its checkpoints are whole: make room, then "
@@ -184,6 +183,11 @@ def file_of(error: OSError) -> str | None:
     """Return the file that an error is about; of a rename, the name that it should have got."""
     name = error.filename2 or error.filename
     return str(name) if name else None
+
+
+def _no_room(error: Exception, folder: Path) -> str | None:
+    """Return why nothing more fits under ``folder``, if that explains the error; None if there is room."""
+    return (FULL.get(error.errno or 0) if isinstance(error, OSError) else None) or full(folder)
 
 
 def full(folder: Path) -> str | None:

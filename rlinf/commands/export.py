@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,20 +38,26 @@ def main(arguments: Sequence[str]) -> int:
     if run_of_checkpoint(options.run) is None:
         raise UserError(no_run(options.run))
     from rlinf.learners.convert import require_empty
-    from rlinf.train.export_checkpoint import export_checkpoint
 
     if "RANK" in os.environ:  # torchrun: several processes write parts of one folder
-        export_checkpoint(options.run, options.step, options.out)
+        _write(options, options.out)
         return 0
     require_empty(options.out)
     # What cannot be written so is seen in the policy alone: OUT appears when all of it is there.
     with new_folder(options.out) as aside:
-        export_checkpoint(options.run, options.step, aside, shown=options.out)
-        if options.onnx:
-            _write_onnx(aside, options.out)
-        if options.layout != "rlinf":
-            _write_published(aside, options.layout, options.out)
+        _write(options, aside)
     return 0
+
+
+def _write(options: Namespace, folder: Path) -> None:
+    """Write everything that was requested into ``folder``, which is or becomes ``options.out``."""
+    from rlinf.train.export_checkpoint import export_checkpoint
+
+    export_checkpoint(options.run, options.step, folder, shown=options.out)
+    if options.onnx:
+        _write_onnx(folder, options.out)
+    if options.layout != "rlinf":
+        _write_published(folder, options.layout, options.out)
 
 
 def _write_published(folder: Path, layout: str, out: Path) -> None:

@@ -197,9 +197,9 @@ def _resumable(folder: RunDirectory) -> Iterator[None]:
         stop.outlook = stop.outlook or folder.outlook
         raise
     except Exception as error:
-        ours = (isinstance(error, ClusterError) and not is_user_error(error)) or isinstance(error, OtherPolicy)
-        begun = ours or (not is_user_error(error) and own_account(error) is not None)
-        if begun and not getattr(error, "__notes__", ()):  # those of the training have the step and this
+        failed = not is_user_error(error) and (isinstance(error, ClusterError) or own_account(error) is not None)
+        noted = getattr(error, "__notes__", ())  # those of the training have the step and this
+        if (failed or isinstance(error, OtherPolicy)) and not noted:
             error.add_note(f"Checkpoints are kept: {folder.outlook}.")
         raise
 
