@@ -175,7 +175,12 @@ class OnPolicy(Preparation):
         if self._bound is not None:
             _require_bound(ages, valid, self._bound, step)
         if self._bound:
-            metrics |= _age_shares(ages, valid, self._bound)
+            there, weights = ages[valid > 0], valid[valid > 0].double()
+            metrics["rollout/staleness_max"] = float(there.max()) if len(there) else 0.0
+            # The share of tokens of each age.
+            counts = torch.bincount(there.clamp(min=0), weights, minlength=self._bound + 1).tolist()
+            total = max(1.0, float(weights.sum()))
+            metrics |= {f"rollout/age/{age}": tokens / total for age, tokens in enumerate(counts)}
         if not (self._facts.recomputes_logprobs or self._corrected):
             # They came with the actions, of the same weights and the same arithmetic.
             stale = stale or not self._old_is_current
@@ -249,14 +254,6 @@ def _mean_age(ages: Tensor, valid: Tensor) -> float:
     if ages.ndim > 1:
         return masked_mean(ages, valid)
     return float((ages * valid).sum()) / max(1.0, float(valid.sum()))
-
-
-def _age_shares(ages: Tensor, valid: Tensor, bound: int) -> Metrics:
-    """Compute the largest age of tokens, and the share of tokens of each age up to ``bound``; as :func:`_mean_age`."""
-    there, weights = ages[valid > 0], valid[valid > 0].double()
-    counts = torch.bincount(there.clamp(min=0), weights, minlength=bound + 1).tolist()
-    shares = {f"rollout/age/{age}": count / max(1.0, float(weights.sum())) for age, count in enumerate(counts)}
-    return {"rollout/staleness_max": float(there.max()) if len(there) else 0.0, **shares}
 
 
 def prepare_batch(

@@ -84,10 +84,6 @@ class Context:
         if not self.is_broken(key, *self._read):
             self.problems.append(problem(self.place(key, *(at or self._read)), key, message, fix))
 
-    def switched_off(self, key: str, switch: str) -> bool:
-        """Whether ``switch`` is set by a later layer (the command line, an extending file) than ``key``."""
-        return self.place(switch).layer > self.place(key).layer
-
     def unread(self, key: str, why: str, fix: str) -> None:
         """Report a key that was set and that nothing would read: an error, or a warning with ``strict: false``.
 

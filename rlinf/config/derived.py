@@ -103,11 +103,6 @@ def is_offline(config: Sections) -> bool:
     return is_off_policy(config) and OFF_POLICY[config.algorithm.loss_type].offline
 
 
-def is_labelled(config: Sections) -> bool:
-    """Whether imitated decisions are marked as better than expected or not, by the labels beside `sft.dataset`."""
-    return config.policy.name == "flow" and config.policy.flow.advantage
-
-
 def collects_episodes(config: Sections) -> bool:
     """Whether an iteration of a simulator run is a number of whole episodes (else of decisions of every env)."""
     return "values" not in columns_of(config.algorithm.adv_type) and not is_off_policy(config)
@@ -368,7 +363,7 @@ def derive(config: Sections) -> DerivedConfig:
         openvla=uses_openvla(config),
         off_policy=is_off_policy(config),
         offline=is_offline(config),
-        labelled=is_labelled(config),
+        labelled=config.policy.name == "flow" and config.policy.flow.advantage,
         collects_episodes=collects_episodes(config),
         holds_fragments=holds_fragments(config),
         needs_values=needs_values(config),

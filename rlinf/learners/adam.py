@@ -38,7 +38,11 @@ class Adam(torch.optim.Adam):
         """One step."""
         if self._sorted is None:
             self.step()  # the first one makes the state
-            self._sorted = self._sort()
+            groups = [group["params"] for group in self.param_groups]
+            if _alike([parameter.grad for group in groups for parameter in group]):
+                self._sorted = [
+                    tuple([self.state[parameter][name] for parameter in group] for name in _STATE) for group in groups
+                ]
             return
         for group, (means, squares, steps) in zip(self.param_groups, self._sorted, strict=True):
             torch._foreach_add_(steps, 1)
@@ -74,13 +78,6 @@ class Adam(torch.optim.Adam):
                 moved = torch.div(state["exp_avg"], spread, out=spread)
                 norms.append(torch.linalg.vector_norm(moved) * (group["lr"] / (1 - beta1**done)))
         return norms
-
-    def _sort(self) -> list[tuple[list[Tensor], ...]] | None:
-        """None if the kernel cannot take a group's tensors together."""
-        groups = [group["params"] for group in self.param_groups]
-        if not _alike([parameter.grad for group in groups for parameter in group]):
-            return None
-        return [tuple([self.state[parameter][name] for parameter in group] for name in _STATE) for group in groups]
 
 
 @torch.no_grad()

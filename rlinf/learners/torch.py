@@ -201,7 +201,7 @@ class TorchLearner(Offloadable):
         size: Metrics = {} if ratio is None else {"update_ratio": ratio}
         if self.stage.objective.scheduled:
             size["clip_factor"] = self.stage.clip_factor(self.optimizer_steps - 1)
-        return {**metrics, **compared, **size, "lr": self._lr()}
+        return {**metrics, **compared, **size, "lr": float(self.optimizer.param_groups[0]["lr"])}
 
     def _compare_with_float32(self, batch: RankBatch, step: int) -> Metrics:
         """Compare the first micro-batch here, at the iterations that ``learner.compare_float32_every`` names."""
@@ -273,9 +273,6 @@ class TorchLearner(Offloadable):
     def scale_lr(self, factor: float) -> None:
         """Multiplies the learning rates that the schedule gives."""
         self.lr_scale = factor
-
-    def _lr(self) -> float:
-        return float(self.optimizer.param_groups[0]["lr"])
 
     def _critic_parameters(self) -> Iterator[nn.Parameter]:
         head = getattr(self.policy, "value_head", None)

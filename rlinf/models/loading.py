@@ -128,13 +128,6 @@ def checkpoint_config(path: str) -> Any:
         raise PolicyError(f"{path!r} holds no model configuration{hint}: {in_one_line(error)}") from error
 
 
-def require_weights(path: str) -> None:
-    """Raise PolicyError if a folder, which is read as a model, does not have all its weights."""
-    wrong = without_weights(path)
-    if wrong is not None:
-        raise PolicyError(wrong)
-
-
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
     """Build the modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
     config = checkpoint_config(path) if path is not None else named_config(architecture)

@@ -140,12 +140,6 @@ def row_statistics(batch: Batch, pending: PendingAdvantages, statistic: RowStati
     return torch.stack([row_sums(numbers), row_sums(numbers.abs()), moves.double()], dim=1)
 
 
-def local_statistics(prepared: PreparedRows, statistic: RowStatistic) -> Tensor:
-    """Compute :func:`row_statistics` in this process, of rows that are here."""
-    assert isinstance(prepared.rows, Batch)
-    return row_statistics(prepared.rows, prepared.pending, statistic)
-
-
 def with_advantages(batch: Batch, pending: PendingAdvantages) -> Batch:
     """Compute the pending advantages and returns of rows that are here."""
     advantages, returns = _estimate(batch, pending)

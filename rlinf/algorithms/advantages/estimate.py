@@ -298,7 +298,11 @@ def _estimated(
     result = _returned(estimator(inputs), mask.shape, f"adv_type: {algorithm.adv_type}")
     kl_after = _kl_after_norm(algorithm)
     if kl_after or clips_after_norm(algorithm):
-        advantages = _after_norm(result.advantages, mask, algorithm, kl if kl_after else None)
+        # ROLL's order: the clamped outcome is the last token's reward, tokens pay for their KL and are clamped again.
+        bound = algorithm.reward_clip if algorithm.clip_after_norm else None
+        rows = clip_rewards(torch.where(last_true(mask), result.advantages, 0.0).sum(dim=1), bound)
+        positions = token_rewards(rows, mask, kl=kl if kl_after else None, kl_coef=algorithm.kl_coef, reward_clip=bound)
+        advantages = discounted_sum(positions, mask, torch.ones_like(positions))
         result = Advantages(advantages, advantages)
     return result, inputs
 
@@ -345,18 +349,6 @@ def clips_after_norm(algorithm: AlgorithmConfig) -> bool:
 def _kl_after_norm(algorithm: AlgorithmConfig) -> bool:
     """Whether each token pays for its KL after the estimator normalised its row's outcome."""
     return catalog.estimator(algorithm.adv_type).normalises_rows and algorithm.kl_after_norm
-
-
-def _after_norm(advantages: Tensor, mask: Tensor, algorithm: AlgorithmConfig, kl: Tensor | None) -> Tensor:
-    """Compute the reward-to-go [B, T] of normalised outcomes, in ROLL's order.
-
-    The normalised outcome of each row, clamped, is the reward of its last valid token. Each token pays
-    ``kl_coef`` times its ``kl`` [B, T], and is clamped once more.
-    """
-    bound = algorithm.reward_clip if algorithm.clip_after_norm else None
-    rows = clip_rewards(torch.where(last_true(mask), advantages, 0.0).sum(dim=1), bound)
-    positions = token_rewards(rows, mask, kl=kl, kl_coef=algorithm.kl_coef, reward_clip=bound)
-    return discounted_sum(positions, mask, torch.ones_like(positions))
 
 
 def _clean(column: Tensor | None, mask: Tensor) -> Tensor | None:

@@ -25,7 +25,7 @@ from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
 from rlinf.data.shards import DataParallelRank, RankBatch, complete
 from rlinf.data.spaces import SpaceError
 from rlinf.learners.off_policy.hindsight import HindsightSampler
-from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
+from rlinf.learners.off_policy.objective import OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
 from rlinf.learners.off_policy.sequences import SequenceSampler
@@ -132,10 +132,7 @@ class OffPolicyLearner:
 
     def refresh_reference(self, *, keep: float = 0.0) -> None:
         """Raise ValueError: there is no reference policy here."""
-        raise self._no_reference()
-
-    def _no_reference(self) -> ValueError:
-        return ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
+        raise ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
 
     @property
     def data_place(self) -> DataParallelRank:
@@ -163,7 +160,9 @@ class OffPolicyLearner:
         for first in range(0, due, self._together):
             for sampled, noise in self._samples(min(self._together, due - first), generator):
                 improvement = self.objective.improve(sampled, noise, self._updates)
-                self._prioritise(sampled, improvement)
+                if sampled.places is not None:
+                    ranks = self.place.ranks
+                    self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
                 self._updates += 1
                 for name, value in improvement.metrics.items():
                     collected[name].append(value)
@@ -220,16 +219,10 @@ class OffPolicyLearner:
         after = self.policy.states(given.to(self.place.device), batch.mask.shape).cpu().unflatten(0, batch.mask.shape)
         return torch.cat([given.recurrent_state[:, None], after[:, :-1]], dim=1)
 
-    def _prioritise(self, sampled: Transitions, improvement: Improvement) -> None:
-        """Send the errors of all ranks' transitions to the buffer, if it samples by them."""
-        if sampled.places is not None:
-            ranks = self.place.ranks
-            self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
-
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """Return this rank's rows and their evaluation under the current weights. There is no reference policy here."""
         if reference:
-            raise self._no_reference()
+            raise ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
         batch = complete(batch)
         rows = torch.arange(self.place.rank, batch.num_rows, self.place.size)
         device = self.place.device

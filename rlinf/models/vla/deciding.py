@@ -24,7 +24,7 @@ from rlinf.data.granularity import Granularity, Levels
 from rlinf.data.inputs import Inputs, ObservationInputs, picked
 from rlinf.data.messages import PolicyOutput
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
-from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights, separate_weights
+from rlinf.models.adapters import ADAPTER, AdaptedPolicy, merged_weights, separate_weights
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
@@ -86,7 +86,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
     @property
     def is_lora(self) -> bool:
         """Whether the towers have low-rank adapters (`rlinf.models.adapters.adapt`)."""
-        return is_adapted(self)
+        return any(ADAPTER in name for name, _ in self.named_parameters())
 
     def towers(self) -> list[nn.Module]:
         """Return the parts that may have weights of a checkpoint."""
@@ -219,7 +219,12 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
 
         ``levels``, ``temperature`` and ``dtype`` replace those that it was trained with.
         """
-        both_spaces, options, tokenizer, weights = _load_exported(folder)
+        source = Path(folder)
+        written = json.loads((source / "vla.json").read_text())
+        for name in ("image_mean", "image_std", "cameras"):
+            written[name] = tuple(written.get(name, ()))
+        both_spaces, options, tokenizer = load_spaces(source), VlaOptions(**written), load_tokenizer(folder)
+        weights = load_file(source / "model.safetensors")
         options = replace(
             options,
             temperature=options.temperature if temperature is None else temperature,
@@ -251,12 +256,3 @@ def _save_exported(named: Mapping[str, Tensor], folder: str, both: Spaces, optio
     (target / "vla.json").write_text(json.dumps(asdict(options), indent=2))
     save_spaces(target, both)
     tokenizer.save_pretrained(str(target))
-
-
-def _load_exported(folder: str) -> tuple[Spaces, VlaOptions, Any, dict[str, Tensor]]:
-    """Spaces, options, tokenizer and weights."""
-    source = Path(folder)
-    written = json.loads((source / "vla.json").read_text())
-    for name in ("image_mean", "image_std", "cameras"):
-        written[name] = tuple(written.get(name, ()))
-    return load_spaces(source), VlaOptions(**written), load_tokenizer(folder), load_file(source / "model.safetensors")

@@ -139,7 +139,9 @@ class Pi0Policy(VisionLanguageAction):
         super().__init__()
         assert options.pi0 is not None
         self.options, self._spaces = options, (observation_space, action_space)
-        config = pi0_config(options.pi0)
+        from transformers import PI0Config
+
+        config = PI0Config(**{name: value for name, value in options.pi0.items() if name != "model_type"})
         text = config.vlm_config.text_config
         if len(tokenizer) > min(text.vocab_size, config.vlm_config.image_token_id):
             raise PolicyError(
@@ -232,13 +234,6 @@ class Pi0Policy(VisionLanguageAction):
         prefix.cache.crop(prefix.length - prefix.cache.get_seq_length())
         velocity: Tensor = said.float().flatten(1)
         return velocity
-
-
-def pi0_config(written: Mapping[str, Any]) -> Any:
-    """Build transformers' configuration of a mapping."""
-    from transformers import PI0Config
-
-    return PI0Config(**{name: value for name, value in written.items() if name != "model_type"})
 
 
 def random_pi0(config: Any) -> Any:

@@ -13,7 +13,6 @@ have ``executed`` [B, C, K].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import torch
@@ -116,7 +115,8 @@ class VlaPolicy(VisionLanguageAction):
         """Read observations with an ``indicator`` [N] of 0, 1 or 2, as `ADVANTAGE`."""
         device = self.queries.device
         rows = len(next(iter(leaves.values())))
-        with self._precision(device):
+        half = self.options.dtype == "bfloat16"
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
             ids, present = self.instructions(dict(leaves), rows, device)
             words = self.language.get_input_embeddings()(ids)
             parts, there = [words], [present]
@@ -142,10 +142,6 @@ class VlaPolicy(VisionLanguageAction):
         hidden = hidden.float()
         values = None if self.value_head is None else self.value_head(hidden[:, -1])
         return self.head(hidden[:, : self.head.count]), values
-
-    def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
-        half = self.options.dtype == "bfloat16"
-        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
 
 
 def _action_head(width: int, space: spaces.Space, options: VlaOptions) -> ActionTokens | ActionFlow:

@@ -258,12 +258,9 @@ class FlowCheckpoint:
 
     def _stands_in(self) -> set[str]:
         """Output layers that are read as embeddings, since these are not stored."""
-        return {
-            name for name in self.shapes if is_output_layer(name) and not self._has_words() and "expert" not in name
-        }
-
-    def _has_words(self) -> bool:
-        return any(name.endswith("embed_tokens.weight") for name in self.shapes)
+        if any(name.endswith("embed_tokens.weight") for name in self.shapes):
+            return set()
+        return {name for name in self.shapes if is_output_layer(name) and "expert" not in name}
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON."""

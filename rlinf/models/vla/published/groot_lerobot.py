@@ -113,6 +113,7 @@ def read_lerobot_groot(path: str, backbone: str | None) -> GrootCheckpoint:
     processor["use_percentiles"] = bool(pack.settings.get("use_percentiles")) and not flat
     processor["use_relative_action"] = decode is not None and bool(decode.settings.get("use_relative_action"))
     model = backbone or str(network["model_name"])
+    transform = config.get("action_decode_transform", "auto")
     made = GrootCheckpoint(
         config=network,
         processor={**processor, "modality_configs": {tag: modalities}},
@@ -124,7 +125,7 @@ def read_lerobot_groot(path: str, backbone: str | None) -> GrootCheckpoint:
         preprocessor=picture_settings(model),
         shapes={name.removeprefix(PREFIX): shape for name, shape in stored_shapes(folder, KEY).items()},
         tokenizer=model,
-        turns_gripper=_turns_gripper(config, tag),
+        turns_gripper=transform == "libero" or (transform == "auto" and tag == LIBERO),
         prefix=PREFIX,
         carries_out=int(config["n_action_steps"]),
         more_unread=_unread(config, steps.values(), flat=flat),
@@ -156,11 +157,6 @@ def _unread(config: Mapping[str, Any], steps: Iterable[_Step], *, flat: bool) ->
         )
         result += [(f"{step.name}: statistics of {leaf}", why, False) for leaf in sorted(leaves)]
     return sorted(result)
-
-
-def _turns_gripper(config: Mapping[str, Any], tag: str) -> bool:
-    transform = config.get("action_decode_transform", "auto")
-    return transform == "libero" or (transform == "auto" and tag == LIBERO)
 
 
 def _flat(config: Mapping[str, Any], pack: _Step) -> tuple[dict[str, Any], dict[str, Any]]:

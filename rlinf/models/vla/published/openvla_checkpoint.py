@@ -167,7 +167,10 @@ class OpenVlaCheckpoint:
 
     def unread(self) -> list[Unread]:
         """List everything in the folder that is not read: keys of its JSON files, tensors, files of weights."""
-        generic, result = _generic_keys(), []
+        # Keys that transformers writes into any configuration.
+        from transformers import PreTrainedConfig
+
+        generic, result = {*PreTrainedConfig().to_dict(), *_OF_LLAMA}, []
         for name in (*self.config, *(f"text_config.{name}" for name in self.config["text_config"])):
             if name not in _READ:
                 last = name.removeprefix("text_config.")
@@ -352,10 +355,3 @@ def _json(file: Path) -> dict[str, Any]:
     if content is None:
         raise PolicyError(f"{KEY}: {file} is missing")
     return dict(content)
-
-
-def _generic_keys() -> set[str]:
-    """Keys that transformers writes into any configuration."""
-    from transformers import PreTrainedConfig
-
-    return {*PreTrainedConfig().to_dict(), *_OF_LLAMA}
