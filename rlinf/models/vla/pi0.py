@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +18,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.data.granularity import Granularity, Levels
 from rlinf.data.spaces import SpaceError
-from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.loading import PolicyError
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.vla.deciding import VisionLanguageAction
@@ -54,15 +52,17 @@ class Pi0Head(nn.Module):
     noise_kind = "normal"
     action_dtype: type[np.generic] = np.float32
 
-    def __init__(self, speed: Any, config: Any, space: spaces.Space, options: VlaOptions, *, units: Any = None) -> None:
+    def __init__(
+        self, speed: Any, sizes: tuple[int, int], space: spaces.Space, options: VlaOptions, *, units: Any = None
+    ) -> None:
         """``speed(prefix, points [N, H M], times [N])``; ``units``: of actions, as `flow.Bounds`, which is the default.
 
-        Raises SpaceError for actions that do not fit ``config``.
+        Raises SpaceError for actions that do not fit ``sizes``: H and M.
         """
         super().__init__()
         self._speed, self.chunk = speed, options.num_action_chunks
         self._bounds = Bounds(space, self.chunk) if units is None else units
-        self.horizon, self.width, self.per_action = config.chunk_size, config.max_action_dim, self._bounds.per_action
+        (self.horizon, self.width), self.per_action = sizes, self._bounds.per_action
         if self.chunk > self.horizon or self.per_action > self.width:
             raise SpaceError(
                 f"policy.flow.pi0 decides on {self.horizon} actions of at most {self.width} numbers, and here "
@@ -136,9 +136,8 @@ class Pi0Policy(VisionLanguageAction):
         *,
         model: Any = None,
     ) -> None:
-        super().__init__()
+        super().__init__(observation_space, action_space, options, tokenizer)
         assert options.pi0 is not None
-        self.options, self._spaces = options, (observation_space, action_space)
         from transformers import PI0Config
 
         config = PI0Config(**{name: value for name, value in options.pi0.items() if name != "model_type"})
@@ -163,20 +162,13 @@ class Pi0Policy(VisionLanguageAction):
                 f"{self.state.out_features}"
             )
         self.model = model if model is not None else random_pi0(config)
-        self.head = Pi0Head(self._speed, config, action_space, options)
-        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
-        self.granularity = Granularity.of(levels, actions=self.head.chunk, dimensions=self.head.per_action)
-        values = self.granularity.decision_rewards
-        self.value_head = orthogonal(nn.Linear(text.hidden_size, values), 1.0) if options.value_head else None
+        self.head = Pi0Head(self._speed, (config.chunk_size, config.max_action_dim), action_space, options)
+        self.make_critic(text.hidden_size)
         self.register_buffer("mean", torch.tensor(options.image_mean).reshape(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(options.image_std).reshape(3, 1, 1), persistent=False)
         vision = config.vlm_config.vision_config
         self._size = (vision.image_size, vision.image_size)
         self._patches = (vision.image_size // vision.patch_size) ** 2
-
-    @classmethod
-    def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
-        return cls(*both, options, tokenizer)
 
     def towers(self) -> list[nn.Module]:
         return [self.model.model.vlm, self.model.model.dit]

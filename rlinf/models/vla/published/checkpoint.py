@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -261,10 +261,6 @@ class FlowCheckpoint:
         if any(name.endswith("embed_tokens.weight") for name in self.shapes):
             return set()
         return {name for name in self.shapes if is_output_layer(name) and "expert" not in name}
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
-        return asdict(self)
 
     @classmethod
     def read(cls, path: str, backbone: str | None = None) -> FlowCheckpoint:

@@ -29,14 +29,14 @@ class RelativeHead(PublishedHead):
     def __init__(
         self,
         speed: Any,
-        config: Any,
+        sizes: tuple[int, int],
         space: spaces.Space,
         options: VlaOptions,
         *,
         units: ActionUnits,
         scaling: ActionScaling,
     ) -> None:
-        super().__init__(speed, config, space, options, units=units)
+        super().__init__(speed, sizes, space, options, units=units)
         self._scaling = scaling
         self.action_shape = (self.noise_size + self.per_action,)
         # One number more, which nothing reads, where an action to imitate would be as long as a decision.
