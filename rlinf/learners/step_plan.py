@@ -166,7 +166,7 @@ def _rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
     (a group with one reward). It needs no computing. It still counts in the denominators; metrics cover only the
     rows that are left. All rows stay if none would be left, or if entropy or early stopping needs every row.
     """
-    asked = stage.objective.calculate_entropy or stage.early_stop_imp_ratio is not None
+    asked = stage.objective.algorithm.calculate_entropy or stage.early_stop_imp_ratio is not None
     if asked or not stage.objective.idle_without_advantage:
         return rows
     has_gradient = facts.has_gradient[rows]
