@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -28,10 +28,10 @@ from rlinf.data.token_array import TokenArray
 from rlinf.models.weight_digest import DigestRequest, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers import server_digests
-from rlinf.samplers.requests import answered, in_request_order, limit_of
+from rlinf.samplers.requests import limit_of
 from rlinf.samplers.server_answers import Answer, OpenAnswers, Question
 from rlinf.samplers.server_http import Server, ServerError
-from rlinf.samplers.session import EngineSession
+from rlinf.samplers.session import EngineSession, SessionSampler
 from rlinf.samplers.sight import Sight, with_placeholders
 from rlinf.samplers.streams import stream_key
 from rlinf.schema.rollout import ServerConfig
@@ -39,7 +39,7 @@ from rlinf.schema.rollout import ServerConfig
 _BUCKET_BYTES = 64 << 20
 
 
-class ServerSampler:
+class ServerSampler(SessionSampler):
     """A :class:`rlinf.interfaces.Sampler` behind HTTP.
 
     A response depends on its stream key, not on the batch. Token ids go both ways, so no tokenizer is involved here.
@@ -87,22 +87,6 @@ class ServerSampler:
             self._exclude(sight.excluded)
 
     # -- sampling ----------------------------------------------------------------------------------------------------
-
-    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        """All completions of all requests, ordered by (position of the request, sample index)."""
-        return in_request_order(requests, self.stream(requests))
-
-    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """Yield the same completions as they finish. Between two, :meth:`abort` may be called, but not :meth:`load`.
-
-        A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
-
-        Raises:
-            RuntimeError: another stream of this sampler is not exhausted (or closed) yet.
-            ServerError: a request failed, nothing came for ``timeout_s``, or the server has lost the weights of the
-                last :meth:`load`.
-        """
-        yield from answered(self.session(), requests)
 
     def session(self) -> EngineSession:
         """Open a session; :meth:`load` is refused until it is closed.
