@@ -20,8 +20,7 @@ from rlinf.models.vla.observation import StateNumbers, noise_of, require_colour,
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Head
 from rlinf.models.vla.published.checkpoint import FlowCheckpoint
-from rlinf.models.vla.published.fitting import load_tensors
-from rlinf.models.vla.published.groot_checkpoint import KEY, GrootCheckpoint
+from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
 from rlinf.models.vla.published.groot_network import GrootNetwork
 from rlinf.models.vla.published.networks import FlowNetwork
 from rlinf.models.vla.published.processing import ActionScaling, ActionUnits
@@ -92,16 +91,6 @@ class PublishedFlow(VisionLanguageAction):
     def own_names(self) -> dict[str, str]:
         """Map the checkpoint's names of tensors to those of parts of the network."""
         raise NotImplementedError
-
-    def load_published(self) -> None:
-        """Load the checkpoint's tensors. Raises PolicyError if any is missing, left over or of another shape."""
-        names, stored = self.own_names(), self.checkpoint.weights()
-        load_tensors(
-            self.network,
-            {own: stored[name] for name, own in names.items()},
-            source=f"{KEY}: {self.checkpoint.folder}",
-            names={own: name for name, own in names.items()},
-        )
 
     def write_published(self, folder: Path) -> None:
         """Write the checkpoint again in its own layout, with the weights as they are now."""
