@@ -200,7 +200,7 @@ def reward_model_kind(path: str) -> Any:
     return kind
 
 
-def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
+def load_reward_model(path: str, *, attention: str = "sdpa") -> Any:
     """Load a checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about
     it."""
     kind, path = reward_model_kind(path), model_folder(path)
@@ -208,7 +208,7 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
         with without_progress_bars():
             model, report = kind.from_pretrained(
                 path,
-                dtype=dtype,
+                dtype=torch.float32,
                 attn_implementation=supported_attention(checkpoint_config(path), attention),
                 output_loading_info=True,
                 trust_remote_code=False,
