@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -80,6 +80,9 @@ _SAMPLED_TOGETHER = 8
 
 class OffPolicyLearner:
     """An `interfaces.Learner` with one stage, whose objective `algorithm.loss_type` names."""
+
+    saves_replay: ClassVar[bool] = True
+    """Checkpoints hold the transitions too."""
 
     def __init__(
         self,
@@ -262,15 +265,8 @@ class OffPolicyLearner:
             counts = {"seen": self._seen, "updates": self._updates}
             state = {"policy": self.policy.state_dict(), **self.objective.state_dict(), **counts}
             torch.save(state, folder / "learner.pt")
-            self.save_replay(folder)
-
-    def save_replay(self, folder: Path) -> None:
-        """Write the transitions that :meth:`load_replay` reads."""
-        self.replay.save(folder)
-
-    def load_replay(self, folder: Path) -> None:
-        """Continue with the transitions of :meth:`save_replay`."""
-        self.replay.load(folder)
+            if self.saves_replay:
+                self.replay.save(folder)
 
     def load(self, folder: Path) -> None:
         """Continue bit for bit where :meth:`save` stopped."""
@@ -278,7 +274,8 @@ class OffPolicyLearner:
         self.policy.load_state_dict(state["policy"])
         self.objective.load_state_dict(state)
         self._seen, self._updates = state["seen"], state["updates"]
-        self.load_replay(folder)
+        if self.saves_replay:
+            self.replay.load(folder)
 
     def init_from(self, folder: Path, *, optimizer: bool) -> None:
         """Load networks and targets of another run; optimisers and temperature if requested. The buffer stays empty."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from gymnasium import spaces
 
 from rlinf.models.loading import PolicyError
@@ -59,7 +60,8 @@ def build_vla(
     }
     policy = VlaPolicy(observation_space, action_space, whole, tokenizer, **loaded)
     if options.action_tokens == "vocabulary" and language_path is not None and isinstance(policy.head, ActionTokens):
-        policy.head.take_rows(action_rows(language_path, policy.language, tokenizer))
+        with torch.no_grad():
+            policy.head.logits.weight.copy_(action_rows(language_path, policy.language, tokenizer))
     return policy
 
 
