@@ -7,7 +7,6 @@ are drawn; the log-probability is that of the K actions with their A numbers, as
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,7 @@ from rlinf.data.spaces import SpaceError
 from rlinf.models.loading import PolicyError
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.vla.deciding import VisionLanguageAction
-from rlinf.models.vla.flow import Bounds, FlowChain, Speed
+from rlinf.models.vla.flow import Bounds, FlowChain, FlowHead
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers, require_colour, sort_leaves, tower_pixels
 from rlinf.models.vla.options import VlaOptions
@@ -46,11 +45,8 @@ class TowerContext:
         return len(self.state)
 
 
-class Pi0Head(nn.Module):
+class Pi0Head(FlowHead):
     """Chains of H actions with M numbers each, from which K actions with A numbers are taken."""
-
-    noise_kind = "normal"
-    action_dtype: type[np.generic] = np.float32
 
     def __init__(
         self, speed: Any, sizes: tuple[int, int], space: spaces.Space, options: VlaOptions, *, units: Any = None
@@ -77,34 +73,14 @@ class Pi0Head(nn.Module):
         self.noise_size, self.imitation_noise = self.chain.noise_size, self.chain.imitation_noise
         self.action_shape: tuple[int, ...] = (self.noise_size,)
 
-    def _taken(self, numbers: Tensor) -> Tensor:
+    def speed(self, context: Any, points: Tensor, times: Tensor) -> Tensor:
+        velocity: Tensor = self._speed(context, points, times)
+        return velocity
+
+    def carried_out(self, numbers: Tensor) -> Tensor:
         """[N, H M] to the [N, K A] that are carried out."""
         parts = numbers.unflatten(1, (self.horizon, self.width))
         return parts[:, : self.chunk, : self.per_action].flatten(1)
-
-    def sample(self, context: TowerContext, noise: Tensor) -> Tensor:
-        """Chains [N, (S + 1) H M] of as much noise."""
-        return self.chain.draw(self.speed_of(context), noise)
-
-    def mode(self, context: TowerContext) -> Tensor:
-        """Noiseless chains."""
-        return self.chain.follow(self.speed_of(context), len(context))
-
-    def speed_of(self, context: Any) -> Speed:
-        """Return the velocity as a function of points and times."""
-        return functools.partial(self._speed, context)
-
-    def followed(self, context: Any, noise: Tensor) -> Tensor:
-        """Noiseless chains [N, (S + 1) H M] that begin with noise [N, H M]."""
-        return self.chain.follow(self.speed_of(context), len(context), noise)
-
-    def log_prob(self, context: TowerContext, actions: Tensor) -> Tensor:
-        """[N, K A]; see :meth:`rlinf.models.vla.flow.FlowChain.log_prob`."""
-        return self._taken(self.chain.log_prob(self.speed_of(context), actions))
-
-    def entropy(self, context: TowerContext) -> Tensor:
-        """[N, K A]."""
-        return self._taken(self.chain.entropy(len(context)))
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Return the ends of chains as actions [N, *shape], with chunks [N, K, *shape]."""
