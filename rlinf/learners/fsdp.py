@@ -171,6 +171,10 @@ class FSDPLearner(TorchLearner):
             if ADAPTER not in name:
                 yield name.replace(f"{BASE}.", "."), parameter
 
+    def _published(self, name: str, whole: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Yield a whole tensor by the names that others use for it."""
+        return by_expert([(name, whole)])
+
     def _whole_weights(self, names: Container[str] | None = None) -> Iterator[tuple[str, Tensor]]:
         """(name, whole tensor on the CPU), one at a time, on rank 0; all ranks must run through it. All if no names."""
         adapted: dict[str, Any] = {}
@@ -186,7 +190,7 @@ class FSDPLearner(TorchLearner):
                 down, up = (_whole(part["default"].weight.detach()) for part in (layer.lora_A, layer.lora_B))
                 whole = whole + up @ down * layer.scaling["default"]
             if self.rank == 0:
-                yield from by_expert([(name, whole.detach().cpu())])
+                yield from self._published(name, whole.detach().cpu())
 
     def has_adapters(self) -> bool:
         """Not of a mixture of experts: a tensor of all experts, split over ranks, is not cut on one of them."""
