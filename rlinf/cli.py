@@ -26,6 +26,7 @@ from rlinf.base.redaction import redact_warnings, redacted
 from rlinf.base.signals import Stopped
 from rlinf.base.terminal import printable
 from rlinf.commands.closed_pipes import flushed, open_standard_streams, outlasting_readers
+from rlinf.config.recipes import located, packaged, sweep_recipes
 
 if TYPE_CHECKING:
     from rlinf.config import Config
@@ -308,10 +309,9 @@ def _finished(result: object) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from rlinf.config.loading import is_sweep_file
-    from rlinf.config.recipes import located_of_any_kind
     from rlinf.planning.describe import plan
 
-    file = located_of_any_kind(options.file)
+    file = packaged(options.file) or located(options.file, sweep_recipes())
     if is_sweep_file(file):
         return _code(_function("rlinf.sweep.cli", "main")([str(file), *_overrides(options), "--check"]))
 

@@ -14,7 +14,7 @@ exp(logp - old).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeVar
 
 from rlinf.algorithms.catalog_advantages import ADVANTAGE_OPTIONS, ADVANTAGES
@@ -41,7 +41,6 @@ __all__ = [
     "loss",
     "off_policy",
     "readers",
-    "refuse_unknown",
 ]
 
 REWARD_OPTIONS = ("reward_norm", "reward_shift", "reward_scale", "reward_clip", "std_ddof", "singleton_group")
@@ -177,19 +176,3 @@ def loss(loss_type: str) -> Loss:
 def off_policy(loss_type: str) -> OffPolicy:
     """Return the entry of a ``loss_type`` that learns from a replay buffer; a ValueError if it is none."""
     return choose("off-policy loss_type", loss_type, OFF_POLICY)
-
-
-def refuse_unknown(chosen: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise TypeError for options that ``chosen`` does not read.
-
-    It lists the known ones, and the readers of the others.
-
-    >>> refuse_unknown("loss_type: gmpo", {"sapo_tau_positive"}, ("gamma",))
-    Traceback (most recent call last):
-    TypeError: loss_type: gmpo does not read sapo_tau_positive (read by loss_type: sapo); it reads: gamma
-    """
-    known = sorted(set(known))
-    strange = sorted(set(given) - set(known))
-    if strange:
-        named = [f"{name} (read by {', '.join(readers(name))})" if readers(name) else name for name in strange]
-        raise TypeError(f"{chosen} does not read {', '.join(named)}; it reads: {', '.join(known)}")

@@ -85,9 +85,3 @@ class KLController:
         if self.target_kl is not None:
             error = min(max(kl / self.target_kl - 1.0, -0.2), 0.2)
             self.kl_coef *= 1.0 + error * samples / self.kl_horizon
-
-    def state_dict(self) -> dict[str, float]:
-        return {"kl_coef": self.kl_coef}
-
-    def load_state_dict(self, state: dict[str, float]) -> None:
-        self.kl_coef = state["kl_coef"]

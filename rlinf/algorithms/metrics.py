@@ -53,13 +53,6 @@ def _as_numbers(value: Tensor, mask: Tensor) -> Tensor:
     return numbers if numbers.shape == mask.shape else numbers.expand_as(mask)
 
 
-def totals_of(values: Mapping[str, Tensor]) -> PartialMetrics:
-    """Partial metrics that add up and are not divided."""
-    every = torch.stack(list(values.values())).detach().double()
-    none = every.new_zeros(())
-    return {name: (total, none) for name, total in zip(values, every.unbind(), strict=True)}
-
-
 def finalise_metrics(partial: PartialMetrics | ReducedMetrics) -> Metrics:
     """Compute numbers for the log; from the moments of the critic also ``return_std`` and ``explained_variance``.
 

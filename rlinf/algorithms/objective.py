@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from rlinf.algorithms.aggregation import token_weights
 from rlinf.algorithms.entries import SCHEDULED
 from rlinf.algorithms.kl import exp_clamped, kl_divergence
 from rlinf.algorithms.losses.rollout_correction import correction_of, correction_weight
-from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over, totals_of
+from rlinf.algorithms.metrics import PartialMetrics, finalise_metrics, means_over
 from rlinf.algorithms.settings import settings
 from rlinf.base.user_code import returned
 from rlinf.data.messages import Metrics
@@ -149,24 +149,12 @@ class Objective:
         values = {name: getattr(algorithm, name) for names in falling for name in names}
         return {name: value for name, value in values.items() if value is not None and name in self.entry.reads}
 
-    def _loss_now(self, clip_factor: float) -> Callable[[LossInputs], TokenLoss]:
-        """Return the loss with what is left of its scheduled options."""
-        if not self.scheduled or clip_factor == 1.0:
-            return self._loss
-        left: dict[str, Any] = {name: clip_factor * value for name, value in self.scheduled.items()}
-        return self.entry.bind(replace(self.algorithm, **left))
-
-    @property
-    def calculate_entropy(self) -> bool:
-        """Whether the entropy is reported, of every row."""
-        return self.algorithm.calculate_entropy
-
     @functools.cached_property
     def needs(self) -> frozenset[str]:
         """The columns that must be computed in addition to logprobs, old_logprobs and advantages."""
         extra = {
             "ref_logprobs": self.algorithm.kl_beta > 0,
-            "entropy": self.algorithm.entropy_bonus != 0 or self.calculate_entropy,
+            "entropy": self.algorithm.entropy_bonus != 0 or self.algorithm.calculate_entropy,
             "rollout_logprobs": self.rollout_correction is not None,
             "selected": self._selector is not None,
             "environment": self.algorithm.environment_coef != 0,
@@ -262,9 +250,11 @@ class Objective:
             returns=returns,
             selected=selected,
         )
-        positions: TokenLoss = returned(
-            self._loss_now(clip_factor)(x), TokenLoss, f"loss_type: {self.algorithm.loss_type}"
-        )
+        function = self._loss
+        if self.scheduled and clip_factor != 1.0:
+            left: dict[str, Any] = {name: clip_factor * value for name, value in self.scheduled.items()}
+            function = self.entry.bind(replace(self.algorithm, **left))
+        positions: TokenLoss = returned(function(x), TokenLoss, f"loss_type: {self.algorithm.loss_type}")
         terms = self._terms(x, positions, ref_logprobs, entropy)
         own = {} if value_weights is None else {"value_loss": value_weights}
         sums = {name: (x.only_true(term) * own.get(name, weights)).sum() for name, term in terms.items()}
@@ -276,7 +266,9 @@ class Objective:
             functools.reduce(operator.add, sums.values()) if len(sums) < 3 else torch.stack(list(sums.values())).sum()
         )
         with torch.no_grad():
-            metrics = totals_of({"loss": loss, **sums})
+            totals = torch.stack([loss, *sums.values()]).detach().double()
+            undivided = totals.new_zeros(())  # a total has count 0: see `metrics`
+            metrics = {name: (total, undivided) for name, total in zip(("loss", *sums), totals.unbind(), strict=True)}
             facts = {**positions.metrics, **self._facts(x, ref_logprobs, entropy)}
             metrics |= means_over(facts, mask, whole=x.whole)
             highest = x.only_true(x.ratio).max() if mask.numel() else x.ratio.new_zeros(())

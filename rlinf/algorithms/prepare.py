@@ -67,10 +67,10 @@ class AlgorithmState:
         return cls(KLController(algorithm.kl_coef, target, algorithm.kl_horizon))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"kl": self.kl.state_dict(), "rewards": self.rewards.state_dict()}
+        return {"kl": {"kl_coef": self.kl.kl_coef}, "rewards": self.rewards.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.kl.load_state_dict(state["kl"])
+        self.kl.kl_coef = state["kl"]["kl_coef"]
         self.rewards.load_state_dict(state["rewards"])
 
 
@@ -164,25 +164,22 @@ class OnPolicy(Preparation):
 
     def _with_old(self, rows: Batch | RemoteRows, step: int) -> tuple[Batch | RemoteRows, Metrics]:
         """Add the log-probabilities of the proximal policy and the critic's values, when something reads them."""
-        # The versions of the weights since a position was sampled: more than 0 one batch ahead, or where responses
-        # were continued from an earlier iteration.
-        ages = step - rows.policy_version
-        valid = rows.mask if isinstance(rows, Batch) else rows.lengths
-        stale = bool(((ages > 0) & (valid > 0)).any())
-        metrics: Metrics = {"rollout/staleness": _mean_age(ages, valid)}
-        if stale:
-            metrics["train/sampler_logprob_gap_age"] = float(ages[valid > 0].min())
-        if self._bound is not None:
-            _require_bound(ages, valid, self._bound, step)
-        if self._bound:
-            metrics |= _age_shares(ages, valid, self._bound)
+        stale, metrics = _ages(rows, self._bound, step)
         if not (self._facts.recomputes_logprobs or self._corrected):
             # They came with the actions, of the same weights and the same arithmetic.
             stale = stale or not self._old_is_current
         elif self._left_to_step:
             return (_with_newest(rows) if stale else rows), metrics
         elif self._facts.needs_values or self._corrected or not (stale or self._old_is_current):
-            rows, distances = self._evaluated(_with_newest(rows) if stale else rows)
+            rows = _with_newest(rows) if stale else rows
+            if isinstance(rows, RemoteRows):
+                critic = ("old_values",) if self._facts.needs_values and not rows.has("old_values") else ()
+                rows, distances = self._learner.evaluate_remote(rows, ("old_logprobs", *critic))
+            else:
+                current = self._learner.evaluate(rows)
+                values = current.values if rows.old_values is None else rows.old_values
+                distances = gaps(rows, current.logprobs)
+                rows = rows.replace(old_logprobs=current.logprobs, old_values=values)
             distance, count = row_sums(distances.T).tolist()
             if count:
                 metrics["train/sampler_logprob_gap"] = distance / count
@@ -194,15 +191,6 @@ class OnPolicy(Preparation):
             batch = rows.fetch()
             rows = batch.replace(old_logprobs=batch.rollout_logprobs)
         return rows, metrics
-
-    def _evaluated(self, rows: Batch | RemoteRows) -> tuple[Batch | RemoteRows, Tensor]:
-        """Add the proximal policy's log-probabilities, and the critic's values when there are none yet; `gaps`."""
-        if isinstance(rows, RemoteRows):
-            critic = ("old_values",) if self._facts.needs_values and not rows.has("old_values") else ()
-            return self._learner.evaluate_remote(rows, ("old_logprobs", *critic))
-        current = self._learner.evaluate(rows)
-        values = current.values if rows.old_values is None else rows.old_values
-        return rows.replace(old_logprobs=current.logprobs, old_values=values), gaps(rows, current.logprobs)
 
     def state_dict(self) -> Mapping[str, Any]:
         return self._state.state_dict()
@@ -231,32 +219,36 @@ def _with_newest(rows: Batch | RemoteRows) -> Batch | RemoteRows:
     return rows.replace(fresh=rows.mask & (rows.policy_version == rows.policy_version[rows.mask].max()))
 
 
-def _require_bound(ages: Tensor, valid: Tensor, bound: int, step: int) -> None:
-    """Raise OtherPolicy if a token is older than allowed: its sampler has not taken the weights since then."""
-    oldest = int(ages[valid > 0].max()) if bool((valid > 0).any()) else 0
-    if oldest > bound:
+def _ages(rows: Batch | RemoteRows, bound: int | None, step: int) -> tuple[bool, Metrics]:
+    """Return whether a token was sampled by earlier weights, and the ages of tokens as metrics.
+
+    Ages are versions of the weights: more than 0 one batch ahead, or where responses were continued from an earlier
+    iteration. Raises OtherPolicy for one above ``bound``: its sampler has not taken the weights since then.
+    """
+    ages = step - rows.policy_version
+    # Of a batch [B, T] by its mask; of remote rows [B] by their numbers of tokens.
+    valid = rows.mask if isinstance(rows, Batch) else rows.lengths
+    there = ages[valid > 0]
+    mean = masked_mean(ages, valid) if ages.ndim > 1 else float((ages * valid).sum()) / max(1.0, float(valid.sum()))
+    metrics: Metrics = {"rollout/staleness": mean}
+    stale = bool((there > 0).any())
+    if stale:
+        metrics["train/sampler_logprob_gap_age"] = float(there.min())
+    oldest = int(there.max()) if len(there) else 0
+    if bound is not None and oldest > bound:
         raise OtherPolicy(
             f"step {step}: tokens of its batch were made by weights {step - oldest}, {oldest} updates old, and "
             f"rollout.staleness allows {bound}. A sampler has not taken the weights that it was sent since: with a "
             "sampler of your own, see that its load() copies them and that its completions name their version."
         )
-
-
-def _mean_age(ages: Tensor, valid: Tensor) -> float:
-    """Compute the mean over tokens: of ``ages`` [B, T] by a mask ``valid`` [B, T], or of rows [B].
-
-    For rows, ``valid`` [B] counts the tokens."""
-    if ages.ndim > 1:
-        return masked_mean(ages, valid)
-    return float((ages * valid).sum()) / max(1.0, float(valid.sum()))
-
-
-def _age_shares(ages: Tensor, valid: Tensor, bound: int) -> Metrics:
-    """Compute the largest age of tokens, and the share of tokens of each age up to ``bound``; as :func:`_mean_age`."""
-    there, weights = ages[valid > 0], valid[valid > 0].double()
-    counts = torch.bincount(there.clamp(min=0), weights, minlength=bound + 1).tolist()
-    shares = {f"rollout/age/{age}": count / max(1.0, float(weights.sum())) for age, count in enumerate(counts)}
-    return {"rollout/staleness_max": float(there.max()) if len(there) else 0.0, **shares}
+    if bound:
+        metrics["rollout/staleness_max"] = float(oldest)
+        # The share of tokens of each age.
+        weights = valid[valid > 0].double()
+        counts = torch.bincount(there.clamp(min=0), weights, minlength=bound + 1).tolist()
+        total = max(1.0, float(weights.sum()))
+        metrics |= {f"rollout/age/{age}": tokens / total for age, tokens in enumerate(counts)}
+    return stale, metrics
 
 
 def prepare_batch(
@@ -339,10 +331,6 @@ class _Shaped:
         per_row = is_per_row(self.algorithm, self.rewards, whole.num_positions)
         return AdvantageColumns.of_remote(learned, self.rewards, before=whole, per_row=per_row)
 
-    def fetch(self) -> _Shaped:
-        """Bring the rows here."""
-        return dataclasses.replace(self, whole=self.whole.fetch())
-
 
 def _shaped(rows: Batch | RemoteRows, algorithm: AlgorithmConfig, state: AlgorithmState, *, fragments: bool) -> _Shaped:
     """Apply filters and shape rewards; ``state`` is updated."""
@@ -375,7 +363,9 @@ def _divergences(batch: Batch, algorithm: AlgorithmConfig, controller: KLControl
     logprobs = batch.proximal_logprobs
     if catalog.estimator(algorithm.adv_type).penalises_tokens(algorithm) and batch.ref_logprobs is not None:
         kl = token_kl(algorithm, logprobs, batch.ref_logprobs)
-        metrics |= _follow(controller, masked_mean(kl, batch.mask), batch.num_rows)
+        of_step = masked_mean(kl, batch.mask)
+        metrics |= {"token_kl": of_step, "kl_coef": controller.kl_coef}
+        controller.update(of_step, samples=batch.num_rows)  # from the next step on
     if batch.teacher_logprobs is not None:
         metrics["teacher_kl"] = masked_mean(logprobs - batch.teacher_logprobs, batch.mask)
     return metrics
@@ -383,9 +373,9 @@ def _divergences(batch: Batch, algorithm: AlgorithmConfig, controller: KLControl
 
 def _estimated(shaped: _Shaped) -> tuple[Batch, Metrics]:
     """Compute the advantages of all rows here."""
-    shaped = shaped.fetch()
-    whole, learned = shaped.whole, shaped.learned
-    assert isinstance(whole, Batch)
+    whole = shaped.whole.fetch()
+    shaped = dataclasses.replace(shaped, whole=whole)
+    learned = shaped.learned
     assert isinstance(learned, Batch)
     columns = shaped.columns
     advantages, returns = estimate(shaped.algorithm, columns)
@@ -411,13 +401,6 @@ def _processed(
         penalised, present, batch.group_ids, algorithm, state=state.rewards, domains=batch.domains, fragments=fragments
     )
     return clip_rewards(normalised, None if clips_after_norm(algorithm) else algorithm.reward_clip).float()
-
-
-def _follow(controller: KLController, kl: float, samples: int) -> Metrics:
-    """Log the KL of this step and its coefficient; the controller then moves."""
-    metrics = {"token_kl": kl, "kl_coef": controller.kl_coef}
-    controller.update(kl, samples=samples)
-    return metrics
 
 
 def _kept(batch: Batch | RemoteRows, outcomes: Tensor, algorithm: AlgorithmConfig) -> Tensor:

@@ -114,7 +114,12 @@ def normalise_rewards(
     ids = group_ids[:, None].expand_as(samples) if by_position else group_ids
     norm = algorithm.reward_norm
     per_domain = norm if isinstance(norm, Mapping) and not set(norm) <= {"mean", "std"} else None
-    names = _rows_of_domains(domains, len(group_ids), rewards.device)
+    # Which rows are in each domain, bool [B].
+    own = domains if domains is not None else [""] * len(group_ids)
+    names = {
+        name: torch.tensor([each == name for each in own], dtype=torch.bool, device=rewards.device)
+        for name in (sorted(set(domains)) if domains is not None else [""])
+    }
     if per_domain is not None and set(names) - set(per_domain):
         raise ValueError(f"reward_norm has no entry for the domains {', '.join(sorted(set(names) - set(per_domain)))}")
     result, scale = samples.clone(), torch.ones_like(samples)
@@ -131,16 +136,6 @@ def normalise_rewards(
     divided = positions * scale[:, None]
     shift = torch.where(last_true(present), (result - divided.sum(dim=1))[:, None], 0.0)
     return divided + shift
-
-
-def _rows_of_domains(domains: Sequence[str] | None, rows: int, device: torch.device) -> dict[str, Tensor]:
-    """For every domain, in the order of their names, which rows are in it (bool [B])."""
-    if domains is None:
-        return {"": torch.ones(rows, dtype=torch.bool, device=device)}
-    return {
-        name: torch.tensor([own == name for own in domains], dtype=torch.bool, device=device)
-        for name in sorted(set(domains))
-    }
 
 
 def _normalised(

@@ -43,12 +43,6 @@ class RunningStatistics:
         self.mean += shift * count / total
         self.count = total
 
-    def state_dict(self) -> dict[str, float]:
-        return {"count": self.count, "mean": self.mean, "squares": self.squares}
-
-    def load_state_dict(self, state: Mapping[str, float]) -> None:
-        self.count, self.mean, self.squares = state["count"], state["mean"], state["squares"]
-
 
 @dataclass
 class RewardState:
@@ -60,7 +54,7 @@ class RewardState:
         return self.domains.setdefault(domain, RunningStatistics())
 
     def state_dict(self) -> dict[str, dict[str, float]]:
-        return {name: statistics.state_dict() for name, statistics in self.domains.items()}
+        return {name: dict(vars(statistics)) for name, statistics in self.domains.items()}
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, float]]) -> None:
         self.domains = {name: RunningStatistics(**values) for name, values in state.items()}

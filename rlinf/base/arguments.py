@@ -31,7 +31,13 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Check the option names first: otherwise a missing FILE would hide a mistyped option."""
-        self._refuse_hydra(args or ())
+        # In commands that take `key=value`, name what does the same as an option of Hydra.
+        words = args or ()
+        own = {option for action in self._actions for option in action.option_strings}
+        names = (word.partition("=")[0] for word in words)
+        name = next((name for name in names if name in FLAGS and name not in own), None) if self.resumes else None
+        if name is not None:
+            self.error(f"{name} is an option of Hydra, which is not used here: {FLAGS[name].format(prog=self.prog)}")
         for word in self._own_words(args or ()):
             name = word.partition("=")[0]
             options = [option.removeprefix("--") for option in self._options()]
@@ -41,14 +47,6 @@ class Parser(argparse.ArgumentParser):
             if close:
                 self.error(f"unrecognized option {name}; did you mean --{close[0]}?")
         return super().parse_known_args(args, namespace)
-
-    def _refuse_hydra(self, words: Sequence[str]) -> None:
-        """Name what does the same as an option of Hydra, in commands that take `key=value`."""
-        own = {option for action in self._actions for option in action.option_strings}
-        names = (word.partition("=")[0] for word in words)
-        name = next((name for name in names if name in FLAGS and name not in own), None) if self.resumes else None
-        if name is not None:
-            self.error(f"{name} is an option of Hydra, which is not used here: {FLAGS[name].format(prog=self.prog)}")
 
     def error(self, message: str) -> NoReturn:
         """Print the message and the way to the help; exit with code 2."""

@@ -44,7 +44,11 @@ def parquet_rows(
         texts = [field.name for field in schema if _is_text(arrow, field.type)]
         with parquet.ParquetFile(file, read_dictionary=texts, buffer_size=_BUFFER_BYTES) as opened:
             _require_bounded(file, opened.metadata, max_rows, max_row_bytes)
-            for batch in opened.iter_batches(batch_size=_rows_at_once(opened.metadata)):
+            groups = [opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups)]
+            widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
+            for batch in opened.iter_batches(
+                batch_size=int(max(1, min(_MOST_ROWS_AT_ONCE, _BATCH_BYTES // max(1, widest))))
+            ):
                 longest = [_longest(arrow, column) for column in batch.columns]
                 if sum(longest) <= max_row_bytes:
                     yield from batch.to_pylist()
@@ -76,12 +80,6 @@ def _require_bounded(file: Path, metadata: Any, max_rows: int, max_row_bytes: in
                 f"{file}: row group {number} expands from {stored >> 10:,} KiB to {whole >> 20:,} MiB, more than "
                 f"{_MOST_EXPANSION} times: write the file with smaller row groups, or as .jsonl"
             )
-
-
-def _rows_at_once(metadata: Any) -> int:
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    widest = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
-    return int(max(1, min(_MOST_ROWS_AT_ONCE, _BATCH_BYTES // max(1, widest))))
 
 
 def _is_text(arrow: Any, kind: Any) -> bool:

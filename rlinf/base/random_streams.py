@@ -44,11 +44,11 @@ def rollout_key(step: int, round: int) -> tuple[int, ...]:
     return (step, round) if round else (step,)
 
 
-def torch_generator(seed: int, *keys: int | str, device: torch.device | str = "cpu") -> torch.Generator:
+def torch_generator(seed: int, *keys: int | str) -> torch.Generator:
     """Build a fresh torch generator at the start of the stream."""
     import torch
 
-    return torch.Generator(device).manual_seed(stream_seed(seed, *keys))
+    return torch.Generator().manual_seed(stream_seed(seed, *keys))
 
 
 def numpy_generator(seed: int, *keys: int | str) -> numpy.random.Generator:

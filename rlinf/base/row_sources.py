@@ -46,7 +46,13 @@ def split_readers(path: str, subset: str | None = None) -> dict[str, Reader]:
     if location.is_file():
         return {"": lambda: read_rows(location)}
     if location.is_dir():
-        location = _subset_of(location, subset)
+        if subset is None or (location / subset).is_dir():
+            location = location if subset is None else location / subset
+        else:
+            inside = ", ".join(sorted(child.name for child in location.iterdir() if child.is_dir())) or "none"
+            raise RowFileError(
+                f"{location}: there is no folder {subset} in it for subset: {subset} (folders: {inside})"
+            )
         if any((location / name).exists() for name in _SAVED):
             return _library_readers(lambda library: library.load_from_disk(str(location)), path, "cannot be read")
         return _folder_readers(location)
@@ -54,13 +60,6 @@ def split_readers(path: str, subset: str | None = None) -> dict[str, Reader]:
         raise RowFileError(f"{path}: there is no such file or folder")
     missing = "no such file or folder here, and the hub did not give it either"
     return _library_readers(lambda library: library.load_dataset(path, subset), path, missing)
-
-
-def _subset_of(folder: Path, subset: str | None) -> Path:
-    if subset is None or (folder / subset).is_dir():
-        return folder if subset is None else folder / subset
-    inside = ", ".join(sorted(child.name for child in folder.iterdir() if child.is_dir())) or "none"
-    raise RowFileError(f"{folder}: there is no folder {subset} in it for subset: {subset} (folders: {inside})")
 
 
 def _folder_readers(folder: Path) -> dict[str, Reader]:

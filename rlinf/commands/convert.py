@@ -1,7 +1,4 @@
-"""``rlinf convert``: runs and GGUF files to Hugging Face folders, and such folders to megatron checkpoints.
-
-With one folder only, an exported policy of an earlier version, it writes the spaces that were pickled there as JSON.
-"""
+"""``rlinf convert``: runs and GGUF files to Hugging Face folders, and such folders to megatron checkpoints."""
 
 from __future__ import annotations
 
@@ -29,9 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "folder", type=Path, metavar="IN", help="a run, a checkpoint of one, a GGUF file or a Hugging Face folder"
     )
-    parser.add_argument(
-        "out", type=Path, nargs="?", metavar="OUT", help="an empty or new folder; without it, spaces.pkl in IN is read"
-    )
+    parser.add_argument("out", type=Path, nargs="?", metavar="OUT", help="an empty or new folder")
     parser.add_argument("--step", type=int, metavar="N", help="of a run: the checkpoint of this step, not the newest")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="processes that share each matrix")
     parser.add_argument("--pipeline-parallel", type=int, default=1, help="processes that share the layers")
@@ -54,13 +49,8 @@ def main(arguments: Sequence[str]) -> int:
         export_checkpoint(folder, step, out, layout)
     elif step is not None:
         raise UserError(f"--step {step} is for a run directory, and {folder} is none")
-    elif out is None and not (folder / "spaces.pkl").exists():
-        raise UserError(f"rlinf convert {folder} OUT: name a new folder to write into")
     elif out is None:
-        from rlinf.models.actor_critic.export import convert_pickled_spaces
-
-        convert_pickled_spaces(folder)
-        print(f"spaces of {folder} written as JSON; spaces.pkl is not needed any more")
+        raise UserError(f"rlinf convert {folder} OUT: name a new folder to write into")
     else:
         convert_folder(folder, out, layout)
     return 0

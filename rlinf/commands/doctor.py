@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import os
 import platform
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 from rlinf.base.packages import install_command
 from rlinf.commands.graphics import mujoco_draws, vulkan_devices
 from rlinf.config.extras import MODULES, OWN_ENVIRONMENT
-from rlinf.config.machine import cpu_count, gpu_count, installed, memory_bytes
+from rlinf.config.machine import cpu_count, gpu_count, installed, installed_version, memory_bytes
 
 _BASE = ("torch", "transformers", "ray", "gymnasium", "omegaconf")
 _LIBRARIES = (
@@ -65,7 +64,7 @@ def examine() -> list[Examined]:
 def _base() -> list[Examined]:
     findings = []
     for name in _BASE:
-        version = _version(name)
+        version = installed_version(name)
         state = "ok" if version else "broken"
         findings.append(Examined(name, state, version or "not installed", f"pip install {name}"))
     return findings
@@ -78,7 +77,7 @@ def _hardware() -> list[Examined]:
     if not gpus:
         return [result, Examined("gpu", "missing", "no NVIDIA GPU is visible", "training runs on the CPU")]
     # A CPU wheel of torch says so in its version: no need to import it.
-    if "+cpu" in (_version("torch") or ""):
+    if "+cpu" in (installed_version("torch") or ""):
         fix = "install a CUDA build of torch"
         return [result, Examined("gpu", "missing", f"{gpus} visible, but torch is a CPU build", fix)]
     return [result, Examined("gpu", "ok", f"{gpus} visible")]
@@ -88,7 +87,7 @@ def _extras() -> list[Examined]:
     findings = []
     for extra, module in MODULES.items():
         there = installed(module)
-        detail = f"{module} {_version(module) or ''}".rstrip() if there else f"{module} is not installed"
+        detail = f"{module} {installed_version(module) or ''}".rstrip() if there else f"{module} is not installed"
         findings.append(Examined(f"extra {extra}", "ok" if there else "missing", detail, install_command(extra)))
     return findings
 
@@ -153,10 +152,3 @@ def _sandbox() -> Examined:
     except ValueError as error:  # a setting that cannot be used
         return Examined("sandbox", "missing", str(error), "apt install bubblewrap")
     return Examined("sandbox", "ok", f"programs of a policy run behind {kind}")
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -128,7 +128,7 @@ def require_teacher_fits(config: Config, tokenizer: Any) -> None:
     from rlinf.models.loading import load_tokenizer
     from rlinf.models.same_tokenizer import require_same_tokenizer
 
-    require_same_tokenizer(tokenizer, load_tokenizer(path), key="teacher.path", name=path)
+    require_same_tokenizer(tokenizer, load_tokenizer(path), name=path)
 
 
 def _architecture(config: Config) -> Mapping[str, Any]:

@@ -80,7 +80,11 @@ def _unread(
     subject: str,
 ) -> list[Caveat]:
     """Find what is ``unread`` and matters, and tensors that loading refuses; ``lines`` get the rest."""
-    lines += _lines(checkpoint, [part for part in unread if not part.matters])
+    reasons: dict[str, list[str]] = {}
+    for part in [part for part in unread if not part.matters]:
+        reasons.setdefault(part.why, []).append(part.name)
+    head = f"{checkpoint.family} checkpoint: {len(checkpoint.shapes)} tensors; not read, without effect on actions:"
+    lines += [head, *(f"  {', '.join(names)} ({why})" for why, names in reasons.items())]
     result = [
         Caveat(False, f"{part.name} is not read: {part.why}.", "Actions may differ from the original's.", subject)
         for part in unread
@@ -95,11 +99,3 @@ def _unread(
             message = f"tensors that are {problem}: {', '.join(listed)}."
             result.append(Caveat(True, message, "Such a checkpoint is not loaded.", subject))
     return result
-
-
-def _lines(checkpoint: FlowCheckpoint | GrootCheckpoint | OpenVlaCheckpoint, unread: list[Unread]) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for part in unread:
-        reasons.setdefault(part.why, []).append(part.name)
-    head = f"{checkpoint.family} checkpoint: {len(checkpoint.shapes)} tensors; not read, without effect on actions:"
-    return [head, *(f"  {', '.join(names)} ({why})" for why, names in reasons.items())]

@@ -30,10 +30,12 @@ SIGTERM, 129 by SIGHUP. `FILE` is the path of a YAML file, or the name of a reci
 
 def pages() -> Mapping[str, str]:
     """Every generated page by its file name."""
+    parts = [_HEAD]
+    parts += [f"## rlinf {name}\n\n```text\n{help_of([name])}\n```\n" for name in commands()]
     return {
         "config.md": reference(),
         "metrics.md": metrics_page(),
-        "cli.md": _commands_page(),
+        "cli.md": "\n".join(parts),
         "api.md": api_page(),
     }
 
@@ -41,13 +43,6 @@ def pages() -> Mapping[str, str]:
 def commands() -> list[str]:
     """Return the names of all commands, in the order of ``rlinf --help``."""
     return [name for group in cli.GROUPS.values() for name in group]
-
-
-def _commands_page() -> str:
-    """docs/cli.md."""
-    parts = [_HEAD]
-    parts += [f"## rlinf {name}\n\n```text\n{help_of([name])}\n```\n" for name in commands()]
-    return "\n".join(parts)
 
 
 def help_of(words: list[str]) -> str:

@@ -84,10 +84,6 @@ class Context:
         if not self.is_broken(key, *self._read):
             self.problems.append(problem(self.place(key, *(at or self._read)), key, message, fix))
 
-    def switched_off(self, key: str, switch: str) -> bool:
-        """Whether ``switch`` is set by a later layer (the command line, an extending file) than ``key``."""
-        return self.place(switch).layer > self.place(key).layer
-
     def unread(self, key: str, why: str, fix: str) -> None:
         """Report a key that was set and that nothing would read: an error, or a warning with ``strict: false``.
 
@@ -134,9 +130,9 @@ class Context:
         return any(key == bad or key.startswith(f"{bad}.") for key in keys for bad in self.broken if bad)
 
 
-def neighbours(number: int, total: int, least: int = 1) -> str:
+def neighbours(number: int, total: int) -> str:
     """List the divisors of ``total`` on both sides of ``number``, for a fix: "4 or 8"."""
-    divisors = [candidate for candidate in range(max(least, 1), total + 1) if total % candidate == 0]
+    divisors = [candidate for candidate in range(1, total + 1) if total % candidate == 0]
     below = [candidate for candidate in divisors if candidate < number][-1:]
     above = [candidate for candidate in divisors if candidate > number][:1]
     return " or ".join(str(candidate) for candidate in below + above)

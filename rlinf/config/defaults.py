@@ -40,32 +40,22 @@ class _ConditionalDefault:
     holds: Callable[[Sections], bool]
 
 
-def _untrained_simulator_policy(config: Sections) -> bool:
-    return not is_text(config) and not is_pretrained(config)
-
-
-def _has_loss(name: str, config: Sections) -> bool:
-    return config.algorithm.loss_type == name
-
-
-def _tunes_pretrained(config: Sections) -> bool:
-    return has_warm_start(config) and is_pretrained(config)
+def _has(key: str, value: object, config: Sections) -> bool:
+    return value_of(config, key) == value
 
 
 _RUNS: Mapping[str, Callable[[Sections], bool]] = {
-    "simulators, unless the language model is pretrained": _untrained_simulator_policy,
+    "simulators, unless the language model is pretrained": lambda config: (
+        not (is_text(config) or is_pretrained(config))
+    ),
     "simulators with adv_type: gae or an off-policy loss_type": holds_fragments,
     "supervised training on sft.data without an environment": has_files_alone,
-    "pretrained language models": _tunes_pretrained,
+    "pretrained language models": lambda config: has_warm_start(config) and is_pretrained(config),
     "off-policy loss_type with policy.use_sde: true": lambda config: is_off_policy(config) and config.policy.use_sde,
     "estimators that do not compare groups": lambda config: not compares_groups(config),
-    **{f"loss_type: {name}": functools.partial(_has_loss, name) for name in OFF_POLICY},
+    **{f"loss_type: {name}": functools.partial(_has, "algorithm.loss_type", name) for name in OFF_POLICY},
 }
 """Decides whether a run is of a kind for which the schema has another default."""
-
-
-def _has_preset(name: str, config: Sections) -> bool:
-    return config.algorithm.rollout_correction.preset == name
 
 
 CONDITIONAL = (
@@ -76,7 +66,10 @@ CONDITIONAL = (
     ),
     *(
         _ConditionalDefault(
-            f"algorithm.rollout_correction.{name}", value, f"preset: {preset}", functools.partial(_has_preset, preset)
+            f"algorithm.rollout_correction.{name}",
+            value,
+            f"preset: {preset}",
+            functools.partial(_has, "algorithm.rollout_correction.preset", preset),
         )
         for preset, correction in CORRECTIONS.items()
         for name, value in correction.values.items()

@@ -7,7 +7,7 @@ passed them all facts are derived at once, when they are first used, and kept: `
 from __future__ import annotations
 
 import os
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Literal
 
 from rlinf.algorithms.catalog import OFF_POLICY, columns_of, estimator, loss
@@ -20,15 +20,12 @@ from rlinf.schema import (
 )
 from rlinf.schema.derived import (
     DerivedConfig,
-    RolloutSections,
-    RunKind,
     TextEnv,
     activation_dtype,
     gpus_per_learner,
     is_agent,
 )
 from rlinf.schema.env import TaskConfig
-from rlinf.schema.rollout import TransferBackend, WeightTransportName
 
 _EXACT_GAP, _ROUNDED_GAP = 0.02, 0.1
 """Nats: far above what rounding makes of the same log-probability in float32 (1e-6 to 1e-4) and in bfloat16 (0.01)."""
@@ -101,11 +98,6 @@ def is_off_policy(config: Sections) -> bool:
 def is_offline(config: Sections) -> bool:
     """Whether the learner takes recorded transitions alone, so that a run has no environment steps but evaluations."""
     return is_off_policy(config) and OFF_POLICY[config.algorithm.loss_type].offline
-
-
-def is_labelled(config: Sections) -> bool:
-    """Whether imitated decisions are marked as better than expected or not, by the labels beside `sft.dataset`."""
-    return config.policy.name == "flow" and config.policy.flow.advantage
 
 
 def collects_episodes(config: Sections) -> bool:
@@ -265,11 +257,6 @@ def acts_in(config: Sections) -> Literal["worker", "sampler"]:
     return "sampler" if large or rollout.pipeline_stages > 1 or rollout.num_samplers > 1 else "worker"
 
 
-def overlaps(config: Sections) -> bool:
-    """Whether samplers work while the learner does."""
-    return config.rollout.staleness > 0
-
-
 def driver_reads_tokens(config: Sections) -> bool:
     """Return whether tokens of a response are needed on the way from samplers to environments and learner.
 
@@ -292,11 +279,6 @@ def continues_responses(config: Sections) -> bool:
     return alone and config.rollout.sampler != "server" and not is_agent(config.env.id)
 
 
-def weight_transport(config: Sections) -> WeightTransportName | Literal["object_store"]:
-    """`rollout.weight_transport`; within one process weights are handed over as they are."""
-    return "object_store" if config.cluster.backend == "local" else config.rollout.weight_transport
-
-
 def learns_on_gpus(config: Sections) -> bool:
     """Return whether learner ranks will have GPUs: those of this machine, or of the one that the plan is for."""
     return gpus_per_learner(config.cluster, on_gpus=config.cluster.gpu_memory_gb is not None or gpu_count() > 0) > 0
@@ -305,13 +287,6 @@ def learns_on_gpus(config: Sections) -> bool:
 def shares_gpus(config: Sections) -> bool:
     """Return whether samplers are put on the learner's GPUs, if there are any."""
     return config.cluster.placement != "separate"
-
-
-def transfer_backend(config: Sections) -> TransferBackend | None:
-    """Return how tensors travel in vLLM's own weight transfer; None if `rollout.weight_transport` is another."""
-    if config.rollout.weight_transport != "vllm":
-        return None
-    return "ipc" if shares_gpus(config) else "nccl"
 
 
 def gap_limit(config: Sections, *, on_gpu: bool) -> float | None:
@@ -352,15 +327,11 @@ def has_files_alone(config: Sections) -> bool:
     return is_text(config) and not config.env.id and not config.env.tasks and config.sft.data is not None
 
 
-def run_kind(config: Sections) -> RunKind:
-    """Which builder makes the run."""
-    return "supervised" if trains_on_files_alone(config) else "text" if is_text(config) else "simulator"
-
-
 def derive(config: Sections) -> DerivedConfig:
     """Derive all facts of a configuration that passed its checks."""
+    rollout, shares = config.rollout, shares_gpus(config)
     return DerivedConfig(
-        run_kind=run_kind(config),
+        run_kind="supervised" if trains_on_files_alone(config) else "text" if is_text(config) else "simulator",
         run_dir=run_directory(config),
         vla=is_vla(config),
         pi0=uses_pi0(config),
@@ -368,7 +339,7 @@ def derive(config: Sections) -> DerivedConfig:
         openvla=uses_openvla(config),
         off_policy=is_off_policy(config),
         offline=is_offline(config),
-        labelled=is_labelled(config),
+        labelled=config.policy.name == "flow" and config.policy.flow.advantage,
         collects_episodes=collects_episodes(config),
         holds_fragments=holds_fragments(config),
         needs_values=needs_values(config),
@@ -383,18 +354,12 @@ def derive(config: Sections) -> DerivedConfig:
         training_env=training_env(config),
         evaluation_env=evaluation_env(config),
         acts_in=acts_in(config),
-        overlaps=overlaps(config),
-        weight_transport=weight_transport(config),
-        transfer_backend=transfer_backend(config),
-        shares_gpus=shares_gpus(config),
+        overlaps=rollout.staleness > 0,
+        weight_transport="object_store" if config.cluster.backend == "local" else rollout.weight_transport,
+        transfer_backend=None if rollout.weight_transport != "vllm" else "ipc" if shares else "nccl",
+        shares_gpus=shares,
         driver_reads_tokens=driver_reads_tokens(config),
         continues_responses=continues_responses(config),
         gap_limits={on_gpu: gap_limit(config, on_gpu=on_gpu) for on_gpu in (False, True)},
         text_only_parts=text_only_parts(config),
     )
-
-
-def rollout_sections(config: Sections) -> RolloutSections:
-    """Collect the part of a configuration that rollouts read."""
-    sections = {item.name: getattr(config, item.name) for item in fields(RolloutSections) if item.name != "facts"}
-    return RolloutSections(**sections, facts=derive(config))

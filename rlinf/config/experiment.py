@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from rlinf.config.derived import derive, is_text, rollout_sections
+from rlinf.config.derived import derive, is_text
 from rlinf.config.extras import Extra, needed_extras
 from rlinf.config.record import ConfigRecord
 from rlinf.schema import Sections
@@ -25,7 +25,8 @@ class Config(Sections):
     @functools.cached_property
     def collection(self) -> RolloutSections:
         """Collect the part that rollouts read."""
-        return rollout_sections(self)
+        sections = {item.name: getattr(self, item.name) for item in fields(RolloutSections) if item.name != "facts"}
+        return RolloutSections(**sections, facts=self.facts)
 
     @functools.cached_property
     def extras(self) -> Sequence[Extra]:

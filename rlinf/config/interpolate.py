@@ -8,7 +8,6 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from rlinf.base.redaction import hide
 from rlinf.config.compat.aliases import synonyms, translate_values
@@ -132,7 +131,11 @@ def interpolate(layers: Sequence[Branch]) -> dict[int, str]:
     from omegaconf import OmegaConf
     from omegaconf.errors import GrammarParseError, OmegaConfBaseException
 
-    _register_resolvers(OmegaConf)
+    with warnings.catch_warnings():
+        # Version 2.4 renames this function, and the new name means something else in 2.3.
+        warnings.simplefilter("ignore")
+        for name, function in _RESOLVERS.items():
+            OmegaConf.register_new_resolver(name, function, replace=True)
     failures: dict[int, str] = {}
     for _, located in waiting:
         if reason := too_long(str(located.value)):
@@ -277,12 +280,3 @@ def _typed(text: str) -> object:
     if parsed is None or (parsed.value is None and parsed.written is None):  # an empty one is text without letters
         return text
     return parsed.plain()
-
-
-def _register_resolvers(omegaconf: Any) -> None:
-    """Register them with OmegaConf (its class is passed in, because it is imported only if a value needs it)."""
-    with warnings.catch_warnings():
-        # Version 2.4 renames this function, and the new name means something else in 2.3.
-        warnings.simplefilter("ignore")
-        for name, function in _RESOLVERS.items():
-            omegaconf.register_new_resolver(name, function, replace=True)

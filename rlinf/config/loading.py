@@ -123,12 +123,7 @@ def resolve_reader(reader: Reader, source: Origin) -> Resolved:
     if problems:
         raise ConfigErrors(problems)
     config = replace(config, places={key: str(origin) for key, origin in written.items()}, checked=digest(config))
-    return Resolved(_with_expressions(config, tree), notes, context.warnings)
-
-
-def _with_expressions(config: Config, tree: Branch) -> Config:
-    written = dict(expressions(tree))
-    if not written:
-        return config
-    plain = to_mapping(config)
-    return replace(config, expressions={path: (text, at(plain, path)) for path, text in written.items()})
+    if texts := dict(expressions(tree)):
+        plain = to_mapping(config)
+        config = replace(config, expressions={path: (text, at(plain, path)) for path, text in texts.items()})
+    return Resolved(config, notes, context.warnings)

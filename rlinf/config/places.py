@@ -22,7 +22,9 @@ def placed(config: Config, message: str) -> str:
     keys = [key for key in config.places if key.startswith(tuple(f"{name}." for name in _SECTIONS))]
     named = [key for key in keys if re.search(rf"(?<!\w){re.escape(key.rpartition('.')[2])}\b", message)]
     # Of several with a name the one whose value is named too, then the one that lies deepest.
-    key = max(named, key=lambda key: (_names_value(config, key, message), key.count(".")), default=section)
+    plain = to_mapping(config)
+    ranks = {key: (str(at(plain, key.split("."))) in message, key.count(".")) for key in named}
+    key = max(named, key=ranks.__getitem__, default=section)
     if key not in config.places:
         return message
     text = message.removeprefix(f"{section}: ")
@@ -36,8 +38,3 @@ def with_place(config: Config, error: Exception) -> Exception:
         return error
     message = placed(config, str(error))
     return error if message == str(error) else UserError(message)
-
-
-def _names_value(config: Config, key: str, message: str) -> bool:
-    value = at(to_mapping(config), tuple(key.split(".")))
-    return str(value) in message

@@ -204,7 +204,13 @@ class Reader:
         if isinstance(value, int | float) and _OTHER_BASE.fullmatch(node.value):
             key = prefix.rstrip(".")
             message = f"{key}: {node.value} would be read as the number {value:g}, by YAML's rules for bases 8 and 60."
-            fix = f'Write {_decimal(node.value)} as a number, or "{node.value}" in quotes as text.'
+            # 010 meant 10; the meaning of 1:30 is unclear, so it stays what YAML reads.
+            number = (
+                f"{yaml.safe_load(node.value):g}"
+                if ":" in node.value
+                else node.value.replace("_", "").lstrip("+-0") or "0"
+            )
+            fix = f'Write {number} as a number, or "{node.value}" in quotes as text.'
             self.problems.append(problem(origin, key, message, fix))
         return Located(value, origin, written=node.value)
 
@@ -283,13 +289,6 @@ def _flatten(node: yaml.MappingNode, loader: yaml.SafeLoader) -> None:
     written = {str(key.value) for key, _ in own}
     merged = {str(key.value): (key, value) for key, value in node.value if str(key.value) not in written}
     node.value = [*merged.values(), *own]
-
-
-def _decimal(written: str) -> str:
-    """Return the number that was meant by 010: 10; the meaning of 1:30 is unclear, so it stays what YAML reads."""
-    if ":" not in written:
-        return written.replace("_", "").lstrip("+-0") or "0"
-    return f"{yaml.safe_load(written):g}"
 
 
 def _control(error: yaml.reader.ReaderError) -> str:

@@ -52,11 +52,6 @@ def located(name: str | Path, known: Mapping[str, Path] | None = None) -> Path:
     return packaged(name, known) or Path(name)
 
 
-def located_of_any_kind(name: str | Path) -> Path:
-    """Find the same for commands that take runs and sweeps: a name of both is the run, as it is for `rlinf train`."""
-    return packaged(name) or located(name, sweep_recipes())
-
-
 @functools.cache
 def _packaged() -> Mapping[str, Path]:
     result = sorted(FOLDER.rglob("*.yaml")) if FOLDER.is_dir() else []

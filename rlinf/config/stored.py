@@ -40,10 +40,20 @@ def load_stored(path: Path, overrides: Sequence[str] = ()) -> Config:
         for name, located in list((env or {}).items()):
             if env is not None and (located.value == MASK or unset(str(located.value))):
                 del env[name]
-    _keep_earlier_prompts(reader)
+        # Runs from before `rollout.ahead` was another name of `rollout.staleness` wrote both, and one of them was 0.
+        ahead, staleness = get(layer, "rollout.ahead"), get(layer, "rollout.staleness")
+        if ahead is not None and staleness is not None:
+            drop(layer, "rollout.staleness" if ahead.value else "rollout.ahead")
+    # A run on a pretrained model from before `data.instruction` keeps the prompts that it began with.
+    paths = [get(layer, "policy.path") for layer in reader.layers]
+    pretrained = any(path is not None and path.value is not None for path in paths)
+    if pretrained and all(get(layer, "data.instruction") is None for layer in reader.layers):
+        reader.read_overrides(["data.instruction=never"])
     _keep_earlier_towers(reader)
-    _join_earlier_ahead(reader)
-    _keep_evaluations_off(reader)
+    # Evaluations that the command line switched off stay off: the copy does not show that its file requests them.
+    sizes = [get(layer, "evaluation.size") for layer in reader.layers]
+    if any(size is not None and size.value == 0 for size in sizes):
+        reader.read_overrides(["evaluation.size=0"])
     try:
         reader.read_overrides(overrides)
         return resolve_reader(reader, Origin(str(path))).config
@@ -70,14 +80,6 @@ def _require_whole(path: Path) -> None:
         )
 
 
-def _keep_earlier_prompts(reader: Reader) -> None:
-    """Keep the prompts that a run on a pretrained model from before `data.instruction` began with."""
-    paths = [get(layer, "policy.path") for layer in reader.layers]
-    pretrained = any(path is not None and path.value is not None for path in paths)
-    if pretrained and all(get(layer, "data.instruction") is None for layer in reader.layers):
-        reader.read_overrides(["data.instruction=never"])
-
-
 def _keep_earlier_towers(reader: Reader) -> None:
     """Build a `vla` policy from before `policy.vla.vision.conditioning` as it was; a folder brings its own."""
 
@@ -91,20 +93,3 @@ def _keep_earlier_towers(reader: Reader) -> None:
         key = f"policy.vla.vision.{name}"
         if written(key) is None:
             reader.read_overrides([f"{key}={before}"])
-
-
-def _join_earlier_ahead(reader: Reader) -> None:
-    """Drop one of the keys of runs from before `rollout.ahead` was another name of `rollout.staleness`.
-
-    Such runs wrote both, and one of them was 0."""
-    for layer in reader.layers:
-        ahead, staleness = get(layer, "rollout.ahead"), get(layer, "rollout.staleness")
-        if ahead is not None and staleness is not None:
-            drop(layer, "rollout.staleness" if ahead.value else "rollout.ahead")
-
-
-def _keep_evaluations_off(reader: Reader) -> None:
-    """Keep evaluations off that the command line switched off: the copy does not show that its file requests them."""
-    sizes = [get(layer, "evaluation.size") for layer in reader.layers]
-    if any(size is not None and size.value == 0 for size in sizes):
-        reader.read_overrides(["evaluation.size=0"])

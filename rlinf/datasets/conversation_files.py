@@ -81,12 +81,12 @@ def unread_columns(rows: list[tuple[Conversation, ...]]) -> dict[str, int]:
     return counts
 
 
-def unread_splits(path: str, split: Split = "train") -> str:
-    """Name the splits of a data set that :func:`read_conversations` does not read; empty if there are none.
+def unread_splits(path: str) -> str:
+    """Name the splits of a data set that :func:`read_conversations` does not read to train; empty if there are none.
 
     Raises ConversationError as that does."""
     readers = _readers(path)
-    return ", ".join(sorted(set(readers) - set(_chosen(path, readers, split))))
+    return ", ".join(sorted(set(readers) - set(_chosen(path, readers, "train"))))
 
 
 def _records(path: str, split: Split) -> Iterator[Record]:

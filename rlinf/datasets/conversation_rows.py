@@ -266,7 +266,9 @@ def _whole(columns: _Columns, messages: list[Message], listed: Any) -> Conversat
     if messages[0].role == _ASSISTANT:
         raise ConversationError(f"{location}: the assistant speaks first: there is no prompt to answer")
     messages = with_column(location, messages, columns.take(IMAGES), columns.folder)
-    _require_unimitated(location, messages)
+    # No policy of text can give an answer with a picture.
+    if any(message.imitated and pictures_of(message.content) for message in messages):
+        raise ConversationError(f"{location}: an answer of the assistant has a picture, and policies answer in text")
     tools = _tools(location, columns.take(TOOLS))
     columns.repeated([*RESPONSES, *MESSAGES], messages)
     fields = [f"messages[].{name}" for name in own_fields(listed)]
@@ -326,9 +328,3 @@ def with_column(place: str, messages: Sequence[Message], value: Any, folder: Pat
         return placed
     except PictureError as error:
         raise ConversationError(f"{place}: {error}") from error
-
-
-def _require_unimitated(location: str, messages: Sequence[Message]) -> None:
-    """Raise ConversationError where an answer to imitate has a picture, which no policy of text can give."""
-    if any(message.imitated and pictures_of(message.content) for message in messages):
-        raise ConversationError(f"{location}: an answer of the assistant has a picture, and policies answer in text")

@@ -37,10 +37,15 @@ class Adam(WithoutCompiler, torch.optim.Adam):
     def move(self) -> None:
         """One step."""
         if self._sorted is None:
-            self._sorted = self._sort()
-            if self._sorted is None:
+            groups = [group["params"] for group in self.param_groups]
+            if not _alike([parameter.grad for group in groups for parameter in group]):
                 self.step()
                 return
+            for group in self.param_groups:
+                self._init_group(group, [], [], [], [], [], [])
+            self._sorted = [
+                tuple([self.state[parameter][name] for parameter in group] for name in _STATE) for group in groups
+            ]
         for group, (means, squares, steps) in zip(self.param_groups, self._sorted, strict=True):
             torch._foreach_add_(steps, 1)
             kernel = torch._fused_adamw_ if group["decoupled_weight_decay"] else torch._fused_adam_
@@ -75,15 +80,6 @@ class Adam(WithoutCompiler, torch.optim.Adam):
                 moved = torch.div(state["exp_avg"], spread, out=spread)
                 norms.append(torch.linalg.vector_norm(moved) * (group["lr"] / (1 - beta1**done)))
         return norms
-
-    def _sort(self) -> list[tuple[list[Tensor], ...]] | None:
-        """None if the kernel cannot take a group's tensors together."""
-        groups = [group["params"] for group in self.param_groups]
-        if not _alike([parameter.grad for group in groups for parameter in group]):
-            return None
-        for group in self.param_groups:
-            self._init_group(group, [], [], [], [], [], [])
-        return [tuple([self.state[parameter][name] for parameter in group] for name in _STATE) for group in groups]
 
 
 @torch.no_grad()

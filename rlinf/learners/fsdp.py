@@ -177,7 +177,10 @@ class FSDPLearner(TorchLearner):
 
     def _whole_weights(self, names: Container[str] | None = None) -> Iterator[tuple[str, Tensor]]:
         """(name, whole tensor on the CPU), one at a time, on rank 0; all ranks must run through it. All if no names."""
-        adapted = self._adapted_layers()
+        adapted: dict[str, Any] = {}
+        if self._has_adapters:
+            layers = self.policy.model.get_base_model().named_modules()
+            adapted = {f"{name}.weight": layer for name, layer in layers if hasattr(layer, "lora_A")}
         for name, tensor in self._tensors():
             if names is not None and name not in names:
                 continue
@@ -188,13 +191,6 @@ class FSDPLearner(TorchLearner):
                 whole = whole + up @ down * layer.scaling["default"]
             if self.rank == 0:
                 yield from self._published(name, whole.detach().cpu())
-
-    def _adapted_layers(self) -> dict[str, Any]:
-        """Return the layers that have an adapter, by the name of their weight."""
-        if not self._has_adapters:
-            return {}
-        layers = self.policy.model.get_base_model().named_modules()
-        return {f"{name}.weight": layer for name, layer in layers if hasattr(layer, "lora_A")}
 
     def has_adapters(self) -> bool:
         """Not of a mixture of experts: a tensor of all experts, split over ranks, is not cut on one of them."""

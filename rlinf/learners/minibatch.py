@@ -42,21 +42,17 @@ class Minibatch:
         Raises ValueError for a batch without advantages."""
         _given(batch.batch.advantages)
         self.stage, self.batch, self.part, self.step, self._first = stage, batch, part, step, first
-        self._selected = self._select()
-
-    def _select(self) -> Tensor | None:
-        """Select the positions that the loss treats separately, bool by row of the batch, with every row of the
-        step."""
-        if "selected" not in self.stage.objective.needs:
-            return None
-        assert self.step.rows is not None
-        rows = self.batch.select(self.step.rows)
-        proximal = rows.old_logprobs if rows.old_logprobs is not None else rows.rollout_logprobs
-        result = self.stage.objective.select(old_logprobs=proximal, advantages=_given(rows.advantages), mask=rows.mask)
-        assert result is not None
-        selected = torch.zeros_like(self.batch.batch.mask)
-        selected[self.step.rows] = result
-        return selected
+        self._selected: Tensor | None = None
+        if "selected" in stage.objective.needs:
+            # What the loss treats separately, bool by row of the batch: chosen among all rows of the step.
+            assert step.rows is not None
+            rows = batch.select(step.rows)
+            result = stage.objective.select(
+                old_logprobs=rows.proximal_logprobs, advantages=_given(rows.advantages), mask=rows.mask
+            )
+            assert result is not None
+            self._selected = torch.zeros_like(batch.batch.mask)
+            self._selected[step.rows] = result
 
     def scored(self, part: Batch) -> Tensor:
         """[B, T] bool: the positions of ``part`` whose log-probabilities its loss reads."""

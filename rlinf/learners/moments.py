@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 # What belongs to the moments though it lies with the options: fused Adams count their steps there.
 _NOT_OPTIONS = ("params", "step")
 
 
-class _HasGroups(Protocol):
-    """An optimiser of torch or megatron."""
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]: ...
-
-
 @contextmanager
-def own_options(*optimizers: _HasGroups) -> Iterator[None]:
+def own_options(*optimizers: Any) -> Iterator[None]:
     """Around a load: moments come from the checkpoint, learning rates and the like stay those of the configuration.
+
+    ``optimizers`` are torch's or megatron's.
 
     A run that goes on has them equal. Population-based training continues another trial's checkpoint with other ones.
     """

@@ -5,8 +5,6 @@ Every cut is a pure function of the batch and the seed; none of them changes the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 
@@ -47,7 +45,12 @@ def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
     if costs.owners is not None:
         order = order[torch.argsort(costs.owners[rows][order], stable=True)]
     ordered = rows[order]
-    charges = _charges(ordered, costs)
+    numbers: list[int] = ordered.tolist()
+    # Of each row: its own tokens, its owner, and the tokens shared with the owner's other rows.
+    owners, common_tokens = numbers, [0] * len(numbers)
+    if costs.owners is not None and costs.shared is not None:
+        owners, common_tokens = costs.owners[ordered].tolist(), costs.shared[ordered].tolist()
+    charges = zip(numbers, costs.lengths[ordered].tolist(), owners, common_tokens, strict=True)
     pieces: list[list[int]] = [[]]
     spent, seen = 0, set[int]()
     for row, own, owner, common in charges:
@@ -59,12 +62,3 @@ def micro_batches(rows: Tensor, costs: Costs, *, budget: int) -> list[Tensor]:
         seen.add(owner)
         spent += price
     return [torch.tensor(piece, dtype=torch.int64) for piece in pieces]
-
-
-def _charges(rows: Tensor, costs: Costs) -> Iterable[tuple[int, int, int, int]]:
-    """(row, own tokens, owner, tokens shared with the owner's other rows) of each of ``rows``."""
-    names: list[int] = rows.tolist()
-    lengths: list[int] = costs.lengths[rows].tolist()
-    if costs.owners is None or costs.shared is None:
-        return zip(names, lengths, names, [0] * len(names), strict=True)
-    return zip(names, lengths, costs.owners[rows].tolist(), costs.shared[rows].tolist(), strict=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -16,27 +15,22 @@ from rlinf.data.split import split_by_size
 _BUCKET_ELEMENTS = 1 << 24
 
 
-class Ranks(Protocol):
-    """The processes that hold parts of one batch. Every method is called on all of them, in the same order."""
+class Ranks:
+    """The processes that hold parts of one batch: here a single one. Methods are called on all, in the same order."""
 
     def sum(self, tensor: Tensor) -> Tensor:
         """Elementwise sum over the ranks; same shape and dtype everywhere."""
+        return tensor
 
     def gather(self, tensor: Tensor) -> Tensor:
         """Concatenate the entries of all ranks along dimension 0; their numbers of entries may differ."""
-
-
-class _OneRank:
-    """The whole batch is here."""
-
-    def sum(self, tensor: Tensor) -> Tensor:
-        return tensor
-
-    def gather(self, tensor: Tensor) -> Tensor:
         return tensor
 
 
-class TorchRanks:
+ONE_RANK = Ranks()
+
+
+class TorchRanks(Ranks):
     """The ranks of a ``torch.distributed`` process group (default: all); tensors travel on ``device``."""
 
     def __init__(self, group: dist.ProcessGroup | None = None, *, device: torch.device | str = "cpu") -> None:
@@ -59,9 +53,6 @@ class TorchRanks:
         parts = [torch.empty_like(padded) for _ in range(world)]
         dist.all_gather(parts, padded, group=self.group)
         return torch.cat([part[: int(size)] for part, size in zip(parts, sizes, strict=True)]).to(tensor.device)
-
-
-ONE_RANK = _OneRank()
 
 
 def complete_gradients(parameters: Iterable[nn.Parameter]) -> None:

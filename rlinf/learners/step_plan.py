@@ -92,7 +92,10 @@ class BatchPlan:
             if len(parts) > 1:
                 rows = rows.unique()
             positions[rows] = torch.arange(len(rows), dtype=torch.int32)
-            results.append(OwnRows(rows, tuple(_renumbered(part, positions, len(rows)) for part in parts)))
+            kind = torch.int16 if len(rows) < 1 << 15 else torch.int32
+            renumbered = (tuple(positions[own].to(kind) for own in part.micro_batches) for part in parts)
+            shards = (replace(part, micro_batches=own) for part, own in zip(parts, renumbered, strict=True))
+            results.append(OwnRows(rows, tuple(shards)))
         return results
 
 
@@ -166,7 +169,7 @@ def _rows_with_gradient(rows: Tensor, facts: RowFacts, stage: Stage) -> Tensor:
     (a group with one reward). It needs no computing. It still counts in the denominators; metrics cover only the
     rows that are left. All rows stay if none would be left, or if entropy or early stopping needs every row.
     """
-    asked = stage.objective.calculate_entropy or stage.early_stop_imp_ratio is not None
+    asked = stage.objective.algorithm.calculate_entropy or stage.early_stop_imp_ratio is not None
     if asked or not stage.objective.idle_without_advantage:
         return rows
     has_gradient = facts.has_gradient[rows]
@@ -184,9 +187,3 @@ def _parts(rows: Tensor, facts: RowFacts, place: DataParallelRank) -> list[StepS
     ]
     most = max(1, *map(len, cuts))
     return [StepShard(cut, most if place.alike else max(1, len(cut))) for cut in cuts]
-
-
-def _renumbered(part: StepShard, indices: Tensor, count: int) -> StepShard:
-    """``part`` with the ``indices`` of its rows among ``count``."""
-    kind = torch.int16 if count < 1 << 15 else torch.int32
-    return replace(part, micro_batches=tuple(indices[rows].to(kind) for rows in part.micro_batches))

@@ -80,7 +80,8 @@ class TorchLearner(Offloadable):
     def start(self, stage: str) -> None:
         """Begin a stage: a new optimiser, and a reference policy if the stage needs one."""
         self.stage = self.stages[stage]
-        heads = {id(parameter) for parameter in self._critic_parameters()}
+        critic = getattr(self.policy, "value_head", None)
+        heads = set() if critic is None else {id(parameter) for parameter in critic.parameters()}
         # Collected once: walking the modules at every optimiser step costs as much as stepping a small policy.
         self._trained = [parameter for parameter in self.policy.parameters() if parameter.requires_grad]
         options = self.stage.optimizer
@@ -200,7 +201,7 @@ class TorchLearner(Offloadable):
         size: Metrics = {} if ratio is None else {"update_ratio": ratio}
         if self.stage.objective.scheduled:
             size["clip_factor"] = self.stage.clip_factor(self.optimizer_steps - 1)
-        return {**metrics, **compared, **size, "lr": self._lr()}
+        return {**metrics, **compared, **size, "lr": float(self.optimizer.param_groups[0]["lr"])}
 
     def _compare_with_float32(self, batch: RankBatch, step: int) -> Metrics:
         """Compare the first micro-batch here, at the iterations that ``learner.compare_float32_every`` names."""
@@ -273,16 +274,9 @@ class TorchLearner(Offloadable):
         """Multiplies the learning rates that the schedule gives."""
         self.lr_scale = factor
 
-    def _lr(self) -> float:
-        return float(self.optimizer.param_groups[0]["lr"])
-
-    def _critic_parameters(self) -> Iterator[nn.Parameter]:
-        head = getattr(self.policy, "value_head", None)
-        return iter(()) if head is None else head.parameters()
-
     def has_adapters(self) -> bool:
         policy: Any = self.policy
-        return bool(getattr(policy, "is_lora", False)) and separable(policy)
+        return self._has_adapters and separable(policy)
 
     def weight_sources(self, bucket_bytes: int | None, *, form: WeightForm = "merged") -> list[int]:
         """Rank 0 for each part that :meth:`weights` makes: at most ``bucket_bytes`` or one parameter each."""

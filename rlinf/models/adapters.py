@@ -45,11 +45,6 @@ def adapt(
                 inject_adapter_in_model(config, tower)
 
 
-def is_adapted(module: nn.Module) -> bool:
-    """Whether any layer has adapters."""
-    return any(ADAPTER in name for name, _ in module.named_parameters())
-
-
 def merged_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Weights and statistics under the names of the module without adapters, which are added to their layers."""
     layers: dict[str, Any] = dict(module.named_modules())

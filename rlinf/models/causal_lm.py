@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +80,7 @@ class CausalLMPolicy(ResponseModel, AdaptedPolicy):
         if int(responses.max()) == 0:
             empty = torch.zeros(mask.shape, device=mask.device)
             return PolicyOutput(empty, empty if with_entropy else None, empty if self.value_head is not None else None)
-        with self._autocast(prompts.device):
+        with nullcontext() if self.autocast is None else torch.autocast(prompts.device.type, dtype=self.autocast):
             hidden, rows, columns = self.states(prompts, lengths, actions, responses, text.picture_lists(), text.routes)
             acted = mask[rows, columns]
             if not bool(acted.all()):

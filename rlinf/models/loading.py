@@ -128,13 +128,6 @@ def checkpoint_config(path: str) -> Any:
         raise PolicyError(f"{path!r} holds no model configuration{hint}: {in_one_line(error)}") from error
 
 
-def require_weights(path: str) -> None:
-    """Raise PolicyError if a folder, which is read as a model, does not have all its weights."""
-    wrong = without_weights(path)
-    if wrong is not None:
-        raise PolicyError(wrong)
-
-
 def empty_causal_lm(path: str | None, architecture: Mapping[str, Any]) -> Any:
     """Build the modules of a checkpoint's model, or of an architecture's, without memory for their weights."""
     config = checkpoint_config(path) if path is not None else named_config(architecture)
@@ -207,7 +200,7 @@ def reward_model_kind(path: str) -> Any:
     return kind
 
 
-def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attention: str = "sdpa") -> Any:
+def load_reward_model(path: str, *, attention: str = "sdpa") -> Any:
     """Load a checkpoint with a ``score`` head of one or two outputs; anything else is a :class:`PolicyError` about
     it."""
     kind, path = reward_model_kind(path), model_folder(path)
@@ -215,7 +208,7 @@ def load_reward_model(path: str, *, dtype: torch.dtype = torch.float32, attentio
         with without_progress_bars():
             model, report = kind.from_pretrained(
                 path,
-                dtype=dtype,
+                dtype=torch.float32,
                 attn_implementation=supported_attention(checkpoint_config(path), attention),
                 output_loading_info=True,
                 trust_remote_code=False,

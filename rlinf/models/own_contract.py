@@ -19,31 +19,32 @@ from rlinf.data.spaces import empty_leaves, write_observation
 from rlinf.models.own import OwnClassError
 
 _ROWS = 2
+_ENCODER, _HEAD = "policy.encoder", "policy.distribution"
 
 
 @torch.no_grad()
-def require_encoder(key: str, name: str, encoder: Any, space: spaces.Space) -> None:
+def require_encoder(name: str, encoder: Any, space: spaces.Space) -> None:
     """Raise OwnClassError if an encoder has no ``out_features``, or does not map leaves to [N, out_features]."""
     width = getattr(encoder, "out_features", None)
     if isinstance(width, bool) or not isinstance(width, int) or width < 1:
         got = "has none" if width is None else f"has {width!r}"
         raise OwnClassError(
-            f"{key}: {name} must have out_features, the whole number of features that its forward gives, and it {got}. "
-            "Set self.out_features in __init__."
+            f"{_ENCODER}: {name} must have out_features, the whole number of features that its forward gives, and it "
+            f"{got}. Set self.out_features in __init__."
         )
     leaves = _observations(space)
     shapes = {leaf: list(value.shape) for leaf, value in leaves.items()}
     contract = f"forward is called with a mapping of leaves, here {shapes}, and must return [{_ROWS}, {width}]"
-    result = _called(key, name, encoder, lambda: encoder(leaves), contract)
-    _require_shape(key, name, result, (_ROWS, width), contract)
+    result = _called(_ENCODER, name, encoder, lambda: encoder(leaves), contract)
+    _require_shape(_ENCODER, name, result, (_ROWS, width), contract)
 
 
 @torch.no_grad()
-def require_head(key: str, name: str, head: Any, features: int, space: spaces.Space) -> None:
+def require_head(name: str, head: Any, features: int, space: spaces.Space) -> None:
     """Raise OwnClassError if a distribution's methods do not fit each other or the action space."""
     numbers = getattr(head, "noise_size", None)
     if not isinstance(numbers, int) or getattr(head, "noise_kind", None) not in ("uniform", "normal"):
-        raise OwnClassError(f"{key}: {name} must have noise_size (a whole number) and noise_kind (uniform or normal)")
+        raise OwnClassError(f"{_HEAD}: {name} must have noise_size (a whole number) and noise_kind (uniform or normal)")
     noise = torch.full((_ROWS, numbers), 0.5)
     given = torch.zeros(_ROWS, features)
     steps: Mapping[str, Callable[[], Any]] = {
@@ -54,18 +55,18 @@ def require_head(key: str, name: str, head: Any, features: int, space: spaces.Sp
         "entropy(parameters)": lambda: head.entropy(head(given)),
         "to_env(actions)": lambda: head.to_env(head.sample(head(given), noise).numpy()),
     }
-    results = {called: _called(key, name, head, call, called) for called, call in steps.items()}
+    results = {called: _called(_HEAD, name, head, call, called) for called, call in steps.items()}
     own = (_ROWS, *head.action_shape)
     for called, value in results.items():
         if called.startswith(("sample", "mode")):
-            _require_shape(key, name, value, own, f"{called} must return actions {list(own)}")
+            _require_shape(_HEAD, name, value, own, f"{called} must return actions {list(own)}")
         if called.startswith(("log_prob", "entropy")) and np.ndim(value) != 2:
             wrong = f"{called} must return a tensor of two dimensions, a number for each number of an action"
-            raise OwnClassError(f"{key}: {name}: {wrong}, and returned {_shape(value)}")
+            raise OwnClassError(f"{_HEAD}: {name}: {wrong}, and returned {_shape(value)}")
     requested = (_ROWS, *(space.shape or ()))
     if np.shape(results["to_env(actions)"]) != requested:
         got = _shape(results["to_env(actions)"])
-        raise OwnClassError(f"{key}: {name}: to_env must return {list(requested)}, and returned {got}")
+        raise OwnClassError(f"{_HEAD}: {name}: to_env must return {list(requested)}, and returned {got}")
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -77,7 +77,7 @@ class ResponseModel(nn.Module):
             tokens, _ = _sequences(prompts, lengths, actions, responses)
             inputs = self._inputs(tokens, pictures, packing.rows[None], packing.positions[None])
         own = None if routes is None else routes[packing.rows, packing.positions.clamp(max=routes.shape[1] - 1)]
-        transformer, before = self._transformer(), packed_attention.layers_attended()
+        transformer, before = text_decoder(self.model), packed_attention.layers_attended()
         with replayed(self.model, own):
             hidden = transformer(**inputs, use_cache=False, packing=packing).last_hidden_state[0]
         config = transformer.config.get_text_config()
@@ -95,13 +95,6 @@ class ResponseModel(nn.Module):
             yield
         finally:
             self.autocast = usual
-
-    def _autocast(self, device: torch.device) -> AbstractContextManager[Any]:
-        return nullcontext() if self.autocast is None else torch.autocast(device.type, dtype=self.autocast)
-
-    def _transformer(self) -> Any:
-        """Return the module that reads tokens: the model without its head, and without what reads pictures."""
-        return text_decoder(self.model)
 
     def _inputs(
         self, tokens: Tensor, pictures: Sequence[Sequence[str]], rows: Tensor, columns: Tensor
@@ -134,7 +127,7 @@ class ResponseModel(nn.Module):
             inputs = self._inputs(tokens, pictures, rows, columns)
         own = None if routes is None else fit(routes, tokens.shape[1], -1).flatten(0, 1)
         with replayed(self.model, own):
-            out = self._transformer()(**inputs, attention_mask=valid.long(), use_cache=False)
+            out = text_decoder(self.model)(**inputs, attention_mask=valid.long(), use_cache=False)
         positions = torch.arange(actions.shape[1], device=prompts.device) < responses[:, None]
         rows, target_columns = positions.nonzero(as_tuple=True)
         return out.last_hidden_state[rows, lengths[rows] - 1 + target_columns], rows, target_columns

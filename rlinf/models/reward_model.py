@@ -7,6 +7,7 @@ Its ``evaluate`` fits the learners: a score s is judged by the log-likelihood ``
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ class RewardModel(ResponseModel):
         # The state after a token is the one that would predict the next: every response gets one more.
         longer = functional.pad(actions, (0, 1))
         text = TextInputs.of(inputs)
-        with self._autocast(actions.device):
+        with nullcontext() if self.autocast is None else torch.autocast(actions.device.type, dtype=self.autocast):
             hidden, rows, columns = self.states(text.prompt_ids, text.prompt_lengths, longer, text.response_lengths + 1)
             after = columns > 0
             rows, columns, hidden = rows[after], columns[after] - 1, hidden[after]

@@ -8,17 +8,18 @@ from rlinf.models.vocabulary import VocabularyError
 
 PROBE = "Tom's 3 pens cost 12.50 each:\n\n  12.50 * 3 = 37.50. #### 37.5 <answer>$x^2$</answer>"
 """A text that tokenizers of different families split differently."""
+_KEY = "teacher.path"
 
 
-def require_same_tokenizer(own: Any, other: Any, *, key: str, name: str) -> None:
-    """Raise VocabularyError, with an example, if the two tokenizers split text or number tokens differently."""
+def require_same_tokenizer(own: Any, other: Any, *, name: str) -> None:
+    """Raise VocabularyError, with an example, if policy and teacher split text or number tokens differently."""
     mine, theirs = own.get_vocab(), other.get_vocab()
     if mine != theirs:
         changed = [token for token in {**mine, **theirs} if mine.get(token) != theirs.get(token)]
         token = min(changed, key=lambda one: mine.get(one, theirs.get(one, 0)))
         location = f"{token!r} is token {mine.get(token, 'none')} of the policy and {theirs.get(token, 'none')} there"
-        raise _differs(key, name, f"{len(changed)} tokens differ: {location}")
-    require_same_ids(own, other.encode(PROBE, add_special_tokens=False), key=key, name=name)
+        raise _differs(_KEY, name, f"{len(changed)} tokens differ: {location}")
+    require_same_ids(own, other.encode(PROBE, add_special_tokens=False), key=_KEY, name=name)
 
 
 def require_same_ids(own: Any, results: list[int], *, key: str, name: str) -> None:

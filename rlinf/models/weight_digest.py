@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -151,7 +151,7 @@ class SentWeights:
     def digests(self) -> dict[str, TensorDigest]:
         """Return digests by name, without sums of tensors that stayed as sent earlier: reading them again costs."""
         return {
-            name: digest if digest.salt == self._version or digest.bits is None else _sampled(digest)
+            name: digest if digest.salt == self._version else replace(digest, bits=None, every=1)
             for name, digest in self._digests.items()
         }
 
@@ -195,10 +195,6 @@ def listed(results: Sequence[str], limit: int = 3) -> str:
     """List the first few of ``results``, and how many more there are."""
     more = f"; and {len(results) - limit} more" if len(results) > limit else ""
     return "; ".join(results[:limit]) + more
-
-
-def _sampled(digest: TensorDigest) -> TensorDigest:
-    return TensorDigest(digest.shape, digest.dtype, digest.salt, digest.numbers, slack=digest.slack)
 
 
 def _adapted(base: TensorDigest, down: Tensor, up: Tensor, scale: float) -> TensorDigest:

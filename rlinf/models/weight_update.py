@@ -134,18 +134,16 @@ class WeightTaker:
                 self._base[name.removesuffix(BASE_MARK)] = tensor.clone()
             elif name.endswith(DOWN_MARK):
                 weight = name.removesuffix(DOWN_MARK)
-                joined[weight] = self._adapted(weight, tensor, tensors[weight + UP_MARK], tensors[weight + SCALE_MARK])
+                # Multiplied with the roundings of the merge in the learner.
+                up = tensors[weight + UP_MARK]
+                if weight not in self._base:
+                    raise WeightUpdateError(f"an adapter of {weight} came, and {weight} itself never did")
+                half = up.dtype in (torch.float16, torch.bfloat16)
+                product = (up.float() @ tensor.float() if half else up @ tensor) * tensors[weight + SCALE_MARK].item()
+                joined[weight] = self._base[weight] + product.to(up.dtype)
             elif not name.endswith((UP_MARK, SCALE_MARK)):
                 joined[name] = tensor
         return joined
-
-    def _adapted(self, weight: str, down: Tensor, up: Tensor, scale: Tensor) -> Tensor:
-        """Compute the weight with its adapter: with the roundings of the merge in the learner."""
-        if weight not in self._base:
-            raise WeightUpdateError(f"an adapter of {weight} came, and {weight} itself never did")
-        half = up.dtype in (torch.float16, torch.bfloat16)
-        product = (up.float() @ down.float() if half else up @ down) * scale.item()
-        return self._base[weight] + product.to(up.dtype)
 
 
 def figures(tensors: Mapping[str, Tensor], seconds: float) -> Metrics:

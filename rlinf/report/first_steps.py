@@ -57,13 +57,9 @@ class FirstSteps:
         if step != min(FIRST_STEPS, setting(self._config, "run.max_steps")):
             return stopped if step > FIRST_STEPS else []
         steps = [self._steps[number] for number in sorted(self._steps)]
-        return self._large_updates(steps) or early_warnings(steps, self._config)
-
-    def _large_updates(self, steps: Sequence[Mapping[str, float]]) -> list[_EarlyWarning]:
-        """Return a warning that these steps destroyed the policy, if they did."""
         series = {name: [step[name] for step in steps if name in step] for name in sorted(set().union(*steps))}
         words = destroyed(series, setting(self._config, "learner.optimizer.lr"))
-        return [_EarlyWarning(TITLE, words)] if words else []
+        return [_EarlyWarning(TITLE, words)] if words else early_warnings(steps, self._config)
 
     def _services(self, metrics: Mapping[str, float]) -> list[_EarlyWarning]:
         """Warn of services that have failed throughout :data:`FIRST_STEPS` iterations on end, once each time."""

@@ -52,7 +52,16 @@ def destroyed(series: Series, lr: object) -> str:
     ''
     """
     goal = next((name for name in _GOALS if len(series.get(name, ())) > 1), None)
-    evidence = [*_large(series), *_collapsed(series)]
+    evidence = []
+    for sign in _SIGNS:
+        columns = [series[name] for name in sign.names if series.get(name)]
+        largest = max((sum(values) for values in zip(*columns, strict=False)), default=0.0)
+        if columns and largest > sign.limit:
+            evidence.append(sign.words.format(largest))
+    # Differential entropies (continuous actions) may be negative and say nothing.
+    entropy = series.get("train/entropy", ())
+    if len(entropy) > 1 and min(entropy) >= 0 and entropy[-1] < _COLLAPSED * entropy[0]:
+        evidence.append(f"entropy went from {entropy[0]:.3g} to {entropy[-1]:.3g} nats")
     if goal is None or not evidence or not fell(series[goal], least=0.0 if goal == "rollout/return" else FEW):
         return ""
     values = series[goal]
@@ -74,21 +83,3 @@ def fell(values: Sequence[float], *, least: float) -> bool:
     if abs(values[0]) < least:
         return False
     return values[0] - late(values) > _LOST * abs(values[0]) or (least == 0 and risen(values) < 0)
-
-
-def _large(series: Series) -> list[str]:
-    results = []
-    for sign in _SIGNS:
-        columns = [series[name] for name in sign.names if series.get(name)]
-        largest = max((sum(values) for values in zip(*columns, strict=False)), default=0.0)
-        if columns and largest > sign.limit:
-            results.append(sign.words.format(largest))
-    return results
-
-
-def _collapsed(series: Series) -> list[str]:
-    """Evidence of entropy; differential entropies (continuous actions) may be negative and say nothing."""
-    values = series.get("train/entropy", ())
-    if len(values) < 2 or min(values) < 0 or values[-1] >= _COLLAPSED * values[0]:
-        return []
-    return [f"entropy went from {values[0]:.3g} to {values[-1]:.3g} nats"]

@@ -37,7 +37,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     from rlinf.train.tracking.transcript import transcript
 
-    recorded = _recorded_group(options.run, options.step, options.group)
+    rows = read_json_lines(options.run / "samples" / f"step_{options.step:06d}.jsonl").rows
+    recorded = [row for row in rows if row["group"] == options.group]
     again = replay(options.run, options.step, options.group)
     for index, row in enumerate(again):
         shown = transcript(row) if "response" in row else f"{row['slots']} decisions"
@@ -48,12 +49,6 @@ def main(arguments: Sequence[str]) -> int:
     result = differences(recorded, again)
     print(printable("\n".join(result)) if result else f"Equal: all {len(recorded)} rows are what the run recorded.")
     return 1 if result else 0
-
-
-def _recorded_group(folder: Path, step: int, group: int) -> list[dict[str, Any]]:
-    """Read the rows that the run wrote down; none if it did not."""
-    rows = read_json_lines(folder / "samples" / f"step_{step:06d}.jsonl").rows
-    return [row for row in rows if row["group"] == group]
 
 
 def _available_steps(folder: Path, config: Config) -> list[int]:

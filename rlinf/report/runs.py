@@ -86,13 +86,6 @@ def require_inside(path: Path, run: Path) -> Path:
     return path
 
 
-def _title(path: Path, config: Mapping[str, Any]) -> str:
-    """Name a trial's run after its trial: all of a sweep have the same `run.name`."""
-    if (path.parent / "trial.json").exists():
-        return path.parent.name
-    return str((config.get("run") or {}).get("name") or path.name)
-
-
 def read_run(path: Path) -> RunRecord:
     """Read a run, finished or not. Raises :class:`ReportError` if the folder is none."""
     if not is_run(path):
@@ -100,9 +93,12 @@ def read_run(path: Path) -> RunRecord:
     config = _config(require_inside(path / "config.yaml", path))
     series, note = read_series(require_inside(path / "metrics.jsonl", path))
     notes = [note]
+    # A trial's run is named after its trial: all of a sweep have the same `run.name`.
     return RunRecord(
         path=path,
-        name=_title(path, config),
+        name=path.parent.name
+        if (path.parent / "trial.json").exists()
+        else str((config.get("run") or {}).get("name") or path.name),
         config=config,
         machine=read_json_file(require_inside(path / "machine.json", path)) or {},
         series=series,

@@ -27,6 +27,7 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
     sweep = summary.sweep
     # List the sweep file's keys that are set, with their values as YAML.
     definition = {key: _set(value) for key, value in sweep.definition.items() if _is_set(value)}
+    failed = [trial.record for trial in summary.trials if trial.record.error]
     return {
         "kind": "sweep",
         "name": sweep.name,
@@ -40,7 +41,9 @@ def sweep_payload(folder: Path) -> dict[str, Any]:
             {**setting_row(sweep.keys, one), "label": one.label, "finals": one.finals} for one in summary.settings
         ],
         "trials": [trial_row(sweep.keys, trial) for trial in summary.trials],
-        "errors": _errors(summary),
+        "errors": [
+            {"trial": record.folder.name, "status": record.status, "error": record.error or ""} for record in failed
+        ],
         "notes": summary.notes,
         "importance": [
             {"key": one.key, "share": one.share, "noise": one.noise, "matters": one.matters}
@@ -66,11 +69,6 @@ def _set(value: Any) -> Any:
 
 def _is_set(value: Any) -> bool:
     return value not in (None, "", {}, [])
-
-
-def _errors(summary: SweepSummary) -> list[dict[str, str]]:
-    failed = [trial.record for trial in summary.trials if trial.record.error]
-    return [{"trial": record.folder.name, "status": record.status, "error": record.error or ""} for record in failed]
 
 
 def _curves(summary: SweepSummary) -> list[dict[str, Any]]:

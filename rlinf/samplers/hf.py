@@ -22,8 +22,8 @@ from rlinf.samplers.continuous import LoneRows, RunningRows, SlotRows
 from rlinf.samplers.decoding import DecodeBatch, DecodedRow, rows_of
 from rlinf.samplers.kept_states import KeptStates
 from rlinf.samplers.linear import use_weight_first_products
-from rlinf.samplers.requests import check_requests, in_request_order
-from rlinf.samplers.session import EngineSession
+from rlinf.samplers.requests import check_requests
+from rlinf.samplers.session import EngineSession, SessionSampler
 from rlinf.samplers.sight import Sight
 from rlinf.samplers.slots import Shapes, SlotCache
 
@@ -34,7 +34,7 @@ def _distribution(params: SamplingParams) -> SamplingParams:
     return replace(params, max_new_tokens=0)
 
 
-class HFSampler:
+class HFSampler(SessionSampler):
     """Generates with any causal language model of transformers, on the device that the model is on.
 
     Rows are sorted by expected length and decoded ``generation_batch_size`` at a time. A response is a function of the
@@ -81,10 +81,6 @@ class HFSampler:
         self._home = model.device
         self._sight = sight
         self._routes = RouteRecorder(model) if record_routes else None
-
-    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        """All completions of all requests, ordered by (position of the request, sample index)."""
-        return in_request_order(requests, self.stream(requests))
 
     def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
         """Yield the same completions as they finish. Between two of them :meth:`load` and :meth:`abort` may be called.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -24,14 +24,13 @@ from torch import Tensor
 from rlinf.data.messages import Completion, Metrics, SampleRequest, WeightUpdate
 from rlinf.data.pictures import as_data, digest
 from rlinf.data.split import split_by_size
-from rlinf.data.token_array import TokenArray
 from rlinf.models.weight_digest import DigestRequest, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers import server_digests
-from rlinf.samplers.requests import answered, in_request_order, limit_of
-from rlinf.samplers.server_answers import Answer, OpenAnswers, Question
+from rlinf.samplers.requests import limit_of
+from rlinf.samplers.server_answers import Question, ServerEngine
 from rlinf.samplers.server_http import Server, ServerError
-from rlinf.samplers.session import EngineSession
+from rlinf.samplers.session import EngineSession, SessionSampler
 from rlinf.samplers.sight import Sight, with_placeholders
 from rlinf.samplers.streams import stream_key
 from rlinf.schema.rollout import ServerConfig
@@ -39,7 +38,7 @@ from rlinf.schema.rollout import ServerConfig
 _BUCKET_BYTES = 64 << 20
 
 
-class ServerSampler:
+class ServerSampler(SessionSampler):
     """A :class:`rlinf.interfaces.Sampler` behind HTTP.
 
     A response depends on its stream key, not on the batch. Token ids go both ways, so no tokenizer is involved here.
@@ -88,22 +87,6 @@ class ServerSampler:
 
     # -- sampling ----------------------------------------------------------------------------------------------------
 
-    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        """All completions of all requests, ordered by (position of the request, sample index)."""
-        return in_request_order(requests, self.stream(requests))
-
-    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """Yield the same completions as they finish. Between two, :meth:`abort` may be called, but not :meth:`load`.
-
-        A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
-
-        Raises:
-            RuntimeError: another stream of this sampler is not exhausted (or closed) yet.
-            ServerError: a request failed, nothing came for ``timeout_s``, or the server has lost the weights of the
-                last :meth:`load`.
-        """
-        yield from answered(self.session(), requests)
-
     def session(self) -> EngineSession:
         """Open a session; :meth:`load` is refused until it is closed.
 
@@ -121,8 +104,8 @@ class ServerSampler:
             self._session = None
 
         self._session = EngineSession(
-            _ServerEngine(
-                OpenAnswers(self._server),
+            ServerEngine(
+                self._server,
                 question=self._question,
                 version=self._version,
                 max_model_len=self._max_model_len,
@@ -225,10 +208,10 @@ class ServerSampler:
         body = {"model": self._model, "stream": True, "return_token_ids": True}
         if not request.pictures:
             url = f"{self._server.base}/completions"
-            return Question(url, {**body, "prompt": tokens, **sampling}, request.n)
+            return Question(url, {**body, "prompt": tokens, **sampling})
         url = f"{self._server.root}/inference/v1/generate"
         shown = self._shown(tokens, request.pictures)
-        return Question(url, {**body, **shown, "sampling_params": sampling}, request.n, len(tokens))
+        return Question(url, {**body, **shown, "sampling_params": sampling}, len(tokens))
 
     def _shown(self, tokens: Sequence[int], pictures: Sequence[str]) -> dict[str, Any]:
         """Write a prompt whose pictures the server reads: tokens go both ways, a placeholder for each picture."""
@@ -290,60 +273,3 @@ def _encoded(bucket: Mapping[str, Tensor]) -> str:
 
     # A copy each: safetensors refuses tensors that share memory, as the weights of a bucket may.
     return base64.b64encode(save({n: t.detach().cpu().clone().contiguous() for n, t in bucket.items()})).decode()
-
-
-class _ServerEngine:
-    """A :class:`rlinf.samplers.session.SteppedEngine`."""
-
-    def __init__(
-        self,
-        answers: OpenAnswers,
-        *,
-        question: Callable[[SampleRequest], Question],
-        version: int,
-        max_model_len: int,
-        on_close: Callable[[], Any],
-    ) -> None:
-        """``question`` writes the HTTP request; ``version`` is that of the server's weights."""
-        self._answers, self._question, self._version, self._max_model_len = answers, question, version, max_model_len
-        self._on_close = on_close
-        self._requests: dict[int, SampleRequest] = {}
-
-    @property
-    def running(self) -> int:
-        return self._answers.open
-
-    def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        questions: dict[int, Question] = {}
-        done: list[Completion] = []
-        for request in requests:
-            self._requests[request.request_id] = request
-            _, reason = limit_of(request, self._max_model_len)
-            if reason is None:
-                questions[request.request_id] = self._question(request)
-                continue
-            samples = range(request.first_sample, request.first_sample + request.n)
-            done += [Completion.without_tokens(request.request_id, sample, reason) for sample in samples]
-        self._answers.begin(questions)
-        return done
-
-    def step(self, max_s: float) -> list[Completion]:
-        return [self._completion(answer) for answer in self._answers.poll(max_s)]
-
-    def abort(self, request_ids: Collection[int]) -> list[Completion]:
-        return [self._completion(answer) for answer in self._answers.abandon(request_ids)]
-
-    def end_session(self) -> None:
-        """Close the connections of all requests."""
-        self._answers.close()
-        self._on_close()
-
-    def _completion(self, answer: Answer) -> Completion:
-        return Completion(
-            request_id=answer.request_id,
-            sample_index=self._requests[answer.request_id].first_sample + answer.index,
-            token_ids=TokenArray.ints(answer.tokens),
-            logprobs=TokenArray.floats(answer.logprobs),
-            finish_reason=answer.finish_reason or "abort",
-            policy_version=TokenArray.ints([self._version] * len(answer.tokens)),
-        )

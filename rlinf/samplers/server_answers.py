@@ -1,15 +1,17 @@
-"""The answers of a model server while they are written: each grows until it ends or is no longer needed."""
+"""The engine of a model server: its answers grow while they are written, until they end or are no longer needed."""
 
 from __future__ import annotations
 
 import queue
 import time
-from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlinf.data.messages import Completion, SampleRequest
+from rlinf.data.token_array import TokenArray
+from rlinf.samplers.requests import limit_of
 from rlinf.samplers.server_http import EventStream, Server, ServerError
 
 _CONCURRENT = 128
@@ -22,53 +24,72 @@ class Question:
 
     url: str
     body: Mapping[str, Any]
-    n: int
-    """Responses."""
     prompt_tokens: int | None = None
     """How many the server must report, of a prompt whose pictures it reads itself."""
 
 
 @dataclass
-class Answer:
+class _Answer:
     """One response as far as it has come."""
 
     request_id: int
-    index: int
-    """Among the responses to its request."""
+    sample_index: int
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
 
 
-class OpenAnswers:
-    """Completion requests at a server, a connection each. Closing a connection is how its request is aborted."""
+class ServerEngine:
+    """A `session.SteppedEngine`: requests at a server, a connection each. Closing a connection aborts its request."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(
+        self,
+        server: Server,
+        *,
+        question: Callable[[SampleRequest], Question],
+        version: int,
+        max_model_len: int,
+        on_close: Callable[[], Any],
+    ) -> None:
+        """``question`` writes the HTTP request; ``version`` is that of the server's weights."""
+        self._server, self._question, self._version, self._max_model_len = server, question, version, max_model_len
+        self._on_close = on_close
         self._questions: dict[int, Question] = {}
         self._streams: dict[int, EventStream] = {}
-        self._open: dict[tuple[int, int], Answer] = {}
-        self._ended: deque[Answer] = deque()
+        self._open: dict[tuple[int, int], _Answer] = {}
+        """By request and by number among its responses."""
+        self._ended: list[_Answer] = []
         self._events: queue.SimpleQueue[tuple[int, dict[str, Any] | Exception | None]] = queue.SimpleQueue()
         self._last_event = time.monotonic()
         self._pool = ThreadPoolExecutor(max_workers=_CONCURRENT, thread_name_prefix="answers")
 
     @property
-    def open(self) -> int:
+    def running(self) -> int:
         """Responses that are not handed out yet."""
         return len(self._open) + len(self._ended)
 
-    def begin(self, questions: Mapping[int, Question]) -> None:
-        """Send ``questions`` by their ids; each requests a stream of ``n`` responses."""
+    def add(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """Send the requests, each for a stream of all its responses; return the completions that need no token."""
+        done: list[Completion] = []
+        sent: list[tuple[int, range]] = []
+        for request in requests:
+            samples = range(request.first_sample, request.first_sample + request.n)
+            _, reason = limit_of(request, self._max_model_len)
+            if reason is not None:
+                done += [Completion.without_tokens(request.request_id, sample, reason) for sample in samples]
+                continue
+            self._questions[request.request_id] = self._question(request)
+            sent.append((request.request_id, samples))
         if not self._open:
             self._last_event = time.monotonic()
-        for name, one in questions.items():
-            self._questions[name] = one
+        for name, samples in sent:
+            one = self._questions[name]
             self._streams[name] = self._server.events(one.url, one.body)
-            self._open.update({(name, index): Answer(name, index) for index in range(one.n)})
+            self._open |= {(name, index): _Answer(name, sample) for index, sample in enumerate(samples)}
             self._pool.submit(self._listen, name)
+        return done
 
-    def poll(self, max_s: float) -> list[Answer]:
+    def step(self, max_s: float) -> list[Completion]:
         """Return the responses that have ended since the last call; wait for at most ``max_s`` seconds for one.
 
         Raises:
@@ -88,12 +109,11 @@ class OpenAnswers:
             except queue.Empty:
                 if time.monotonic() >= until:
                     break
-        ended = list(self._ended)
-        self._ended.clear()
-        return ended
+        ended, self._ended = self._ended, []
+        return [self._completion(answer) for answer in ended]
 
-    def abandon(self, request_ids: Collection[int]) -> list[Answer]:
-        """Hangs up on these requests: their unfinished responses, with the tokens that have arrived.
+    def abort(self, request_ids: Collection[int]) -> list[Completion]:
+        """Hang up on these requests; return their unfinished responses, with the tokens that have arrived.
 
         What is on its way is lost, whatever it is, so that a response's end does not depend on when it was cut off.
         """
@@ -105,13 +125,25 @@ class OpenAnswers:
         for name in request_ids:
             if name in self._streams:
                 self._streams.pop(name).close()
-        return [self._open.pop(key) for key in list(self._open) if key[0] in request_ids]
+        left = [key for key in self._open if key[0] in request_ids]
+        return [self._completion(self._open.pop(key)) for key in left]
 
-    def close(self) -> None:
-        """Hangs up on all that is left; threads end by themselves."""
+    def end_session(self) -> None:
+        """Hang up on all that is left; threads end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         for stream in self._streams.values():
             stream.close()
+        self._on_close()
+
+    def _completion(self, answer: _Answer) -> Completion:
+        return Completion(
+            request_id=answer.request_id,
+            sample_index=answer.sample_index,
+            token_ids=TokenArray.ints(answer.tokens),
+            logprobs=TokenArray.floats(answer.logprobs),
+            finish_reason=answer.finish_reason or "abort",
+            policy_version=TokenArray.ints([self._version] * len(answer.tokens)),
+        )
 
     def _listen(self, name: int) -> None:
         """Collect, in a thread, what the server sends for a request, and None after its end."""
@@ -145,9 +177,10 @@ class OpenAnswers:
                 "it with the run's image processor (vllm serve --mm-processor-kwargs, or its preprocessor_config.json)"
             )
         for choice in event["choices"]:
-            self._grow(self._open[name, choice["index"]], choice)
+            self._grow((name, choice["index"]), choice)
 
-    def _grow(self, answer: Answer, choice: Mapping[str, Any]) -> None:
+    def _grow(self, key: tuple[int, int], choice: Mapping[str, Any]) -> None:
+        answer = self._open[key]
         if choice.get("token_ids") is None:
             raise ServerError(f"{self._server.base} returns no token ids: it must support return_token_ids (vLLM does)")
         answer.tokens += choice["token_ids"]
@@ -162,4 +195,4 @@ class OpenAnswers:
                 f"{self._server.base} ended a response for another reason than ours: {answer.finish_reason}"
             )
         if answer.finish_reason is not None:
-            self._ended.append(self._open.pop((answer.request_id, answer.index)))
+            self._ended.append(self._open.pop(key))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from rlinf.data.messages import Completion, SampleRequest
-from rlinf.samplers.requests import OpenRequests
+from rlinf.samplers.requests import OpenRequests, answered, in_request_order
 
 
 class SteppedEngine(Protocol):
@@ -73,3 +74,28 @@ class EngineSession:
     def close(self) -> None:
         """End all requests."""
         self.engine.end_session()
+
+
+class SessionSampler(ABC):
+    """The part of an `interfaces.Sampler` that follows from its sessions."""
+
+    @abstractmethod
+    def session(self) -> EngineSession:
+        """Open a session, the only one of this sampler until it is closed."""
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
+        """All completions of all requests, ordered by (position of the request, sample index)."""
+        return in_request_order(requests, self.stream(requests))
+
+    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
+        """Yield the same completions as they finish, in a session of their own: between two of them, what a session
+        allows may be called.
+
+        A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
+
+        Raises:
+            RuntimeError: another stream of this sampler is not exhausted (or closed) yet.
+            EngineDiedError: the engine failed, and failed again after its restart.
+            ServerError: a request failed, nothing came for the server's ``timeout_s``, or it lost its weights.
+        """
+        yield from answered(self.session(), requests)

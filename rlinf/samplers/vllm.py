@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,8 @@ from rlinf.data.token_array import TokenArray
 from rlinf.models.weight_digest import DigestRequest, Digests
 from rlinf.models.weight_update import WeightLayout, figures
 from rlinf.samplers.memory_files import in_shared_memory
-from rlinf.samplers.requests import answered, in_request_order, limit_of
-from rlinf.samplers.session import EngineSession
+from rlinf.samplers.requests import limit_of
+from rlinf.samplers.session import EngineSession, SessionSampler
 from rlinf.samplers.sight import Sight
 from rlinf.samplers.streams import stream_key
 from rlinf.samplers.vllm_cache import allow_blocks_of_16, cpu_block, cpu_cache_mb
@@ -66,7 +66,7 @@ def environment(*, gpu: bool) -> dict[str, str]:
     return {name: value for name, value in ENVIRONMENT.items() if not (gpu and name == "TORCH_COMPILE_DISABLE")}
 
 
-class VllmSampler:
+class VllmSampler(SessionSampler):
     """A :class:`rlinf.interfaces.Sampler` on vLLM's engine.
 
     Log-probabilities are those of the sampling distribution (the engine's processed ones). A response depends on its
@@ -131,21 +131,6 @@ class VllmSampler:
         self._engine: LLMEngine = self._start()
 
     # -- sampling ----------------------------------------------------------------------------------------------------
-
-    def sample(self, requests: Sequence[SampleRequest]) -> list[Completion]:
-        """All completions of all requests, ordered by (position of the request, sample index)."""
-        return in_request_order(requests, self.stream(requests))
-
-    def stream(self, requests: Sequence[SampleRequest]) -> Iterator[Completion]:
-        """Yield the same completions as they finish. Between two of them :meth:`load` and :meth:`abort` may be called.
-
-        A prompt that leaves no room for a token gives completions with finish reason "too_long" and no tokens.
-
-        Raises:
-            RuntimeError: another stream of this sampler is not exhausted (or closed) yet.
-            EngineDiedError: the engine failed, and failed again after its restart.
-        """
-        yield from answered(self.session(), requests)
 
     def session(self) -> EngineSession:
         """Open a session, in which :meth:`load` may be called at any time.

@@ -131,6 +131,7 @@ class DerivedConfig:
     evaluation_env: EnvConfig
     acts_in: Literal["worker", "sampler"]
     overlaps: bool
+    """Whether samplers work while the learner does."""
     weight_transport: WeightTransportName | Literal["object_store"]
     """`object_store` within one process, which hands weights over as they are."""
     transfer_backend: TransferBackend | None

@@ -14,7 +14,8 @@ from rlinf.cluster import connect
 from rlinf.config import Config
 from rlinf.config.record import stored_yaml
 from rlinf.config.stored import load_stored
-from rlinf.models.loading import require_weights
+from rlinf.models.checkpoint_files import without_weights
+from rlinf.models.loading import PolicyError
 from rlinf.train.assemble.setup import ResolvedRun
 from rlinf.train.assemble.text import build_text_evaluator
 from rlinf.train.evaluation.chosen_data import Choice, evaluation_config
@@ -42,7 +43,9 @@ def evaluate_model(
     if location is None:
         if step is not None:
             raise UserError(f"--step {step} is for a run directory, and {model} is none")
-        require_weights(model)
+        wrong = without_weights(model)
+        if wrong is not None:
+            raise PolicyError(wrong)
         config = evaluation_config(model, choice, overrides, room=_positions(model))
         folder = Path(out or Path("runs") / f"eval_{Path(model).name}")
         evaluation = _evaluate(config, f"{model} on {choice.label}")

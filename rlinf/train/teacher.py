@@ -43,7 +43,7 @@ def _source(config: Config, learner: LearnerPool, tokenizer: Any) -> tuple[Teach
     if teacher.past_policy != "none":
         return lambda batch: learner.evaluate(batch, reference=True).logprobs, named
     if teacher.path is not None:
-        require_same_tokenizer(tokenizer, load_tokenizer(teacher.path), key="teacher.path", name=teacher.path)
+        require_same_tokenizer(tokenizer, load_tokenizer(teacher.path), name=teacher.path)
         return learner.teach, named
     if teacher.base_url is None:
         return None, {}

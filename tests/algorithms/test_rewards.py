@@ -22,9 +22,10 @@ def test_running_statistics_are_those_of_everything_seen():
         seen.update(part)
     assert seen.mean == pytest.approx(float(values.mean()))
     assert seen.std == pytest.approx(float(values.std()))
-    resumed = RunningStatistics()
-    resumed.load_state_dict(seen.state_dict())
-    assert resumed == seen
+    state = RewardState({"math": seen})
+    resumed = RewardState()
+    resumed.load_state_dict(state.state_dict())
+    assert resumed == state
 
 
 def test_running_statistics_under_two_samples():
@@ -126,9 +127,6 @@ def test_adaptive_controller(kl, expected):
     controller = KLController(0.1, target_kl=0.1, kl_horizon=100)
     controller.update(kl, samples=50)
     assert controller.kl_coef == pytest.approx(expected)
-    other = KLController(9.0, target_kl=0.1)
-    other.load_state_dict(controller.state_dict())
-    assert other.kl_coef == controller.kl_coef
 
 
 def test_fixed_controller():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def build(case: str, folder: Path, **changed: Any) -> Any:
         "entropy_type": "token_level",
         **changed,
     }
-    made = VlaOptions(language={}, vision=None, openvla={"checkpoint": checkpoint.to_dict(), **given}, **options)
+    made = VlaOptions(language={}, vision=None, openvla={"checkpoint": asdict(checkpoint), **given}, **options)
     return build_openvla(SPACE, ACTIONS, made, load_tokenizer(str(folder)), checkpoint).eval()
 
 

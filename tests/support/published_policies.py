@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def options_of(checkpoint: Any, chunk: int, changed: dict[str, Any]) -> VlaOptio
     return VlaOptions(
         language={},
         vision=None,
-        published={"checkpoint": checkpoint.to_dict(), **given},
+        published={"checkpoint": asdict(checkpoint), **given},
         **{"num_action_chunks": chunk, "logprob_type": "action_level", **changed},
     )
 

@@ -145,20 +145,18 @@ def to_segments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> _Segments | 
     if _tokens_are_read_before(algorithm, x.mask.shape[1]):
         return None
     if entry.of_outcomes:
-        return None if algorithm.reward_clip and x.rewards.ndim == 2 else _by_row(x)
+        if algorithm.reward_clip and x.rewards.ndim == 2:
+            return None
+        tokens = x.mask.sum(dim=1) if x.lengths is None else x.lengths
+        columns = AdvantageColumns(
+            rewards=row_outcomes(x.rewards, x.before_filters),
+            mask=(tokens > 0)[:, None],
+            group_ids=x.group_ids,
+            details=x.details.replace(step_rewards=None),
+            lengths=x.row_lengths(),
+        )
+        return _Segments(columns, tokens[:, None], None)
     return _by_turn(x) if entry.of_turns and x.anchor_ids is not None and x.mask.numel() else None
-
-
-def _by_row(x: AdvantageColumns) -> _Segments:
-    tokens = x.mask.sum(dim=1) if x.lengths is None else x.lengths
-    columns = AdvantageColumns(
-        rewards=row_outcomes(x.rewards, x.before_filters),
-        mask=(tokens > 0)[:, None],
-        group_ids=x.group_ids,
-        details=x.details.replace(step_rewards=None),
-        lengths=x.row_lengths(),
-    )
-    return _Segments(columns, tokens[:, None], None)
 
 
 def _by_turn(x: AdvantageColumns) -> _Segments | None:

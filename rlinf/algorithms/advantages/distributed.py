@@ -17,16 +17,14 @@ from torch import Tensor
 from rlinf.algorithms import catalog
 from rlinf.algorithms.advantages.columns import AdvantageColumns, broadcast_to_tokens, to_segments
 from rlinf.algorithms.advantages.estimate import (
-    Advantages,
     estimate,
-    estimated,
     group_numbers,
-    reward_moments,
+    position_rewards,
+    run_estimator,
     tokens_are_read_after,
-    unwhitened_moments,
     whitens,
 )
-from rlinf.algorithms.statistics import moments_of, row_sums, settle_singletons
+from rlinf.algorithms.statistics import moments_of, row_moments, row_sums, settle_singletons
 from rlinf.data.advantage_spec import AdvantageSpec, BatchStatistics, PendingAdvantages, PreparedRows
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
@@ -55,13 +53,11 @@ def columns(prepared: PreparedRows) -> tuple[str, ...]:
     if "step_rewards" in catalog.estimator(spec.algorithm.adv_type).needs:
         read.append("step_rewards")
     # The policy's own log-probabilities are read only against those of another policy.
-    if any(_has(rows, name) for name in _OTHERS):
-        read += [*_OTHERS, "old_logprobs" if _has(rows, "old_logprobs") else "rollout_logprobs"]
+    logprobs = (*_OTHERS, "old_logprobs")
+    there = {n for n in logprobs if (rows.has(n) if isinstance(rows, RemoteRows) else getattr(rows, n) is not None)}
+    if not there.isdisjoint(_OTHERS):
+        read += [*_OTHERS, "old_logprobs" if "old_logprobs" in there else "rollout_logprobs"]
     return tuple(read)
-
-
-def _has(rows: Batch | RemoteRows, name: str) -> bool:
-    return rows.has(name) if isinstance(rows, RemoteRows) else getattr(rows, name) is not None
 
 
 def defer_advantages(
@@ -88,7 +84,8 @@ def defer_advantages(
     rewards, starts = x.rewards, None
     if segments is not None:
         # In float64, as the estimator gives it; what came before the estimator is done.
-        rewards, starts = estimated(algorithm, segments.columns), segments.starts
+        made, _ = run_estimator(replace(algorithm, opd_coef=0.0), segments.columns, BatchStatistics())
+        rewards, starts = made.advantages, segments.starts
         algorithm = replace(algorithm, adv_type="raw", reward_clip=None)
     entry = catalog.estimator(algorithm.adv_type)
     if not (entry.by_row or entry.compares):
@@ -132,23 +129,20 @@ def row_statistics(batch: Batch, pending: PendingAdvantages, statistic: RowStati
     its advantages (sum, sum of magnitudes, whether any is not 0)."""
     spec, x = pending.spec, _columns(batch, pending)
     if statistic == "rewards":
-        return reward_moments(spec.algorithm, x)
+        return row_moments(position_rewards(spec.algorithm, x, x.mask), x.mask)
     if statistic == "unwhitened":
-        return unwhitened_moments(spec.algorithm, x, spec.statistics, precomputed=spec.precomputed)
-    advantages = _estimate(batch, pending).advantages
+        made, _ = run_estimator(spec.algorithm, x, spec.statistics, precomputed=spec.precomputed)
+        return row_moments(made.advantages, x.mask)
+    advantages, _ = estimate(spec.algorithm, x, spec.statistics, precomputed=spec.precomputed)
     moves, numbers = (advantages != 0).any(dim=1), advantages.double()
     return torch.stack([row_sums(numbers), row_sums(numbers.abs()), moves.double()], dim=1)
 
 
-def local_statistics(prepared: PreparedRows, statistic: RowStatistic) -> Tensor:
-    """Compute :func:`row_statistics` in this process, of rows that are here."""
-    assert isinstance(prepared.rows, Batch)
-    return row_statistics(prepared.rows, prepared.pending, statistic)
-
-
 def with_advantages(batch: Batch, pending: PendingAdvantages) -> Batch:
     """Compute the pending advantages and returns of rows that are here."""
-    advantages, returns = _estimate(batch, pending)
+    spec = pending.spec
+    x = _columns(batch, pending)
+    advantages, returns = estimate(spec.algorithm, x, spec.statistics, precomputed=spec.precomputed)
     return batch.replace(advantages=advantages, returns=returns)
 
 
@@ -157,11 +151,6 @@ def complete(rows: Batch | RemoteRows | PreparedRows) -> Batch:
     if isinstance(rows, PreparedRows):
         return with_advantages(rows.rows.fetch(), rows.pending)
     return rows.fetch()
-
-
-def _estimate(batch: Batch, pending: PendingAdvantages) -> Advantages:
-    spec = pending.spec
-    return estimate(spec.algorithm, _columns(batch, pending), spec.statistics, precomputed=spec.precomputed)
 
 
 def _columns(batch: Batch, pending: PendingAdvantages) -> AdvantageColumns:

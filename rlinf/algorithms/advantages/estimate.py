@@ -202,22 +202,9 @@ def estimate(
         )
         return Advantages(advantages, advantages if few.starts is None else returns)
     whole = whole or BatchStatistics()
-    (advantages, returns), inputs = _estimated(algorithm, x, whole, precomputed=precomputed)
+    (advantages, returns), inputs = run_estimator(algorithm, x, whole, precomputed=precomputed)
     advantages = _finished(advantages, inputs, algorithm, whole.advantages)
     return Advantages(advantages.float(), torch.where(mask, returns, 0.0).float())
-
-
-def unwhitened_moments(
-    algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, precomputed: bool = False
-) -> Tensor:
-    """Compute the :func:`row_moments` [B, 3] of advantages before they are whitened, as :func:`estimate` makes them."""
-    (advantages, _), _ = _estimated(algorithm, x, whole, precomputed=precomputed)
-    return row_moments(advantages, x.mask)
-
-
-def reward_moments(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
-    """Compute the :func:`row_moments` [B, 3] of the rewards of positions, before ``whiten_rewards``."""
-    return row_moments(_position_rewards(algorithm, x, x.mask, _token_kl(algorithm, x)), x.mask)
 
 
 def group_numbers(algorithm: AlgorithmConfig, x: AdvantageColumns) -> GroupNumbers:
@@ -245,38 +232,41 @@ def whitens(algorithm: AlgorithmConfig) -> bool:
     return algorithm.normalize_advantages or catalog.estimator(algorithm.adv_type).whitens
 
 
-def _position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, mask: Tensor, kl: Tensor | None) -> Tensor:
-    """Compute the reward of every position of ``mask``, [B, T] float64.
+def position_rewards(algorithm: AlgorithmConfig, x: AdvantageColumns, mask: Tensor) -> Tensor:
+    """Compute the reward of every position of ``mask``, [B, T] float64, before ``whiten_rewards``.
 
-    It includes the token ``kl`` [B, T] if that comes before the estimator."""
+    It includes the KL of each token if that comes before the estimator."""
     return token_rewards(
         x.rewards,
         mask,
-        kl=None if _kl_after_norm(algorithm) else kl,
+        kl=None if _kl_after_norm(algorithm) else _token_kl(algorithm, x),
         kl_coef=algorithm.kl_coef,
         reward_clip=None if clips_after_norm(algorithm) else algorithm.reward_clip,
     )
 
 
-def _estimated(
+def run_estimator(
     algorithm: AlgorithmConfig, x: AdvantageColumns, whole: BatchStatistics, *, precomputed: bool = False
 ) -> tuple[Advantages, AdvantageInputs]:
-    """Compute the estimator's result, [B, T] float64, and its inputs."""
+    """Compute the estimator's result, [B, T] float64, before whitening and all else that follows it; and its inputs."""
     mask, acted, details = x.mask, x.before_filters, x.details
-    kl = _token_kl(algorithm, x)
     # Rows that a filter took out stand in their groups as the others do: with their KL, clipped, whitened.
-    earned = _position_rewards(algorithm, x, acted, kl)
+    earned = position_rewards(algorithm, x, acted)
     moments = None
     if algorithm.whiten_rewards:
         moments = whole.rewards or moments_of(row_moments(earned, mask))
         earned = whiten(earned, acted, moments)
-    position_rewards = earned if x.acted is None else torch.where(mask, earned, 0.0)
+    rewards = earned if x.acted is None else torch.where(mask, earned, 0.0)
     task_outcomes = row_outcomes(x.rewards, acted)
-    unanswered = torch.where(acted.any(dim=1), 0.0, _without_tokens(task_outcomes, algorithm, moments))
+    # Rows without a token to stand at: clipped and whitened as the rewards of tokens are.
+    without = clip_rewards(task_outcomes, None if clips_after_norm(algorithm) else algorithm.reward_clip)
+    if moments is not None:
+        without = (without - moments.mean) / moments.scale
+    unanswered = torch.where(acted.any(dim=1), 0.0, without)
     inputs = AdvantageInputs(
         outcomes=earned.sum(dim=1) + unanswered,
         task_outcomes=task_outcomes,
-        rewards=position_rewards,
+        rewards=rewards,
         mask=mask,
         group_ids=x.group_ids,
         lengths=x.row_lengths(),
@@ -293,20 +283,19 @@ def _estimated(
         anchor_ids=x.anchor_ids,
     )
     if precomputed:
-        return Advantages(position_rewards, position_rewards), inputs
+        return Advantages(rewards, rewards), inputs
     estimator = catalog.estimator(algorithm.adv_type).bind(algorithm)
     result = _returned(estimator(inputs), mask.shape, f"adv_type: {algorithm.adv_type}")
     kl_after = _kl_after_norm(algorithm)
     if kl_after or clips_after_norm(algorithm):
-        advantages = _after_norm(result.advantages, mask, algorithm, kl if kl_after else None)
+        # ROLL's order: the clamped outcome is the last token's reward, tokens pay for their KL and are clamped again.
+        bound = algorithm.reward_clip if algorithm.clip_after_norm else None
+        kl = _token_kl(algorithm, x) if kl_after else None
+        rows = clip_rewards(torch.where(last_true(mask), result.advantages, 0.0).sum(dim=1), bound)
+        positions = token_rewards(rows, mask, kl=kl, kl_coef=algorithm.kl_coef, reward_clip=bound)
+        advantages = discounted_sum(positions, mask, torch.ones_like(positions))
         result = Advantages(advantages, advantages)
     return result, inputs
-
-
-def _without_tokens(outcomes: Tensor, algorithm: AlgorithmConfig, moments: MeanStd | None) -> Tensor:
-    """Rewards [B] of rows without a token to stand at, clipped and whitened as the rewards of tokens are."""
-    clipped = clip_rewards(outcomes, None if clips_after_norm(algorithm) else algorithm.reward_clip)
-    return clipped if moments is None else (clipped - moments.mean) / moments.scale
 
 
 def _returned(made: object, shape: torch.Size, called: str) -> Advantages:
@@ -332,11 +321,6 @@ def tokens_are_read_after(algorithm: AlgorithmConfig, x: AdvantageColumns) -> bo
     return any(of_tokens)
 
 
-def estimated(algorithm: AlgorithmConfig, x: AdvantageColumns) -> Tensor:
-    """[B, T] float64: what the estimator alone gives, before all that follows it."""
-    return _estimated(replace(algorithm, opd_coef=0.0), x, BatchStatistics())[0].advantages
-
-
 def clips_after_norm(algorithm: AlgorithmConfig) -> bool:
     """Whether ``reward_clip`` bounds what the estimator normalised, and not the rewards before."""
     return catalog.estimator(algorithm.adv_type).normalises_rows and algorithm.clip_after_norm
@@ -345,18 +329,6 @@ def clips_after_norm(algorithm: AlgorithmConfig) -> bool:
 def _kl_after_norm(algorithm: AlgorithmConfig) -> bool:
     """Whether each token pays for its KL after the estimator normalised its row's outcome."""
     return catalog.estimator(algorithm.adv_type).normalises_rows and algorithm.kl_after_norm
-
-
-def _after_norm(advantages: Tensor, mask: Tensor, algorithm: AlgorithmConfig, kl: Tensor | None) -> Tensor:
-    """Compute the reward-to-go [B, T] of normalised outcomes, in ROLL's order.
-
-    The normalised outcome of each row, clamped, is the reward of its last valid token. Each token pays
-    ``kl_coef`` times its ``kl`` [B, T], and is clamped once more.
-    """
-    bound = algorithm.reward_clip if algorithm.clip_after_norm else None
-    rows = clip_rewards(torch.where(last_true(mask), advantages, 0.0).sum(dim=1), bound)
-    positions = token_rewards(rows, mask, kl=kl, kl_coef=algorithm.kl_coef, reward_clip=bound)
-    return discounted_sum(positions, mask, torch.ones_like(positions))
 
 
 def _clean(column: Tensor | None, mask: Tensor) -> Tensor | None:

@@ -72,7 +72,7 @@ def check_evaluation(context: Context) -> None:
             "words",
         ):
             key = f"evaluation.{name}"
-            if context.switched_off(key, "evaluation.size"):
+            if context.place("evaluation.size").layer > context.place(key).layer:
                 continue
             off = json.dumps(default_of(context.config, key))
             fix = f"Take it out ({key}={off} on the command line), or set evaluation.size: 256."

@@ -76,7 +76,7 @@ def _check_warm_start(context: Context) -> None:
         context.unread("sft.eval_fraction", why, "Keep one of them.")
     if not warm:
         for key in ("sft.data", "sft.cache", "sft.evaluate_every"):
-            if not context.switched_off(key, "sft.steps"):
+            if not (context.place("sft.steps").layer > context.place(key).layer):
                 context.unread(key, "is not read without a warm start.", "Set sft.steps.")
     if sft.steps and sft.warmup_steps > sft.steps and context.changed("sft.warmup_steps"):
         message = f"sft.warmup_steps {sft.warmup_steps} is more than sft.steps {sft.steps}."

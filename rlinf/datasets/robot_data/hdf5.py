@@ -63,7 +63,12 @@ def read_hdf5(path: Path, episodes: Sequence[int] | None = None) -> RobotDataset
                 raise DatasetError(f"{path}: {name} is not an episode of {kind}: {error}") from error
         instruction = _libero_instruction(file["data"]) if libero else _maniskill_instruction(path)
     if libero:
-        _drop_partial(parts)
+        # Further observations that an episode is without go: no environment here needs them.
+        usual = {*_LIBERO_CAMERAS.values(), "observation.state"}
+        for name in {name for columns, _ in parts for name in columns if name.startswith("observation.")} - usual:
+            if any(name not in columns for columns, _ in parts):
+                for columns, _ in parts:
+                    columns.pop(name, None)
     origins = [f"{path}: {name}" for name in chosen]
     return joined_episodes(path, parts, origins, HDF5_HZ, [instruction])
 
@@ -103,15 +108,6 @@ def joined_episodes(
         finals={name: np.stack([part[1][name] for part in parts]) for name in kept},
         origins=origins,
     )
-
-
-def _drop_partial(parts: Sequence[EpisodeParts]) -> None:
-    """Take out the further observations that an episode is without: no environment here needs them."""
-    usual = {*_LIBERO_CAMERAS.values(), "observation.state"}
-    for name in {name for columns, _ in parts for name in columns if name.startswith("observation.")} - usual:
-        if any(name not in columns for columns, _ in parts):
-            for columns, _ in parts:
-                columns.pop(name, None)
 
 
 def _require_alike(parts: Sequence[EpisodeParts], places: Sequence[str]) -> None:
@@ -180,7 +176,12 @@ def _libero_episode(group: Any, location: str) -> EpisodeParts:
     columns |= _further_observations(observed)
     position, turn = np.split(np.asarray(observed["ee_states"]), [3], axis=1)
     grip = np.asarray(_required(observed, "gripper_states", location))
-    columns["observation.state"] = np.concatenate([position, _quaternions(turn), grip], axis=1).astype(np.float32)
+    # Rotation vectors [T, 3] as quaternions x, y, z, w [T, 4].
+    angle = np.linalg.norm(turn, axis=1, keepdims=True)
+    axis = np.divide(turn, angle, out=np.zeros_like(turn), where=angle > 0)
+    columns["observation.state"] = np.concatenate(
+        [position, np.concatenate([axis * np.sin(angle / 2), np.cos(angle / 2)], axis=1), grip], axis=1
+    ).astype(np.float32)
     columns[ACTION] = np.asarray(_required(group, "actions", location), dtype=np.float32)
     done = np.asarray(_required(group, "dones", location)).astype(bool).reshape(-1)
     columns |= {DONE: done, REWARD: np.asarray(group.get("rewards", done), dtype=np.float32).reshape(-1)}
@@ -202,13 +203,6 @@ def _further_observations(observed: Any) -> dict[str, np.ndarray]:
         elif values.dtype.kind in "fiub":
             results[f"observation.{name}"] = values.astype(np.float32)
     return results
-
-
-def _quaternions(turns: np.ndarray) -> np.ndarray:
-    """Rotation vectors [T, 3] as quaternions x, y, z, w [T, 4]."""
-    angle = np.linalg.norm(turns, axis=1, keepdims=True)
-    axis = np.divide(turns, angle, out=np.zeros_like(turns), where=angle > 0)
-    return np.concatenate([axis * np.sin(angle / 2), np.cos(angle / 2)], axis=1)
 
 
 def _libero_instruction(data: Any) -> str:

@@ -75,12 +75,6 @@ def read_info(root: Path) -> Info:
             f"{path}: the dataset is in format {version}, and v3 is read here. lerobot converts it: "
             "python -m lerobot.scripts.convert_dataset_v21_to_v30"
         )
-    _require_described(path, info)
-    return info
-
-
-def _require_described(path: Path, info: Info) -> None:
-    """Raise DatasetError for a frame rate that is none, and for columns without dtype or shape."""
     if isinstance(info.fps, bool) or not isinstance(info.fps, (int, float)) or not 0 < info.fps < float("inf"):
         raise DatasetError(f"{path}: fps is {info.fps!r}. Write the frames of a second, a number above 0")
     if not isinstance(info.features, Mapping):
@@ -89,22 +83,19 @@ def _require_described(path: Path, info: Info) -> None:
         for key, kind in (("dtype", str), ("shape", list)):
             if not isinstance(feature, Mapping) or not isinstance(feature.get(key), kind):
                 raise DatasetError(f"{path}: features.{name} has no {key}. Write it as the other columns have it")
+    return info
 
 
-def feature_of(values: np.ndarray, *, videos: bool, pictures: bool) -> dict[str, Any]:
-    """Describe a column [T, ...]."""
-    if pictures:
+def feature_of(name: str, values: np.ndarray, *, videos: bool) -> dict[str, Any]:
+    """Describe a column [T, ...]; colour pictures of observations are films with ``videos``."""
+    colour = values.dtype == np.uint8 and values.ndim == 4 and values.shape[-1] == 3
+    if colour and name.startswith("observation."):
         return {
             "dtype": "video" if videos else "image",
             "shape": list(values.shape[1:]),
             "names": ["height", "width", "channels"],
         }
     return {"dtype": str(values.dtype), "shape": list(values.shape[1:]) or [1], "names": None}
-
-
-def is_pictures(name: str, values: np.ndarray) -> bool:
-    """Whether a column [T, ...] holds colour pictures."""
-    return name.startswith("observation.") and values.dtype == np.uint8 and values.ndim == 4 and values.shape[-1] == 3
 
 
 def arrow_type(feature: Mapping[str, Any]) -> Any:

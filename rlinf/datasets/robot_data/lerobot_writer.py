@@ -20,6 +20,17 @@ from rlinf.datasets.video_encoder import NEARLY_LOSSLESS, FilmEncoder
 
 _MB = 2**20
 
+_PANDAS = {
+    "index_columns": ["task"],
+    "column_indexes": [],
+    "columns": [
+        {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": numpy, "metadata": None}
+        for name, kind, numpy in (("task_index", "int64", "int64"), ("task", "unicode", "object"))
+    ],
+    "pandas_version": "2.0.0",
+}
+"""The metadata that Pandas writes with a table: by it the column ``task`` is taken for the index again."""
+
 
 class LeRobotWriter:
     """Episodes of equal columns, one after the other; used as a context, which closes it.
@@ -63,8 +74,7 @@ class LeRobotWriter:
     def add(self, episode: RecordedEpisode) -> None:
         """Append an episode. Other columns or shapes than those of the first one are a DatasetError."""
         features = {
-            name: layout.feature_of(values, videos=self._videos, pictures=layout.is_pictures(name, values))
-            for name, values in episode.columns.items()
+            name: layout.feature_of(name, values, videos=self._videos) for name, values in episode.columns.items()
         }
         if not self._recorded:
             self._begin(features)
@@ -104,7 +114,7 @@ class LeRobotWriter:
             raise DatasetError(f"{self.root}: there is no episode to write")
         self._close_files(keep=True)
         tasks = pa.table({"task_index": list(self._tasks.values()), "task": list(self._tasks)})
-        pq.write_table(tasks.replace_schema_metadata({b"pandas": _index_of_pandas("task", "task_index")}),
+        pq.write_table(tasks.replace_schema_metadata({b"pandas": json.dumps(_PANDAS).encode()}),
                        self._aside / layout.TASKS)  # fmt: skip
         episodes = self._aside / layout.EPISODES_PATH.format(chunk_index=0, file_index=0)
         episodes.parent.mkdir(parents=True)
@@ -196,16 +206,6 @@ class LeRobotWriter:
         for film in self._films.values():
             film.close(keep=keep)
         self._data, self._films = None, {}
-
-
-def _index_of_pandas(index: str, column: str) -> bytes:
-    """Build the metadata that Pandas writes with a table, so that it takes the column ``index`` for the index again."""
-    described = [
-        {"name": column, "field_name": column, "pandas_type": "int64", "numpy_type": "int64", "metadata": None},
-        {"name": index, "field_name": index, "pandas_type": "unicode", "numpy_type": "object", "metadata": None},
-    ]
-    content = {"index_columns": [index], "column_indexes": [], "columns": described, "pandas_version": "2.0.0"}
-    return json.dumps(content).encode()
 
 
 def _video_info(height: int, width: int, fps: float) -> dict[str, Any]:

@@ -190,6 +190,6 @@ def build_chunks(
             chunk.embedding.word_embeddings.register_forward_hook(partial(_still_padding, source.pad_token_id))
         if value_head and chunk.post_process:
             chunk.value_head = ValueHead(config, device)
-            chunk.value_head.watch(chunk.output_layer)
+            chunk.output_layer.register_forward_pre_hook(chunk.value_head.judge)
         chunks.append(chunk.to(device))
     return chunks

@@ -24,11 +24,8 @@ class ValueHead(nn.Linear):
             parameter.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
         self.values: Tensor | None = None
 
-    def watch(self, layer: nn.Module) -> None:
-        """Judges whatever ``layer`` is given: states [n, 1, H]."""
-        layer.register_forward_pre_hook(self._judge)
-
-    def _judge(self, _layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+    def judge(self, _layer: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Judge the input of a layer, states [n, 1, H]: a hook before its forward pass."""
         bias = self.bias.float()
         self.values = nn.functional.linear(inputs[0].float(), self.weight.float(), bias)[:, 0, 0]
 

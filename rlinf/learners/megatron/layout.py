@@ -46,11 +46,6 @@ class ShardPlace:
         """Whether this rank speaks for its data-parallel rank: the last stage has the logits, its ranks agree."""
         return self.is_last_stage and self.tensor == 0 and self.context == 0
 
-    @property
-    def broadcast_source(self) -> int:
-        """The global rank that speaks for all: the first of the last stage."""
-        return (self.stages - 1) * self.tensor_size * self.context_size * self.data_size
-
 
 def expert_tensor_parallel(layout: MegatronConfig) -> int:
     """Over how many ranks each expert's matrices are cut: whole experts on each rank if experts are spread."""

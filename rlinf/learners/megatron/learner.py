@@ -241,17 +241,12 @@ class MegatronLearner(Offloadable):
 
         with timeline.span("forward and backward"):
             partial = run_backward(self.chunks, self._packed(mini.batch, mini.part), loss)
-        load = self._expert_load()
+        load: Metrics = {}
+        if (experts := self.config.num_moe_experts) is not None:
+            self._load = collect_load(self.chunks, layers=self.config.num_layers, experts=experts, device=self.device)
+            load = load_metrics(self._load)
         metrics, skipped = mini.conclude(self._over_ranks(partial), self._step)
         return {**metrics, **load}, skipped
-
-    def _expert_load(self) -> Metrics:
-        """How evenly the experts were used, if there are any."""
-        if self.config.num_moe_experts is None:
-            return {}
-        layers, experts = self.config.num_layers, self.config.num_moe_experts
-        self._load = collect_load(self.chunks, layers=layers, experts=experts, device=self.device)
-        return load_metrics(self._load)
 
     def _over_ranks(self, partial: list[PartialMetrics]) -> ReducedMetrics:
         """Sum over micro-batches and data-parallel ranks; one rank sends the result, so that all decide alike."""
@@ -260,7 +255,10 @@ class MegatronLearner(Offloadable):
             ranks = TorchRanks(parallel_state.get_data_parallel_group(), device=self.device)
             merged = reduce_metrics(partial, ranks=ranks)
         box = [merged]
-        dist.broadcast_object_list(box, src=self.place.broadcast_source)
+        # The first rank of the last stage speaks for all.
+        place = self.place
+        ranks_of_stage = place.tensor_size * place.context_size * place.data_size
+        dist.broadcast_object_list(box, src=(place.stages - 1) * ranks_of_stage)
         return box[0]
 
     def _step(self, loss: float) -> float:

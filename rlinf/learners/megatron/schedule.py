@@ -127,7 +127,7 @@ def run_forward(
 ) -> list[Any]:
     """On the last stage what ``read(piece, logits)`` returned for each piece, elsewhere an empty list."""
     with torch.no_grad():
-        return _run(chunks, pieces, lambda piece, logits, _only_data: read(piece, logits), backward=False)
+        return _run(chunks, pieces, read, backward=False)
 
 
 def run_backward(
@@ -138,7 +138,7 @@ def run_backward(
     Returns what came with the scalars, on the last stage. Nothing divides the gradient.
     """
 
-    def with_count(piece: MicroBatch, logits: Tensor, _only_data: bool) -> tuple[Tensor, Tensor, Any]:
+    def with_count(piece: MicroBatch, logits: Tensor) -> tuple[Tensor, Tensor, Any]:
         scalar, data = loss(piece, logits)
         return scalar, torch.zeros((), dtype=torch.int, device=logits.device), data
 
@@ -155,7 +155,7 @@ def add_up_gradients(
 def _run(
     chunks: Sequence[nn.Module],
     pieces: Sequence[MicroBatch],
-    read: Callable[[MicroBatch, Tensor, bool], Any],
+    read: Callable[[MicroBatch, Tensor], Any],
     *,
     backward: bool,
 ) -> list[Any]:
@@ -164,11 +164,7 @@ def _run(
         positions = piece.packed.positions[None]
         replay(model, piece.routes)
         out = model(piece.tokens, positions, None, packed_seq_params=piece.packed, padding_mask=piece.filling)
-
-        def of_logits(logits: Tensor, non_loss_data: bool = False) -> Any:
-            return read(piece, logits, non_loss_data)
-
-        return out, of_logits
+        return out, lambda logits, non_loss_data=False: read(piece, logits)
 
     feeds = [iter(pieces) for _ in chunks]
     interleaved = len(chunks) > 1

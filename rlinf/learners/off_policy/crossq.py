@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rlinf.learners.off_policy.objective import Target
 from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.sac import SacObjective
 
@@ -17,11 +16,8 @@ from rlinf.learners.off_policy.sac import SacObjective
 class CrossQObjective(SacObjective):
     """An actor that moves once in ``policy_delay`` updates, and optimisers with a short memory, as published."""
 
-    def make_target(self) -> Target | None:
-        return None
-
-    def betas(self) -> tuple[float, float]:
-        return (0.5, 0.999)
+    has_target = False
+    betas = (0.5, 0.999)
 
     def judged_and_wanted(self, sampled: Transitions, noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -25,7 +25,7 @@ from rlinf.data.messages import Metrics, PolicyOutput, WeightForm, WeightUpdate
 from rlinf.data.shards import DataParallelRank, RankBatch, complete
 from rlinf.data.spaces import SpaceError
 from rlinf.learners.off_policy.hindsight import HindsightSampler
-from rlinf.learners.off_policy.objective import Improvement, OffPolicyObjective, Placement
+from rlinf.learners.off_policy.objective import OffPolicyObjective, Placement
 from rlinf.learners.off_policy.prior import PriorTransitions
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
 from rlinf.learners.off_policy.sequences import SequenceSampler
@@ -81,6 +81,9 @@ _SAMPLED_TOGETHER = 8
 class OffPolicyLearner:
     """An `interfaces.Learner` with one stage, whose objective `algorithm.loss_type` names."""
 
+    saves_replay: ClassVar[bool] = True
+    """Checkpoints hold the transitions too."""
+
     def __init__(
         self,
         policy: OffPolicyNetworks,
@@ -132,10 +135,7 @@ class OffPolicyLearner:
 
     def refresh_reference(self, *, keep: float = 0.0) -> None:
         """Raise ValueError: there is no reference policy here."""
-        raise self._no_reference()
-
-    def _no_reference(self) -> ValueError:
-        return ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
+        raise ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
 
     @property
     def data_place(self) -> DataParallelRank:
@@ -163,7 +163,9 @@ class OffPolicyLearner:
         for first in range(0, due, self._together):
             for sampled, noise in self._samples(min(self._together, due - first), generator):
                 improvement = self.objective.improve(sampled, noise, self._updates)
-                self._prioritise(sampled, improvement)
+                if sampled.places is not None:
+                    ranks = self.place.ranks
+                    self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
                 self._updates += 1
                 for name, value in improvement.metrics.items():
                     collected[name].append(value)
@@ -220,16 +222,10 @@ class OffPolicyLearner:
         after = self.policy.states(given.to(self.place.device), batch.mask.shape).cpu().unflatten(0, batch.mask.shape)
         return torch.cat([given.recurrent_state[:, None], after[:, :-1]], dim=1)
 
-    def _prioritise(self, sampled: Transitions, improvement: Improvement) -> None:
-        """Send the errors of all ranks' transitions to the buffer, if it samples by them."""
-        if sampled.places is not None:
-            ranks = self.place.ranks
-            self.replay.prioritise(ranks.gather(sampled.places), ranks.gather(improvement.errors.cpu()))
-
     def evaluate(self, batch: Batch | RankBatch, *, reference: bool = False) -> tuple[Tensor, PolicyOutput]:
         """Return this rank's rows and their evaluation under the current weights. There is no reference policy here."""
         if reference:
-            raise self._no_reference()
+            raise ValueError(f"loss_type {self.algorithm.loss_type} keeps no reference policy")
         batch = complete(batch)
         rows = torch.arange(self.place.rank, batch.num_rows, self.place.size)
         device = self.place.device
@@ -269,15 +265,8 @@ class OffPolicyLearner:
             counts = {"seen": self._seen, "updates": self._updates}
             state = {"policy": self.policy.state_dict(), **self.objective.state_dict(), **counts}
             torch.save(state, folder / "learner.pt")
-            self.save_replay(folder)
-
-    def save_replay(self, folder: Path) -> None:
-        """Write the transitions that :meth:`load_replay` reads."""
-        self.replay.save(folder)
-
-    def load_replay(self, folder: Path) -> None:
-        """Continue with the transitions of :meth:`save_replay`."""
-        self.replay.load(folder)
+            if self.saves_replay:
+                self.replay.save(folder)
 
     def load(self, folder: Path) -> None:
         """Continue bit for bit where :meth:`save` stopped."""
@@ -285,7 +274,8 @@ class OffPolicyLearner:
         self.policy.load_state_dict(state["policy"])
         self.objective.load_state_dict(state)
         self._seen, self._updates = state["seen"], state["updates"]
-        self.load_replay(folder)
+        if self.saves_replay:
+            self.replay.load(folder)
 
     def init_from(self, folder: Path, *, optimizer: bool) -> None:
         """Load networks and targets of another run; optimisers and temperature if requested. The buffer stays empty."""

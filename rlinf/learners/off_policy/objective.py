@@ -66,7 +66,8 @@ class Trained:
 
     def step(self) -> None:
         """Move the parameters, the same way on all ranks."""
-        self.flat.average_gradients(self._place.ranks, self._place.size)
+        if self._place.size > 1:
+            self.flat._gradient.copy_(self._place.ranks.sum(self.flat._gradient)).div_(self._place.size)
         if self._grad_clip > 0:
             nn.utils.clip_grad_norm_([self.flat.whole], self._grad_clip)
         self.optimizer.move()
@@ -200,11 +201,6 @@ class FlatParameters:
 
     def forget_gradients(self) -> None:
         self._gradient.zero_()
-
-    def average_gradients(self, ranks: Ranks, size: int) -> None:
-        """Compute the mean over ``size`` ranks, in one message."""
-        if size > 1:
-            self._gradient.copy_(ranks.sum(self._gradient)).div_(size)
 
     @contextmanager
     def frozen(self) -> Iterator[None]:

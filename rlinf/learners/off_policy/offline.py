@@ -5,8 +5,6 @@ Of several ranks each holds all transitions, and takes its share of those of an 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rlinf.data.batch import Batch
 from rlinf.data.messages import Metrics
 from rlinf.data.shards import RankBatch
@@ -19,6 +17,8 @@ from rlinf.schema import AlgorithmConfig, OptimizerConfig
 
 class OfflineLearner(OffPolicyLearner):
     """An `interfaces.Learner` whose transitions are those of `algorithm.prior_data`."""
+
+    saves_replay = False
 
     def __init__(
         self,
@@ -39,9 +39,3 @@ class OfflineLearner(OffPolicyLearner):
         """Make `offline_updates` updates; ``batch`` holds no row."""
         metrics = {"replay_size": float(len(self.replay))} | self.improve(self.algorithm.offline_updates, step)
         return metrics | {"updates": float(self._updates)}
-
-    def save_replay(self, folder: Path) -> None:
-        """Nothing: the data set has the transitions."""
-
-    def load_replay(self, folder: Path) -> None:
-        """Nothing: they were read when the learner was made."""

@@ -7,8 +7,6 @@ no pretraining.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Generator
 
@@ -42,14 +40,11 @@ class PriorTransitions:
         )
         mine = own.split(len(own.rewards) // updates)
         theirs = recorded.split(len(recorded.rewards) // updates)
-        return _concatenated([part for pair in zip(mine, theirs, strict=True) for part in pair])
-
-
-def _concatenated(parts: Sequence[Transitions]) -> Transitions:
-    return Transitions(
-        inputs={name: torch.cat([part.inputs[name] for part in parts]) for name in parts[0].inputs},
-        actions=torch.cat([part.actions for part in parts]),
-        rewards=torch.cat([part.rewards for part in parts]),
-        next_inputs={name: torch.cat([part.next_inputs[name] for part in parts]) for name in parts[0].next_inputs},
-        discounts=torch.cat([part.discounts for part in parts]),
-    )
+        parts = [part for pair in zip(mine, theirs, strict=True) for part in pair]
+        return Transitions(
+            inputs={name: torch.cat([part.inputs[name] for part in parts]) for name in parts[0].inputs},
+            actions=torch.cat([part.actions for part in parts]),
+            rewards=torch.cat([part.rewards for part in parts]),
+            next_inputs={name: torch.cat([part.next_inputs[name] for part in parts]) for name in parts[0].next_inputs},
+            discounts=torch.cat([part.discounts for part in parts]),
+        )

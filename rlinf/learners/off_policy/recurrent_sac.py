@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from rlinf.learners.off_policy.objective import Target
 from rlinf.learners.off_policy.replay_buffer import Transitions
 from rlinf.learners.off_policy.sac import SacObjective
 from rlinf.learners.off_policy.sequences import Sequences
@@ -17,9 +16,6 @@ class RecurrentSacObjective(SacObjective):
     """The losses of `SacObjective`, of positions instead of single transitions."""
 
     policy: RecurrentSoftActorCritic
-
-    def make_target(self) -> Target:
-        return Target(self.policy.critic_modules())
 
     def judged_and_wanted(self, sampled: Transitions, noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """Both critics' estimates [2, M L], and the soft bootstrapped return [M L] that they should tell."""

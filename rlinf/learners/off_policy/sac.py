@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -23,26 +25,21 @@ class SacObjective(OffPolicyObjective[SoftActorCritic]):
     """Critics with targets, an actor that maximises the smallest one and its entropy, a temperature."""
 
     noise_draws = 2
+    has_target: ClassVar[bool] = True
+    betas: ClassVar[tuple[float, float]] = (0.9, 0.999)
+    """Of Adam, for both optimisers."""
 
     def __init__(
         self, policy: SoftActorCritic, algorithm: AlgorithmConfig, optimizer: OptimizerConfig, place: Placement
     ) -> None:
         super().__init__(policy, algorithm, optimizer, place)
-        self.target = self.make_target()
+        self.target = Target(policy.critic_modules()) if self.has_target else None
         self._temperature = Temperature(algorithm, -float(policy.head.actions), place.device)
         actor = [*policy.parameters_of_actor(), *self._temperature.parameters]
-        betas = self.betas()
-        self.actor = Trained(actor, optimizer.lr, place, betas=betas)
-        self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, place, betas=betas)
+        self.actor = Trained(actor, optimizer.lr, place, betas=self.betas)
+        self.critic = Trained(policy.parameters_of_critic(), self.critic_lr, place, betas=self.betas)
         self.trained = {"actor": self.actor, "critic": self.critic}
         self.temperature = self._temperature
-
-    def make_target(self) -> Target | None:
-        return Target([self.policy.critic_encoder, self.policy.critic])
-
-    def betas(self) -> tuple[float, float]:
-        """Adam's betas for both optimisers."""
-        return (0.9, 0.999)
 
     def improve(self, sampled: Transitions, noise: Tensor, number: int) -> Improvement:
         """Critics, then actor and temperature, then targets; losses and entropy are of this rank's transitions."""

@@ -329,7 +329,7 @@ def action_head(
     """
     if is_own(distribution):
         head: ActionHead = make_own("policy.distribution", distribution, own_options or {}, features, space)
-        require_head("policy.distribution", distribution, head, features, space)
+        require_head(distribution, head, features, space)
         return head
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)):
         if distribution not in ("auto", "categorical"):

@@ -117,7 +117,7 @@ class ObservationEncoder(nn.Module):
         self.own: nn.Module | None = None
         if is_own(options.encoder):
             own: Any = make_own("policy.encoder", options.encoder, options.encoder_options, space)
-            require_encoder("policy.encoder", options.encoder, own, space)
+            require_encoder(options.encoder, own, space)
             self.own, self.parts = own, nn.ModuleDict()
             self.out_features = int(own.out_features)
             return

@@ -9,6 +9,4 @@ class DdpgActorCritic(DeterministicActorCritic):
     """An `interfaces.ActingPolicy` with TD3's actor, judged by a single critic."""
 
     loss_type = "ddpg"
-
-    def count_critics(self) -> int:
-        return 1
+    single_critic = True

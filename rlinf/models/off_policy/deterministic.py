@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -64,6 +65,8 @@ class DeterministicActorCritic(ActorAndCritics):
     """An `interfaces.ActingPolicy` that acts by its mean and Gaussian noise; critics see actions in [-1, 1]."""
 
     loss_type = "td3"
+    single_critic: ClassVar[bool] = False
+    """One critic judges, whatever `policy.num_critics` says."""
     head: TanhHead
 
     def __init__(
@@ -75,11 +78,8 @@ class DeterministicActorCritic(ActorAndCritics):
         chunk = options.num_action_chunks
         self.granularity = Granularity(actions=chunk, dimensions=self.head.noise_size // chunk)
         width = self.critic_encoder.out_features + self.head.noise_size
-        self.critic = CriticEnsemble(width, options.hidden_sizes, options.activation, count=self.count_critics())
-
-    def count_critics(self) -> int:
-        """Return how many critics judge."""
-        return self.options.num_critics
+        count = 1 if self.single_critic else options.num_critics
+        self.critic = CriticEnsemble(width, options.hidden_sizes, options.activation, count=count)
 
     def judge(self, inputs: Mapping[str, Tensor], actions: Tensor) -> Tensor:
         """Return the critics' estimates [critics, N] for actions [N, A] in [-1, 1]."""

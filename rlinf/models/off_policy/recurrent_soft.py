@@ -14,7 +14,6 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from rlinf.data.inputs import BatchError, Inputs, ObservationInputs
-from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.memory import Cell, advance, make_cell, state_numbers, unroll
 from rlinf.models.off_policy.soft_actor_critic import SoftActorCritic
@@ -35,9 +34,6 @@ class RecurrentSoftActorCritic(SoftActorCritic):
         self.actor_cell = make_cell(options.recurrent, self.actor_encoder.out_features, width)
         self.critic_cell = make_cell(options.recurrent, self.critic_encoder.out_features, width)
         self.state_size = state_numbers(self.actor_cell) + state_numbers(self.critic_cell)
-
-    def feature_width(self, encoder: ObservationEncoder) -> int:
-        return self.options.embedding_size
 
     def actor_modules(self) -> list[nn.Module]:
         return [self.actor_encoder, self.actor_cell, self.actor_body, self.head]

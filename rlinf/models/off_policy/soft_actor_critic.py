@@ -7,6 +7,7 @@ With chunks of K actions the actor decides on all of them at once, and the criti
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 from gymnasium import spaces
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 
 from rlinf.data.granularity import Granularity
 from rlinf.models.actor_critic.distributions import SquashedGaussianHead
-from rlinf.models.actor_critic.encoders import ObservationEncoder
 from rlinf.models.actor_critic.options import ActorCriticOptions
 from rlinf.models.actor_critic.state_dependent import SoftStateDependentNoiseHead
 from rlinf.models.off_policy.actor_and_critics import ActorAndCritics
@@ -43,27 +43,27 @@ class SoftActorCritic(ActorAndCritics):
     """
 
     loss_type = "sac"
+    gives_quantiles: ClassVar[bool] = False
+    """A critic gives `policy.num_quantiles` numbers for an action, not one."""
     head: SquashedGaussianHead
 
     def __init__(
         self, observation_space: spaces.Space, action_space: spaces.Space, options: ActorCriticOptions
     ) -> None:
         super().__init__(observation_space, action_space, options)
-        self.actor_body = self.make_body(self.feature_width(self.actor_encoder))
+        # Layers behind a memory read what it remembers.
+        memory = options.embedding_size if self.remembers else None
+        self.actor_body = self.make_body(memory or self.actor_encoder.out_features)
         width, chunk = options.hidden_sizes[-1], options.num_action_chunks
         self.head = self.make_head(width)
         self.granularity = Granularity(actions=chunk, dimensions=self.head.actions // chunk)
-        self.critic = self.make_critic(self.feature_width(self.critic_encoder) + self.head.actions)
+        self.critic = self.make_critic((memory or self.critic_encoder.out_features) + self.head.actions)
 
     def make_head(self, width: int) -> SquashedGaussianHead:
         """Build what turns hidden layers [N, width] into actions."""
         if self.options.use_sde:
             return SoftStateDependentNoiseHead(width, self.joint_box(), self.options.init_log_std)
         return StateDependentSquashedHead(width, self.joint_box())
-
-    def feature_width(self, encoder: ObservationEncoder) -> int:
-        """Features that the layers behind ``encoder`` read."""
-        return encoder.out_features
 
     def make_body(self, inputs: int) -> nn.Module:
         """Build the actor's hidden layers, [N, inputs] to [N, hidden_sizes[-1]]."""
@@ -76,14 +76,10 @@ class SoftActorCritic(ActorAndCritics):
             inputs,
             options.hidden_sizes,
             options.activation,
-            self.critic_outputs(),
+            options.num_quantiles if self.gives_quantiles else 1,
             count=options.num_critics,
             layer_norm=options.critic_layer_norm,
         )
-
-    def critic_outputs(self) -> int:
-        """Return how many numbers a critic gives for an action."""
-        return 1
 
     def draw(self, inputs: Mapping[str, Tensor], noise: Tensor) -> tuple[Tensor, Tensor]:
         """Unsquashed actions [N, A] and their log-probabilities [N], differentiable in the actor's weights.

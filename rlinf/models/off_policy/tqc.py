@@ -9,6 +9,4 @@ class QuantileActorCritic(SoftActorCritic):
     """An `interfaces.ActingPolicy` whose :meth:`judge` gives quantiles of the return, [critics, N, quantiles]."""
 
     loss_type = "tqc"
-
-    def critic_outputs(self) -> int:
-        return self.options.num_quantiles
+    gives_quantiles = True

@@ -86,11 +86,6 @@ class ActionTokens(TokenDraws):
         # A language model's output layer has no bias.
         self.logits = orthogonal(nn.Linear(width, self.forbidden.shape[1], bias=bins is not None), _FIRST_GAIN)
 
-    @torch.no_grad()
-    def take_rows(self, rows: Tensor) -> None:
-        """Begins with rows [V, H] of a pretrained output layer."""
-        self.logits.weight.copy_(rows)
-
     def forward(self, hidden: Tensor) -> Tensor:
         logits = self.logits(hidden).float() / self._temperature
         return logits.masked_fill(self.forbidden, float("-inf")) if bool(self.forbidden.any()) else logits

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from gymnasium import spaces
 
 from rlinf.models.loading import PolicyError
@@ -19,6 +20,7 @@ from rlinf.models.vla.pi0 import Pi0Policy, load_pi0
 from rlinf.models.vla.policy import VlaPolicy
 from rlinf.models.vla.published.checkpoint import FlowCheckpoint
 from rlinf.models.vla.published.fitting import load_tensors
+from rlinf.models.vla.published.groot_checkpoint import KEY as FLOW_KEY
 from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
 from rlinf.models.vla.published.groot_policy import GrootPolicy
 from rlinf.models.vla.published.openvla_checkpoint import KEY, OpenVlaCheckpoint
@@ -58,7 +60,8 @@ def build_vla(
     }
     policy = VlaPolicy(observation_space, action_space, whole, tokenizer, **loaded)
     if options.action_tokens == "vocabulary" and language_path is not None and isinstance(policy.head, ActionTokens):
-        policy.head.take_rows(action_rows(language_path, policy.language, tokenizer))
+        with torch.no_grad():
+            policy.head.logits.weight.copy_(action_rows(language_path, policy.language, tokenizer))
     return policy
 
 
@@ -87,7 +90,13 @@ def build_published(
     options = replace(options, flow_steps=options.flow_steps or checkpoint.steps)
     kind = GrootPolicy if isinstance(checkpoint, GrootCheckpoint) else PublishedPolicy
     policy = kind(observation_space, action_space, options, tokenizer)
-    policy.load_published()
+    names, stored = policy.own_names(), policy.checkpoint.weights()
+    load_tensors(
+        policy.network,
+        {own: stored[name] for name, own in names.items()},
+        source=f"{FLOW_KEY}: {policy.checkpoint.folder}",
+        names={own: name for name, own in names.items()},
+    )
     return policy
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlinf.models.vla.flow import ActionFlow, Speed
+from rlinf.models.vla.flow import FlowHead, Speed
 from rlinf.models.vla.pi0 import Pi0Head
 
 MOST = 5.0
@@ -53,7 +53,7 @@ def continue_chunk(policy: Any, leaves: dict[str, Tensor], rest: np.ndarray, del
     Raises ValueError for a policy without a flow, and for more actions than a chunk has.
     """
     head = policy.head
-    if not isinstance(head, ActionFlow | Pi0Head):
+    if not isinstance(head, FlowHead):
         raise ValueError("only a flow policy (policy.name: flow) continues a chunk")
     if head.action_shape[0] != head.noise_size:
         raise ValueError("a chunk of actions relative to the state is not continued: they are relative to another one")

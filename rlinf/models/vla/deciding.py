@@ -24,14 +24,13 @@ from rlinf.data.granularity import Granularity, Levels
 from rlinf.data.inputs import Inputs, ObservationInputs, picked
 from rlinf.data.messages import PolicyOutput
 from rlinf.models.actor_critic.export import load_spaces, save_spaces
-from rlinf.models.adapters import AdaptedPolicy, is_adapted, merged_weights, separate_weights
+from rlinf.models.actor_critic.layers import orthogonal
+from rlinf.models.adapters import ADAPTER, AdaptedPolicy, merged_weights, separate_weights
 from rlinf.models.decision_rule import DecisionRule
 from rlinf.models.loading import load_tokenizer
 from rlinf.models.policy_of_head import DecidingHead, PolicyOfHead
 from rlinf.models.vla.observation import StateNumbers
 from rlinf.models.vla.options import VlaOptions
-
-Spaces = tuple[spaces.Space, spaces.Space]
 
 _TOKENS_AT_ONCE = 65_536  # of a pass without gradient: bounds its memory
 
@@ -40,6 +39,8 @@ class ActionHeadOfContext(DecidingHead, Protocol):
     """From a policy's context of a decision (its own kind of context) to actions, in the head's own units [N, Q]."""
 
     imitation_noise: int
+    per_action: int
+    """Numbers of an action."""
 
     def sample(self, context: Any, noise: Tensor) -> Tensor: ...
 
@@ -72,12 +73,21 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
     head: ActionHeadOfContext
     state: StateNumbers | None
     value_head: nn.Module | None
-    _spaces: tuple[spaces.Space, spaces.Space]
 
-    @classmethod
-    def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
-        """With random weights."""
-        raise NotImplementedError
+    def __init__(
+        self, observation_space: spaces.Space, action_space: spaces.Space, options: VlaOptions, tokenizer: Any
+    ) -> None:
+        """Keep what an export stores; a subclass makes its parts, with random weights."""
+        super().__init__()
+        self.options, self._spaces = options, (observation_space, action_space)
+
+    def make_critic(self, width: int) -> None:
+        """Make the positions of decisions, which the head has, and a critic of states [N, width] if there is one."""
+        options = self.options
+        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
+        self.granularity = Granularity.of(levels, actions=options.num_action_chunks, dimensions=self.head.per_action)
+        values = self.granularity.decision_rewards
+        self.value_head = orthogonal(nn.Linear(width, values), 1.0) if options.value_head else None
 
     @property
     def imitation_noise(self) -> int:
@@ -86,7 +96,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
     @property
     def is_lora(self) -> bool:
         """Whether the towers have low-rank adapters (`rlinf.models.adapters.adapt`)."""
-        return is_adapted(self)
+        return any(ADAPTER in name for name, _ in self.named_parameters())
 
     def towers(self) -> list[nn.Module]:
         """Return the parts that may have weights of a checkpoint."""
@@ -203,8 +213,14 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         self.save_weights(dict(self.weights()), folder)
 
     def save_weights(self, named: Mapping[str, Tensor], folder: str) -> None:
-        """Write the same with weights that were collected elsewhere."""
-        _save_exported(named, folder, self._spaces, self.options, self.instructions.tokenizer)
+        """Write the same with weights that were collected elsewhere; ``folder`` is made."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
+        save_file(weights, target / "model.safetensors")
+        (target / "vla.json").write_text(json.dumps(asdict(self.options), indent=2))
+        save_spaces(target, self._spaces)
+        self.instructions.tokenizer.save_pretrained(str(target))
 
     @classmethod
     def from_pretrained(
@@ -219,7 +235,12 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
 
         ``levels``, ``temperature`` and ``dtype`` replace those that it was trained with.
         """
-        both_spaces, options, tokenizer, weights = _load_exported(folder)
+        source = Path(folder)
+        written = json.loads((source / "vla.json").read_text())
+        for name in ("image_mean", "image_std", "cameras"):
+            written[name] = tuple(written.get(name, ()))
+        both_spaces, options, tokenizer = load_spaces(source), VlaOptions(**written), load_tokenizer(folder)
+        weights = load_file(source / "model.safetensors")
         options = replace(
             options,
             temperature=options.temperature if temperature is None else temperature,
@@ -227,7 +248,7 @@ class VisionLanguageAction(AdaptedPolicy, PolicyOfHead):
         )
         if levels is not None:
             options = replace(options, **vars(levels))
-        policy = cls.made(both_spaces, options, tokenizer)
+        policy = cls(*both_spaces, options, tokenizer)
         policy.load_state_dict(weights)
         return policy
 
@@ -240,23 +261,3 @@ def in_place(parts: list[Tensor], places: tuple[Tensor, ...], mask: Tensor) -> T
     width = column.shape[1]
     table = column.new_zeros(mask.shape[0], mask.shape[1] // width, width).index_put(places, column).flatten(1)
     return torch.where(mask, table, 0.0)
-
-
-def _save_exported(named: Mapping[str, Tensor], folder: str, both: Spaces, options: VlaOptions, tokenizer: Any) -> None:
-    """Write everything that :func:`_load_exported` reads into ``folder``, which is made."""
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in named.items()}
-    save_file(weights, target / "model.safetensors")
-    (target / "vla.json").write_text(json.dumps(asdict(options), indent=2))
-    save_spaces(target, both)
-    tokenizer.save_pretrained(str(target))
-
-
-def _load_exported(folder: str) -> tuple[Spaces, VlaOptions, Any, dict[str, Tensor]]:
-    """Spaces, options, tokenizer and weights."""
-    source = Path(folder)
-    written = json.loads((source / "vla.json").read_text())
-    for name in ("image_mean", "image_std", "cameras"):
-        written[name] = tuple(written.get(name, ()))
-    return load_spaces(source), VlaOptions(**written), load_tokenizer(folder), load_file(source / "model.safetensors")

@@ -19,6 +19,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -144,11 +145,48 @@ class Bounds:
         return (2.0 * share_of_bounds(parts, self._low, self._high) - 1.0).astype(np.float32)
 
 
-class ActionFlow(nn.Module):
-    """Hidden states [N, K, H] at the action queries to a context [N, C], and chains of that context."""
+class FlowHead(nn.Module):
+    """Chains of numbers of a chunk, along a velocity that follows from a decision's context (of N decisions)."""
 
     noise_kind = "normal"
     action_dtype: type[np.generic] = np.float32
+    chain: FlowChain
+
+    def speed(self, context: Any, points: Tensor, times: Tensor) -> Tensor:
+        """Compute the velocity [N, n] at points [N, n] and times [N]."""
+        raise NotImplementedError
+
+    def carried_out(self, numbers: Tensor) -> Tensor:
+        """[N, n] of a chain to the [N, K A] that are carried out: all."""
+        return numbers
+
+    def speed_of(self, context: Any) -> Speed:
+        """Return the velocity as a function of points and times."""
+        return functools.partial(self.speed, context)
+
+    def sample(self, context: Any, noise: Tensor) -> Tensor:
+        """Chains [N, (S + 1) n] of as much noise."""
+        return self.chain.draw(self.speed_of(context), noise)
+
+    def mode(self, context: Any) -> Tensor:
+        """Noiseless chains."""
+        return self.chain.follow(self.speed_of(context), len(context))
+
+    def followed(self, context: Any, noise: Tensor) -> Tensor:
+        """Noiseless chains [N, (S + 1) n] that begin with noise [N, n]."""
+        return self.chain.follow(self.speed_of(context), len(context), noise)
+
+    def log_prob(self, context: Any, actions: Tensor) -> Tensor:
+        """Log-probability of each number of the chunk [N, K A]; see :meth:`FlowChain.log_prob`."""
+        return self.carried_out(self.chain.log_prob(self.speed_of(context), actions))
+
+    def entropy(self, context: Any) -> Tensor:
+        """Entropy of each number [N, K A]."""
+        return self.carried_out(self.chain.entropy(len(context)))
+
+
+class ActionFlow(FlowHead):
+    """Hidden states [N, K, H] at the action queries to a context [N, C], and chains of that context."""
 
     def __init__(
         self,
@@ -188,30 +226,6 @@ class ActionFlow(nn.Module):
         angles = times[:, None] * (2.0 ** torch.arange(_FREQUENCIES, device=times.device)) * math.pi
         velocity: Tensor = self.velocity(torch.cat([points, context, angles.sin(), angles.cos()], dim=1))
         return velocity
-
-    def sample(self, context: Tensor, noise: Tensor) -> Tensor:
-        """Chains [N, (S + 1) K A] of noise [N, (S + 1) K A]."""
-        return self.chain.draw(self.speed_of(context), noise)
-
-    def mode(self, context: Tensor) -> Tensor:
-        """Noiseless chains."""
-        return self.chain.follow(self.speed_of(context), len(context))
-
-    def speed_of(self, context: Tensor) -> Speed:
-        """Return the velocity as a function of points and times."""
-        return functools.partial(self.speed, context)
-
-    def followed(self, context: Tensor, noise: Tensor) -> Tensor:
-        """Noiseless chains that begin with noise [N, K A]."""
-        return self.chain.follow(self.speed_of(context), len(context), noise)
-
-    def log_prob(self, context: Tensor, actions: Tensor) -> Tensor:
-        """Log-probability of each number of the chunk [N, K A]; see :meth:`FlowChain.log_prob`."""
-        return self.chain.log_prob(self.speed_of(context), actions)
-
-    def entropy(self, context: Tensor) -> Tensor:
-        """Entropy of each number [N, K A]."""
-        return self.chain.entropy(len(context))
 
     def to_env(self, chains: np.ndarray) -> np.ndarray:
         """Return the ends of chains as actions [N, *shape], with chunks [N, K, *shape]."""

@@ -7,10 +7,9 @@ are drawn; the log-probability is that of the K actions with their A numbers, as
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +17,11 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from rlinf.data.granularity import Granularity, Levels
 from rlinf.data.spaces import SpaceError
-from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.loading import PolicyError
 from rlinf.models.progress_bars import without_progress_bars
 from rlinf.models.vla.deciding import VisionLanguageAction
-from rlinf.models.vla.flow import Bounds, FlowChain, Speed
+from rlinf.models.vla.flow import Bounds, FlowChain, FlowHead
 from rlinf.models.vla.instructions import Instructions
 from rlinf.models.vla.observation import StateNumbers, require_colour, sort_leaves, tower_pixels
 from rlinf.models.vla.options import VlaOptions
@@ -48,21 +45,20 @@ class TowerContext:
         return len(self.state)
 
 
-class Pi0Head(nn.Module):
+class Pi0Head(FlowHead):
     """Chains of H actions with M numbers each, from which K actions with A numbers are taken."""
 
-    noise_kind = "normal"
-    action_dtype: type[np.generic] = np.float32
-
-    def __init__(self, speed: Any, config: Any, space: spaces.Space, options: VlaOptions, *, units: Any = None) -> None:
+    def __init__(
+        self, speed: Any, sizes: tuple[int, int], space: spaces.Space, options: VlaOptions, *, units: Any = None
+    ) -> None:
         """``speed(prefix, points [N, H M], times [N])``; ``units``: of actions, as `flow.Bounds`, which is the default.
 
-        Raises SpaceError for actions that do not fit ``config``.
+        Raises SpaceError for actions that do not fit ``sizes``: H and M.
         """
         super().__init__()
         self._speed, self.chunk = speed, options.num_action_chunks
         self._bounds = Bounds(space, self.chunk) if units is None else units
-        self.horizon, self.width, self.per_action = config.chunk_size, config.max_action_dim, self._bounds.per_action
+        (self.horizon, self.width), self.per_action = sizes, self._bounds.per_action
         if self.chunk > self.horizon or self.per_action > self.width:
             raise SpaceError(
                 f"policy.flow.pi0 decides on {self.horizon} actions of at most {self.width} numbers, and here "
@@ -77,34 +73,14 @@ class Pi0Head(nn.Module):
         self.noise_size, self.imitation_noise = self.chain.noise_size, self.chain.imitation_noise
         self.action_shape: tuple[int, ...] = (self.noise_size,)
 
-    def _taken(self, numbers: Tensor) -> Tensor:
+    def speed(self, context: Any, points: Tensor, times: Tensor) -> Tensor:
+        velocity: Tensor = self._speed(context, points, times)
+        return velocity
+
+    def carried_out(self, numbers: Tensor) -> Tensor:
         """[N, H M] to the [N, K A] that are carried out."""
         parts = numbers.unflatten(1, (self.horizon, self.width))
         return parts[:, : self.chunk, : self.per_action].flatten(1)
-
-    def sample(self, context: TowerContext, noise: Tensor) -> Tensor:
-        """Chains [N, (S + 1) H M] of as much noise."""
-        return self.chain.draw(self.speed_of(context), noise)
-
-    def mode(self, context: TowerContext) -> Tensor:
-        """Noiseless chains."""
-        return self.chain.follow(self.speed_of(context), len(context))
-
-    def speed_of(self, context: Any) -> Speed:
-        """Return the velocity as a function of points and times."""
-        return functools.partial(self._speed, context)
-
-    def followed(self, context: Any, noise: Tensor) -> Tensor:
-        """Noiseless chains [N, (S + 1) H M] that begin with noise [N, H M]."""
-        return self.chain.follow(self.speed_of(context), len(context), noise)
-
-    def log_prob(self, context: TowerContext, actions: Tensor) -> Tensor:
-        """[N, K A]; see :meth:`rlinf.models.vla.flow.FlowChain.log_prob`."""
-        return self._taken(self.chain.log_prob(self.speed_of(context), actions))
-
-    def entropy(self, context: TowerContext) -> Tensor:
-        """[N, K A]."""
-        return self._taken(self.chain.entropy(len(context)))
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         """Return the ends of chains as actions [N, *shape], with chunks [N, K, *shape]."""
@@ -136,10 +112,11 @@ class Pi0Policy(VisionLanguageAction):
         *,
         model: Any = None,
     ) -> None:
-        super().__init__()
+        super().__init__(observation_space, action_space, options, tokenizer)
         assert options.pi0 is not None
-        self.options, self._spaces = options, (observation_space, action_space)
-        config = pi0_config(options.pi0)
+        from transformers import PI0Config
+
+        config = PI0Config(**{name: value for name, value in options.pi0.items() if name != "model_type"})
         text = config.vlm_config.text_config
         if len(tokenizer) > min(text.vocab_size, config.vlm_config.image_token_id):
             raise PolicyError(
@@ -161,20 +138,13 @@ class Pi0Policy(VisionLanguageAction):
                 f"{self.state.out_features}"
             )
         self.model = model if model is not None else random_pi0(config)
-        self.head = Pi0Head(self._speed, config, action_space, options)
-        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
-        self.granularity = Granularity.of(levels, actions=self.head.chunk, dimensions=self.head.per_action)
-        values = self.granularity.decision_rewards
-        self.value_head = orthogonal(nn.Linear(text.hidden_size, values), 1.0) if options.value_head else None
+        self.head = Pi0Head(self._speed, (config.chunk_size, config.max_action_dim), action_space, options)
+        self.make_critic(text.hidden_size)
         self.register_buffer("mean", torch.tensor(options.image_mean).reshape(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(options.image_std).reshape(3, 1, 1), persistent=False)
         vision = config.vlm_config.vision_config
         self._size = (vision.image_size, vision.image_size)
         self._patches = (vision.image_size // vision.patch_size) ** 2
-
-    @classmethod
-    def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
-        return cls(*both, options, tokenizer)
 
     def towers(self) -> list[nn.Module]:
         return [self.model.model.vlm, self.model.model.dit]
@@ -232,13 +202,6 @@ class Pi0Policy(VisionLanguageAction):
         prefix.cache.crop(prefix.length - prefix.cache.get_seq_length())
         velocity: Tensor = said.float().flatten(1)
         return velocity
-
-
-def pi0_config(written: Mapping[str, Any]) -> Any:
-    """Build transformers' configuration of a mapping."""
-    from transformers import PI0Config
-
-    return PI0Config(**{name: value for name, value in written.items() if name != "model_type"})
 
 
 def random_pi0(config: Any) -> Any:

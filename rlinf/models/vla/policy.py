@@ -13,16 +13,13 @@ have ``executed`` [B, C, K].
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from typing import Any, Self
+from typing import Any
 
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.data.granularity import Granularity, Levels
 from rlinf.data.spaces import ADVANTAGE
-from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.vla.action_tokens import ActionTokens
 from rlinf.models.vla.backbones import encoder_layers, random_tower, random_vision, rebuilt
 from rlinf.models.vla.conditioning import mean_of_words
@@ -50,9 +47,7 @@ class VlaPolicy(VisionLanguageAction):
         language: Any = None,
         vision: Any = None,
     ) -> None:
-        super().__init__()
-        self.options = options
-        self._spaces = observation_space, action_space
+        super().__init__(observation_space, action_space, options, tokenizer)
         leaves = sort_leaves(observation_space, options.cameras)
         self.instructions: Instructions = Instructions(
             tokenizer, leaves.texts, options.task, options.max_instruction_tokens, options.prompt
@@ -69,20 +64,13 @@ class VlaPolicy(VisionLanguageAction):
             self.images = ImageTokens(tower.requires_grad_(not options.freeze_vision), leaves.images, width, options)
         self.state = StateToken(leaves.states, width, options.normalize_observations) if leaves.states else None
         self.head = _action_head(width, action_space, options)
-        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
-        self.granularity = Granularity.of(levels, actions=options.num_action_chunks, dimensions=self.head.per_action)
-        values = self.granularity.decision_rewards
-        self.value_head = orthogonal(nn.Linear(width, values), 1.0) if options.value_head else None
+        self.make_critic(width)
         queries = self.head.count + int(options.value_head)
         self.queries = nn.Parameter(torch.randn(queries, width) * _QUERY_STD)
         self.indicator: nn.Embedding | None = None
         if options.advantage:
             self.indicator = nn.Embedding(3, width)
             nn.init.normal_(self.indicator.weight, std=_QUERY_STD)
-
-    @classmethod
-    def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
-        return cls(*both, options, tokenizer)
 
     def towers(self) -> list[nn.Module]:
         return [self.language, *([] if self.images is None else [self.images.tower])]
@@ -116,7 +104,8 @@ class VlaPolicy(VisionLanguageAction):
         """Read observations with an ``indicator`` [N] of 0, 1 or 2, as `ADVANTAGE`."""
         device = self.queries.device
         rows = len(next(iter(leaves.values())))
-        with self._precision(device):
+        half = self.options.dtype == "bfloat16"
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
             ids, present = self.instructions(dict(leaves), rows, device)
             words = self.language.get_input_embeddings()(ids)
             parts, there = [words], [present]
@@ -142,10 +131,6 @@ class VlaPolicy(VisionLanguageAction):
         hidden = hidden.float()
         values = None if self.value_head is None else self.value_head(hidden[:, -1])
         return self.head(hidden[:, : self.head.count]), values
-
-    def _precision(self, device: torch.device) -> AbstractContextManager[Any]:
-        half = self.options.dtype == "bfloat16"
-        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=half)
 
 
 def _action_head(width: int, space: spaces.Space, options: VlaOptions) -> ActionTokens | ActionFlow:

@@ -41,11 +41,8 @@ def read_action_statistics(path: str, key: str | None, kept: list[int]) -> Actio
         raise PolicyError(f"policy.vla.action_statistics: {file} has no {' and no '.join(missing)} of actions")
     count = len(actions["q01"])
     mask = actions.get("mask", [number not in kept for number in range(count)])
-    return {name: [float(value) for value in values] for name, values in (*_quantiles(actions), ("mask", mask))}
-
-
-def _quantiles(actions: Any) -> list[tuple[str, Any]]:
-    return [(name, actions[name]) for name in ("q01", "q99")]
+    columns = {"q01": actions["q01"], "q99": actions["q99"], "mask": mask}
+    return {name: [float(value) for value in values] for name, values in columns.items()}
 
 
 def action_rows(path: str, tower: Any, tokenizer: Any) -> Tensor:

@@ -38,13 +38,15 @@ _HEADERS = {
 
 View = tuple[str, Callable[[], dict[str, Any]], str]
 """Title of a page, what makes its payload, and the stamp of what it shows."""
+_EVERY_S = 3.0
+"""How often pages poll."""
 
 
-def make_app(library: Library, token: str, *, every_s: float = 3.0) -> Starlette:
-    """``token``: a client with it in the address gets a cookie for the pages. ``every_s``: how often pages poll."""
+def make_app(library: Library, token: str) -> Starlette:
+    """``token``: a client with it in the address gets a cookie for the pages."""
 
     def page(title: str, payload: dict[str, Any], stamp: str, address: str) -> Response:
-        live = {"url": address, "every_s": every_s, "stamp": stamp}
+        live = {"url": address, "every_s": _EVERY_S, "stamp": stamp}
         return Response(render(title, {**payload, "live": live}), media_type="text/html")
 
     def fresh(request: Request, stamp: str, make: Callable[[], dict[str, Any]]) -> Response:

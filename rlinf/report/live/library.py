@@ -194,6 +194,8 @@ def _summary(run: RunRecord) -> dict[str, Any]:
     """Fill the columns of a run's row in the list from its files."""
     metric = next(iter(headlines(run)), None)
     values = run.values(metric) if metric else []
+    from rlinf.report.health import examine
+
     return {
         "name": run.name,
         "step": max(run.steps, default=None),
@@ -201,12 +203,6 @@ def _summary(run: RunRecord) -> dict[str, Any]:
         "metric": metric,
         "value": values[-1] if values else None,
         "line": values[:: max(1, len(values) // _LINE_POINTS)],
-        "health": _concerns(run),
+        "health": [finding.title for finding in examine(run) if finding.level == "bad"],
         "note": "",
     }
-
-
-def _concerns(run: RunRecord) -> list[str]:
-    from rlinf.report.health import examine
-
-    return [finding.title for finding in examine(run) if finding.level == "bad"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -278,7 +278,7 @@ def _published(config: Config, observation_space: Any, action_space: Any, folder
         language={},
         vision=None,
         published={
-            "checkpoint": checkpoint.to_dict(),
+            "checkpoint": asdict(checkpoint),
             "cameras": dict(chosen.cameras),
             "flip": list(chosen.flip),
             "train": chosen.train,
@@ -319,7 +319,7 @@ def _openvla(config: Config, observation_space: Any, action_space: Any, folder: 
             **kept,
             "decoding": checkpoint.decoding if chosen.decoding == "auto" else chosen.decoding,
             "statistics_key": policy.vla.statistics_key,
-            "checkpoint": checkpoint.to_dict(),
+            "checkpoint": asdict(checkpoint),
         },
         action_statistics=None,
         image_mean=(0.5, 0.5, 0.5),

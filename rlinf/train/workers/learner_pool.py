@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rlinf.algorithms.advantages import distributed
-from rlinf.algorithms.advantages.distributed import RowStatistic
+from rlinf.algorithms.advantages.distributed import RowStatistic, row_statistics
 from rlinf.cluster import Cluster, WorkerGroup
 from rlinf.cluster.batch_calls import BatchCalls
 from rlinf.data import weight_sources
@@ -121,7 +121,7 @@ class LearnerPool:
         """Statistics [B, 3] of the rewards or advantages of all rows, from the ranks that compute them
         (`distributed.row_statistics`). Rows that are here and not divided are counted here."""
         if isinstance(prepared.rows, Batch) and not self.divide_rows:
-            return distributed.local_statistics(prepared, statistic)
+            return row_statistics(prepared.rows, prepared.pending, statistic)
         columns = distributed.columns(prepared)
         call = self._calls.submit(
             LearnerWorker.row_statistics, prepared, division, columns=columns, statistic=statistic

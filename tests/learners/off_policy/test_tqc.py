@@ -10,8 +10,8 @@ from transitions import networks, played
 
 from rlinf.base.random_streams import torch_generator
 from rlinf.learners.off_policy.learner import OffPolicyLearner
-from rlinf.learners.off_policy.quantiles import quantile_huber_loss
 from rlinf.learners.off_policy.replay_buffer import ReplayBuffer, Transitions
+from rlinf.learners.off_policy.tqc import quantile_huber_loss
 from rlinf.models.off_policy.layers import quantile_fractions
 from rlinf.schema import AlgorithmConfig, OptimizerConfig
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -258,16 +258,9 @@ class FlowCheckpoint:
 
     def _stands_in(self) -> set[str]:
         """Output layers that are read as embeddings, since these are not stored."""
-        return {
-            name for name in self.shapes if is_output_layer(name) and not self._has_words() and "expert" not in name
-        }
-
-    def _has_words(self) -> bool:
-        return any(name.endswith("embed_tokens.weight") for name in self.shapes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
-        return asdict(self)
+        if any(name.endswith("embed_tokens.weight") for name in self.shapes):
+            return set()
+        return {name for name in self.shapes if is_output_layer(name) and "expert" not in name}
 
     @classmethod
     def read(cls, path: str, backbone: str | None = None) -> FlowCheckpoint:

@@ -7,38 +7,26 @@ same observation has the same action.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import Tensor
 
-from rlinf.data.granularity import Granularity, Levels
 from rlinf.data.spaces import SpaceError
-from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.vla.deciding import InstructionTokens, VisionLanguageAction
 from rlinf.models.vla.observation import StateNumbers, noise_of, require_colour, sort_leaves
 from rlinf.models.vla.options import VlaOptions
 from rlinf.models.vla.pi0 import Pi0Head
 from rlinf.models.vla.published.checkpoint import FlowCheckpoint
-from rlinf.models.vla.published.fitting import load_tensors
-from rlinf.models.vla.published.groot_checkpoint import KEY, GrootCheckpoint
+from rlinf.models.vla.published.groot_checkpoint import GrootCheckpoint
 from rlinf.models.vla.published.groot_network import GrootNetwork
 from rlinf.models.vla.published.networks import FlowNetwork
 from rlinf.models.vla.published.processing import ActionScaling, ActionUnits
 
 NO_CAMERA = "none"
 """In `policy.flow.checkpoint.cameras`: this picture is not there."""
-
-
-@dataclass(frozen=True)
-class Horizon:
-    """Actions of a chunk, and numbers of each."""
-
-    chunk_size: int
-    max_action_dim: int
 
 
 class PublishedHead(Pi0Head):
@@ -68,9 +56,8 @@ class PublishedFlow(VisionLanguageAction):
         tokenizer: Any,
     ) -> None:
         """Raise SpaceError if state, actions or cameras are not those of the checkpoint."""
-        super().__init__()
+        super().__init__(observation_space, action_space, options, tokenizer)
         assert options.published is not None
-        self.options, self._spaces = options, (observation_space, action_space)
         written = options.published
         self.checkpoint = checkpoint = self.description(**written["checkpoint"])
         self.cameras = paired_cameras(checkpoint, observation_space, written["cameras"])
@@ -89,11 +76,7 @@ class PublishedFlow(VisionLanguageAction):
             self.network.requires_grad_(False)
             for part in self.network.expert_parts():
                 part.requires_grad_(True)
-        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
-        self.granularity = Granularity.of(levels, actions=self.head.chunk, dimensions=self.head.per_action)
-        values = self.granularity.decision_rewards
-        width = self.network.width
-        self.value_head = orthogonal(nn.Linear(width, values), 1.0) if options.value_head else None
+        self.make_critic(self.network.width)
 
     def furnish(self, tokenizer: Any, texts: Sequence[str]) -> ActionScaling:
         """Make network, prompts (of the leaves ``texts``) and scaling; returns that of actions."""
@@ -101,30 +84,13 @@ class PublishedFlow(VisionLanguageAction):
 
     def made_head(self, space: spaces.Space, units: ActionUnits, scaling: ActionScaling) -> PublishedHead:
         """Make the head of actions with ``units``, whose numbers ``scaling`` scales."""
-        return PublishedHead(self._speed, self.horizon, space, self.options, units=units)
-
-    @property
-    def horizon(self) -> Horizon:
-        """Sizes of a chunk, as the network gives it."""
-        return Horizon(self.checkpoint.horizon, self.checkpoint.width)
+        return PublishedHead(
+            self._speed, (self.checkpoint.horizon, self.checkpoint.width), space, self.options, units=units
+        )
 
     def own_names(self) -> dict[str, str]:
         """Map the checkpoint's names of tensors to those of parts of the network."""
         raise NotImplementedError
-
-    @classmethod
-    def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
-        return cls(*both, options, tokenizer)
-
-    def load_published(self) -> None:
-        """Load the checkpoint's tensors. Raises PolicyError if any is missing, left over or of another shape."""
-        names, stored = self.own_names(), self.checkpoint.weights()
-        load_tensors(
-            self.network,
-            {own: stored[name] for name, own in names.items()},
-            source=f"{KEY}: {self.checkpoint.folder}",
-            names={own: name for name, own in names.items()},
-        )
 
     def write_published(self, folder: Path) -> None:
         """Write the checkpoint again in its own layout, with the weights as they are now."""

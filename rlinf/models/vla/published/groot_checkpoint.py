@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError, checkpoint_config
 from rlinf.models.vla.published.checkpoint import checkpoint_folder
 from rlinf.models.vla.published.groot_robot import NewRobot
-from rlinf.models.vla.published.shards import stored_shapes, stored_tensors, write_shards
+from rlinf.models.vla.published.shards import required_json, source_folder, stored_shapes, stored_tensors, write_shards
 
 KEY = "policy.flow.checkpoint.path"
 MODEL_TYPE = "Gr00tN1d7"
@@ -31,6 +31,7 @@ LIBERO = "libero_sim"
 NEW = "new_embodiment"
 """The embodiment for robots of one's own."""
 _LIBERO_CARRIED_OUT = 8
+_NEEDED_OF_SOURCE = "settings and statistics"
 _OUTPUT = "backbone.model.lm_head.weight"
 _LAST_NORM = "backbone.model.model.language_model.norm.weight"
 _ACTIVATION = "gelu-approximate"
@@ -57,6 +58,10 @@ NEEDED = (
 @dataclass(frozen=True)
 class GrootCheckpoint:
     """A folder without its weights, for one of its embodiments: enough to act."""
+
+    family: ClassVar[str] = "GR00T"
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Other names of pictures: none."""
 
     config: Mapping[str, Any]
     processor: Mapping[str, Any]
@@ -85,10 +90,6 @@ class GrootCheckpoint:
     folder: str | None = field(default=None, compare=False)
 
     @property
-    def family(self) -> str:
-        return "GR00T"
-
-    @property
     def pictures(self) -> list[str]:
         """Names of the pictures, in the order in which the backbone sees them."""
         return [f"observation.images.{name}" for name in self.modality("video")["modality_keys"]]
@@ -97,11 +98,6 @@ class GrootCheckpoint:
     def cameras(self) -> list[str]:
         """Likewise: none is ever empty."""
         return self.pictures
-
-    @property
-    def renamed(self) -> Mapping[str, str]:
-        """Other names of pictures: none."""
-        return {}
 
     @property
     def frames(self) -> int:
@@ -201,10 +197,6 @@ class GrootCheckpoint:
         """Name the tensors that no action depends on: the output layer and the norm before it."""
         return [name for name in (_LAST_NORM, _OUTPUT) if name in self.shapes]
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
-        return asdict(self)
-
     @classmethod
     def read(
         cls,
@@ -223,9 +215,10 @@ class GrootCheckpoint:
         """
         folder = checkpoint_folder(path)
         config = network_settings(folder)
-        processor = dict(_json(folder / "processor_config.json").get("processor_kwargs", {}))
+        processor = dict(required_json(folder / "processor_config.json", KEY).get("processor_kwargs", {}))
         modalities = dict(processor.get("modality_configs", {}))
-        numbers, statistics = _json(folder / "embodiment_id.json"), dict(_json(folder / "statistics.json"))
+        numbers = required_json(folder / "embodiment_id.json", KEY)
+        statistics = required_json(folder / "statistics.json", KEY)
         if robot is not None:
             embodiment = embodiment or NEW
             modalities[embodiment], statistics[embodiment] = robot.modalities, robot.statistics
@@ -247,45 +240,33 @@ class GrootCheckpoint:
             turns_gripper=chosen == LIBERO,
             folder=str(folder),
         )
-        made.require_supported()
+        require_supported(made, folder)
         return made
 
     def weights(self) -> dict[str, Tensor]:
         """Load the tensors that actions depend on, float32."""
         left_out = {self.prefix + name for name in self.without_effect()}
-        stored = stored_tensors(self.source(), KEY, left_out)
+        stored = stored_tensors(source_folder(self.folder, KEY, _NEEDED_OF_SOURCE), KEY, left_out)
         return {name.removeprefix(self.prefix): tensor for name, tensor in stored.items()}
-
-    def require_supported(self) -> None:
-        """Raise PolicyError, which names the file, for what would act otherwise than the original."""
-        folder = self.source()
-        _require_supported(self, folder)
-        _require_references(self, folder)
 
     def write(self, folder: Path, named: Mapping[str, Tensor]) -> None:
         """Write the folder again with weights ``named`` as in :attr:`shapes`, in the dtypes that they had.
 
         All else is copied from the folder that was read. Raises PolicyError if that is not there any more.
         """
-        source = self.source()
+        source = source_folder(self.folder, KEY, _NEEDED_OF_SOURCE)
         folder.mkdir(parents=True, exist_ok=True)
         write_shards(source, folder, KEY, {self.prefix + name: tensor for name, tensor in named.items()})
         for file in (*source.glob("*.json"), *source.glob("policy_*.safetensors")):
             shutil.copyfile(file, folder / file.name)
         if self.prefix:
             return
-        settings, statistics = dict(_json(source / "processor_config.json")), dict(_json(source / "statistics.json"))
+        settings = required_json(source / "processor_config.json", KEY)
+        statistics = required_json(source / "statistics.json", KEY)
         settings["processor_kwargs"]["modality_configs"] |= self.processor["modality_configs"]
         statistics[self.embodiment] = self.statistics
         (folder / "processor_config.json").write_text(json.dumps(settings, indent=2))
         (folder / "statistics.json").write_text(json.dumps(statistics, indent=2))
-
-    def source(self) -> Path:
-        """Return the folder that was read. Raises PolicyError if it is not there."""
-        folder = Path(self.folder or "")
-        if self.folder is None or not folder.is_dir():
-            raise PolicyError(f"{KEY}: {self.folder} is not there any more; its settings and statistics are needed")
-        return folder
 
 
 def _embodiment(folder: Path, requested: str | None, known: list[str]) -> str:
@@ -301,7 +282,7 @@ def _embodiment(folder: Path, requested: str | None, known: list[str]) -> str:
 
 def network_settings(folder: Path) -> dict[str, Any]:
     """Read `config.json`. Raises PolicyError, which names the file, for another kind and without a size."""
-    config = dict(_json(folder / "config.json"))
+    config = required_json(folder / "config.json", KEY)
     if config.get("model_type") != MODEL_TYPE:
         raise PolicyError(
             f"{KEY}: {folder / 'config.json'} is of model_type {config.get('model_type')!r}; read is {MODEL_TYPE}"
@@ -327,7 +308,8 @@ def picture_settings(model: str) -> dict[str, Any]:
     return dict(known)
 
 
-def _require_supported(checkpoint: GrootCheckpoint, folder: Path) -> None:
+def require_supported(checkpoint: GrootCheckpoint, folder: Path) -> None:
+    """Raise PolicyError, which names the file, for what would act otherwise than the original."""
     config, file = checkpoint.config, f"{KEY}: {folder / 'config.json'}"
     parts = {"diffusion_model_cfg", "vl_self_attention_cfg"}
     flat = {**config, **{f"{part}.{name}": value for part in parts for name, value in (config.get(part) or {}).items()}}
@@ -347,10 +329,7 @@ def _require_supported(checkpoint: GrootCheckpoint, folder: Path) -> None:
                     f"{KEY}: {folder / 'statistics.json'}: {kind}.{key} of {checkpoint.embodiment} lacks "
                     f"{', '.join(sorted(missing))}"
                 )
-
-
-def _require_references(checkpoint: GrootCheckpoint, folder: Path) -> None:
-    """Check that actions relative to the state are differences of numbers that both have."""
+    # Actions relative to the state are differences of numbers that both have.
     sizes, ours = dict(checkpoint.groups("state")), dict(checkpoint.groups("action"))
     keys, settings = (checkpoint.modality("action").get(name) or [] for name in ("modality_keys", "action_configs"))
     kinds = {key: str(each.get("type")).lower() for key, each in zip(keys, settings, strict=False)}
@@ -368,10 +347,3 @@ def _require_references(checkpoint: GrootCheckpoint, folder: Path) -> None:
             )
         if key not in checkpoint.statistics.get("relative_action", {}):
             raise PolicyError(f"{KEY}: {folder / 'statistics.json'}: relative_action lacks {key}")
-
-
-def _json(file: Path) -> Mapping[str, Any]:
-    content = read_json_file(file)
-    if content is None:
-        raise PolicyError(f"{KEY}: {file} is missing")
-    return content

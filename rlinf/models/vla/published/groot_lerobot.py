@@ -14,7 +14,6 @@ from typing import Any
 
 from safetensors import safe_open
 
-from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError, checkpoint_config
 from rlinf.models.vla.published.checkpoint import checkpoint_folder
 from rlinf.models.vla.published.groot_checkpoint import (
@@ -23,9 +22,10 @@ from rlinf.models.vla.published.groot_checkpoint import (
     GrootCheckpoint,
     network_settings,
     picture_settings,
+    require_supported,
 )
 from rlinf.models.vla.published.groot_unread import OF_PICTURES
-from rlinf.models.vla.published.shards import stored_shapes
+from rlinf.models.vla.published.shards import required_json, stored_shapes
 
 PREFIX = "_groot_model."
 _PACK, _ENCODE = "groot_n1_7_pack_inputs_v1", "groot_n1_7_vlm_encode_v1"
@@ -93,7 +93,7 @@ def read_lerobot_groot(path: str, backbone: str | None) -> GrootCheckpoint:
     Raises PolicyError, which names the file.
     """
     folder = checkpoint_folder(path)
-    config = _json(folder / "config.json")
+    config = required_json(folder / "config.json", KEY)
     base = checkpoint_folder(str(config.get("base_model_path")), key=f"{KEY} (base_model_path)", endings=("json",))
     network = network_settings(base)
     if config.get("num_inference_timesteps") is not None:
@@ -113,6 +113,7 @@ def read_lerobot_groot(path: str, backbone: str | None) -> GrootCheckpoint:
     processor["use_percentiles"] = bool(pack.settings.get("use_percentiles")) and not flat
     processor["use_relative_action"] = decode is not None and bool(decode.settings.get("use_relative_action"))
     model = backbone or str(network["model_name"])
+    transform = config.get("action_decode_transform", "auto")
     made = GrootCheckpoint(
         config=network,
         processor={**processor, "modality_configs": {tag: modalities}},
@@ -124,13 +125,13 @@ def read_lerobot_groot(path: str, backbone: str | None) -> GrootCheckpoint:
         preprocessor=picture_settings(model),
         shapes={name.removeprefix(PREFIX): shape for name, shape in stored_shapes(folder, KEY).items()},
         tokenizer=model,
-        turns_gripper=_turns_gripper(config, tag),
+        turns_gripper=transform == "libero" or (transform == "auto" and tag == LIBERO),
         prefix=PREFIX,
         carries_out=int(config["n_action_steps"]),
         more_unread=_unread(config, steps.values(), flat=flat),
         folder=str(folder),
     )
-    made.require_supported()
+    require_supported(made, folder)
     return made
 
 
@@ -156,11 +157,6 @@ def _unread(config: Mapping[str, Any], steps: Iterable[_Step], *, flat: bool) ->
         )
         result += [(f"{step.name}: statistics of {leaf}", why, False) for leaf in sorted(leaves)]
     return sorted(result)
-
-
-def _turns_gripper(config: Mapping[str, Any], tag: str) -> bool:
-    transform = config.get("action_decode_transform", "auto")
-    return transform == "libero" or (transform == "auto" and tag == LIBERO)
 
 
 def _flat(config: Mapping[str, Any], pack: _Step) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -190,7 +186,7 @@ def _steps(folder: Path) -> list[_Step]:
     """Read the steps of both files. Raises PolicyError for one that is not known."""
     result = []
     for file in ("policy_preprocessor.json", "policy_postprocessor.json"):
-        for step in _json(folder / file)["steps"]:
+        for step in required_json(folder / file, KEY)["steps"]:
             name = str(step.get("registry_name", step.get("class")))
             if name not in _STEP_SETTINGS:
                 raise PolicyError(f"{KEY}: {folder / file}: step {name} is not known")
@@ -200,10 +196,3 @@ def _steps(folder: Path) -> list[_Step]:
                     statistics = {key: tensors.get_tensor(key).tolist() for key in tensors.keys()}  # noqa: SIM118
             result.append(_Step(name, step.get("config", {}), statistics))
     return result
-
-
-def _json(file: Path) -> Mapping[str, Any]:
-    content = read_json_file(file)
-    if content is None:
-        raise PolicyError(f"{KEY}: {file} is missing")
-    return content

@@ -138,7 +138,14 @@ class GrootPolicy(PublishedFlow):
     def made_head(self, space: spaces.Space, units: ActionUnits, scaling: ActionScaling) -> PublishedHead:
         if not self.checkpoint.references:
             return super().made_head(space, units, scaling)
-        return RelativeHead(self._speed, self.horizon, space, self.options, units=units, scaling=scaling)
+        return RelativeHead(
+            self._speed,
+            (self.checkpoint.horizon, self.checkpoint.width),
+            space,
+            self.options,
+            units=units,
+            scaling=scaling,
+        )
 
     def own_names(self) -> dict[str, str]:
         return own_groot_names(self.checkpoint)

@@ -29,32 +29,32 @@ class RelativeHead(PublishedHead):
     def __init__(
         self,
         speed: Any,
-        config: Any,
+        sizes: tuple[int, int],
         space: spaces.Space,
         options: VlaOptions,
         *,
         units: ActionUnits,
         scaling: ActionScaling,
     ) -> None:
-        super().__init__(speed, config, space, options, units=units)
+        super().__init__(speed, sizes, space, options, units=units)
         self._scaling = scaling
         self.action_shape = (self.noise_size + self.per_action,)
         # One number more, which nothing reads, where an action to imitate would be as long as a decision.
         self.imitation_noise += int(self.chain.numbers + self.imitation_noise == self.action_shape[0])
 
-    def sample(self, context: SeenContext, noise: Tensor) -> Tensor:  # type: ignore[override]
-        return torch.cat([super().sample(context, noise), context.reference], dim=1)  # type: ignore[arg-type]
+    def sample(self, context: SeenContext, noise: Tensor) -> Tensor:
+        return torch.cat([super().sample(context, noise), context.reference], dim=1)
 
     def followed(self, context: SeenContext, noise: Tensor) -> Tensor:
         return torch.cat([super().followed(context, noise), context.reference], dim=1)
 
-    def log_prob(self, context: SeenContext, actions: Tensor) -> Tensor:  # type: ignore[override]
+    def log_prob(self, context: SeenContext, actions: Tensor) -> Tensor:
         if actions.shape[1] == self.action_shape[0]:
             own = actions[:, : self.noise_size]
         else:
             whole, noise = actions.tensor_split([self.chain.numbers], dim=1)
             own = torch.cat([self._relative(whole, context.reference), noise], dim=1)
-        return super().log_prob(context, own)  # type: ignore[arg-type]
+        return super().log_prob(context, own)
 
     def to_env(self, actions: np.ndarray) -> np.ndarray:
         ends, reference = actions[:, : self.noise_size], actions[:, self.noise_size :]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,20 @@ from torch import Tensor
 from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.published.checkpoint import checkpoint_folder
-from rlinf.models.vla.published.shards import renewed, shards, stored_shapes, stored_tensors, write_shards
+from rlinf.models.vla.published.shards import (
+    renewed,
+    required_json,
+    shards,
+    source_folder,
+    stored_shapes,
+    stored_tensors,
+    write_shards,
+)
 from rlinf.models.vla.published.timm_towers import TOWERS, depth
 from rlinf.models.vla.published.unread import UNKNOWN, Unread, unread_files, unread_kinds
 
 KEY = "policy.vla.checkpoint.path"
+_NEEDED_OF_SOURCE = "tokenizer and settings"
 BINS = 256
 PARTS = ("action_head", "proprio_projector", "noisy_action_projector")
 """Parts of OpenVLA-OFT in files of their own, whose tensors have these names before theirs here."""
@@ -167,7 +176,10 @@ class OpenVlaCheckpoint:
 
     def unread(self) -> list[Unread]:
         """List everything in the folder that is not read: keys of its JSON files, tensors, files of weights."""
-        generic, result = _generic_keys(), []
+        # Keys that transformers writes into any configuration.
+        from transformers import PreTrainedConfig
+
+        generic, result = {*PreTrainedConfig().to_dict(), *_OF_LLAMA}, []
         for name in (*self.config, *(f"text_config.{name}" for name in self.config["text_config"])):
             if name not in _READ:
                 last = name.removeprefix("text_config.")
@@ -215,10 +227,6 @@ class OpenVlaCheckpoint:
             result.append("language_model.lm_head.weight")
         return result
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON."""
-        return asdict(self)
-
     @classmethod
     def read(cls, path: str) -> OpenVlaCheckpoint:
         """Read a folder or hub name.
@@ -227,7 +235,7 @@ class OpenVlaCheckpoint:
         the original.
         """
         folder = checkpoint_folder(path, key=KEY, endings=("json", "safetensors", "pt", "model", "py"))
-        config = _json(folder / "config.json")
+        config = required_json(folder / "config.json", KEY)
         if config.get("model_type") != "openvla":
             raise PolicyError(
                 f"{KEY}: {folder / 'config.json'} is of model_type {config.get('model_type')!r}; read is openvla"
@@ -237,13 +245,15 @@ class OpenVlaCheckpoint:
         shapes = stored_shapes(folder, KEY)
         for part, name in files.items():
             shapes |= {key: list(value.shape) for key, value in _named(part, _loaded(folder / name)).items()}
-        made = cls(config, statistics, _json(folder / "preprocessor_config.json"), shapes, files, str(folder))
+        made = cls(
+            config, statistics, required_json(folder / "preprocessor_config.json", KEY), shapes, files, str(folder)
+        )
         _require_supported(made, folder)
         return made
 
     def weights(self) -> dict[str, Tensor]:
         """Load the tensors that actions depend on, float32."""
-        folder, left_out = self.source(), set(self.without_effect())
+        folder, left_out = source_folder(self.folder, KEY, _NEEDED_OF_SOURCE), set(self.without_effect())
         result = stored_tensors(folder, KEY, left_out)
         for part, name in self.files.items():
             own = _named(part, _loaded(folder / name))
@@ -255,7 +265,7 @@ class OpenVlaCheckpoint:
 
         All else is copied from the folder that was read. Raises PolicyError if that is not there any more.
         """
-        source = self.source()
+        source = source_folder(self.folder, KEY, _NEEDED_OF_SOURCE)
         folder.mkdir(parents=True, exist_ok=True)
         write_shards(source, folder, KEY, named)
         for part, name in self.files.items():
@@ -264,13 +274,6 @@ class OpenVlaCheckpoint:
         for file in source.iterdir():
             if file.suffix in (".json", ".model", ".py", ".txt", ".md"):
                 shutil.copyfile(file, folder / file.name)
-
-    def source(self) -> Path:
-        """Return the folder that was read. Raises PolicyError if it is not there."""
-        folder = Path(self.folder or "")
-        if self.folder is None or not folder.is_dir():
-            raise PolicyError(f"{KEY}: {self.folder} is not there any more; its tokenizer and settings are needed")
-        return folder
 
 
 def _own_name(part: str, name: str) -> str:
@@ -345,17 +348,3 @@ def _loaded(file: Path) -> dict[str, Tensor]:
     except Exception as error:
         raise PolicyError(f"{KEY}: {file} is damaged: {error}") from error
     return {name.removeprefix("module."): tensor for name, tensor in stored.items()}
-
-
-def _json(file: Path) -> dict[str, Any]:
-    content = read_json_file(file)
-    if content is None:
-        raise PolicyError(f"{KEY}: {file} is missing")
-    return dict(content)
-
-
-def _generic_keys() -> set[str]:
-    """Keys that transformers writes into any configuration."""
-    from transformers import PreTrainedConfig
-
-    return {*PreTrainedConfig().to_dict(), *_OF_LLAMA}

@@ -75,24 +75,6 @@ class _Regression(nn.Module):
         return numbers
 
 
-class _ActionHead(nn.Module):
-    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        super().__init__()
-        self.model = _Regression(shapes)
-
-
-class _NoisePredictor(nn.Module):
-    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        super().__init__()
-        self.mlp_resnet = _Regression(shapes)
-
-
-class _DiffusionHead(nn.Module):
-    def __init__(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        super().__init__()
-        self.noise_predictor = _NoisePredictor(shapes)
-
-
 class _Towers(nn.Module):
     """Pictures of each tower [N, 3, h, w] and the mean of words [N, H] to patches [N, P, widths of all towers]."""
 
@@ -173,9 +155,10 @@ class OpenVlaNetwork(nn.Module):
             checkpoint.shapes_of(f"{part}.")
             for part in ("action_head.model", DIFFUSION, "proprio_projector", "noisy_action_projector")
         )
-        self.action_head: _ActionHead | _DiffusionHead | None = _ActionHead(regression) if regression else None
+        # By the checkpoint's names of their tensors.
+        self.action_head = nn.ModuleDict({"model": _Regression(regression)}) if regression else None
         if checkpoint.diffusion:
-            self.action_head = _DiffusionHead(diffusion)
+            self.action_head = nn.ModuleDict({"noise_predictor": nn.ModuleDict({"mlp_resnet": _Regression(diffusion)})})
         self.proprio_projector = _Projector(state) if state else None
         self.noisy_action_projector = _Projector(noisy) if noisy else None
         self._words = checkpoint.words
@@ -231,8 +214,8 @@ class OpenVlaNetwork(nn.Module):
 
     def numbers(self, hidden: Tensor, per_action: int) -> Tensor:
         """Numbers [N, K, A] of K actions, by the regression head, of hidden states [N, K A, H]."""
-        assert isinstance(self.action_head, _ActionHead)
-        numbers: Tensor = self.action_head.model(hidden.unflatten(1, (-1, per_action)).flatten(2))
+        assert self.action_head is not None
+        numbers: Tensor = self.action_head["model"](hidden.unflatten(1, (-1, per_action)).flatten(2))
         return numbers.float()
 
     def noise(self, embedded: Embedded, noisy: Tensor, steps: Tensor, per_action: int) -> Tensor:
@@ -240,7 +223,7 @@ class OpenVlaNetwork(nn.Module):
 
         The step is one more embedding, behind those of pictures and state; numbers are embeddings of action tokens.
         """
-        assert isinstance(self.action_head, _DiffusionHead)
+        assert self.action_head is not None
         assert self.noisy_action_projector is not None
         half = self.width // 2
         frequencies = torch.exp(torch.arange(half, device=noisy.device) * (-math.log(_LONGEST) / (half - 1)))
@@ -253,7 +236,7 @@ class OpenVlaNetwork(nn.Module):
             at + 1,
         )
         hidden = self.decide(timed, actions=self.noisy_action_projector(noisy[..., None]))
-        predicted: Tensor = self.action_head.noise_predictor.mlp_resnet(
+        predicted: Tensor = self.action_head.get_submodule(DIFFUSION.removeprefix("action_head."))(
             hidden.unflatten(1, (-1, per_action)).flatten(2)
         )
         return predicted.float().flatten(1)

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
-from rlinf.data.granularity import Granularity, Levels
 from rlinf.data.spaces import SpaceError
-from rlinf.models.actor_critic.layers import orthogonal
 from rlinf.models.loading import PolicyError
 from rlinf.models.vla.action_bins import VocabularyBins
 from rlinf.models.vla.action_tokens import TokenDraws
@@ -175,9 +173,8 @@ class OpenVlaPolicy(VisionLanguageAction):
         self, observation_space: spaces.Space, action_space: spaces.Space, options: VlaOptions, tokenizer: Any
     ) -> None:
         """Raise SpaceError if state, actions or cameras are not those of the checkpoint."""
-        super().__init__()
+        super().__init__(observation_space, action_space, options, tokenizer)
         assert options.openvla is not None
-        self.options, self._spaces = options, (observation_space, action_space)
         chosen = options.openvla
         self.checkpoint = checkpoint = OpenVlaCheckpoint(**chosen["checkpoint"])
         self.parallel, self._causal = chosen["decoding"] != "sequential", chosen["decoding"] == "parallel_causal"
@@ -236,14 +233,7 @@ class OpenVlaPolicy(VisionLanguageAction):
             self.head = kind(action_space, actions, len(units), options)
         self.network.vision_backbone.requires_grad_(not options.freeze_vision)
         self.network.language_model.requires_grad_(not options.freeze_language)
-        levels = Levels(options.reward_type, options.logprob_type, options.entropy_type)
-        self.granularity = Granularity.of(levels, actions=chunk, dimensions=self.head.per_action)
-        values = self.granularity.decision_rewards
-        self.value_head = orthogonal(nn.Linear(self.network.width, values), 1.0) if options.value_head else None
-
-    @classmethod
-    def made(cls, both: tuple[spaces.Space, spaces.Space], options: VlaOptions, tokenizer: Any) -> Self:
-        return cls(*both, options, tokenizer)
+        self.make_critic(self.network.width)
 
     def towers(self) -> list[nn.Module]:
         return [self.network.language_model, self.network.vision_backbone]

@@ -87,7 +87,7 @@ class ActionUnits:
         """
         own = numbers.astype(np.float64)
         if self._aloha:
-            own = _aloha_actions(own)
+            own = _aloha_joints(own, back=False)
         whole = (self._scaling.whole(own) + reference) * self._sign
         low, high = (bound.reshape(-1) for bound in (self._space.low, self._space.high))
         lead = (len(whole),) if self._chunk == 1 else (len(whole), self._chunk)
@@ -96,7 +96,7 @@ class ActionUnits:
     def from_env(self, actions: NDArray[Any]) -> NDArray[np.float32]:
         """Return the network's numbers [N, K, A] of actions [N, *shape] or [N, K, *shape]."""
         own = self._scaling.scaled(torch.from_numpy(self.signed(actions))).numpy()
-        return (_aloha_data(own) if self._aloha else own).astype(np.float32)
+        return (_aloha_joints(own, back=True) if self._aloha else own).astype(np.float32)
 
     def signed(self, actions: NDArray[Any]) -> NDArray[np.float32]:
         """Return actions [N, *shape] or [N, K, *shape] in the data set's units, [N, K, A]."""
@@ -133,29 +133,14 @@ def aloha_state(state: Tensor) -> Tensor:
     return torch.stack(parts, dim=1)
 
 
-def _aloha_actions(actions: NDArray[Any]) -> NDArray[Any]:
-    """Turn pi's joints into Aloha's [..., 14]."""
-    made = _joints_flipped(actions)
-    turn, joint = _GRIPPER_TURN, _GRIPPER_JOINT
-    for gripper in _GRIPPERS:
-        angle = made[..., gripper] * (turn[1] - turn[0]) + turn[0]
-        made[..., gripper] = (angle - joint[0]) / (joint[1] - joint[0])
-    return made
-
-
-def _aloha_data(actions: NDArray[Any]) -> NDArray[Any]:
-    """Turn Aloha's joints [..., 14] back into pi's."""
-    made = _joints_flipped(actions)
-    turn, joint = _GRIPPER_TURN, _GRIPPER_JOINT
-    for gripper in _GRIPPERS:
-        angle = made[..., gripper] * (joint[1] - joint[0]) + joint[0]
-        made[..., gripper] = (angle - turn[0]) / (turn[1] - turn[0])
-    return made
-
-
-def _joints_flipped(actions: NDArray[Any]) -> NDArray[Any]:
+def _aloha_joints(actions: NDArray[Any], *, back: bool) -> NDArray[Any]:
+    """Turn pi's joints into Aloha's [..., 14], or ``back``."""
     made = actions.copy()
     made[..., list(_JOINTS)] *= -1
+    own, other = (_GRIPPER_JOINT, _GRIPPER_TURN) if back else (_GRIPPER_TURN, _GRIPPER_JOINT)
+    for gripper in _GRIPPERS:
+        angle = made[..., gripper] * (own[1] - own[0]) + own[0]
+        made[..., gripper] = (angle - other[0]) / (other[1] - other[0])
     return made
 
 

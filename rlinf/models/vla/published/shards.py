@@ -1,9 +1,10 @@
-"""The safetensors files of a checkpoint that an index may divide: shapes, tensors, and writing them again."""
+"""Files of a published checkpoint: settings, and safetensors that an index may divide, to read and to write again."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -11,6 +12,21 @@ from torch import Tensor
 
 from rlinf.base.json_files import read_json_file
 from rlinf.models.loading import PolicyError
+
+
+def required_json(file: Path, key: str) -> dict[str, Any]:
+    """Read a JSON file. Raises PolicyError, which names ``key``, if it is missing."""
+    content = read_json_file(file)
+    if content is None:
+        raise PolicyError(f"{key}: {file} is missing")
+    return dict(content)
+
+
+def source_folder(folder: str | None, key: str, needed: str) -> Path:
+    """Return the folder that was read. Raises PolicyError if it is not there any more, for what is ``needed`` of it."""
+    if folder is None or not Path(folder).is_dir():
+        raise PolicyError(f"{key}: {folder} is not there any more; its {needed} are needed")
+    return Path(folder)
 
 
 def shards(folder: Path, key: str) -> list[Path]:
