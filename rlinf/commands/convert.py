@@ -5,12 +5,13 @@ With one folder only, an exported policy of an earlier version, it writes the sp
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from rlinf.base.arguments import Parser
 from rlinf.base.errors import UserError
-from rlinf.learners.convert import convert_folder, require_empty
+from rlinf.learners.convert import convert_folder, is_megatron, require_empty
 from rlinf.models.gguf import convert_gguf, is_gguf
 from rlinf.schema import MegatronConfig
 from rlinf.train.stored_run import run_of_checkpoint
@@ -51,7 +52,9 @@ def main(arguments: Sequence[str]) -> int:
             raise UserError(f"rlinf convert {folder} OUT: name a new folder to write the policy into")
         from rlinf.train.export_checkpoint import export_checkpoint
 
-        export_checkpoint(folder, step, out, layout)
+        step = export_checkpoint(folder, step, out, layout)
+        if os.environ.get("RANK", "0") == "0":  # under torchrun each process writes a part
+            print(f"policy of step {step} written to {out}")
     elif step is not None:
         raise UserError(f"--step {step} is for a run directory, and {folder} is none")
     elif out is None and not (folder / "spaces.pkl").exists():
@@ -63,6 +66,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"spaces of {folder} written as JSON; spaces.pkl is not needed any more")
     else:
         convert_folder(folder, out, layout)
+        if os.environ.get("RANK", "0") == "0":
+            kind = "Hugging Face folder" if is_megatron(folder) else "megatron checkpoint"
+            print(f"{kind} written to {out}")
     return 0
 
 
