@@ -22,6 +22,14 @@ def test_the_nearest_name_of_the_folder_is_proposed(tmp_path: Path) -> None:
     assert near_path(tmp_path / "no" / "x").startswith(f"There is no folder {tmp_path / 'no'} here; paths start at")
 
 
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("https://a.b/c.jsonl", "an address"), ("$DATA/c.jsonl", r"${oc.env:NAME}"), ("data/*.jsonl", "name the folder")],
+)
+def test_notations_of_shells_and_the_web_are_named(path: str, words: str) -> None:
+    assert words in near_path(Path(path))
+
+
 def test_readers_of_data_state_first_that_the_path_does_not_exist(tmp_path: Path) -> None:
     for name in ("pairs.jsonl", "reach", "demo.hdf5"):
         (tmp_path / name).write_text("")
