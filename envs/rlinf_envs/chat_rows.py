@@ -9,6 +9,7 @@ from typing import Any
 from rlinf.data.picture_fields import content_text
 from rlinf.data.pictures import PictureError
 
+_SHOWN = 4
 _SPEAKERS = {"human": "user"}
 
 
@@ -23,9 +24,10 @@ def asked_in(messages: Sequence[Any], name: str, folder: Path | None = None) -> 
     """
     roles = [message.get("role", message.get("from")) if isinstance(message, Mapping) else None for message in messages]
     if [_SPEAKERS.get(str(role), role) for role in roles] not in (["user"], ["system", "user"]):
+        more = ", ..." if len(roles) > _SHOWN else ""
         raise ValueError(
             f"{name} must be one message of the user, with a system message before it or none; it has the roles "
-            f"{', '.join(map(str, roles))} (the field {name}.0.content would be the first one alone)"
+            f"{', '.join(map(str, roles[:_SHOWN]))}{more} (the field {name}.0.content would be the first one alone)"
         )
     texts = [_content(message, f"{name}.{index}.content", folder) for index, message in enumerate(messages)]
     return (texts[0] if len(texts) == 2 else None), texts[-1]

@@ -108,7 +108,7 @@ class PromptsEnv(ListedQuestions):
         super().__init__(
             num_envs,
             ListedTasks(tasks[:limit]),
-            _Ungraded(),
+            _ByTerm(rewards, solved),
             prompt_template_text=prompt_template,
             few_shot=few_shot,
             system_prompt=system_prompt,
@@ -124,11 +124,17 @@ class PromptsEnv(ListedQuestions):
         return len(self.complaints)
 
 
-class _Ungraded:
-    """No verdict of its own: a reward term gives it."""
+class _ByTerm:
+    """No verdict of its own: a reward term gives it, and the answer if it compares one."""
+
+    def __init__(self, rewards: RewardSum, solved: str) -> None:
+        self._rewards, self._solved = rewards, solved
 
     def judge(self, responses: Sequence[str], tasks: Sequence[Task]) -> list[Judgement]:
-        return [Judgement("wrong", 0.0, None) for _ in responses]
+        answers = self._rewards.answers(self._solved, responses)
+        if answers is None:
+            return [Judgement("wrong", 0.0, None) for _ in responses]
+        return [Judgement("unparsable" if answer is None else "wrong", 0.0, answer) for answer in answers]
 
     def render(self, answer: str) -> str:
         return answer

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from rlinf.base import timeline
 from rlinf_envs.custom_rewards import DEFAULT_MEMORY_MB, DEFAULT_TIMEOUT_S, CustomReward
 from rlinf_envs.errors import RewardError, SettingError
+from rlinf_envs.reward_terms.comparing import Answering
 from rlinf_envs.reward_terms.failure import TermFailure
 from rlinf_envs.reward_terms.table import BUILDERS, SERVICES, SLOW
 from rlinf_envs.suggest import reject_unknown
@@ -115,6 +116,11 @@ class RewardSum:
     def waits(self) -> bool:
         """Whether a term takes so long that responses should be scored side by side."""
         return any(term.slow for term in self._functions.values())
+
+    def answers(self, name: str, responses: Sequence[str]) -> list[str | None] | None:
+        """Return the answers that the term ``name`` compares, None each if there is none; None if it compares none."""
+        function = self._functions[name].function if name in self._functions else None
+        return [function.found(response) for response in responses] if isinstance(function, Answering) else None
 
     def pays(self, kind: str) -> bool:
         """Whether a term of this kind counts."""
@@ -205,7 +211,7 @@ class _Term:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
             raise SettingError(f"reward.{name}.concurrency must be a number from 1 on, got {concurrency!r}")
         self.name, self.slow, self.is_service, self.masks = name, slow, retries is not None, str(on_failure) == "mask"
-        self._function, self._retries, self._concurrency = function, retries or 0, concurrency
+        self.function, self._retries, self._concurrency = function, retries or 0, concurrency
         self._gate = threading.BoundedSemaphore(concurrency)
 
     def all(self, calls: Sequence[tuple[str, str, Task]]) -> list[float | None]:
@@ -219,7 +225,7 @@ class _Term:
         for attempt in range(self._retries + 1):
             try:
                 with self._gate, timeline.span(f"reward {self.name}"):
-                    return float(self._function(prompt=prompt, response=response, answer=task.answer, row=task.row))
+                    return float(self.function(prompt=prompt, response=response, answer=task.answer, row=task.row))
             except TermFailure as failure:
                 if attempt == self._retries:
                     _warn(self.name, failure)

@@ -346,7 +346,11 @@ class TextTaskEnv(VectorEnv[tuple[str, ...], Sequence[str | None], NDArray[Any]]
         rewards = self._rewards.score([self._prompts[row] for row in rows], responses, tasks, judgements)
         if self._solved_by is not None:
             judgements = [
-                Judgement("correct" if value >= 1.0 else "wrong", float(value), judgement.extracted)
+                Judgement(
+                    "correct" if value >= 1.0 else "wrong" if judgement.status == "correct" else judgement.status,
+                    float(value),
+                    judgement.extracted,
+                )
                 for value, judgement in zip(rewards.terms[self._solved_by], judgements, strict=True)
             ]
         columns: dict[str, NDArray[Any]] = {

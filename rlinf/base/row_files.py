@@ -30,6 +30,8 @@ _OF_TOOLS = ("tool_calls", "function_call", "tools", "functions")
 MAX_JSON_BYTES = 1 << 30
 """Of a .json file, which is read as a whole."""
 _AS_RECORDS = "write it with to_json(path, orient='records', lines=True)"
+_SPLITS = frozenset(("train", "test", "validation", "valid", "val", "dev", "eval"))
+_PYTHONS = "Expecting property name enclosed in double quotes"
 _IN_JSON = " (a list of all rows is read from a .json file)"
 
 
@@ -124,9 +126,10 @@ def _parsed(line: bytes, location: str) -> Record:
 def _no_json(error: Exception) -> str:
     """Why a text could not be read: broken JSON, other bytes than UTF-8, numbers or nesting beyond any use."""
     if isinstance(error, json.JSONDecodeError):
-        return f"no valid JSON: {error.msg} at column {error.colno}"
+        fix = " (Python's own notation is none: write rows with json.dumps)" if error.msg == _PYTHONS else ""
+        return f"no valid JSON: {error.msg} at column {error.colno}{fix}"
     if isinstance(error, UnicodeDecodeError):
-        return f"no valid JSON: {error}"
+        return f"no text in UTF-8 (byte 0x{error.object[error.start]:02x} at {error.start}): save the file as UTF-8"
     return f"no usable JSON: {str(error).partition(';')[0]}"  # behind it Python says how to raise its limit of digits
 
 
@@ -153,6 +156,9 @@ def _json(file: Path) -> Iterator[Record]:
         except ValueError as error:
             raise RowFileError(f"{file}: {error}: {_AS_RECORDS}") from error
     if isinstance(content, Mapping):
+        if len(content) > 1 and content.keys() <= _SPLITS:
+            names = ", ".join(f"{name}.json" for name in content)
+            raise RowFileError(f"{file} holds several splits: write them to a folder, as {names}, and name the folder")
         data = content.get("data")
         if isinstance(data, list) and data and all(isinstance(row, Mapping) for row in data):
             content = {"data": data}  # beside it stand facts about the data set
@@ -199,14 +205,16 @@ def _table(file: Path, delimiter: str) -> Iterator[Record]:
                 elif cells and len(cells) != len(names):
                     yield Record(location, None, f"the row has {len(cells)} cells, and the first line has {len(names)}")
                 elif cells:
-                    yield Record(location, {name: cell or None for name, cell in zip(names, cells, strict=True)})
+                    row = {name: cell or None for name, cell in zip(names, cells, strict=True) if name}
+                    yield Record(location, row)
         except (csv.Error, UnicodeDecodeError) as error:
             raise RowFileError(f"{file}:{reader.line_num + 1}: no readable table in UTF-8: {error}") from error
 
 
 def _header(cells: list[str], file: Path, delimiter: str) -> list[str]:
+    """Return the names of the columns; that of the first is empty where it holds the index of pandas' ``to_csv``."""
     names = [cell.strip() for cell in cells]
-    if len(set(names)) < len(names) or not all(names):
+    if len(set(names)) < len(names) or not all(names[1:] or names):
         raise RowFileError(f"{file}:1: the first line must name each column, once; it has {', '.join(names)}")
     other = next((mark for mark in (";", "\t", ",") if mark != delimiter and mark in cells[0]), None)
     if len(names) == 1 and other is not None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rlinf.base.near_paths import near_path
 from rlinf.base.packages import absent
 from rlinf.base.row_files import SUFFIXES, Record, RowFileError, is_row_file, read_rows, without_absent
 
@@ -57,7 +58,7 @@ def split_readers(path: str, subset: str | None = None) -> dict[str, Reader]:
             return _library_readers(lambda library: library.load_from_disk(str(location)), path, "cannot be read")
         return _folder_readers(location)
     if is_row_file(location) or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path):
-        raise RowFileError(f"{path}: there is no such file or folder")
+        raise RowFileError(f"{path}: there is no such file or folder. {near_path(location)}")
     missing = "no such file or folder here, and the hub did not give it either"
     return _library_readers(lambda library: library.load_dataset(path, subset), path, missing)
 

@@ -1,4 +1,4 @@
-"""Tables that pandas writes as one JSON object: `to_json` with another orient than "records"."""
+"""Tables as one JSON object: pandas' `to_json` with another orient than "records", its `to_dict("list")`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 def orientation(content: Any) -> str | None:
     """Return the ``orient`` of pandas' ``to_json`` that ``content`` has; None for "records" and for all else.
 
-    "columns" and "index" are known by their row numbers, so by the index that pandas gives a table by itself.
+    "list" is that of ``to_dict``: columns of equally many values, none an object. "columns" and "index" are known by
+    their row numbers, so by the index that pandas gives a table by itself.
 
     >>> orientation({"question": {"0": "1+1?"}, "answer": {"0": "2"}}), orientation([["1+1?", "2"]])
     ('columns', 'values')
@@ -22,6 +23,8 @@ def orientation(content: Any) -> str | None:
     if content.keys() <= {"columns", "index", "data"} and {"columns", "data"} <= content.keys():
         return "split" if all(isinstance(row, list) for row in content["data"]) else None
     parts = list(content.values())
+    if len(parts) > 1 and all(isinstance(part, list) and len(part) == len(parts[0]) > 1 for part in parts):
+        return None if any(isinstance(value, Mapping) for part in parts for value in part) else "list"
     if not all(isinstance(part, Mapping) and part and part.keys() == parts[0].keys() for part in parts):
         return None
     if all(str(number).isdecimal() for number in parts[0]):
@@ -30,7 +33,9 @@ def orientation(content: Any) -> str | None:
 
 
 def rows_of(content: Any, orient: str) -> list[dict[str, Any]]:
-    """Return the rows of a table in "columns", "index" or "split"; ValueError for "values", which names no columns."""
+    """Return the rows of a table in one of these orients; ValueError for "values", which names no columns."""
+    if orient == "list":
+        return [dict(zip(content, row, strict=True)) for row in zip(*content.values(), strict=True)]
     if orient == "columns":
         numbers = next(iter(content.values()))
         return [{name: column[number] for name, column in content.items()} for number in numbers]

@@ -40,27 +40,31 @@ def main(arguments: Sequence[str]) -> int:
     from rlinf.learners.convert import require_empty
 
     if "RANK" in os.environ:  # torchrun: several processes write parts of one folder
-        _write(options, options.out)
-        return 0
-    require_empty(options.out)
-    # What cannot be written so is seen in the policy alone: OUT appears when all of it is there.
-    with new_folder(options.out) as aside:
-        _write(options, aside)
+        written = _write(options, options.out)
+    else:
+        require_empty(options.out)
+        # What cannot be written so is seen in the policy alone: OUT appears when all of it is there.
+        with new_folder(options.out) as aside:
+            written = _write(options, aside)
+    if os.environ.get("RANK", "0") == "0":
+        print(*written, sep="\n")
     return 0
 
 
-def _write(options: Namespace, folder: Path) -> None:
-    """Write everything that was requested into ``folder``, which is or becomes ``options.out``."""
+def _write(options: Namespace, folder: Path) -> list[str]:
+    """Write everything that was requested into ``folder``, which is or becomes ``options.out``; return lines on it."""
     from rlinf.train.export_checkpoint import export_checkpoint
 
-    export_checkpoint(options.run, options.step, folder, shown=options.out)
+    step = export_checkpoint(options.run, options.step, folder)
+    written = [f"policy of step {step} written to {options.out}"]
     if options.onnx:
-        _write_onnx(folder, options.out)
+        written.append(_write_onnx(folder, options.out))
     if options.layout != "rlinf":
-        _write_published(folder, options.layout, options.out)
+        written.append(_write_published(folder, options.layout, options.out))
+    return written
 
 
-def _write_published(folder: Path, layout: str, out: Path) -> None:
+def _write_published(folder: Path, layout: str, out: Path) -> str:
     from rlinf.api.policy import Policy
     from rlinf.models.vla.published.groot_policy import GrootPolicy
     from rlinf.models.vla.published.openvla_policy import OpenVlaPolicy
@@ -70,13 +74,12 @@ def _write_published(folder: Path, layout: str, out: Path) -> None:
     kinds = {"openvla": OpenVlaPolicy, "lerobot": PublishedPolicy, "groot": GrootPolicy}
     if isinstance(policy, (OpenVlaPolicy, PublishedPolicy, GrootPolicy)) and isinstance(policy, kinds[layout]):
         policy.write_published(folder / layout)
-        print(f"{out / layout}: a {policy.checkpoint.family} checkpoint in its original layout")
-        return
+        return f"{out / layout}: a {policy.checkpoint.family} checkpoint in its original layout"
     key = "policy.vla.checkpoint" if layout == "openvla" else "policy.flow.checkpoint"
     raise UserError(f"--layout {layout} is for policies of {key}: this one began otherwise")
 
 
-def _write_onnx(folder: Path, out: Path) -> None:
+def _write_onnx(folder: Path, out: Path) -> str:
     from rlinf.api.policy import Policy
     from rlinf.models.actor_critic.onnx_file import write_onnx
 
@@ -84,4 +87,4 @@ def _write_onnx(folder: Path, out: Path) -> None:
     if not (folder / "policy.json").exists():
         raise UserError("--onnx is for actor-critic policies: this one is a language model or a vla")
     difference = write_onnx(policy.model, policy.spaces, folder / "policy.onnx")
-    print(f"{out / 'policy.onnx'}: onnxruntime's actions differ by at most {difference:.1e} from the policy's")
+    return f"{out / 'policy.onnx'}: onnxruntime's actions differ by at most {difference:.1e} from the policy's"

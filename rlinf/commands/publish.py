@@ -62,7 +62,7 @@ def _write_folder(run: Path, out: Path, *, step: int | None = None, license: str
     result = license or stated_license(record)
     curves = drawn_curves(record)
     with new_folder(out) as aside:
-        after = _policy(run, aside, step, record.summary, out)
+        after = _policy(run, aside, step, record.summary)
         for name, picture in curves.items():
             (aside / name).parent.mkdir(exist_ok=True)
             (aside / name).write_text(picture, encoding="utf-8")
@@ -77,16 +77,14 @@ def _write_folder(run: Path, out: Path, *, step: int | None = None, license: str
     return result
 
 
-def _policy(run: Path, folder: Path, step: int | None, summary: object, out: Path) -> int:
-    """Copy the exported policy, or export a checkpoint, to ``folder``; return the step it was trained to.
-
-    ``out``: what the folder is named in the end."""
+def _policy(run: Path, folder: Path, step: int | None, summary: object) -> int:
+    """Copy the exported policy, or export a checkpoint, to ``folder``; return the step it was trained to."""
     if step is None and (run / "policy").is_dir() and isinstance(summary, dict):
         shutil.copytree(run / "policy", folder)
         return int(summary["steps"])
     from rlinf.train.export_checkpoint import export_checkpoint
 
-    return export_checkpoint(run, step, folder, shown=out)
+    return export_checkpoint(run, step, folder)
 
 
 def push(folder: Path, name: str, *, private: bool) -> str:

@@ -40,12 +40,10 @@ def convert_folder(folder: Path, out: Path, layout: MegatronConfig) -> None:
     if not (folder / "config.json").exists():
         raise UserError(f"{folder} is no run, no RUN/checkpoints/step_N and no Hugging Face folder (no config.json)")
     require_empty(out)
-    back = is_megatron(folder)
-    if _convert(folder, out, layout, back=back) == 0:
+    if _convert(folder, out, layout, back=is_megatron(folder)) == 0:
         for pattern in _COPIED:
             for file in folder.glob(pattern):
                 shutil.copy2(file, out / file.name)
-        print(f"{'Hugging Face folder' if back else 'megatron checkpoint'} written to {out}")
 
 
 def require_empty(out: Path) -> None:

@@ -33,7 +33,7 @@ SCRIPTS = (
 def render(title: str, payload: Mapping[str, Any]) -> str:
     """Build the page."""
     parts = {
-        "title": html.escape(title),
+        "title": html.escape(in_utf8(title)),
         "plot_style": _asset("uplot/uPlot.min.css"),
         "style": _asset("style.css"),
         # The licence stays with each copy of the library.
@@ -55,7 +55,17 @@ def embedded(payload: Mapping[str, Any]) -> str:
     >>> embedded({"a": "</script>", "b": float("nan")})
     '{"a":"\\\\u003c/script>","b":null}'
     """
-    return json.dumps(_compact(payload), separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+    text = json.dumps(_compact(payload), separators=(",", ":"), ensure_ascii=False)
+    return in_utf8(text.replace("<", "\\u003c"))
+
+
+def in_utf8(text: str) -> str:
+    """Escape what UTF-8 has no bytes for: halves of a pair, as names of files that are no UTF-8 have them.
+
+    >>> in_utf8("run\\udcff")
+    'run\\\\udcff'
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 _NULLS = "nulls"

@@ -101,13 +101,12 @@ def run_trials(sweep: Sweep, plans: Sequence[TrialPlan]) -> Outcome:
         else:
             _fit(sweep, waiting, view)
         trials = list(read_sweep(sweep.folder).trials)
-        if view.out_of_time:
-            for trial in trials:
-                if trial.status == "running":
-                    trial.status = "out of time"
-                    trial.write()
         left = total - sum(trial.status in (*_DONE, "failed") for trial in trials)
         if left:
+            for trial in trials:
+                if trial.status == "running":
+                    trial.status = "out of time" if view.out_of_time else "interrupted"
+                    trial.write()
             why = "Out of time" if view.out_of_time else "Interrupted"
             view.say(f"{why}: {left} of {total} trials have not finished. The same command continues.")
     return Outcome(trials, interrupted=left > 0 and not view.out_of_time)

@@ -23,9 +23,9 @@ _MAY_CHANGE = ("dir", "resources", "retries", "address", "budget", "confirm")
 
 @dataclass
 class TrialRecord:
-    """`trial.json`. ``status``: running, finished, failed, stopped (scheduler), or out of time (`wall_time_s`).
+    """`trial.json`. ``status``: running, finished, failed, stopped (scheduler), out of time (`wall_time_s`), interrupted.
 
-    A trial that was cut by a kill still has the status running. All but finished and stopped ones go on the next
+    A trial that was cut by a kill of the driver still has the status running. All but finished and stopped ones go on the next
     time.
     """
 

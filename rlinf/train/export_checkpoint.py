@@ -22,15 +22,13 @@ from rlinf.train.stored_run import run_of_checkpoint, stored_run
 _ONE_PROCESS = MegatronConfig()
 
 
-def export_checkpoint(
-    folder: Path, step: int | None, out: Path, layout: MegatronConfig = _ONE_PROCESS, *, shown: Path | None = None
-) -> int:
+def export_checkpoint(folder: Path, step: int | None, out: Path, layout: MegatronConfig = _ONE_PROCESS) -> int:
     """Write the policy of a checkpoint into ``out``; return its step.
 
     ``folder`` is a run, of which ``step`` or the newest checkpoint is taken, or `RUN/checkpoints/step_N` itself.
     Language models become a Hugging Face folder with their tokenizer, adapters merged; policies of simulators
     what their ``from_pretrained`` reads. ``layout``: how the processes of ``torchrun`` share a checkpoint of
-    megatron. ``shown``: the folder to name where ``out`` is renamed afterwards.
+    megatron. Nothing is printed: what becomes of ``out`` is the caller's.
 
     Raises:
         UserError: there is no such run or checkpoint, ``out`` is not empty, or weights are NaN or infinite.
@@ -62,7 +60,6 @@ def export_checkpoint(
         _save_beside(config, run, out)
     elif is_own(config.policy.name):
         keep_class(config.policy.name, both_spaces, str(out))
-    print(f"policy of step {result.step} written to {shown or out}")
     return result.step
 
 

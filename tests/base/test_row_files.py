@@ -87,3 +87,20 @@ def test_rows_over_several_lines_are_no_jsonl(content: str, tmp_path: Path) -> N
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(RowFileError, match=r"a\.jsonl:1: a \.jsonl file has one whole object on each line"):
         list(read_rows(tmp_path / "a.jsonl"))
+
+
+def test_the_index_that_pandas_writes_is_no_column(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(",question,answer\n0,1+1?,2\n1,2+2?,4\n")
+    found = [record.row for record in read_rows(tmp_path / "rows.csv")]
+    assert found == [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4"}]
+    (tmp_path / "rows.csv").write_text("question,,answer\n1+1?,x,2\n")
+    with pytest.raises(RowFileError, match="must name each column"):
+        list(read_rows(tmp_path / "rows.csv"))
+
+
+def test_what_programs_write_by_mistake_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{'question': '1+1?'}\n")
+    assert "write rows with json.dumps" in next(read_rows(tmp_path / "rows.jsonl")).problem
+    (tmp_path / "rows.json").write_text('{"train": [{"question": "1+1?"}], "test": []}')
+    with pytest.raises(RowFileError, match=r"several splits: write them to a folder, as train\.json, test\.json"):
+        list(read_rows(tmp_path / "rows.json"))

@@ -35,6 +35,13 @@ def test_a_table_with_its_schema_has_the_rows_with_their_numbers(pandas: Any, tm
     assert rows(tmp_path / "rows.json") == [{"index": number, **row} for number, row in enumerate(ROWS)]
 
 
+def test_columns_as_lists_have_the_rows(pandas: Any, tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text(json.dumps(pandas.DataFrame(ROWS, dtype=object).to_dict("list")))
+    assert rows(tmp_path / "rows.json") == ROWS
+    conversation = {"messages": [{"role": "user"}, {"role": "assistant"}], "tools": [{"name": "f"}, {"name": "g"}]}
+    assert orientation(conversation) is None
+
+
 def test_values_without_names_are_refused(pandas: Any, tmp_path: Path) -> None:
     pandas.DataFrame(ROWS).to_json(tmp_path / "rows.json", orient="values")
     with pytest.raises(

@@ -86,3 +86,18 @@ def test_no_tab_is_wider_than_a_phone(browser: Any, served: tuple[Path, str]) ->
         assert set(widths.values()) == {390}, widths
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_run_that_is_moved_away_leaves_its_page_and_says_so(browser: Any, served: tuple[Path, str]) -> None:
+    folder, address = served
+    page = LivePage(browser, address)
+    page.first("a").click()
+    page.settle()
+    moved = [path.rename(folder.parent / f"moved_{path.name}") for path in list(folder.iterdir())]
+    live = browser.find_element("id", "live")
+    page.wait(lambda: live.text == "can't be read")
+    assert "there is no " in live.get_attribute("title")
+    assert page.find(".facts .card")
+    for path in moved:
+        path.rename(folder / path.name.removeprefix("moved_"))
+    page.wait(lambda: live.text == "live")

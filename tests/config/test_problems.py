@@ -370,6 +370,18 @@ def test_a_model_that_make_fetches_is_named(write: Write, tmp_path: Path, monkey
     assert "policy.path: models/smollm2 does not exist. `make models/smollm2` fetches it" in str(caught.value)
 
 
+def test_a_data_set_that_is_read_from_no_hub_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # a name of two parts, as the hub has them
+    (tmp_path / "iql.yaml").write_text(
+        "# rlinf record iql.yaml --out datasets/mixed\nenv: {id: Pendulum-v1}\npolicy: {name: actor_critic}\n"
+        "algorithm: {loss_type: iql, prior_data: datasets/mixed}\n"
+    )
+    found = "algorithm.prior_data: datasets/mixed does not exist. iql.yaml:1 has the command that makes it."
+    with pytest.raises(ConfigErrors) as caught:
+        load("iql.yaml")
+    assert found in str(caught.value)
+
+
 def test_the_command_line_switches_off_what_the_file_says_of_evaluations(write: Write) -> None:
     file = write("evaluation: {every: 5, env_kwargs: {split: eval}}")
     assert load(file, ["evaluation.size=0"]).evaluation.size == 0

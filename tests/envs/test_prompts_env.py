@@ -38,6 +38,26 @@ def test_the_first_term_decides_what_is_solved(tmp_path: Path) -> None:
     assert other.step(("b", "a b c"))[4]["verdict"].tolist() == ["correct", "wrong"]
 
 
+@pytest.mark.parametrize(
+    ("term", "answers", "verdicts", "found"),
+    [
+        ("choice", ("The answer is (B).", "hm"), ["wrong", "unparsable"], ["B", None]),
+        ("exact", ("The B.", "  "), ["correct", "unparsable"], ["b", None]),
+        ("constraints", ("A", "b c d"), ["correct", "wrong"], [None, None]),
+    ],
+)
+def test_a_term_that_compares_an_answer_reports_it_for_votes(
+    tmp_path: Path, term: str, answers: tuple[str, str], verdicts: list[str], found: list[str | None]
+) -> None:
+    settings = {"weight": 1.0, "field": "rules"} if term == "constraints" else 1.0
+    env = make(
+        tmp_path, rows=[{**ROWS[0], "answer": "A" if term == "choice" else "b"}, ROWS[1]], reward={term: settings}
+    )
+    env.reset(options={"task_ids": [0, 1]})
+    infos = env.step(answers)[4]
+    assert (infos["verdict"].tolist(), infos["extracted"].tolist()) == (verdicts, found)
+
+
 def test_with_tools_a_response_without_calls_is_final(tmp_path: Path) -> None:
     env = make(tmp_path, tools=["example_tools:convert"])
     assert env.max_turns == 8

@@ -144,3 +144,19 @@ def test_train_shows_its_run_from_a_process_that_ends_with_it(
             urllib.request.urlopen(address[0], timeout=60)
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(address[0], timeout=60)
+
+
+def test_a_folder_of_any_state_costs_no_other_its_place(client: TestClient, runs: Path, monkeypatch: Any) -> None:
+    closed = runs / "closed" / "inside"
+    closed.mkdir(parents=True)
+    (closed / "config.yaml").write_text("run: {name: inside}\n")
+    os.rename(runs / "group", os.fsencode(runs) + b"/gr\xffup")
+    (runs / "odd_sweep").mkdir()
+    (runs / "odd_sweep" / "sweep.json").write_text("{}")
+    readable = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != runs / "closed" and readable(path, mode))
+    found = client.get("/api/index").json()
+    assert {row["id"] for row in found["runs"]} == {"first", "gr\\udcffup/second"}
+    assert client.get("/run", params={"id": "gr\\udcffup/second"}).status_code == 200
+    damaged = client.get("/sweep", params={"id": "odd_sweep"})  # an error that reached the server would be raised here
+    assert (damaged.status_code, "odd_sweep can't be shown (KeyError" in damaged.text) == (500, True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import text_envs
 import tiny_runs
 from disturbed_runs import RayRun, await_nothing_left, family, params_sha256, write_config
 
@@ -154,6 +155,31 @@ def test_on_ray_part_of_an_evaluation_is_hidden_and_its_numbers_are_the_same(blo
     assert_same(tmp_path / "run", blocking)
     hidden = [line["time/evaluation_hidden_s"] for line in tiny_runs.logged(tmp_path / "run")[2:5:2]]
     assert all(seconds > 0 for seconds in hidden)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("staleness", [1, 2])
+def test_on_ray_conversations_with_tools_are_evaluated_while_sessions_are_open(tmp_path: Path, staleness: int) -> None:
+    """Two samplers and two env workers: with staleness 2 conversations of training begin and end around it."""
+    kwargs = {**text_envs.lines(tmp_path), "max_turns": 3, "most_s": 0.02}
+    base: dict[str, Any] = {
+        **(AHEAD if staleness == 1 else CONTINUOUS),
+        "run": {"max_steps": 3},
+        "env": {"id": text_envs.SLOW_TOOLS, "kwargs": kwargs, "max_turns": 3},
+        "policy": {"tokenizer": {"vocab_size": 300}},
+        "rollout": {"staleness": staleness, "num_samplers": 2, "batch_size": 4, "max_new_tokens": 8},
+        "sft": {"steps": 0},
+    }
+    base["evaluation"] = {**base["evaluation"], "env_kwargs": {}, "size": 4}
+    env = {**base["env"], "num_workers": 2}
+    run(settings(tmp_path / "later", base=base, env=env, cluster={"backend": "ray"}), report=False)
+    assert tiny_runs.logged(tmp_path / "later")[2]["time/evaluation_hidden_s"] > 0
+    if staleness > 1:  # what is collected then depends on arrivals, which the log repeats
+        base["rollout"]["replay_arrivals"] = str(tmp_path / "later")
+    run(settings(tmp_path / "waiting", base=base, background=False), report=False)
+    assert [step for step, _ in evaluated(tmp_path / "later")] == [0, 2, 3]
+    assert_same(tmp_path / "later", tmp_path / "waiting")
 
 
 @pytest.mark.slow

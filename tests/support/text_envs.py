@@ -119,3 +119,19 @@ def lines(folder: Path, count: int = 8) -> dict[str, Any]:
     path = folder / "lines.txt"
     path.write_text("".join(f"line {number}\n" for number in range(count)))
     return {"path": str(path)}
+
+
+class Bare:
+    """What a text environment must have, and no more."""
+
+    num_tasks = 4
+    steps_in_part = True
+
+    def __init__(self, num_envs: int = 1) -> None:
+        self.num_envs = num_envs
+
+    def prompt(self, task_id: int) -> str:
+        return f"prompt {task_id}"
+
+    def resize(self, num_envs: int) -> None:
+        self.num_envs = num_envs

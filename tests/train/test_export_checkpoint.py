@@ -45,11 +45,14 @@ def test_a_model_kind_that_keeps_its_tokenizer_is_exported_without_an_addition(f
     assert not list(tmp_path.glob("*.py"))
 
 
-def test_an_older_checkpoint_is_exported_by_its_step(finished: Path, tmp_path: Path) -> None:
+def test_an_older_checkpoint_is_exported_by_its_step(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from transformers import AutoModelForCausalLM
 
     for step in (1, 2):
         assert export([str(finished), str(tmp_path / str(step)), "--step", str(step)]) == 0
+        assert capsys.readouterr().out == f"policy of step {step} written to {tmp_path / str(step)}\n"
     one, two, last = (
         AutoModelForCausalLM.from_pretrained(folder).get_input_embeddings().weight
         for folder in (tmp_path / "1", tmp_path / "2", finished / "policy")
@@ -59,10 +62,13 @@ def test_an_older_checkpoint_is_exported_by_its_step(finished: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("extra", [["--onnx"], ["--layout", "lerobot"]])
-def test_what_a_policy_cannot_be_written_as_leaves_no_folder(finished: Path, tmp_path: Path, extra: list[str]) -> None:
+def test_what_a_policy_cannot_be_written_as_leaves_no_folder(
+    finished: Path, tmp_path: Path, extra: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(UserError, match=" is for "):
         export([str(finished), str(tmp_path / "out"), *extra])
     assert list(tmp_path.iterdir()) == []
+    assert "written" not in capsys.readouterr().out
 
 
 def test_a_step_without_a_checkpoint_is_refused_with_those_there_are(finished: Path, tmp_path: Path) -> None:

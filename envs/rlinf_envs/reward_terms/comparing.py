@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlinf_envs.errors import SettingError
@@ -22,6 +23,19 @@ _CHOICES = (
     re.compile(rf"(?i:answer|choice|option)(?i:\s+(?:is|:))*\s*:?\s*\**{_LETTER}"),
     re.compile(rf"^\W*{_LETTER}\W*$", re.MULTILINE),
 )
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A reward term that compares an answer, and reports which one it found."""
+
+    term: RewardTerm
+    found: Callable[[str], str | None]
+    """The answer in a response; None if there is none."""
+
+    def __call__(self, *, prompt: str, response: str, answer: str, row: Mapping[str, Any]) -> float:
+        """Return the term's value."""
+        return self.term(prompt=prompt, response=response, answer=answer, row=row)
 
 
 def final(response: str) -> str:
@@ -66,7 +80,7 @@ def exact(*, compare: str = "equal", normalize: bool = True, field: str | None =
         references = requested if isinstance(requested, (list, tuple)) else [requested]
         return max((score(response, str(each)) for each in references), default=0.0)
 
-    return term
+    return Answering(term, lambda response: put(final(response)) or None) if compare == "equal" else term
 
 
 def _f1(given: list[str], requested: list[str]) -> float:
@@ -88,7 +102,7 @@ def choice(*, choices: str = "ABCD") -> RewardTerm:
         requested = _chosen(answer, choices) or answer.strip().upper()
         return float(_chosen(response, choices) == requested)
 
-    return term
+    return Answering(term, lambda response: _chosen(response, choices))
 
 
 def _chosen(response: str, choices: str) -> str | None:

@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 from rlinf.base.hdf5_split import file_and_split
+from rlinf.base.near_paths import near_path
 from rlinf.base.row_files import SUFFIXES
 from rlinf.config.context import Context
 from rlinf.config.derived import is_text
-from rlinf.config.names import nearest
+from rlinf.config.problems import Origin
 from rlinf.models.checkpoint_files import without_weights
 
 # What the hub calls a repository: one owner, one name. Whether it exists is for the download to say.
@@ -38,27 +39,30 @@ def check_files(context: Context) -> None:
         if not (own_class and key == "policy.path"):
             context.run(_has_weights, key, path)
     context.run(_exists, "policy.flow.checkpoint.backbone", config.policy.flow.checkpoint.backbone)
-    context.run(_exists, "policy.flow.checkpoint.statistics", config.policy.flow.checkpoint.statistics)
+    context.run(_exists, "policy.flow.checkpoint.statistics", config.policy.flow.checkpoint.statistics, False)
     context.run(_exists, "policy.tokenizer.path", config.policy.tokenizer.path)
     context.run(_exists, "sft.data", config.sft.data)
     context.run(_exists, "sft.eval_data", config.sft.eval_data)
-    context.run(_exists, "sft.dataset", config.sft.dataset)
-    context.run(_exists, "algorithm.prior_data", config.algorithm.prior_data)
-    context.run(_exists, "env.normalize_from", config.env.normalize_from)
+    context.run(_exists, "sft.dataset", config.sft.dataset, False)
+    context.run(_exists, "algorithm.prior_data", config.algorithm.prior_data, False)
+    context.run(_exists, "env.normalize_from", config.env.normalize_from, False)
     context.run(_exists, "env.kwargs.path", config.env.kwargs.get("path"))
     if config.evaluation.env_kwargs is not None:
         context.run(_exists, "evaluation.env_kwargs.path", config.evaluation.env_kwargs.get("path"))
 
 
-def _exists(context: Context, key: str, written: object) -> None:
+def _exists(context: Context, key: str, written: object, on_hub: bool = True) -> None:
+    """Report paths that do not exist, unless they may be names on the hub and ``on_hub`` are read from there."""
     paths = written if isinstance(written, list) else [written]
     for path in paths:
         if not isinstance(path, str) or file_and_split(path)[0].expanduser().exists():
             continue
         hub_name = _HUB_NAME.fullmatch(path) and not path.endswith(_DATA_SUFFIXES) and path not in _FETCHED
-        if hub_name and not _looks_local(path):
+        if on_hub and hub_name and not _looks_local(path):
             continue
-        context.error(key, f"{key}: {path} does not exist.", _suggest(Path(path).expanduser()))
+        location = file_and_split(path)[0]
+        fix = _made_by(location, context.place(key)) or near_path(location.expanduser())
+        context.error(key, f"{key}: {path} does not exist.", fix)
 
 
 def _has_weights(context: Context, key: str, path: str | None) -> None:
@@ -81,15 +85,14 @@ def _looks_local(path: str) -> bool:
     return "/" in path and Path(path).parent.is_dir()
 
 
-def _suggest(path: Path) -> str:
+def _made_by(path: Path, origin: Origin) -> str:
+    """Name the command that makes ``path``, if it is one of ours or stands in a comment of the file that names it."""
     if str(path) in _FETCHED:
         return f"`make {path}` fetches it ({_FETCHED[str(path)]})."
-    if not path.parent.is_dir():
-        return f"There is no folder {path.parent} here; paths start at the folder you run in ({Path.cwd()})."
-    names = sorted(entry.name for entry in path.parent.iterdir())
-    close = nearest(path.name, names)
-    return (
-        f"Did you mean {path.parent / close[0]}?"
-        if close
-        else f"Give the path of something in {path.parent.resolve()}."
-    )
+    names = [str(one) for one in (path, *path.parents) if len(one.parts) > 1]
+    file = Path(origin.file)
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    for number, line in enumerate(lines, 1):
+        if any(f"{word} {name}" in line.partition("#")[2] for word in ("make", "--out") for name in names):
+            return f"{file}:{number} has the command that makes it."
+    return ""

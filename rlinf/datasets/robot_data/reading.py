@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlinf.base.hdf5_split import HDF5_SUFFIXES, file_and_split
+from rlinf.base.near_paths import near_path
 from rlinf.datasets.robot_data.dataset import DatasetError, RobotDataset, Statistics
 from rlinf.datasets.robot_data.hdf5 import HDF5_HZ, episode_names, read_hdf5
 from rlinf.datasets.robot_data.lerobot_format import INFO, read_info
@@ -113,6 +114,9 @@ def dataset_stamp(path: Path) -> str:
 def _found(path: str | Path) -> tuple[Path, _Format]:
     location = Path(path).expanduser()
     kind = _format_of(location)
+    file, _ = file_and_split(location)
+    if kind is None and not file.exists():
+        raise DatasetError(f"{file} does not exist. {near_path(file)}")
     if kind is None:
         raise DatasetError(
             f"{location} is no robot dataset: a LeRobotDataset v3 folder (with meta/info.json), a Minari dataset (with "

@@ -31,8 +31,14 @@ function startLive() {
           state.textContent = "new data: show";
           state.classList.add("news");
         }
-      } else if (!answer.ok) throw new Error(String(answer.status));
-      else if (waiting === null) state.textContent = "live";
+      } else if (!answer.ok) {
+        // Moved, removed, or damaged just now: what was read stays on the page.
+        state.textContent = "can't be read";
+        state.title = await answer.text();
+      } else if (waiting === null) {
+        state.textContent = "live";
+        state.title = "live view";
+      }
     } catch {
       state.textContent = "no connection";
     }

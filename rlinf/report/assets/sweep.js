@@ -16,7 +16,7 @@ function sweepOverview(section, data) {
   const forest = el("div");
   section.append(
     el("div", { class: `card verdict ${{ true: "yes", false: "no" }[data.sure] ?? ""}` }, data.verdict.map((line) => el("p", {}, line))),
-    el("div", { class: "facts", style: "margin-top: .7rem" }, fact("trials", data.trials.length), ...["finished", "running", "stopped", "out of time", "failed"].filter(count).map((status) => fact(status, count(status)))),
+    el("div", { class: "facts", style: "margin-top: .7rem" }, fact("trials", data.trials.length), ...["finished", "running", "stopped", "out of time", "interrupted", "failed"].filter(count).map((status) => fact(status, count(status)))),
     el("div", { class: "headlines" }, sweepHeadline(data)),
     el("h2", {}, "Ranking"), el("div", { class: "card" }, forest), el("h2", {}, "Settings"), rankingTable(data),
     el("p", { class: "dim" }, "Intervals: 95%, Student's t over seeds (of the IQM: percentile bootstrap). p: Welch's test against the best setting, Holm-corrected. IQM: mean of the middle half. P(first beats it): that a run of the best setting is better than one of this."));

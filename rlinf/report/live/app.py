@@ -18,7 +18,7 @@ from starlette.routing import Route
 from rlinf.base.errors import UserError
 from rlinf.base.redaction import redacted
 from rlinf.report.live.library import Library
-from rlinf.report.page import embedded, render
+from rlinf.report.page import embedded, in_utf8, render
 
 _COOKIE = "rlinf"
 _PAGES = ("/", "/run", "/sweep", "/recording")
@@ -84,13 +84,7 @@ def make_app(library: Library, token: str) -> Starlette:
         return fresh(request, stamp, make)
 
     async def not_there(request: Request, error: Exception) -> Response:
-        return PlainTextResponse(redacted(str(error)), status_code=404)
-
-    async def damaged(request: Request, error: Exception) -> Response:
-        """Report valid files of another shape than a run writes."""
-        names = ", ".join(request.query_params.getlist("id"))
-        words = f"{names} can't be shown ({type(error).__name__}: {error}): a file in it is damaged"
-        return PlainTextResponse(redacted(words), status_code=500)
+        return PlainTextResponse(in_utf8(redacted(str(error))), status_code=404)
 
     views = {"/run": run_view, "/sweep": sweep_view, "/recording": recording_view}
     pages: dict[str, Callable[[Request], Response]] = {
@@ -102,8 +96,15 @@ def make_app(library: Library, token: str) -> Starlette:
     return Starlette(
         routes=[Route(path, endpoint) for path, endpoint in pages.items()],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard(token))],
-        exception_handlers={UserError: not_there, Exception: damaged},
+        exception_handlers={UserError: not_there},
     )
+
+
+def _damaged(request: Request, error: Exception) -> Response:
+    """Report valid files of another shape than a run writes."""
+    names = ", ".join(request.query_params.getlist("id")) or "this page"
+    words = f"{names} can't be shown ({type(error).__name__}: {error}): a file in it is damaged"
+    return PlainTextResponse(in_utf8(redacted(words)), status_code=500)
 
 
 def _digest(payload: dict[str, Any]) -> str:
@@ -128,7 +129,10 @@ def _guard(
             return entry
         if not secrets.compare_digest(request.cookies.get(_COOKIE, ""), token):
             return PlainTextResponse("open the address that `rlinf ui` printed: it has the token", status_code=403)
-        response = await answer(request)
+        try:
+            response = await answer(request)
+        except Exception as error:  # starlette would print it in the terminal after it has answered
+            response = _damaged(request, error)
         response.headers.update(_HEADERS)
         return response
 

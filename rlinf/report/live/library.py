@@ -12,6 +12,7 @@ from typing import Any
 
 from rlinf.base.errors import UserError
 from rlinf.datasets.robot_data.reading import dataset_stamp, is_dataset
+from rlinf.report.page import in_utf8
 from rlinf.report.payload import headlines, runs_payload
 from rlinf.report.runs import ReportError, RunRecord, is_run, read_run
 from rlinf.report.sweep_page import sweep_payload
@@ -40,30 +41,29 @@ class Library:
 
     def runs(self) -> dict[str, Path]:
         """Name -> run directory, sorted by name."""
-        return {self._name(path): path for path in sorted(self._walk(self.root, _DEPTH)) if is_run(path)}
+        return self._those(is_run)[0]
 
     def sweeps(self) -> dict[str, Path]:
         """Name -> sweep directory."""
-        return {
-            self._name(path): path for path in sorted(self._walk(self.root, _DEPTH)) if (path / "sweep.json").exists()
-        }
+        return self._those(_is_sweep)[0]
 
     def recordings(self) -> dict[str, Path]:
         """Name -> folder of recorded episodes."""
-        return {self._name(path): path for path in sorted(self._walk(self.root, _DEPTH)) if is_dataset(path)}
+        return self._those(is_dataset)[0]
 
     def index(self) -> dict[str, Any]:
         """``kind: index``: a row for each run, the one that changed last first, each sweep, and each dataset."""
+        runs, sweeps, recordings = self._those(is_run, _is_sweep, is_dataset)
         rows = [
             {**self._cached("row", name, path, functools.partial(_row, path)), "id": name, "state": _state_of(path)}
-            for name, path in self.runs().items()
+            for name, path in runs.items()
         ]
         return {
             "kind": "index",
             "root": str(self.root),
             "runs": sorted(rows, key=lambda row: row["changed"], reverse=True),
-            "sweeps": [{"id": name, "name": path.name} for name, path in self.sweeps().items()],
-            "recordings": [{"id": name, "name": path.name} for name, path in self.recordings().items()],
+            "sweeps": [{"id": name, "name": path.name} for name, path in sweeps.items()],
+            "recordings": [{"id": name, "name": path.name} for name, path in recordings.items()],
         }
 
     def run_page(self, names: Sequence[str]) -> dict[str, Any]:
@@ -117,10 +117,15 @@ class Library:
                 self._made[what, name] = known = (now, make())
             return known[1]
 
-    def _name(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
+    def _those(self, *kinds: Callable[[Path], bool]) -> list[dict[str, Path]]:
+        """Of each kind: name -> folder that it holds of, sorted. Bytes of a name that are no UTF-8 are escaped."""
+        folders = sorted(self._walk(self.root, _DEPTH))
+        found = {in_utf8(path.relative_to(self.root).as_posix()): path for path in folders}
+        return [{name: path for name, path in found.items() if is_one(path)} for is_one in kinds]
 
     def _walk(self, folder: Path, depth: int) -> Iterator[Path]:
+        if not os.access(folder, os.R_OK | os.X_OK):
+            return
         yield folder
         if depth == 0 or (is_run(folder) and folder != self.root):
             return
@@ -131,6 +136,10 @@ class Library:
         for path in inner:
             if not path.name.startswith(".") and path.name not in ("checkpoints", "policy", "tokenizer", "publish"):
                 yield from self._walk(path, depth - 1)
+
+
+def _is_sweep(path: Path) -> bool:
+    return (path / "sweep.json").exists()
 
 
 def _state_of(run: Path) -> str:

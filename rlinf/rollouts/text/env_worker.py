@@ -263,10 +263,15 @@ class TextEnvWorker:
         """Correct conversations for a supervised warm start.
 
         Raises:
-            TextEnvError: a task has no response to demonstrate.
+            TextEnvError: the environment has none, or a task has no response to demonstrate.
         """
+        env = self._env(split)
+        if not hasattr(env, "demonstrations"):
+            raise TextEnvError(
+                f"{self.env_id} gives no demonstrations: {type(env).__name__} has no method demonstrations(task_ids), "
+                "(prompt, correct response) of each task. Without it set sft.steps: 0, or sft.data."
+            )
         try:
-            env = self._env(split)
             results = [Demonstration.of(one) for one in env.demonstrations(list(task_ids))]
         except ValueError as error:
             raise TextEnvError(

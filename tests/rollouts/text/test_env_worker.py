@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,12 @@ def test_members_of_a_mixture_do_not_train_on_the_questions_of_another(tmp_path:
     worker.close()
     with pytest.raises(DatasetError, match=r"all 2 training questions are also asked in the evaluation"):
         math_worker(True, ("", held_out, one | {"path": questions(tmp_path / "d.jsonl", range(9))})).facts("train")
+
+
+def test_an_environment_without_demonstrations_has_prompts_alone() -> None:
+    bare = TextEnv("bare", "text_envs:Bare", {"train": {}}, 1)
+    mixture = TextEnvWorker("", {"train": {}}, mixture=[bare, replace(bare, name="other")])
+    for worker in (TextEnvWorker("text_envs:Bare", {"train": {}}), mixture):
+        with pytest.raises(UserError, match=r"Bare.* has no method demonstrations\(task_ids\).*sft\.steps: 0"):
+            worker.demonstrations("train", [0])
+        assert worker.texts("train", [2]) in ([["prompt 2"]], [["prompt 1"]])

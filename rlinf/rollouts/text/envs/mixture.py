@@ -64,6 +64,9 @@ class MixedTextEnv:
         Raises:
             ValueError: an environment has none.
         """
+        for name, env in self.members.items():
+            if not hasattr(env, "demonstrations"):
+                raise ValueError(f"{type(env).__name__} of {name} has no method demonstrations(task_ids)")
         return [
             Demonstration.of(one)
             for number, own in map(self._own, task_ids)
