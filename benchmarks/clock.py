@@ -3,8 +3,9 @@
     python benchmarks/clock.py [--set tuned|held-out] [--runs 10] [--cases FILE] [--write]
 
 Each run is predicted from short runs with fewer layers and tokens (`rlinf/train/rehearsal/clock.py`), and made itself.
-All take turns in one process after another, so that other work on the machine slows prediction and measurement alike.
-Times are CPU-seconds of one thread. The second set was chosen after the method was finished.
+All take turns, step by step, so that other work on the machine slows prediction and measurement alike. Times are
+CPU-seconds of one thread, the least of each phase over the steps of a run: other work only adds to them. The held-out
+set took no part in the choice of the method.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from records import ROOT, Figure, add_output, save
 
 from rlinf.config import Config, load, load_mapping
 from rlinf.config.record import written
-from rlinf.train.rehearsal.clock import extrapolated, overrides, short_runs
+from rlinf.train.rehearsal.clock import extrapolated, short_runs, shortened
 from rlinf.train.rehearsal.short_runs import RunCost, ShortRuns
 
 SETS: Mapping[str, tuple[Mapping[str, int], ...]] = {
@@ -75,7 +76,7 @@ def named(size: Mapping[str, int]) -> str:
 def compared(process: ShortRuns, config: Config) -> tuple[RunCost, RunCost]:
     """Return what a run of ``config`` was predicted to cost, and what it did."""
     runs = short_runs(config)
-    *costs, made = process.measured(config, [*(overrides(config, run) for run in runs), []])
+    *costs, made = process.measured([*(shortened(config, run) for run in runs), config])
     return extrapolated(config, runs, costs), made
 
 
@@ -126,11 +127,11 @@ def main() -> None:
                 print(name, *(line(cost) for cost in cases[name]), flush=True)
             found += figures(group, cases)
     if options.write:
-        save(options.write, found, intervals="medians of the steps of one run")
+        save(options.write, found, intervals="one run of three steps each, and what takes its place if steps are short")
 
 
 def line(cost: RunCost) -> str:
-    """Write the CPU-seconds of the phases of a step and the memory."""
+    """Write the CPU-seconds of the phases of a step, and the memory."""
     return f"{'+'.join(f'{seconds:.3f}' for seconds in cost.seconds.values())} s, {cost.memory_bytes / 1e6:.0f} MB"
 
 

@@ -6,19 +6,24 @@ layers n and in the tokens of a response L, so up to four runs at n1 < n2 and L1
 
     T(n, L) = sum over i, j of w_i(n) w_j(L) T(n_i, L_j)        w_1(x) = (x2 - x) / (x2 - x1), w_2 = 1 - w_1
 
+Memory is linear in the bytes that are planned (`rlinf/planning/memory.py`): libraries come on top, and what the
+allocator keeps grows with the rest.
+
 It is for language models with random weights in one process on a CPU, with the sampler `hf` and the learner `torch`;
 one thread's CPU-seconds are its seconds on a machine without other work.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from rlinf.base.errors import UserError
 from rlinf.config import Config
-from rlinf.config.derived import rows_per_iteration
+from rlinf.models.architecture_numbers import decoder_shape
+from rlinf.planning.memory import estimate
 from rlinf.train.rehearsal.short_runs import RunCost, ShortRuns
 
 _MOST_TOKENS = 64
@@ -28,16 +33,13 @@ _MOST_LAYERS = 4
 
 @dataclass(frozen=True)
 class ShortRun:
-    """A run that is made, and how much of it is in the prediction."""
+    """A run that is made, and its weights in the line through all that are made; both add up to 1 over one side."""
 
     layers: int
     tokens: int
     """The most of a response."""
     by_layers: float
-    """The weight of its layers in the line through all that are made; both weights add up to 1."""
     by_tokens: float
-    memory_by_tokens: float
-    """Memory stops growing with the tokens where micro-batches are full."""
 
 
 def short_runs(config: Config) -> list[ShortRun]:
@@ -45,50 +47,75 @@ def short_runs(config: Config) -> list[ShortRun]:
 
     :raises UserError: `policy.architecture` does not name its layers.
     """
-    layers = dict(config.policy.architecture or {}).get("num_hidden_layers")
-    if layers is None:
+    layers, tokens = dict(config.policy.architecture or {}).get("num_hidden_layers"), config.rollout.max_new_tokens
+    if layers is None or decoder_shape(config.policy) is None:
         raise UserError("--clock varies policy.architecture.num_hidden_layers, which this architecture does not have")
-    tokens = config.rollout.max_new_tokens
-    prompts = config.data.max_prompt_length / config.algorithm.group_size
-    full = max(1.0, config.learner.micro_batch_tokens / rows_per_iteration(config) - prompts)
-    deep = _points(int(layers), least=1, most=_MOST_LAYERS)
-    long = _points(tokens, least=2, most=_MOST_TOKENS)
-    in_memory = _weights([min(point, full) for point in long], min(tokens, full))
+    deep, long = _points(layers, least=1, most=_MOST_LAYERS), _points(tokens, least=2, most=_MOST_TOKENS)
     return [
-        ShortRun(n, length, of_layers, of_tokens, of_memory)
+        ShortRun(n, length, of_layers, of_tokens)
         for n, of_layers in zip(deep, _weights(deep, layers), strict=True)
-        for length, of_tokens, of_memory in zip(long, _weights(long, tokens), in_memory, strict=True)
+        for length, of_tokens in zip(long, _weights(long, tokens), strict=True)
     ]
 
 
-def overrides(config: Config, short: ShortRun) -> list[str]:
-    """Return the keys that make ``config`` a short run. Passes over a batch after the second are like that one."""
+def shortened(config: Config, short: ShortRun) -> Config:
+    """Return ``config`` as a short run. Passes over a batch after the second are like that one."""
     architecture = {**dict(config.policy.architecture), "num_hidden_layers": short.layers}
-    return [
-        f"policy.architecture={json.dumps(architecture)}",
-        f"rollout.max_new_tokens={short.tokens}",
-        f"algorithm.update_epochs={_epochs(config)}",
-    ]
+    return replace(
+        config,
+        policy=replace(config.policy, architecture=architecture),
+        rollout=replace(config.rollout, max_new_tokens=short.tokens),
+        algorithm=replace(config.algorithm, update_epochs=_epochs(config)),
+    )
 
 
 def extrapolated(config: Config, runs: Sequence[ShortRun], costs: Sequence[RunCost]) -> RunCost:
     """Predict a step of ``config`` from what its short ``runs`` cost."""
     lengths, depths = len({run.tokens for run in runs}), len({run.layers for run in runs})
-    # Weights have no tokens, and what is left of a step (rewards, batches, records) no layers: means over them.
-    factors = {
-        "weights": [run.by_layers / lengths for run in runs],
-        "the rest": [run.by_tokens / depths for run in runs],
-        "memory": [run.by_layers * run.memory_by_tokens for run in runs],
-    }
     in_both = [run.by_layers * run.by_tokens for run in runs]
+    by_layers, by_tokens = ([run.by_layers / lengths for run in runs], [run.by_tokens / depths for run in runs])
+    # Weights have no tokens, and what is left of a step (rewards, batches, records) no layers: means over them.
+    factors = {"weights": by_layers, "the rest": by_tokens}
 
-    def combined(name: str, values: Sequence[float]) -> float:
-        return max(0.0, sum(value * one for value, one in zip(values, factors.get(name, in_both), strict=True)))
+    def combined(values: Sequence[float], weights: Sequence[float]) -> float:
+        return max(0.0, sum(value * weight for value, weight in zip(values, weights, strict=True)))
 
-    seconds = {phase: combined(phase, [cost.seconds[phase] for cost in costs]) for phase in costs[0].seconds}
+    seconds = {
+        phase: combined([cost.seconds[phase] for cost in costs], factors.get(phase, in_both))
+        for phase in costs[0].seconds
+    }
     seconds["update"] *= config.algorithm.update_epochs / _epochs(config)
-    memory = combined("memory", [cost.memory_bytes for cost in costs])
-    return RunCost(seconds, memory, combined("the rest", [cost.response_tokens for cost in costs]))
+    prompt = sum(cost.prompt_tokens for cost in costs) / len(costs)
+    return RunCost(
+        seconds=seconds,
+        median_s=sum(seconds.values()),
+        memory_bytes=_memory(config, runs, costs, prompt),
+        prompt_tokens=prompt,
+        response_tokens=combined([cost.response_tokens for cost in costs], by_tokens),
+    )
+
+
+def _memory(config: Config, runs: Sequence[ShortRun], costs: Sequence[RunCost], prompt: float) -> float:
+    """Return the bytes of ``config`` by the line through those of its short runs over the planned ones."""
+    measured = [cost.memory_bytes for cost in costs]
+    if len(runs) == 1:
+        return measured[0]
+    planned = [planned_bytes(shortened(config, run), prompt) for run in runs]
+    slope, base = np.polyfit(planned, measured, 1)
+    return float(base + slope * planned_bytes(config, prompt))
+
+
+def planned_bytes(config: Config, prompt: float) -> float:
+    """Return the bytes of learner and sampler in one process, as `rlinf check` plans them, with prompts of that length.
+
+    Packed rows share the ``prompt`` tokens of their group.
+    """
+    each = prompt / config.algorithm.group_size if config.learner.pack else prompt
+    sized = replace(config, data=replace(config.data, max_prompt_length=max(1, round(each))))
+    decoder = decoder_shape(config.policy)
+    assert decoder is not None
+    memory = estimate(sized, decoder, 0)
+    return float(memory.peak + memory.sampler)
 
 
 def predict(config: Config) -> RunCost:
@@ -98,7 +125,7 @@ def predict(config: Config) -> RunCost:
     """
     runs = short_runs(config)
     with ShortRuns() as process:
-        return extrapolated(config, runs, process.measured(config, [overrides(config, run) for run in runs]))
+        return extrapolated(config, runs, process.measured([shortened(config, run) for run in runs]))
 
 
 def _epochs(config: Config) -> int:

@@ -53,15 +53,18 @@ class RunCost:
     """Times and memory of a run in one process."""
 
     seconds: Mapping[str, float]
-    """CPU-seconds of a step, by phase: medians over steps."""
+    """CPU-seconds of a step, by phase: the least of all steps, since other work on the machine only adds to them."""
+    median_s: float
+    """CPU-seconds of a step, the median of all steps."""
     memory_bytes: float
     """The most resident memory of its process."""
+    prompt_tokens: float
+    """Tokens of a prompt, on average."""
     response_tokens: float
-    """Tokens of a response, on average."""
 
     @property
     def step_s(self) -> float:
-        """CPU-seconds of a step."""
+        """CPU-seconds of a step without other work on the machine."""
         return sum(self.seconds.values())
 
 
@@ -102,14 +105,14 @@ class ShortRuns:
         with defer_signals():
             self._resources.close()
 
-    def measured(self, config: Config, runs: Sequence[Sequence[str]]) -> list[RunCost]:
-        """Make a run of ``config`` with each of these overrides, by turns, and return what they cost.
+    def measured(self, runs: Sequence[Config]) -> list[RunCost]:
+        """Make these runs by turns, and return what they cost.
 
         They have no warm start, evaluation or checkpoint. Memory is that of a process which imported everything itself.
 
         :raises UserError: a run failed, or they took longer than an hour; the message has the last lines.
         """
-        job = {"config": written(config), "runs": [list(keys) for keys in runs]}
+        job = [written(config) for config in runs]
         self._process.send(json.dumps(job, default=str).encode() + b"\n")
         reply, until = b"", time.monotonic() + _TIMEOUT_S
         while not reply.endswith(b"\n"):
@@ -134,10 +137,10 @@ def _serve(folder: Path, replies: int) -> int:
     for number, line in enumerate(sys.stdin):
         job = json.loads(line)
         if not number:
-            _train(job["config"], job["runs"][0], folder / "first", steps=1)  # imports what a run needs
+            _train(job[0], folder / "first", steps=1)  # imports what a run needs
             with suppress(AttributeError, OSError):
                 ctypes.CDLL(None).malloc_trim(0)
-        turns = [_Turns(job["config"], keys, folder / f"{number}_{run}") for run, keys in enumerate(job["runs"])]
+        turns = [_Turns(config, folder / f"{number}_{run}") for run, config in enumerate(job)]
         for _ in range(TURNS):
             for one in turns:
                 one.take()
@@ -151,7 +154,7 @@ def _serve(folder: Path, replies: int) -> int:
 class _Turns:
     """A run in a forked child, which makes steps when its turn comes."""
 
-    def __init__(self, config: Mapping[str, Any], overrides: Sequence[str], path: Path) -> None:
+    def __init__(self, config: Mapping[str, Any], path: Path) -> None:
         self._path = path
         wait, self._go = os.pipe()
         self._done, report = os.pipe()
@@ -160,7 +163,7 @@ class _Turns:
         if self._pid == 0:
             os.close(self._go)
             os.close(self._done)
-            _child(config, overrides, path, read, wait, report)
+            _child(config, path, read, wait, report)
         os.close(wait)
         os.close(report)
 
@@ -182,9 +185,7 @@ class _Turns:
         os.read(self._done, 1)
 
 
-def _child(
-    config: Mapping[str, Any], overrides: Sequence[str], path: Path, read: int, wait: int, report: int
-) -> NoReturn:
+def _child(config: Mapping[str, Any], path: Path, read: int, wait: int, report: int) -> NoReturn:
     """Train by turns until there are no more, and write the cost. ``read``: bytes of files that the parent has read."""
     code = 1
     first, spent = True, time.process_time()
@@ -201,7 +202,7 @@ def _child(
 
     try:
         if os.read(wait, 1) == _GO:
-            _train(config, overrides, path, steps=1 << 20, after_step=end_of_turn)
+            _train(config, path, steps=1 << 20, after_step=end_of_turn)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -212,22 +213,26 @@ def _child(
 
 def _write_cost(path: Path, read: int) -> None:
     lines = [line for line in read_json_lines(path / "metrics.jsonl", number="step").rows if "time/step_s" in line]
-
-    def typical(name: str) -> float:
-        return statistics.median(line.get(name, 0.0) for line in lines[1:] or lines)
-
-    seconds = {phase: typical(name) for phase, name in PHASES.items()}
-    seconds["the rest"] = max(0.0, typical("time/step_s") - sum(seconds.values()))
+    steps = [_phases(line) for line in lines[1:] or lines]
     # Pages of files that its parent has read count for a fork only once it reads them too.
     own = _memory("RssFile")
-    memory = _memory("VmHWM") - own + max(own, read)
-    cost = RunCost(seconds, memory, typical("rollout/response_length"))
+    cost = RunCost(
+        seconds={phase: min(step[phase] for step in steps) for phase in steps[0]},
+        median_s=statistics.median(sum(step.values()) for step in steps),
+        memory_bytes=_memory("VmHWM") - own + max(own, read),
+        prompt_tokens=statistics.fmean(line["rollout/prompt_length"] for line in lines),
+        response_tokens=statistics.fmean(line["rollout/response_length"] for line in lines),
+    )
     path.with_suffix(".json").write_text(json.dumps(asdict(cost)))
+
+
+def _phases(line: Mapping[str, float]) -> dict[str, float]:
+    seconds = {phase: line.get(name, 0.0) for phase, name in PHASES.items()}
+    return {**seconds, "the rest": max(0.0, line["time/step_s"] - sum(seconds.values()))}
 
 
 def _train(
     config: Mapping[str, Any],
-    overrides: Sequence[str],
     path: Path,
     *,
     steps: int,
@@ -241,7 +246,7 @@ def _train(
         *("checkpoint.best_metric=null", "evaluation.every=0", "logging.progress=none", "logging.tensorboard=false"),
         *("logging.samples_every=0", "algorithm.strict=false"),
     ]
-    run(load_mapping(config, overrides=[*keys, *overrides]), report=False, after_step=after_step)
+    run(load_mapping(config, overrides=keys), report=False, after_step=after_step)
 
 
 def _memory(name: str) -> int:

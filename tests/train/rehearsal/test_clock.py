@@ -10,8 +10,10 @@ from tiny_runs import mapping
 
 from rlinf.base.errors import UserError
 from rlinf.config import Config, load_mapping
-from rlinf.train.rehearsal.clock import ShortRun, extrapolated, overrides, short_runs
+from rlinf.train.rehearsal.clock import extrapolated, planned_bytes, short_runs, shortened
 from rlinf.train.rehearsal.short_runs import RunCost
+
+PROMPT = 5.0
 
 
 def config_of(folder: Path, *keys: str, layers: int = 8, **sections: Any) -> Config:
@@ -19,17 +21,23 @@ def config_of(folder: Path, *keys: str, layers: int = 8, **sections: Any) -> Con
     return load_mapping(mapping(folder, policy={"architecture": architecture}, **sections), overrides=list(keys))
 
 
-def known_cost(run: ShortRun, *, full: int = 1000) -> RunCost:
+def known_cost(config: Config) -> RunCost:
     """A run on a machine where every phase is linear in the layers and the tokens that it depends on."""
-    layers, tokens = run.layers, run.tokens
+    layers, tokens = config.policy.architecture["num_hidden_layers"], config.rollout.max_new_tokens
     seconds = {
         "generation": 0.1 + 0.02 * layers + 0.03 * tokens + 0.004 * layers * tokens,
         "scoring": 0.001 * layers * tokens,
-        "update": 0.2 + 0.01 * layers * tokens,
+        "update": config.algorithm.update_epochs * (0.2 + 0.01 * layers * tokens),
         "weights": 0.01 + 0.02 * layers,
         "the rest": 0.05 + 0.001 * tokens,
     }
-    return RunCost(seconds, 4e8 + 1e6 * layers * (5 + min(tokens, full)), 0.9 * tokens)
+    memory = 4e8 + 1.25 * planned_bytes(config, PROMPT)
+    return RunCost(seconds, sum(seconds.values()), memory, PROMPT, 0.9 * tokens)
+
+
+def predicted(config: Config) -> RunCost:
+    runs = short_runs(config)
+    return extrapolated(config, runs, [known_cost(shortened(config, run)) for run in runs])
 
 
 def test_short_runs_have_fewer_layers_and_tokens(tmp_path: Path) -> None:
@@ -51,9 +59,7 @@ def test_a_file_as_small_as_a_short_run_is_run_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("layers", "tokens"), [(8, 48), (3, 20), (2, 32), (1, 9), (28, 512)])
 def test_phases_that_are_linear_are_predicted_exactly(tmp_path: Path, layers: int, tokens: int) -> None:
     config = config_of(tmp_path, f"rollout.max_new_tokens={tokens}", layers=layers)
-    runs = short_runs(config)
-    result = extrapolated(config, runs, [known_cost(run) for run in runs])
-    made = known_cost(ShortRun(layers, tokens, 1.0, 1.0, 1.0))
+    result, made = predicted(config), known_cost(config)
     assert result.seconds == pytest.approx(made.seconds)
     assert result.memory_bytes == pytest.approx(made.memory_bytes)
     assert result.response_tokens == pytest.approx(0.9 * tokens)
@@ -61,19 +67,21 @@ def test_phases_that_are_linear_are_predicted_exactly(tmp_path: Path, layers: in
 
 def test_a_third_pass_over_a_batch_costs_as_much_as_the_second(tmp_path: Path) -> None:
     config = config_of(tmp_path, "algorithm.update_epochs=6")
-    runs = short_runs(config)
-    assert "algorithm.update_epochs=2" in overrides(config, runs[0])
-    update = extrapolated(config, runs, [known_cost(run) for run in runs]).seconds["update"]
-    assert update == pytest.approx(3 * (0.2 + 0.01 * 8 * 4))
+    assert shortened(config, short_runs(config)[0]).algorithm.update_epochs == 2
+    assert predicted(config).seconds["update"] == pytest.approx(known_cost(config).seconds["update"])
 
 
 def test_memory_stops_growing_where_micro_batches_are_full(tmp_path: Path) -> None:
-    """16 rows of 32 tokens and a share of 16 of each prompt fill 768; longer rows make more micro-batches."""
-    keys = ("learner.micro_batch_tokens=768", "rollout.max_new_tokens=128")
-    config = config_of(tmp_path, *keys)
-    runs = short_runs(config)
-    result = extrapolated(config, runs, [known_cost(run, full=32) for run in runs])
-    assert result.memory_bytes == pytest.approx(4e8 + 1e6 * 8 * (5 + 32))
+    """16 rows of 47 tokens and a share of 1 of each prompt fill 768; longer rows make more micro-batches.
+
+    A layer of width 32 keeps 512 values of a token, and its cache 64 of each row's token.
+    """
+    full, longer = (
+        config_of(tmp_path, "learner.micro_batch_tokens=768", f"rollout.max_new_tokens={tokens}") for tokens in (47, 94)
+    )
+    added = planned_bytes(longer, PROMPT) - planned_bytes(full, PROMPT)
+    assert added == 8 * 16 * 47 * 64 * 4
+    assert predicted(longer).memory_bytes == pytest.approx(known_cost(longer).memory_bytes)
 
 
 def test_an_architecture_without_that_key_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,17 +44,19 @@ def processes_of(folder: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_runs_take_turns_and_a_failed_one_is_named(tmp_path: Path, scratch: Path) -> None:
-    config = load_mapping(mapping(tmp_path / "run"))
+    configs = [load_mapping(mapping(tmp_path / "run"), overrides=[f"rollout.max_new_tokens={n}"]) for n in (2, 24)]
     with ShortRuns() as process:
-        short, long = process.measured(config, [["rollout.max_new_tokens=2"], ["rollout.max_new_tokens=24"]])
+        short, long = process.measured(configs)
         for cost in (short, long):
             assert set(cost.seconds) == {*PHASES, "the rest"}
             assert all(seconds >= 0 for seconds in cost.seconds.values())
             assert 100e6 < cost.memory_bytes < 5e9
+            assert sum(cost.seconds.values()) <= cost.median_s * (1 + 1e-9)
         assert 0 < short.response_tokens <= 2 < long.response_tokens <= 24
         assert 0 < short.seconds["generation"] < long.seconds["generation"]
+        broken = replace(configs[0], learner=replace(configs[0].learner, micro_batch_tokens=0))
         with pytest.raises(UserError, match=r"failed(.|\n)*learner\.micro_batch_tokens"):
-            process.measured(config, [["learner.micro_batch_tokens=0"]])
+            process.measured([broken])
     assert not list(scratch.iterdir())
     assert not processes_of(scratch)
 
