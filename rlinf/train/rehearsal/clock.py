@@ -4,7 +4,10 @@ The short runs are of the same file, with its own width, rows and micro-batches,
 it will have. They have fewer layers and shorter responses. With all else fixed, each part of a step is linear in the
 layers n and in the tokens of a response L, so up to four runs at n1 < n2 and L1 < L2 say what it is elsewhere:
 
-    T(n, L) = sum over i, j of w_i(n) w_j(L) T(n_i, L_j)        w_1(x) = (x2 - x) / (x2 - x1), w_2 = 1 - w_1
+    T(n, L) = a + b n + c L + d n L        a, b, c, d >= 0
+
+a is started once a step, b once for each layer (its weights are stepped and sent); c is work on each token outside the
+layers (the vocabulary, the start of a decode step), d inside them. None is negative, which keeps noise from growing.
 
 Memory is linear in the bytes that are planned (`rlinf/planning/memory.py`): libraries come on top, and what the
 allocator keeps grows with the rest.
@@ -15,7 +18,9 @@ one thread's CPU-seconds are its seconds on a machine without other work.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,15 +36,20 @@ _MOST_TOKENS = 64
 _MOST_LAYERS = 4
 
 
+TERMS: Mapping[str, Callable[[int, int], list[float]]] = {
+    "weights": lambda layers, tokens: [1.0, layers],
+    "the rest": lambda layers, tokens: [1.0, tokens],
+}
+"""Phase -> its terms, where it has not all of them: weights have no tokens, rewards and records no layers."""
+
+
 @dataclass(frozen=True)
 class ShortRun:
-    """A run that is made, and its weights in the line through all that are made; both add up to 1 over one side."""
+    """The size of a run that is made."""
 
     layers: int
     tokens: int
     """The most of a response."""
-    by_layers: float
-    by_tokens: float
 
 
 def short_runs(config: Config) -> list[ShortRun]:
@@ -47,14 +57,13 @@ def short_runs(config: Config) -> list[ShortRun]:
 
     :raises UserError: `policy.architecture` does not name its layers.
     """
-    layers, tokens = dict(config.policy.architecture or {}).get("num_hidden_layers"), config.rollout.max_new_tokens
-    if layers is None or decoder_shape(config.policy) is None:
+    if "num_hidden_layers" not in config.policy.architecture or decoder_shape(config.policy) is None:
         raise UserError("--clock varies policy.architecture.num_hidden_layers, which this architecture does not have")
-    deep, long = _points(layers, least=1, most=_MOST_LAYERS), _points(tokens, least=2, most=_MOST_TOKENS)
+    size = _size(config)
     return [
-        ShortRun(n, length, of_layers, of_tokens)
-        for n, of_layers in zip(deep, _weights(deep, layers), strict=True)
-        for length, of_tokens in zip(long, _weights(long, tokens), strict=True)
+        ShortRun(layers, tokens)
+        for layers in _points(size.layers, least=1, most=_MOST_LAYERS)
+        for tokens in _points(size.tokens, least=2, most=_MOST_TOKENS)
     ]
 
 
@@ -71,19 +80,14 @@ def shortened(config: Config, short: ShortRun) -> Config:
 
 def extrapolated(config: Config, runs: Sequence[ShortRun], costs: Sequence[RunCost]) -> RunCost:
     """Predict a step of ``config`` from what its short ``runs`` cost."""
-    lengths, depths = len({run.tokens for run in runs}), len({run.layers for run in runs})
-    in_both = [run.by_layers * run.by_tokens for run in runs]
-    by_layers, by_tokens = ([run.by_layers / lengths for run in runs], [run.by_tokens / depths for run in runs])
-    # Weights have no tokens, and what is left of a step (rewards, batches, records) no layers: means over them.
-    factors = {"weights": by_layers, "the rest": by_tokens}
 
-    def combined(values: Sequence[float], weights: Sequence[float]) -> float:
-        return max(0.0, sum(value * weight for value, weight in zip(values, weights, strict=True)))
+    def at_size(phase: str, values: Sequence[float]) -> float:
+        terms = TERMS.get(phase, lambda layers, tokens: [1.0, layers, tokens, layers * tokens])
+        prices = nonnegative([terms(run.layers, run.tokens) for run in runs], values)
+        size = _size(config)
+        return sum(price * term for price, term in zip(prices, terms(size.layers, size.tokens), strict=True))
 
-    seconds = {
-        phase: combined([cost.seconds[phase] for cost in costs], factors.get(phase, in_both))
-        for phase in costs[0].seconds
-    }
+    seconds = {phase: at_size(phase, [cost.seconds[phase] for cost in costs]) for phase in costs[0].seconds}
     seconds["update"] *= config.algorithm.update_epochs / _epochs(config)
     prompt = sum(cost.prompt_tokens for cost in costs) / len(costs)
     return RunCost(
@@ -91,7 +95,7 @@ def extrapolated(config: Config, runs: Sequence[ShortRun], costs: Sequence[RunCo
         median_s=sum(seconds.values()),
         memory_bytes=_memory(config, runs, costs, prompt),
         prompt_tokens=prompt,
-        response_tokens=combined([cost.response_tokens for cost in costs], by_tokens),
+        response_tokens=at_size("the rest", [cost.response_tokens for cost in costs]),
     )
 
 
@@ -128,6 +132,35 @@ def predict(config: Config) -> RunCost:
         return extrapolated(config, runs, process.measured([shortened(config, run) for run in runs]))
 
 
+def nonnegative(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
+    """Return prices [n] >= 0 with the least squares of relative errors of ``rows`` [m, n] against ``values`` [m] >= 0.
+
+    Every choice of prices that are not 0 is tried: n is small.
+
+    >>> [round(price, 6) for price in nonnegative([[1.0, 1.0], [1.0, 2.0], [1.0, 4.0]], [5.0, 8.0, 14.0])]
+    [2.0, 3.0]
+    >>> nonnegative([[1.0, 1.0], [1.0, 2.0]], [2.0, 1.0])[1]
+    0.0
+    """
+    measured = np.maximum(np.asarray(values, dtype=np.float64), 1e-9)
+    relative = np.asarray(rows, dtype=np.float64) / measured[:, None]
+    scale = np.abs(relative).max(axis=0)
+    terms, least, best = len(scale), math.inf, [0.0] * len(scale)
+    for kept in itertools.chain.from_iterable(itertools.combinations(range(terms), n + 1) for n in range(terms)):
+        columns = list(kept)
+        prices = np.linalg.lstsq(relative[:, columns] / scale[columns], np.ones(len(measured)), rcond=None)[0]
+        error = float(np.square(relative[:, columns] / scale[columns] @ prices - 1).sum())
+        if (prices >= 0).all() and error < least - 1e-12:
+            least, best = error, [0.0] * terms
+            for column, price in zip(columns, prices / scale[columns], strict=True):
+                best[column] = float(price)
+    return best
+
+
+def _size(config: Config) -> ShortRun:
+    return ShortRun(int(config.policy.architecture["num_hidden_layers"]), config.rollout.max_new_tokens)
+
+
 def _epochs(config: Config) -> int:
     return min(2, config.algorithm.update_epochs)
 
@@ -135,23 +168,10 @@ def _epochs(config: Config) -> int:
 def _points(value: int, *, least: int, most: int) -> list[int]:
     """Return one or two sizes to run: half of ``value`` or ``most``, and a quarter of that.
 
-    The first is small, since a long line between the two is less sensitive to an error of either.
+    The first is small: a long line between the two is less sensitive to an error of either.
 
     >>> _points(48, least=2, most=64), _points(8, least=1, most=4), _points(2, least=1, most=4)
     ([6, 24], [1, 4], [2])
     """
     second = min(most, max(value // 2, least + 1))
     return [value] if value <= second else [max(least, second // 4), second]
-
-
-def _weights(points: Sequence[float], value: float) -> list[float]:
-    """Return the weights of the line through values at ``points`` for ``value``; of equal points the last counts.
-
-    >>> _weights([1, 4], 7), _weights([5, 5], 5)
-    ([-1.0, 2.0], [0.0, 1.0])
-    """
-    if len(points) == 1:
-        return [1.0]
-    first, second = points
-    share = 1.0 if first == second else (value - first) / (second - first)
-    return [1.0 - share, share]

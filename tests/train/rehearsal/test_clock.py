@@ -10,7 +10,7 @@ from tiny_runs import mapping
 
 from rlinf.base.errors import UserError
 from rlinf.config import Config, load_mapping
-from rlinf.train.rehearsal.clock import extrapolated, planned_bytes, short_runs, shortened
+from rlinf.train.rehearsal.clock import extrapolated, nonnegative, planned_bytes, short_runs, shortened
 from rlinf.train.rehearsal.short_runs import RunCost
 
 PROMPT = 5.0
@@ -43,7 +43,6 @@ def predicted(config: Config) -> RunCost:
 def test_short_runs_have_fewer_layers_and_tokens(tmp_path: Path) -> None:
     runs = short_runs(config_of(tmp_path, "rollout.max_new_tokens=48"))
     assert [(run.layers, run.tokens) for run in runs] == [(1, 6), (1, 24), (4, 6), (4, 24)]
-    assert sum(run.by_layers * run.by_tokens for run in runs) == pytest.approx(1.0)
 
 
 def test_a_large_size_is_run_at_no_more_than_four_layers_and_64_tokens(tmp_path: Path) -> None:
@@ -53,7 +52,7 @@ def test_a_large_size_is_run_at_no_more_than_four_layers_and_64_tokens(tmp_path:
 
 def test_a_file_as_small_as_a_short_run_is_run_itself(tmp_path: Path) -> None:
     (run,) = short_runs(config_of(tmp_path, "rollout.max_new_tokens=2", layers=1))
-    assert (run.layers, run.tokens, run.by_layers, run.by_tokens) == (1, 2, 1.0, 1.0)
+    assert (run.layers, run.tokens) == (1, 2)
 
 
 @pytest.mark.parametrize(("layers", "tokens"), [(8, 48), (3, 20), (2, 32), (1, 9), (28, 512)])
@@ -82,6 +81,11 @@ def test_memory_stops_growing_where_micro_batches_are_full(tmp_path: Path) -> No
     added = planned_bytes(longer, PROMPT) - planned_bytes(full, PROMPT)
     assert added == 8 * 16 * 47 * 64 * 4
     assert predicted(longer).memory_bytes == pytest.approx(known_cost(longer).memory_bytes)
+
+
+def test_a_price_is_never_negative() -> None:
+    assert nonnegative([[1.0, 2.0], [2.0, 1.0], [4.0, 1.0]], [1.0, 2.0, 4.0]) == pytest.approx([1.0, 0.0])
+    assert nonnegative([[1.0, 0.0], [1.0, 5.0]], [2.0, 1.0])[1] == 0.0
 
 
 def test_an_architecture_without_that_key_is_refused(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_runs_take_turns_and_a_failed_one_is_named(tmp_path: Path, scratch: Path
         broken = replace(configs[0], learner=replace(configs[0].learner, micro_batch_tokens=0))
         with pytest.raises(UserError, match=r"failed(.|\n)*learner\.micro_batch_tokens"):
             process.measured([broken])
-    assert not list(scratch.iterdir())
+    assert not list(scratch.glob("rlinf_clock_*"))
     assert not processes_of(scratch)
 
 
