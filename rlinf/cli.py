@@ -215,7 +215,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--rehearse", action="store_true", help="run the learner's code at full size on fake tensors: memory, mistakes"
     )
     check.add_argument(
-        "--clock", action="store_true", help="predict time and memory of a step from a few short runs at small sizes"
+        "--clock",
+        action="store_true",
+        help="predict time and memory of a step from short runs with fewer layers and tokens",
     )
     check.add_argument(
         "--machines", metavar="NxGPUS", help="which machine holds which worker, on machines that Ray imitates: 2x8"

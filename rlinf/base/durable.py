@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import socket
-import time
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -64,7 +64,8 @@ def _aside(path: Path) -> Path:
 def remove_leftovers(folder: Path) -> None:
     """Remove what killed processes have left half written in ``folder``; what a living one writes there stays.
 
-    A process of another machine counts as dead when it has not written for :data:`_SILENT_S`.
+    A process of another machine counts as dead when it has not written for :data:`_SILENT_S`, by the file system's own
+    clock: that of this machine may differ, or jump.
     """
     for path in folder.glob(".*.writing"):
         host, _, pid = path.name.removesuffix(".writing").rpartition(".")
@@ -72,7 +73,8 @@ def remove_leftovers(folder: Path) -> None:
             if host.endswith(f".{socket.gethostname()}") and pid.isdecimal():
                 dead = int(pid) != os.getpid() and not Path(f"/proc/{pid}").exists()
             else:
-                dead = time.time() - path.lstat().st_mtime > _SILENT_S
+                with tempfile.TemporaryFile(dir=folder) as new:
+                    dead = os.fstat(new.fileno()).st_mtime - path.lstat().st_mtime > _SILENT_S
             if dead and path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             elif dead:

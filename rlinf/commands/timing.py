@@ -19,6 +19,7 @@ from typing import Any
 
 from rlinf.base.errors import UserError
 from rlinf.base.json_files import read_json_lines
+from rlinf.base.signals import stop_signals
 from rlinf.config import Config
 from rlinf.config.derived import has_warm_start
 from rlinf.schema import LoggingConfig
@@ -70,21 +71,25 @@ def time_run(config: Config) -> None:
 
 
 def predict_step(config: Config) -> None:
-    """Print the CPU-seconds and the memory of a step, from a calibration of about a minute.
+    """Print the CPU-seconds and the memory of a step, from short runs of about half a minute.
 
-    :raises UserError: the clock does not cover this kind of run, or its calibration failed.
+    A stop signal ends them, and leaves no process and no folder.
+
+    :raises UserError: the clock does not cover this kind of run, or a short run failed.
+    :raises Stopped: Ctrl-C, SIGTERM or SIGHUP.
     """
-    from rlinf.train.rehearsal.clock import PHASES, SIZES, StepPrices
+    from rlinf.train.rehearsal.clock import predict, short_runs
 
     if config.facts.run_kind != "text" or config.learner.backend != "torch" or config.policy.path is not None:
         raise UserError(
             "--clock covers language models with random weights (policy.architecture), learner.backend: torch and "
             "rollout.sampler: hf: --time measures any other run at its own sizes"
         )
-    print(f"\nClock: {len(SIZES)} short runs at small sizes", flush=True)
-    clock = StepPrices.calibrated(config)
-    result = clock.predict(config)
-    parts = ", ".join(f"{phase} {_span(result.seconds[phase])}" for phase in PHASES)
+    sizes = ", ".join(f"{run.layers} x {run.tokens}" for run in short_runs(config))
+    print(f"\nClock: short runs with fewer layers and tokens of a response ({sizes})", flush=True)
+    with stop_signals():
+        result = predict(config)
+    parts = ", ".join(f"{phase} {_span(seconds)}" for phase, seconds in result.seconds.items())
     print(f"  {'a step':<14}{_span(result.step_s)} of one core ({parts})")
     print(f"  {'memory':<14}{result.memory_bytes / 1e9:.2f} GB at most, learner and sampler in one process")
     print(f"  Responses have {result.response_tokens:.0f} tokens there, as the untrained policy's do.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,16 @@ def test_only_what_the_living_write_stays(tmp_path: Path) -> None:
     folder.mkdir()
     remove_leftovers(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {name for name, stays in names.items() if stays}
+
+
+def test_a_clock_that_jumps_takes_nothing_from_the_living(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another machine writes is as old as the file system says, whatever this machine's clock says."""
+    path = tmp_path / f".summary.json.elsewhere.{2**22 + 1}.writing"
+    path.write_text("part")
+    later = time.time() + 1e6
+    monkeypatch.setattr(time, "time", lambda: later)
+    remove_leftovers(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
 def test_a_failed_flush_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,10 +117,11 @@ def test_the_runs_of_a_sweep_are_listed_and_its_page_follows_them(client: TestCl
     assert client.get(live["url"], params={"id": "mine/sweep", "stamp": live["stamp"]}).status_code == 200
 
 
-def test_a_lock_that_nobody_touches_is_no_running_run(client: TestClient, runs: Path) -> None:
+@pytest.mark.parametrize("away_s", [-3600, 3600], ids=["long ago", "before the clock was set back"])
+def test_a_lock_that_nobody_touches_is_no_running_run(client: TestClient, runs: Path, away_s: int) -> None:
     lock = runs / "first" / ".lock"
     lock.write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "now"}))
-    os.utime(lock, (time.time() - 3600,) * 2)
+    os.utime(lock, (time.time() + away_s,) * 2)
     assert {row["id"]: row["state"] for row in client.get("/api/index").json()["runs"]}["first"] != "running"
 
 

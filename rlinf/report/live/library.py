@@ -146,7 +146,8 @@ def _state_of(run: Path) -> str:
     """Return `running`, `finished` or `stopped`: by its summary, and by whether a process holds its lock."""
     lock = run / LOCK
     try:
-        held = Holder.read(lock) is not None and time.time() - lock.stat().st_mtime < SILENCE_S
+        # Either way: after a clock was set back, the last beat of a dead process lies in the future.
+        held = Holder.read(lock) is not None and abs(time.time() - lock.stat().st_mtime) < SILENCE_S
     except OSError:
         held = False
     if held:

@@ -1,4 +1,4 @@
-"""The clock of a rehearsal: prices that are found again, and a short calibration against a run of another size."""
+"""The clock of a rehearsal: which short runs are made, and what they say of a larger one."""
 
 from __future__ import annotations
 
@@ -8,55 +8,79 @@ from typing import Any
 import pytest
 from tiny_runs import mapping
 
+from rlinf.base.errors import UserError
 from rlinf.config import Config, load_mapping
-from rlinf.train.rehearsal.clock import SIZES, RunCost, StepPrices, measure, nonnegative, planned_bytes, sized, work
+from rlinf.train.rehearsal.clock import extrapolated, nonnegative, planned_bytes, short_runs, shortened
+from rlinf.train.rehearsal.short_runs import RunCost
 
-PROMPT, SHARE = 12.0, 0.75
-PRICES = {
-    "generation": [3e-4, 2e-4, 4e-11, 1e-7],
-    "learner": [1e-3, 3e-11, 5e-9, 1e-6, 4e-8],
-    "the rest": [1e-3, 2e-4],
-}
-LARGER = {"hidden": 512, "layers": 8, "prompts": 32, "tokens": 64, "epochs": 2}
+PROMPT = 5.0
 
 
-def config_of(folder: Path, size: Any = None) -> Config:
-    overrides = [] if size is None else sized(config_of(folder), size)
-    return load_mapping(mapping(folder), overrides=overrides)
+def config_of(folder: Path, *keys: str, layers: int = 8, **sections: Any) -> Config:
+    architecture = mapping(folder)["policy"]["architecture"] | {"num_hidden_layers": layers}
+    return load_mapping(mapping(folder, policy={"architecture": architecture}, **sections), overrides=list(keys))
 
 
-def known_run(config: Config) -> RunCost:
-    """A run on a machine that has exactly these prices."""
-    response = SHARE * config.rollout.max_new_tokens
-    counted = work(config, prompt_tokens=PROMPT, response_tokens=response)
+def known_cost(config: Config) -> RunCost:
+    """A run on a machine where every phase is linear in the layers and the tokens that it depends on."""
+    layers, tokens = config.policy.architecture["num_hidden_layers"], config.rollout.max_new_tokens
     seconds = {
-        phase: sum(a * b for a, b in zip(counted[phase], prices, strict=True)) for phase, prices in PRICES.items()
+        "generation": 0.1 + 0.02 * layers + 0.03 * tokens + 0.004 * layers * tokens,
+        "scoring": 0.001 * layers * tokens,
+        "update": config.algorithm.update_epochs * (0.2 + 0.01 * layers * tokens),
+        "weights": 0.01 + 0.02 * layers,
+        "the rest": 0.05 + 0.001 * tokens,
     }
-    return RunCost(seconds, int(400e6 + 1.5 * planned_bytes(config)), PROMPT, response)
+    memory = 4e8 + 1.25 * planned_bytes(config, PROMPT)
+    return RunCost(seconds, sum(seconds.values()), memory, PROMPT, 0.9 * tokens)
 
 
-def test_prices_are_found_again_and_predict_a_larger_size(tmp_path: Path) -> None:
-    configs = [config_of(tmp_path, size) for size in SIZES]
-    clock = StepPrices.fitted(configs, [known_run(config) for config in configs])
-    larger = config_of(tmp_path, LARGER)
-    predicted, made = clock.predict(larger), known_run(larger)
-    for phase, seconds in made.seconds.items():
-        assert predicted.seconds[phase] == pytest.approx(seconds, rel=1e-3)
-    assert predicted.memory_bytes == pytest.approx(made.memory_bytes, rel=1e-3)
-    assert predicted.response_tokens == 48
+def predicted(config: Config) -> RunCost:
+    runs = short_runs(config)
+    return extrapolated(config, runs, [known_cost(shortened(config, run)) for run in runs])
 
 
-def test_work_by_hand(tmp_path: Path) -> None:
-    """16 rows of 4 tokens behind 4 prompts of 12 tokens, decoded in one batch; one layer of width 32."""
-    config = config_of(tmp_path)
-    counted = work(config, prompt_tokens=PROMPT, response_tokens=4.0)
-    attended = 1 * 16 * 4 * (12 + 2) * 32
-    parameters = round((counted["generation"][2] - 2 * attended) / (16 * 4 + 4 * 12))
-    assert counted["generation"][:2] == [4.0, 4.0]
-    assert counted["generation"][3] == 16 * 4 * 32
-    assert counted["learner"][2] == parameters
-    assert counted["learner"][4] == 4 * (16 * 4 + 4 * 12) * 32
-    assert counted["the rest"] == [1.0, 16.0]
+def test_short_runs_have_fewer_layers_and_tokens(tmp_path: Path) -> None:
+    runs = short_runs(config_of(tmp_path, "rollout.max_new_tokens=48"))
+    assert [(run.layers, run.tokens) for run in runs] == [(1, 6), (1, 24), (4, 6), (4, 24)]
+
+
+def test_a_large_size_is_run_at_no_more_than_four_layers_and_64_tokens(tmp_path: Path) -> None:
+    runs = short_runs(config_of(tmp_path, "rollout.max_new_tokens=4096", layers=28))
+    assert [(run.layers, run.tokens) for run in runs] == [(1, 16), (1, 64), (4, 16), (4, 64)]
+
+
+def test_a_file_as_small_as_a_short_run_is_run_itself(tmp_path: Path) -> None:
+    (run,) = short_runs(config_of(tmp_path, "rollout.max_new_tokens=2", layers=1))
+    assert (run.layers, run.tokens) == (1, 2)
+
+
+@pytest.mark.parametrize(("layers", "tokens"), [(8, 48), (3, 20), (2, 32), (1, 9), (28, 512)])
+def test_phases_that_are_linear_are_predicted_exactly(tmp_path: Path, layers: int, tokens: int) -> None:
+    config = config_of(tmp_path, f"rollout.max_new_tokens={tokens}", layers=layers)
+    result, made = predicted(config), known_cost(config)
+    assert result.seconds == pytest.approx(made.seconds)
+    assert result.memory_bytes == pytest.approx(made.memory_bytes)
+    assert result.response_tokens == pytest.approx(0.9 * tokens)
+
+
+def test_a_third_pass_over_a_batch_costs_as_much_as_the_second(tmp_path: Path) -> None:
+    config = config_of(tmp_path, "algorithm.update_epochs=6")
+    assert shortened(config, short_runs(config)[0]).algorithm.update_epochs == 2
+    assert predicted(config).seconds["update"] == pytest.approx(known_cost(config).seconds["update"])
+
+
+def test_memory_stops_growing_where_micro_batches_are_full(tmp_path: Path) -> None:
+    """16 rows of 47 tokens and a share of 1 of each prompt fill 768; longer rows make more micro-batches.
+
+    A layer of width 32 keeps 512 values of a token, and its cache 64 of each row's token.
+    """
+    full, longer = (
+        config_of(tmp_path, "learner.micro_batch_tokens=768", f"rollout.max_new_tokens={tokens}") for tokens in (47, 94)
+    )
+    added = planned_bytes(longer, PROMPT) - planned_bytes(full, PROMPT)
+    assert added == 8 * 16 * 47 * 64 * 4
+    assert predicted(longer).memory_bytes == pytest.approx(known_cost(longer).memory_bytes)
 
 
 def test_a_price_is_never_negative() -> None:
@@ -64,10 +88,9 @@ def test_a_price_is_never_negative() -> None:
     assert nonnegative([[1.0, 0.0], [1.0, 5.0]], [2.0, 1.0])[1] == 0.0
 
 
-@pytest.mark.slow
-def test_a_short_run_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:
-    found = measure(config_of(tmp_path), sized(config_of(tmp_path), SIZES[0]))
-    assert all(seconds > 0 for seconds in found.seconds.values())
-    assert 100e6 < found.memory_bytes < 5e9
-    assert 0 < found.response_tokens <= SIZES[0]["tokens"]
-    assert found.prompt_tokens > 1
+def test_an_architecture_without_that_key_is_refused(tmp_path: Path) -> None:
+    config = load_mapping(
+        mapping(tmp_path, policy={"architecture": {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 2}})
+    )
+    with pytest.raises(UserError, match="num_hidden_layers"):
+        short_runs(config)
