@@ -175,12 +175,12 @@ class StepPrices:
     """Tokens of a response, of those that are allowed."""
 
     @classmethod
-    def calibrated(cls, config: Config, sizes: Sequence[Mapping[str, int]] = SIZES) -> StepPrices:
-        """Measure short runs of ``config`` at small ``sizes``: about ten CPU-seconds each."""
+    def calibrated(cls, config: Config) -> StepPrices:
+        """Measure short runs of ``config`` at :data:`SIZES`: about ten CPU-seconds each."""
         from rlinf.config import load_mapping
 
-        resized = [load_mapping(written(config), overrides=sized(config, size)) for size in sizes]
-        result = [measure(config, sized(config, size)) for size in sizes]
+        resized = [load_mapping(written(config), overrides=sized(config, size)) for size in SIZES]
+        result = [measure(config, sized(config, size)) for size in SIZES]
         return cls.fitted(resized, result)
 
     @classmethod
