@@ -149,8 +149,15 @@ class ConversationEncoder:
         """Encode the conversation, with everything before the first of ``answers`` (positions) as the prompt."""
         parts: Pieces = []
         opening = self._render(conversation, messages[: answers[0]], prompt=True)
-        self._require_tools(conversation, opening)
-        self._require_words(conversation, opening, messages[: answers[0]])
+        missing = [tool["function"]["name"] for tool in conversation.tools if tool["function"]["name"] not in opening]
+        if missing:
+            raise ConversationError(
+                f"{conversation.place}: the chat template has no place for tools ({', '.join(missing)}): describe them "
+                "in a system message and take the column out, or take a tokenizer whose template describes tools"
+            )
+        lost = left_out(opening, [message.for_template() for message in messages[: answers[0]]])
+        if lost is not None:
+            raise _left_out(conversation, f"the words of the {lost['role']}", lost["content"])
         parts.append((self._ids(opening), False))
         for position, following in zip(answers, [*answers[1:], None], strict=True):
             message, whole = messages[position], messages[: position + 1]
@@ -225,20 +232,6 @@ class ConversationEncoder:
         if following[:size] != tokens[:size]:
             raise _RenderedOtherwiseError(conversation.place)
         return response, following[size:]
-
-    def _require_tools(self, conversation: Conversation, opening: str) -> None:
-        missing = [tool["function"]["name"] for tool in conversation.tools if tool["function"]["name"] not in opening]
-        if missing:
-            raise ConversationError(
-                f"{conversation.place}: the chat template has no place for tools ({', '.join(missing)}): describe them "
-                "in a system message and take the column out, or take a tokenizer whose template describes tools"
-            )
-
-    @staticmethod
-    def _require_words(conversation: Conversation, opening: str, messages: Sequence[Message]) -> None:
-        lost = left_out(opening, [message.for_template() for message in messages])
-        if lost is not None:
-            raise _left_out(conversation, f"the words of the {lost['role']}", lost["content"])
 
     def _closing(self, after: str) -> tuple[int, list[int]]:
         """Return (the end mark, what the template writes behind it); the tokenizer's end if the template writes none.

@@ -106,7 +106,8 @@ def build_text_graph(setup: ResolvedRun, cluster: Cluster, folder: Path) -> Grap
     else:
         rollout = _rollout(config, cluster)(sampler, envs, members, config.collection)
     # Scale: in one process a batch has all of its columns; on a cluster tokens stay with samplers (record 0025).
-    remote = type(rollout) is TextRollout and cluster.concurrent and _rows_can_stay(config, members)
+    needed_here = facts.driver_reads_tokens or any(member.renderer.decodes_responses for member in members)
+    remote = type(rollout) is TextRollout and cluster.concurrent and not needed_here
     rollout.rounds = {"train": functools.partial(sampler.round, remote=remote), "eval": sampler.round}
     rollout.require_fitting_prompt()
     tasks = conversation_members(config, tokenizer, held_out, end_token_ids=spec.eos_token_ids)
@@ -248,12 +249,6 @@ def _decode_where_graded(config: Config, members: Sequence[TextMixtureEnv], envs
         envs.read_tokens(decoders)
         for member in members:
             member.renderer.decodes_responses = False
-
-
-def _rows_can_stay(config: Config, members: Sequence[TextMixtureEnv]) -> bool:
-    """Return whether tokens of a response are not needed on the way from samplers to environments and learner."""
-    decoded_here = any(member.renderer.decodes_responses for member in members)
-    return not (decoded_here or config.facts.driver_reads_tokens)
 
 
 def _begin_samplers(setup: ResolvedRun, cluster: Cluster, spec: SamplerSpec) -> Starting:
